@@ -1,4 +1,4 @@
-//! The style sheet, two scripts, which copy and propose a timezone, and the logo. A file's name
+//! The style sheet, the script, and the logo. A file's name
 //! contains the start of its hash, so browsers may cache it for a year.
 
 use std::sync::LazyLock;
@@ -14,20 +14,12 @@ pub(crate) static STYLE: LazyLock<Asset> = LazyLock::new(|| {
     );
     Asset::new("console", "css", "text/css; charset=utf-8", style)
 });
-pub(crate) static COPY: LazyLock<Asset> = LazyLock::new(|| {
+pub(crate) static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new(
-        "copy",
+        "console",
         "js",
         "text/javascript; charset=utf-8",
-        include_str!("../assets/copy.js"),
-    )
-});
-pub(crate) static ZONE: LazyLock<Asset> = LazyLock::new(|| {
-    Asset::new(
-        "zone",
-        "js",
-        "text/javascript; charset=utf-8",
-        include_str!("../assets/zone.js"),
+        include_str!("../assets/console.js"),
     )
 });
 pub(crate) static LOGO: LazyLock<Asset> = LazyLock::new(|| {

@@ -1,12 +1,11 @@
 //! The console listener: the pages of a user who is signed in, the pages for linking in a browser,
 //! and the endpoint for provider events.
 //!
-//! The pages use two scripts, which copy and propose a timezone, and nothing from other servers but
-//! the logos of institutions on the pages for linking. Of these, the token in a link URL is the
+//! The pages use one script, without which they work, and nothing from other servers but the logos
+//! of institutions. Of the pages for linking, the token in a link URL is the
 //! only authentication, and a cookie binds a consent session to the browser that started it. All
 //! others need a session.
 
-mod amounts;
 mod api_client;
 mod assets;
 mod body;
@@ -160,12 +159,8 @@ pub fn router(
             get(|| async { assets::STYLE.response() }),
         )
         .route(
-            assets::COPY.path(),
-            get(|| async { assets::COPY.response() }),
-        )
-        .route(
-            assets::ZONE.path(),
-            get(|| async { assets::ZONE.response() }),
+            assets::SCRIPT.path(),
+            get(|| async { assets::SCRIPT.response() }),
         )
         .route(
             assets::LOGO.path(),

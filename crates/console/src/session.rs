@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::local::is_own_form;
-use crate::pages::{LocalTime, SignedInFrame};
+use crate::pages::{DoneAt, LocalTime, SignedInFrame};
 use crate::state::Console;
 use crate::{body, error_page};
 
@@ -28,6 +28,8 @@ pub(crate) struct Session {
     pub(crate) email: String,
     pub(crate) is_operator: bool,
     pub(crate) now: Timestamp,
+    /// What the form that led to the page has done.
+    done: Option<DoneAt>,
 }
 
 impl Session {
@@ -90,6 +92,7 @@ impl Session {
             self.caller.plan,
             current,
         )
+        .with_done(self.done.as_ref())
     }
 }
 
@@ -129,6 +132,7 @@ impl Session {
             email,
             is_operator,
             now,
+            done: None,
         })
     }
 }
@@ -137,7 +141,10 @@ impl FromRequestParts<Console> for Session {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Response> {
-        Self::find(&parts.headers, console, console.inner.page_limit.as_ref()).await
+        let mut session =
+            Self::find(&parts.headers, console, console.inner.page_limit.as_ref()).await?;
+        session.done = DoneAt::of_query(parts.uri.query());
+        Ok(session)
     }
 }
 

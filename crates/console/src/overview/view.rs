@@ -8,8 +8,8 @@ use bellbird_storage::Endpoint;
 use jiff::civil::Date;
 use jiff::{SignedDuration, ToSpan as _};
 
-use crate::amounts::with_commas;
 use crate::pages::names::institution_name;
+use crate::pages::with_commas;
 use crate::pages::{SignedInFrame, why_disabled};
 use crate::session::Session;
 

@@ -4,7 +4,7 @@ use bellbird_providers::Registry;
 use http::Uri;
 
 use super::names::sanitized;
-use crate::assets::{COPY, LOGO, STYLE, ZONE};
+use crate::assets::{LOGO, SCRIPT, STYLE};
 use crate::local::is_loopback_host;
 use crate::settings::{ConsoleSettings, Site};
 
@@ -15,10 +15,7 @@ pub(crate) struct Frame {
     pub(crate) root: String,
     pub(crate) style: String,
     pub(crate) logo: String,
-    /// The script that copies.
-    pub(crate) copy: String,
-    /// The script that proposes the timezone of the browser.
-    pub(crate) zone: String,
+    pub(crate) script: String,
     /// The reference of the API.
     pub(crate) docs: String,
     pub(crate) operator: Option<String>,
@@ -41,8 +38,7 @@ impl Frame {
         Self {
             style: format!("{root}{}", STYLE.path()),
             logo: format!("{root}{}", LOGO.path()),
-            copy: format!("{root}{}", COPY.path()),
-            zone: format!("{root}{}", ZONE.path()),
+            script: format!("{root}{}", SCRIPT.path()),
             docs: format!("{}/docs", site.api_url.trim_end_matches('/')),
             root,
             operator: settings.operator_name.as_deref().map(sanitized),

@@ -1,8 +1,20 @@
-//! Times as the user's clock shows them, with the name of the zone.
+//! Times as the user's clock shows them, with the name of the zone, and relative to now.
 
 use bellbird_domain::user::{DEFAULT_TIMEZONE, find_timezone};
 use jiff::Timestamp;
+use jiff::civil::Date;
 use jiff::tz::TimeZone;
+
+/// A time on a page, which shows how long ago it was, and all of it on request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct When {
+    /// Such as `3 minutes ago`, or the day if it is long ago.
+    pub(crate) text: String,
+    /// As [`LocalTime::at`].
+    pub(crate) exact: String,
+    /// RFC 3339, for the attribute.
+    pub(crate) datetime: String,
+}
 
 /// The timezone of the page's user.
 pub(crate) struct LocalTime {
@@ -35,17 +47,45 @@ impl LocalTime {
         )
     }
 
-    /// Such as `20 November 2026, 20:54 Sydney time`.
+    /// Such as `20 Nov 2026, 20:54 Sydney time`.
     pub(crate) fn at(&self, at: Timestamp) -> String {
         format!("{}, {}", self.day(at), self.time(at))
     }
 
-    /// Such as `20 November 2026`.
+    /// Such as `20 Nov 2026`.
     pub(crate) fn day(&self, at: Timestamp) -> String {
-        at.to_zoned(self.zone.clone())
-            .strftime("%-d %B %Y")
-            .to_string()
+        shown_day(at.to_zoned(self.zone.clone()).date())
     }
+
+    /// In words up to two weeks before or after now.
+    pub(crate) fn when(&self, at: Timestamp, now: Timestamp) -> When {
+        When {
+            text: relative(at, now).unwrap_or_else(|| self.day(at)),
+            exact: self.at(at),
+            datetime: at.to_string(),
+        }
+    }
+}
+
+/// The form of all days, such as `20 Nov 2026`.
+pub(crate) fn shown_day(day: Date) -> String {
+    day.strftime("%-d %b %Y").to_string()
+}
+
+fn relative(at: Timestamp, now: Timestamp) -> Option<String> {
+    let seconds = at.as_second() - now.as_second();
+    let (number, unit) = match seconds.unsigned_abs() {
+        0..45 => return Some("just now".to_owned()),
+        size @ ..3_600 => (size.div_ceil(60).max(1), "minute"),
+        size @ ..86_400 => (size / 3_600, "hour"),
+        size @ ..1_209_600 => (size / 86_400, "day"),
+        _ => return None,
+    };
+    let plural = if number == 1 { "" } else { "s" };
+    Some(match seconds < 0 {
+        true => format!("{number} {unit}{plural} ago"),
+        false => format!("in {number} {unit}{plural}"),
+    })
 }
 
 /// The place of an IANA name, for people.
@@ -63,24 +103,42 @@ mod tests {
     use super::*;
 
     #[test]
+    fn times_are_relative_to_now() {
+        let now: Timestamp = "2026-11-20T13:40:00Z".parse().unwrap();
+        let local = LocalTime::of(Some("UTC"));
+        for (at, text) in [
+            ("2026-11-20T13:39:30Z", "just now"),
+            ("2026-11-20T13:37:00Z", "3 minutes ago"),
+            ("2026-11-20T13:45:00Z", "in 5 minutes"),
+            ("2026-11-20T12:30:00Z", "1 hour ago"),
+            ("2026-11-19T12:30:00Z", "1 day ago"),
+            ("2026-12-03T13:40:00Z", "in 13 days"),
+            ("2026-11-05T13:40:00Z", "5 Nov 2026"),
+        ] {
+            assert_eq!(local.when(at.parse().unwrap(), now).text, text);
+        }
+        assert_eq!(local.when(now, now).exact, "20 Nov 2026, 13:40 UTC");
+    }
+
+    #[test]
     fn times_name_their_zone() {
         let at: Timestamp = "2026-11-20T13:40:00Z".parse().unwrap();
         for (zone, time, day) in [
-            (None, "00:40 Sydney time", "21 November 2026"),
+            (None, "00:40 Sydney time", "21 Nov 2026"),
             (
                 Some("Pacific/Auckland"),
                 "02:40 Auckland time",
-                "21 November 2026",
+                "21 Nov 2026",
             ),
             (
                 Some("America/Argentina/Buenos_Aires"),
                 "10:40 Buenos Aires time",
-                "20 November 2026",
+                "20 Nov 2026",
             ),
-            (Some("Etc/UTC"), "13:40 UTC", "20 November 2026"),
-            (Some("UTC"), "13:40 UTC", "20 November 2026"),
-            (Some("NZ"), "02:40 NZ time", "21 November 2026"),
-            (Some("No/Where"), "13:40 UTC", "20 November 2026"),
+            (Some("Etc/UTC"), "13:40 UTC", "20 Nov 2026"),
+            (Some("UTC"), "13:40 UTC", "20 Nov 2026"),
+            (Some("NZ"), "02:40 NZ time", "21 Nov 2026"),
+            (Some("No/Where"), "13:40 UTC", "20 Nov 2026"),
         ] {
             let local = LocalTime::of(zone);
             assert_eq!(

@@ -3,6 +3,7 @@
 
 mod choice;
 mod disabled_endpoint;
+mod done;
 #[cfg(test)]
 mod fixtures;
 mod frame;
@@ -11,17 +12,20 @@ pub(crate) mod institution;
 mod local_time;
 pub(crate) mod names;
 mod notice;
+mod number;
 mod response;
 mod sign_in;
 mod signed_in;
 
 pub(crate) use choice::{Choice, status_text};
 pub(crate) use disabled_endpoint::why_disabled;
+pub(crate) use done::{Done, DoneAt};
 pub(crate) use frame::Frame;
 pub(crate) use home::Home;
 pub(crate) use institution::ImageOrigins;
-pub(crate) use local_time::LocalTime;
+pub(crate) use local_time::{LocalTime, When, shown_day};
 pub(crate) use notice::{Notice, Tone, sentence};
+pub(crate) use number::{Money, Number, with_commas};
 pub(crate) use response::{REFRESH_AFTER, page_response, page_with_images};
 pub(crate) use sign_in::SignIn;
-pub(crate) use signed_in::{OPERATOR_PAGES, PAGES, SignedInFrame};
+pub(crate) use signed_in::{DEVELOPER_PAGES, OPERATOR_PAGES, OWN_PAGES, PAGES, SignedInFrame};

@@ -4,21 +4,34 @@ use std::ops::Deref;
 
 use bellbird_domain::{ConnectionCategory, Plan};
 
+use super::done::DoneAt;
 use super::frame::Frame;
 
-/// The pages of the menu: path and title.
-pub(crate) const PAGES: &[(&str, &str)] = &[
-    ("/overview", "Overview"),
-    ("/transactions", "Transactions"),
-    ("/investments", "Investments"),
-    ("/connections", "Connections"),
-    ("/programs", "Programs"),
-    ("/keys", "API keys"),
-    ("/webhooks", "Webhooks"),
-    ("/settings", "Settings"),
+/// The tabs: path, title, and the path data of an icon in 24 units.
+pub(crate) const PAGES: &[(&str, &str, &str)] = &[
+    ("/overview", "Overview", "M4 11 12 4l8 7v9h-5v-6H9v6H4z"),
+    ("/transactions", "Transactions", "M4 7h16M4 12h16M4 17h10"),
+    (
+        "/investments",
+        "Investments",
+        "m4 17 5-6 4 3 7-8m0 0h-5m5 0v5",
+    ),
+    (
+        "/connections",
+        "Banks",
+        "M4 9.5h16L12 4zM6.500 10v7m5.500-7v7m5.500-7v7M4 20h16",
+    ),
 ];
 
-/// The pages of the menu for operators.
+/// The menu of the user.
+pub(crate) const OWN_PAGES: &[(&str, &str)] =
+    &[("/programs", "Programs"), ("/settings", "Settings")];
+
+/// The menu of developers, which ends with the reference of the API.
+pub(crate) const DEVELOPER_PAGES: &[(&str, &str)] =
+    &[("/keys", "API keys"), ("/webhooks", "Webhooks")];
+
+/// The pages of operators. The first is in the menu of the user.
 pub(crate) const OPERATOR_PAGES: &[(&str, &str)] = &[
     ("/operator/users", "Users"),
     ("/operator/providers", "Providers"),
@@ -27,16 +40,18 @@ pub(crate) const OPERATOR_PAGES: &[(&str, &str)] = &[
     ("/operator/audit", "Audit"),
 ];
 
-/// The frame of a page in the menu, or of one that belongs to it.
+/// The frame of a page in a menu, or of one that belongs to it.
 pub(crate) struct SignedInFrame<'a> {
     frame: &'a Frame,
     pub(crate) email: &'a str,
-    /// Whether the menu for operators is shown.
+    /// Whether the menu leads to the pages of operators.
     pub(crate) is_operator: bool,
     /// What it does not include is not offered.
     pub(crate) plan: Plan,
     /// The path of the page in the menu.
     pub(crate) current: &'static str,
+    /// What the form that led to the page has done.
+    done: Option<&'a DoneAt>,
 }
 
 impl<'a> SignedInFrame<'a> {
@@ -53,12 +68,35 @@ impl<'a> SignedInFrame<'a> {
             is_operator,
             plan,
             current,
+            done: None,
         }
+    }
+
+    pub(crate) fn with_done(mut self, done: Option<&'a DoneAt>) -> Self {
+        self.done = done;
+        self
     }
 
     /// Whether the plan reads anything at all, so that keys, tokens and endpoints are of use.
     pub(crate) fn reads_banks(&self) -> bool {
         self.plan.reads(ConnectionCategory::Banking)
+    }
+
+    /// Whether the page is one of the operators'.
+    pub(crate) fn is_of_operator(&self) -> bool {
+        OPERATOR_PAGES.iter().any(|(path, _)| *path == self.current)
+    }
+
+    /// What the avatar shows.
+    pub(crate) fn letter(&self) -> char {
+        let first = self.email.chars().find(|c| c.is_alphanumeric());
+        first.map_or('?', |c| c.to_uppercase().next().unwrap_or(c))
+    }
+
+    /// The line about the form that led here, if its place is this one: the word of a part of the
+    /// page, or the id of a row.
+    pub(crate) fn done_at(&self, place: impl ToString) -> Option<&'static str> {
+        self.done.and_then(|done| done.text_at(&place.to_string()))
     }
 }
 

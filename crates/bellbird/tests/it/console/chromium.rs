@@ -22,7 +22,7 @@ fn assert_light(browser: &mut Browser, name: &str) {
         browser.evaluate("[...document.scripts].map(script => new URL(script.src).pathname)");
     let scripts = scripts.as_array().unwrap();
     assert!(
-        scripts.len() == 1 && scripts[0].as_str().unwrap().starts_with("/assets/copy-"),
+        scripts.len() == 1 && scripts[0].as_str().unwrap().starts_with("/assets/console-"),
         "{name}: {scripts:?}"
     );
 }
@@ -59,7 +59,7 @@ async fn from_the_sign_in_link_through_every_page() {
         ("/transactions", "Transactions"),
         ("/investments", "Investments"),
         ("/programs", "Programs"),
-        ("/connections", "Connections"),
+        ("/connections", "Banks"),
         ("/keys", "API keys"),
         ("/webhooks", "Webhooks"),
         ("/settings", "Settings"),
@@ -137,7 +137,7 @@ async fn from_the_sign_in_link_through_every_page() {
     browser.click("a[href='/settings/leave']");
     browser.assert_accessible("console-settings-leave");
 
-    browser.click("footer button");
+    browser.click("form[action$='/sign-out'] button");
     assert!(browser.url().ends_with("/sign-in"), "{}", browser.url());
     for path in ["/overview", "/keys"] {
         browser.open(&format!("{}{path}", app.console_url));
@@ -279,7 +279,7 @@ async fn console_works_over_http_in_a_home_network() {
     );
 
     browser.open(&format!("{LAN}/overview"));
-    browser.click("footer button");
+    browser.click("form[action$='/sign-out'] button");
     assert_eq!(
         browser.url(),
         format!("{LAN}/sign-in"),

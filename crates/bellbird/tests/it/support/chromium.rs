@@ -43,6 +43,13 @@ const MIDDLE: &str = "element => new Promise(resolve => { element.scrollIntoView
     requestAnimationFrame(() => requestAnimationFrame(() => { const box = element.getBoundingClientRect(); \
     resolve([box.x + box.width / 2, box.y + box.height / 2]); })); })";
 
+/// A function of the page: the middle of the summary that opens the outermost closed `details`
+/// around an element, or null.
+const CLOSED: &str = "element => { let closed = null; \
+    for (let at = element; (at = at.parentElement?.closest('details:not([open])'));) { \
+    if (!(element.matches('summary') && element.parentElement === at)) closed = at; } \
+    return closed && (MIDDLE)(closed.querySelector('summary')); }";
+
 /// A browser with one tab. Dropping it kills the process.
 pub(crate) struct Browser {
     child: Child,
@@ -251,14 +258,29 @@ impl Browser {
         )) == true
     }
 
+    /// Opens the menus and details that hide an element, as a user does.
+    fn reveal(&mut self, selector: &str) {
+        let closed = CLOSED.replace("MIDDLE", MIDDLE);
+        loop {
+            let summary = self.evaluate_on(selector, &closed);
+            if summary.is_null() {
+                return;
+            }
+            self.press_at(&summary);
+            self.evaluate("new Promise(resolve => requestAnimationFrame(resolve)).then(() => null)");
+        }
+    }
+
     /// Clicks in the middle of an element and waits for the next page.
     pub(crate) fn click(&mut self, selector: &str) {
+        self.reveal(selector);
         let middle = self.evaluate_on(selector, MIDDLE);
         self.leave(selector, |browser| browser.press_at(&middle));
     }
 
     /// Clicks in the middle of an element without waiting for a page.
     pub(crate) fn press(&mut self, selector: &str) {
+        self.reveal(selector);
         let middle = self.evaluate_on(selector, MIDDLE);
         self.press_at(&middle);
     }

@@ -1,0 +1,51 @@
+// Everything works without this script. It copies, moves to the search, names dates in the browser's language, and
+// closes menus.
+
+// A button on each text that is there to be copied.
+for (const text of document.querySelectorAll('.copy')) {
+  const button = document.createElement('button');
+  button.type = 'button';
+  button.className = 'minor';
+  button.textContent = 'Copy';
+  button.setAttribute('aria-live', 'polite');
+  const content = text.textContent;
+  button.addEventListener('click', async () => {
+    try {
+      await navigator.clipboard.writeText(content);
+      button.textContent = 'Copied';
+    } catch {
+      getSelection().selectAllChildren(text.querySelector('code'));
+      button.textContent = 'Selected';
+    }
+  });
+  text.append(button);
+}
+
+// The browser's timezone, in a field that is empty.
+for (const field of document.querySelectorAll('[data-zone]')) {
+  field.value ||= Intl.DateTimeFormat().resolvedOptions().timeZone ?? '';
+}
+
+// `/` is the search. Escape closes the menu or the filter that is open.
+document.addEventListener('keydown', event => {
+  const isTyping = event.target.closest('input, select, textarea');
+  if (event.key === '/' && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey) {
+    const search = document.querySelector('input[type="search"]');
+    if (search) {
+      event.preventDefault();
+      search.focus();
+    }
+  }
+  if (event.key === 'Escape') {
+    const open = document.querySelector('details[name][open]');
+    if (open) {
+      open.open = false;
+      open.querySelector('summary').focus();
+    }
+  }
+});
+document.addEventListener('click', event => {
+  for (const open of document.querySelectorAll('details[name][open]')) {
+    if (!open.contains(event.target)) open.open = false;
+  }
+});

@@ -1,0 +1,173 @@
+//! The line that says what a form has done. A form that succeeds leads to its page again, so that
+//! reloading repeats nothing, with a word in the query (`?done=key-revoked&at=keys#done`). Only the
+//! words below have a text, so a link of somebody else can make a page say nothing else.
+
+use axum::response::{IntoResponse as _, Redirect, Response};
+
+use crate::state::Console;
+
+/// What a form has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Done {
+    Saved,
+    TimezoneSaved,
+    KeyRevoked,
+    TokensRevoked,
+    SyncRequested,
+    ConnectionRemoved,
+    EndpointEnabled,
+    EndpointDisabled,
+    EndpointDeleted,
+    EventRequested,
+    EventsRequested,
+    SessionEnded,
+    OtherSessionsEnded,
+    SessionsOfUserEnded,
+    PlanSaved,
+    UserAdded,
+    UserRemoved,
+    LinkSent,
+}
+
+impl Done {
+    const ALL: [(Self, &'static str, &'static str); 18] = [
+        (Self::Saved, "saved", "Saved."),
+        (
+            Self::TimezoneSaved,
+            "timezone-saved",
+            "Your timezone is saved.",
+        ),
+        (
+            Self::KeyRevoked,
+            "key-revoked",
+            "The key is revoked. Programs that used it have stopped.",
+        ),
+        (
+            Self::TokensRevoked,
+            "tokens-revoked",
+            "Unused tokens are revoked.",
+        ),
+        (
+            Self::SyncRequested,
+            "sync-requested",
+            "The bank is being read now.",
+        ),
+        (
+            Self::ConnectionRemoved,
+            "removed",
+            "It is removed, and your consent is withdrawn.",
+        ),
+        (
+            Self::EndpointEnabled,
+            "enabled",
+            "The endpoint gets events again.",
+        ),
+        (
+            Self::EndpointDisabled,
+            "disabled",
+            "The endpoint gets no more events.",
+        ),
+        (Self::EndpointDeleted, "deleted", "The endpoint is deleted."),
+        (
+            Self::EventRequested,
+            "event-requested",
+            "The event is sent again now.",
+        ),
+        (
+            Self::EventsRequested,
+            "events-requested",
+            "Events that have failed are sent again now.",
+        ),
+        (
+            Self::SessionEnded,
+            "signed-out",
+            "That browser is signed out.",
+        ),
+        (
+            Self::OtherSessionsEnded,
+            "others-signed-out",
+            "All other browsers are signed out.",
+        ),
+        (
+            Self::SessionsOfUserEnded,
+            "user-signed-out",
+            "The user is signed out everywhere.",
+        ),
+        (Self::PlanSaved, "plan-saved", "The plan is saved."),
+        (
+            Self::UserAdded,
+            "user-added",
+            "The user is added. Send a link to sign in next.",
+        ),
+        (
+            Self::UserRemoved,
+            "user-removed",
+            "The user is being removed.",
+        ),
+        (Self::LinkSent, "link-sent", "The link is sent by e-mail."),
+    ];
+
+    fn entry(self) -> Option<&'static (Self, &'static str, &'static str)> {
+        Self::ALL.iter().find(|(done, ..)| *done == self)
+    }
+
+    /// Leads to the page at `path`, whose line is at `place`: the word of a part of the page, or the
+    /// id of a row.
+    pub(crate) fn redirect(self, console: &Console, path: &str, place: impl ToString) -> Response {
+        let word = self.entry().map_or("", |(_, word, _)| word);
+        let joint = if path.contains('?') { '&' } else { '?' };
+        let query = form_urlencoded::Serializer::new(String::new())
+            .append_pair("done", word)
+            .append_pair("at", &place.to_string())
+            .finish();
+        Redirect::to(&format!("{}{joint}{query}#done", console.path(path))).into_response()
+    }
+}
+
+/// What was done, and the place on the page of the line that says it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct DoneAt {
+    text: &'static str,
+    place: String,
+}
+
+impl DoneAt {
+    pub(crate) fn of_query(query: Option<&str>) -> Option<Self> {
+        let (mut text, mut place) = (None, String::new());
+        for (name, value) in form_urlencoded::parse(query?.as_bytes()) {
+            match &*name {
+                "done" => text = Done::ALL.iter().find(|(_, word, _)| *word == value),
+                "at" => place = value.into_owned(),
+                _ => {}
+            }
+        }
+        text.map(|(_, _, text)| Self { text, place })
+    }
+
+    pub(super) fn text_at(&self, place: &str) -> Option<&'static str> {
+        (self.place == place).then_some(self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_known_words_have_a_text() {
+        let done = DoneAt::of_query(Some("account=1&done=key-revoked&at=keys")).unwrap();
+        assert!(done.text_at("keys").unwrap().contains("revoked"));
+        assert_eq!(done.text_at("sessions"), None);
+        for query in [
+            None,
+            Some(""),
+            Some("done=you+have+won&at=keys"),
+            Some("at=keys"),
+        ] {
+            assert_eq!(DoneAt::of_query(query), None);
+        }
+        for (done, word, _) in Done::ALL {
+            assert_eq!(done.entry().unwrap().1, word);
+        }
+    }
+}
