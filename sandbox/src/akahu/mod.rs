@@ -68,7 +68,7 @@ impl Deref for Akahu {
 }
 
 /// How linking the same login again behaves, because the real behaviour is unknown
-/// (docs/providers/akahu.md#open-questions), and which redirect URIs the app has registered.
+/// (docs/providers/akahu.md#token-exchange), and which redirect URIs the app has registered.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct LinkingOptions {

@@ -13,7 +13,7 @@ use super::store::{Store, refresh_completion_time};
 use crate::consent::ConsentState;
 
 /// How soon after a refresh the next gets 429: the default of full apps. The documented response
-/// suggests an error rather than a silent no-op (docs/providers/akahu.md#refresh, #open-questions).
+/// suggests an error rather than a silent no-op (docs/providers/akahu.md#refresh).
 const REFRESH_INTERVAL_MIN: SignedDuration = SignedDuration::from_mins(15);
 /// Akahu refreshes every login once a day on its own.
 const DAY_SECONDS: i64 = 86_400;

@@ -111,8 +111,8 @@ impl Done {
         Self::ALL.iter().find(|(done, ..)| *done == self)
     }
 
-    /// Leads to the page at `path`, whose line is at `place`: the word of a part of the page, or the
-    /// id of a row.
+    /// Leads to the page at `path`, whose line is at `place`: the word of a part of the page, or
+    /// the id of a row.
     pub(crate) fn redirect(self, console: &Console, path: &str, place: impl ToString) -> Response {
         let word = self.entry().map_or("", |(_, word, _)| word);
         let joint = if path.contains('?') { '&' } else { '?' };

@@ -107,7 +107,7 @@ fn postgres_claims_neither_sort_nor_scan() {
     });
 }
 
-/// Prints what a claim takes; see the table in docs/adr/0011-jobs.md.
+/// Prints what a claim takes (docs/adr/0011-jobs.md).
 async fn print_claim_time(db: &TestDb, connections: u32) {
     let mut times = Vec::new();
     for _ in 0..30 {

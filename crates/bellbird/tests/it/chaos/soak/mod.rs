@@ -5,8 +5,8 @@
 //! providers; providers fail; endpoints stop responding and return; a service is killed again and
 //! again. In turn a provider sends rubbish, and the same service has a clock that jumps by an hour,
 //! a full disk, or a pause. On PostgreSQL there are three services, and Valkey is emptied and
-//! stopped, and PostgreSQL restarted, meanwhile. It takes 40 seconds, and `scripts/soak` runs it
-//! for an hour.
+//! stopped, and PostgreSQL restarted, meanwhile. It takes 40 seconds, and `scripts/test soak` runs
+//! it for an hour.
 
 mod deployment;
 mod load;

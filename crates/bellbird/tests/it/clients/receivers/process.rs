@@ -11,11 +11,11 @@ use serde_json::Value;
 use super::{read, root};
 use crate::support::harness::eventually;
 
-/// A path that `scripts/receivers` installs or builds.
+/// A path that `scripts/setup receivers` installs, or cargo builds with `--example receiver`.
 pub(crate) fn installed(path: PathBuf) -> PathBuf {
     assert!(
         path.exists(),
-        "{} is missing: run scripts/receivers or scripts/setup clients, which install it",
+        "{} is missing: run scripts/setup receivers, or build the example receiver",
         path.display()
     );
     path
@@ -27,7 +27,7 @@ fn installed_copy(name: &str) -> PathBuf {
     let is_current = read(&copy) == read(&root().join("docs/receivers").join(name));
     assert!(
         is_current,
-        "{} differs from docs/receivers: run scripts/receivers",
+        "{} differs from docs/receivers: run scripts/setup receivers",
         copy.display()
     );
     copy

@@ -60,7 +60,7 @@ impl Waker {
         let packages = folder.join("node_modules");
         fs::create_dir_all(packages.join("@actual-app")).unwrap();
         let libraries = root().join("target/receivers/node_modules").canonicalize();
-        let libraries = libraries.expect("run scripts/receivers, which installs the library");
+        let libraries = libraries.expect("run scripts/setup receivers, which installs the library");
         symlink(
             libraries.join("standardwebhooks"),
             packages.join("standardwebhooks"),
