@@ -592,7 +592,7 @@ async fn files_keep_what_the_listener_must_know() {
             .insert(ResponseTimeout(Duration::from_secs(3_600)));
         response
     };
-    let api = Router::new().route("/v1/export/transactions.csv", get(file));
+    let api = Router::new().route("/v1/export/transactions.ofx", get(file));
     let router = crate::router(
         console.context.clone(),
         api,
@@ -604,7 +604,7 @@ async fn files_keep_what_the_listener_must_know() {
     let file = router
         .oneshot(request(
             "GET",
-            "/transactions.csv",
+            "/transactions.ofx",
             &[("cookie", &cookie)],
             "",
         ))

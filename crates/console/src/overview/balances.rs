@@ -6,10 +6,10 @@ use bellbird_domain::{Account, Caller, Connection, Decimal, ExactSum};
 use bellbird_providers::Registry;
 use serde::Deserialize;
 
-use super::rendered;
 use super::view::{Amount, BalanceRow, Balances, InstitutionBalances};
 use crate::api_client::{ApiClient, ApiError};
 use crate::pages::names::{institution_name, sanitized};
+use crate::pages::rendered_part;
 
 /// Accounts of one request for balances.
 const ACCOUNTS_MAX: usize = 100;
@@ -34,7 +34,7 @@ pub(super) async fn part(
     connections: &[Connection],
     accounts: &[Account],
 ) -> String {
-    rendered(&match read(api, caller, accounts).await {
+    rendered_part(&match read(api, caller, accounts).await {
         Ok(balances) => view(registry, connections, accounts, &balances),
         Err(error) => Balances::failed(error.message),
     })
@@ -64,7 +64,7 @@ pub(super) fn expected(
             rows: Vec::new(),
         }
     });
-    rendered(&Balances {
+    rendered_part(&Balances {
         is_awaited: true,
         error: None,
         net_worth: amounts(

@@ -8,25 +8,21 @@ mod view;
 
 use std::pin::Pin;
 
-use askama::Template;
 use axum::body::Body;
 use axum::extract::State;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use bellbird_domain::ConnectionCategory;
 use bellbird_storage::StorageError;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, FuturesUnordered};
-use http::HeaderValue;
-use http::header::{CONTENT_TYPE, HeaderName};
 
 use crate::error_page;
+use crate::pages::{rendered_part, streamed_page};
 use crate::plan;
 use crate::session::Session;
 use crate::state::Console;
 use view::{Attention, Head};
-
-const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// The mark in the page where its parts go.
 pub(crate) const PARTS: &str = "<!-- parts -->";
@@ -63,9 +59,9 @@ pub(crate) async fn show(State(console): State<Console>, session: Session) -> Re
         is_empty: connections.is_empty(),
         expected: &expected,
     };
-    let page = rendered(&head);
+    let page = rendered_part(&head);
     let Some((head, end)) = page.split_once(PARTS) else {
-        return html(Body::from(page));
+        return streamed_page(Body::from(page));
     };
     let (head, end) = (head.to_owned(), end.to_owned());
     let parts: FuturesUnordered<Part> = FuturesUnordered::new();
@@ -79,9 +75,9 @@ pub(crate) async fn show(State(console): State<Console>, session: Session) -> Re
         money::part(&console, &caller, now).await
     }));
     let chunks = stream::iter([head]).chain(parts).chain(stream::iter([end]));
-    html(Body::from_stream(chunks.map(|chunk| {
-        Ok::<_, std::convert::Infallible>(Bytes::from(chunk))
-    })))
+    streamed_page(Body::from_stream(
+        chunks.map(|chunk| Ok::<_, std::convert::Infallible>(Bytes::from(chunk))),
+    ))
 }
 
 /// Whether a first start is going on whose operator this is.
@@ -91,24 +87,4 @@ async fn continues_setup(console: &Console, session: &Session) -> Result<bool, S
     }
     let found = console.storage().first_start().find().await?;
     Ok(found.is_some_and(|found| found.done_at.is_none()))
-}
-
-fn html(body: Body) -> Response {
-    let mut response = body.into_response();
-    let headers = response.headers_mut();
-    headers.insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("text/html; charset=utf-8"),
-    );
-    // nginx would hold the first part back until the others are there.
-    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
-    response
-}
-
-/// Renders a part. A failure of the template is logged, and shown as a part that could not be read.
-fn rendered(template: &impl Template) -> String {
-    template.render().unwrap_or_else(|error| {
-        tracing::error!(%error, "could not render a part of the overview");
-        String::new()
-    })
 }

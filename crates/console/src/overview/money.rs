@@ -11,10 +11,9 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use parking_lot::Mutex;
 
-use super::rendered;
 use super::view::{Money, category_charts, month_charts};
 use crate::money_cache::CachedMoney;
-use crate::pages::sentence;
+use crate::pages::{rendered_part, sentence};
 use crate::state::Console;
 
 const MONTHS: i32 = 6;
@@ -28,9 +27,9 @@ pub(super) async fn part(console: &Console, caller: &Caller, now: Timestamp) -> 
     }
     let money = match read(console, caller, now).await {
         Ok(money) => money,
-        Err(problem) => return rendered(&Money::failed(sentence(&problem.message()))),
+        Err(problem) => return rendered_part(&Money::failed(sentence(&problem.message()))),
     };
-    let html = rendered(&money);
+    let html = rendered_part(&money);
     if money.problems.is_empty() {
         let cached = CachedMoney {
             revision: caller.revision,

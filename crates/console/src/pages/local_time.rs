@@ -72,6 +72,11 @@ pub(crate) fn shown_day(day: Date) -> String {
     day.strftime("%-d %b %Y").to_string()
 }
 
+/// The heading of the rows of a day, such as `Fri 20 Nov 2026`.
+pub(crate) fn day_of_week(day: Date) -> String {
+    format!("{} {}", day.strftime("%a"), shown_day(day))
+}
+
 fn relative(at: Timestamp, now: Timestamp) -> Option<String> {
     let seconds = at.as_second() - now.as_second();
     let (number, unit) = match seconds.unsigned_abs() {

@@ -1,8 +1,11 @@
-//! Tables of rows over the live reads: `/transactions` of banks, and `/investments` of brokers. A
-//! table is a window of the API, of one account, and has the command that reads the same, and a
-//! file of the whole range.
+//! Rows over the live reads: `/transactions` of all banks, merged while they are read, and
+//! `/investments` of brokers, whose tables are windows of the API, of one account. Each has the
+//! command that reads the same, and a file of the whole range.
 
 pub(crate) mod choice;
+mod file;
+mod filter;
+mod find;
 pub(crate) mod investments;
 mod search;
 pub(crate) mod transactions;

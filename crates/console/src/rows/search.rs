@@ -1,7 +1,7 @@
 //! The windows of the API, and a search in the rows of the chosen days. The API has none, so all
 //! windows are read.
 
-use bellbird_domain::Decimal;
+use bellbird_domain::{Category, Decimal, Transaction};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -42,7 +42,7 @@ impl Pagination {
 pub(super) struct Wanted {
     /// In lower case.
     text: String,
-    /// If the text is one, such as `-1,042.5` or `$12.50`.
+    /// If the text is one, such as `-1,042.5`, `$12.50` or `AUD 12.50`.
     amount: Option<Decimal<'static>>,
 }
 
@@ -50,8 +50,54 @@ impl From<&str> for Wanted {
     fn from(text: &str) -> Self {
         Self {
             text: text.to_lowercase(),
-            amount: amount_of(text.trim_start_matches(['+', '-', '$'])),
+            amount: amount_of(without_currency(text)),
         }
+    }
+}
+
+impl Wanted {
+    /// Whether a row has the text, or this amount whatever its sign. A whole number finds its
+    /// places too: 12 finds -12.50.
+    pub(super) fn is_in(&self, row: &Transaction<'_>) -> bool {
+        let texts = [
+            Some(&*row.description),
+            row.merchant_name.as_deref(),
+            row.category.map(Category::label),
+        ];
+        self.amount
+            .as_ref()
+            .is_some_and(|amount| is_amount(&row.amount, amount))
+            || texts
+                .into_iter()
+                .flatten()
+                .any(|text| text.to_lowercase().contains(&self.text))
+    }
+}
+
+fn is_amount(amount: &Decimal<'_>, wanted: &Decimal<'_>) -> bool {
+    if wanted.as_str().contains('.') {
+        return amount.cmp_absolute(wanted).is_eq();
+    }
+    let text = amount.as_str();
+    let whole = text.split_once('.').map_or(text, |(whole, _)| whole);
+    Decimal::parse(whole).is_ok_and(|whole| whole.cmp_absolute(wanted).is_eq())
+}
+
+/// Without the sign, and without the sign or code of a currency, such as `NZ$` or ` AUD`.
+fn without_currency(text: &str) -> &str {
+    let is_sign =
+        |c: char| c.is_whitespace() || matches!(c, '+' | '-' | '\u{2212}' | '$' | '€' | '£' | '¥');
+    let is_code = |code: &str| {
+        let code = code.trim_matches(is_sign);
+        code.len() <= 3 && code.bytes().all(|byte| byte.is_ascii_alphabetic())
+    };
+    let is_digit = |c: char| c.is_ascii_digit() || c == '.';
+    let (Some(first), Some(last)) = (text.find(is_digit), text.rfind(is_digit)) else {
+        return text;
+    };
+    match is_code(&text[..first]) && is_code(&text[last + 1..]) {
+        true => &text[first..=last],
+        false => text,
     }
 }
 
@@ -152,6 +198,42 @@ mod tests {
                 is_found,
                 "{wanted} {amount}"
             );
+        }
+    }
+
+    #[test]
+    fn amount_is_found_in_a_row_whatever_its_sign_and_currency() {
+        let found = |wanted: &str, amount: &str| {
+            let (Some(wanted), amount) =
+                (Wanted::from(wanted).amount, Decimal::parse(amount).unwrap())
+            else {
+                return false;
+            };
+            is_amount(&amount, &wanted)
+        };
+        for (wanted, amount, is_found) in [
+            ("12.50", "-12.5", true),
+            ("\u{2212}12.5", "12.500", true),
+            ("$12.50", "-12.5", true),
+            ("NZ$ 12.50", "-12.5", true),
+            ("-AUD 1,042.50", "1042.5", true),
+            ("12.50 aud", "-12.5", true),
+            ("12", "-12.50", true),
+            ("12", "12", true),
+            ("12", "112.50", false),
+            ("12.5", "112.5", false),
+            ("12.0", "12.50", false),
+            ("EFTPOS 12", "-12", false),
+            ("12 Main", "-12", false),
+            ("€", "0", false),
+            ("0", "0.00", true),
+            (
+                "99999999999999999999999999999999999",
+                "99999999999999999999999999999999999.5",
+                true,
+            ),
+        ] {
+            assert_eq!(found(wanted, amount), is_found, "{wanted} {amount}");
         }
     }
 }

@@ -9,6 +9,6 @@ mod request;
 mod routes;
 
 pub use file::{Export, ExportError, OpenError, Retries};
-pub use names::FileName;
+pub use names::{FileName, NameParts};
 pub use request::{FileRequest, Resource};
 pub use routes::routes;

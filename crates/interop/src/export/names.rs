@@ -12,14 +12,14 @@ use jiff::civil::Date;
 const TEXT_CHARS_MAX: usize = 24;
 
 /// What the name of a file says. Texts that are empty, or have no letter or digit, are left out.
-pub(crate) struct NameParts<'n> {
-    pub(crate) institution: Option<&'n str>,
-    pub(crate) account: Option<&'n str>,
+pub struct NameParts<'n> {
+    pub institution: Option<&'n str>,
+    pub account: Option<&'n str>,
     /// The resource, such as `trades`. Absent where institution or account already say enough.
-    pub(crate) resource: Option<&'static str>,
+    pub resource: Option<&'static str>,
     /// The first and the last day of the file.
-    pub(crate) days: (Option<Date>, Option<Date>),
-    pub(crate) extension: &'static str,
+    pub days: (Option<Date>, Option<Date>),
+    pub extension: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +31,8 @@ pub struct FileName {
 }
 
 impl NameParts<'_> {
-    pub(crate) fn name(&self) -> FileName {
+    #[must_use]
+    pub fn name(&self) -> FileName {
         FileName {
             whole: self.join(char::is_alphanumeric),
             ascii: self.join(|c| c.is_ascii_alphanumeric()),
@@ -58,7 +59,8 @@ impl NameParts<'_> {
 
 impl FileName {
     /// The value of `Content-Disposition` (RFC 6266, RFC 8187).
-    pub(crate) fn content_disposition(&self) -> HeaderValue {
+    #[must_use]
+    pub fn content_disposition(&self) -> HeaderValue {
         let Self { whole, ascii } = self;
         let mut value = format!("attachment; filename=\"{ascii}\"");
         if whole != ascii {

@@ -1,8 +1,9 @@
 //! One of the merged lists: reads page by page, and buffers the values of the last page.
 
 use std::cmp::Ordering;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hasher as _};
+use std::sync::atomic::{self, AtomicU64};
 
 use bellbird_domain::TimestampExt as _;
 use bellbird_providers::CallContext;
@@ -21,7 +22,7 @@ use crate::{Range, ReadError};
 pub enum ListState {
     Reading,
     Ended,
-    /// Time was up.
+    /// Time was up, or enough rows were read.
     Stopped,
     /// Further rows are missing.
     Failed(ReadError),
@@ -33,6 +34,17 @@ pub(super) struct MergedRead<'s, 'm, K: RowKind, T> {
     pub(super) map: &'s Mutex<Box<MapRow<'m, K, T>>>,
     pub(super) stop_at: Instant,
     pub(super) slots: &'s Semaphore,
+    pub(super) rows_read: &'s AtomicU64,
+    pub(super) rows_max: u64,
+    pub(super) awaited: &'s Mutex<BTreeSet<AccountList>>,
+}
+
+impl<K: RowKind, T> MergedRead<'_, '_, K, T> {
+    /// Whether no further page is read.
+    fn is_over(&self) -> bool {
+        let rows = self.rows_read.load(atomic::Ordering::Relaxed);
+        Instant::now() >= self.stop_at || rows >= self.rows_max
+    }
 }
 
 /// A row of the last page.
@@ -110,8 +122,14 @@ impl<K: RowKind, T: Send> MergedList<K, T> {
 
     /// Reads until the next row is known.
     pub(super) async fn fill(&mut self, read: &MergedRead<'_, '_, K, T>) {
+        read.awaited.lock().insert(self.key);
+        self.read_pages(read).await;
+        read.awaited.lock().remove(&self.key);
+    }
+
+    async fn read_pages(&mut self, read: &MergedRead<'_, '_, K, T>) {
         while self.needs_page() {
-            if Instant::now() >= read.stop_at {
+            if read.is_over() {
                 self.state = ListState::Stopped;
                 return;
             }
@@ -150,6 +168,7 @@ impl<K: RowKind, T: Send> MergedList<K, T> {
             is_lost: false,
         };
         let mut sink = |row: &K::Row<'_>, place: K::Place| {
+            read.rows_read.fetch_add(1, atomic::Ordering::Relaxed);
             let value = read.map.lock()(row, place);
             page.push(K::instant(row), || hash_of::<K>(row), value);
         };

@@ -10,6 +10,10 @@
 mod list;
 mod position;
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use bellbird_domain::{AccountId, ConnectionId, TimestampExt as _};
 use bellbird_providers::CallContext;
 use bellbird_providers::pages::RowKind;
@@ -66,7 +70,15 @@ pub struct Merged<'m, K: RowKind, T> {
     /// Reading stops here.
     stop_at: Instant,
     slots: Semaphore,
+    rows_read: AtomicU64,
+    /// Reading stops after the page with this row.
+    rows_max: u64,
+    awaited: Awaited,
 }
+
+/// The lists whose next page was requested and has not arrived. `None` for all accounts of a
+/// connection.
+pub type Awaited = Arc<Mutex<BTreeSet<(ConnectionId, Option<AccountId>)>>>;
 
 impl<'m, K: RowKind, T: Send> Merged<'m, K, T> {
     /// `map` sees each row once as it is read, which may be long before it is returned. `after` is
@@ -93,7 +105,28 @@ impl<'m, K: RowKind, T: Send> Merged<'m, K, T> {
             position: after,
             stop_at,
             slots: Semaphore::new(CALLS_MAX),
+            rows_read: AtomicU64::new(0),
+            rows_max: u64::MAX,
+            awaited: Awaited::default(),
         }
+    }
+
+    /// Stops as if time were up once so many rows were read, also those that `map` leaves out.
+    #[must_use]
+    pub fn with_rows_max(self, rows_max: u64) -> Self {
+        Self { rows_max, ..self }
+    }
+
+    /// What [`Self::next`] waits for, for a caller that shows meanwhile what its `map` has seen.
+    #[must_use]
+    pub fn awaited(&self) -> Awaited {
+        Arc::clone(&self.awaited)
+    }
+
+    /// Rows that were read so far, also those that `map` left out.
+    #[must_use]
+    pub fn rows_read(&self) -> u64 {
+        self.rows_read.load(Ordering::Relaxed)
     }
 
     /// Makes more or fewer provider calls at once.
@@ -105,7 +138,7 @@ impl<'m, K: RowKind, T: Send> Merged<'m, K, T> {
     }
 
     /// Returns the next row. `None` at the end, and when no further row is certain to be the next
-    /// because time is up ([`Self::is_stopped`]). A list that fails ends, and the others continue.
+    /// because reading has stopped ([`Self::is_stopped`]). A list that fails ends, and the others continue.
     pub async fn next(&mut self, call: &CallContext) -> Result<Option<T>, PositionLost> {
         self.fill(call).await;
         if self.lists.iter().any(|list| list.is_lost) {
@@ -154,6 +187,9 @@ impl<'m, K: RowKind, T: Send> Merged<'m, K, T> {
             map: &self.map,
             stop_at: self.stop_at,
             slots: &self.slots,
+            rows_read: &self.rows_read,
+            rows_max: self.rows_max,
+            awaited: &self.awaited,
         };
         let counts = join_all(self.lists.iter_mut().map(|list| list.count_rest(&read))).await;
         let is_exact = self
@@ -173,7 +209,7 @@ impl<'m, K: RowKind, T: Send> Merged<'m, K, T> {
         self.position
     }
 
-    /// Whether time was up before a list ended.
+    /// Whether time was up, or enough rows were read, before a list ended.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stopped().next().is_some()
@@ -190,6 +226,12 @@ impl<'m, K: RowKind, T: Send> Merged<'m, K, T> {
         })
     }
 
+    /// How many lists have failed.
+    pub fn failed(&self) -> usize {
+        let is_failed = |list: &&MergedList<K, T>| matches!(list.state, ListState::Failed(_));
+        self.lists.iter().filter(is_failed).count()
+    }
+
     fn stopped(&self) -> impl Iterator<Item = &MergedList<K, T>> {
         self.lists
             .iter()
@@ -203,6 +245,9 @@ impl<'m, K: RowKind, T: Send> Merged<'m, K, T> {
             map: &self.map,
             stop_at: self.stop_at,
             slots: &self.slots,
+            rows_read: &self.rows_read,
+            rows_max: self.rows_max,
+            awaited: &self.awaited,
         };
         join_all(
             self.lists

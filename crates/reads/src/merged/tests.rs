@@ -554,3 +554,51 @@ async fn trades_of_accounts_are_merged_and_continued() {
         expected.iter().map(usize::to_string).collect::<Vec<_>>()
     );
 }
+
+#[tokio::test]
+async fn enough_rows_stop_the_merge_where_it_is_known() {
+    let rows = (0..30)
+        .map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64))
+        .collect();
+    let setup = Setup::new(rows, 2).await;
+    let read = async |after, rows_max| {
+        let map = |row: &Transaction<'_>, _| Some(row.id.to_string());
+        let merged = Merged::new(setup.ranges(), after, Instant::now() + FAR, map);
+        let mut merged = merged.with_rows_max(rows_max);
+        let (call, mut ids) = (setup.world.call(), Vec::new());
+        while let Some(id) = merged.next(&call).await.unwrap() {
+            ids.push(id);
+        }
+        (ids, merged.position(), merged.is_stopped())
+    };
+    let (mut seen, position, is_stopped) = read(None, 12).await;
+    assert!(is_stopped && (6..12).contains(&seen.len()), "{seen:?}");
+    let (rest, _, is_stopped) = read(position, u64::MAX).await;
+    assert!(!is_stopped);
+    seen.extend(rest);
+    let all: Vec<String> = (0..30).map(|number| number.to_string()).collect();
+    assert_eq!(seen, all);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_that_are_awaited_are_known() {
+    let rows = (0..9)
+        .map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64))
+        .collect();
+    let delays = [Duration::from_secs(10), Duration::ZERO];
+    let setup = Setup::with_delays(rows, 9, delays).await;
+    let seen = Mutex::new(Vec::new());
+    let map = |row: &Transaction<'_>, _| Some(seen.lock().push(row.id.to_string()));
+    let mut merged = Merged::new(setup.ranges(), None, Instant::now() + FAR, map);
+    let (awaited, call) = (merged.awaited(), setup.world.call());
+    let next = merged.next(&call);
+    tokio::pin!(next);
+    let second = Duration::from_secs(1);
+    assert!(tokio::time::timeout(second, &mut next).await.is_err());
+    let slow = &setup.contexts[0];
+    let slow = (slow.connection.id, Some(slow.accounts[0].id));
+    assert_eq!(awaited.lock().iter().collect::<Vec<_>>(), [&slow]);
+    assert_eq!(seen.lock().len(), 6, "those of the other lists");
+    assert_eq!(next.await, Ok(Some(())));
+    assert!(awaited.lock().is_empty());
+}

@@ -3,6 +3,7 @@
 
 use bellbird_connections::LinkTarget;
 use bellbird_domain::{ConnectionStatus, Plan};
+use bellbird_sandbox::{ConsentState, Fault};
 
 use crate::linking::chromium::{UserAction, leave_consent_pages};
 use crate::support::chromium::Browser;
@@ -286,4 +287,66 @@ async fn console_works_over_http_in_a_home_network() {
         "{}",
         browser.text()
     );
+}
+
+/// Rows with the oddest texts and amounts, a slow bank and a broken one, on a phone.
+#[tokio::test(flavor = "multi_thread")]
+async fn transactions_fit_a_phone() {
+    let app = App::start(Default::default()).await;
+    let (fiskil, akahu) = (app.credentials_of("fiskil"), app.credentials_of("akahu"));
+    let all = [&fiskil[5], &akahu[0], &akahu[3]];
+    let person = app
+        .add_person("all@example.com", Plan::Professional, &all)
+        .await;
+    let mut browser = Browser::start();
+    browser.size(360, 780, false);
+    browser.open(&app.sign_in_link(person.user.id).await);
+    browser.click("button.strong");
+    let page = format!("{}/transactions", app.console_url);
+    browser.open(&page);
+    assert_light(&mut browser, "transactions on a phone");
+    let top = browser.evaluate("document.querySelector('.transactions li').offsetTop");
+    assert!(
+        top.as_u64().unwrap() < 780 - 56 - 56,
+        "{top}: {}",
+        browser.text()
+    );
+    let height = browser.evaluate(
+        "[...document.querySelectorAll('.transactions li')].map(row => row.offsetHeight) \
+         .sort((a, b) => a - b)[25]",
+    );
+    assert!(height.as_u64().unwrap() <= 58, "half of the rows: {height}");
+    browser.assert_accessible("console-transactions-odd");
+    for (number, name) in [(1, "account"), (2, "period"), (3, "category")] {
+        browser.evaluate(&format!(
+            "document.querySelector('.filters details:nth-of-type({number})').open = true, null"
+        ));
+        browser.assert_accessible(&format!("console-transactions-{name}"));
+    }
+
+    browser.size(360, 780, false);
+    app.bank("akahu").add_fault(Fault::delay_ms(1_500));
+    browser.open(&format!("{page}?category=INCOME"));
+    assert_light(&mut browser, "slow transactions");
+    assert!(
+        !browser.text().contains("Still asking"),
+        "{}",
+        browser.text()
+    );
+    app.clear_faults();
+    app.set_consent(&person.connections[1], ConsentState::Revoked)
+        .await;
+    app.bank("fiskil").add_fault(Fault::status(500));
+    app.advance_clock(jiff::SignedDuration::from_secs(61));
+    browser.open(&format!("{page}?search=a"));
+    assert_light(&mut browser, "broken banks");
+    browser.assert_accessible("console-transactions-broken");
+    assert!(
+        browser.has(".trouble form button") && browser.has(".trouble a.button"),
+        "{}",
+        browser.text()
+    );
+    browser.open(&format!("{page}?from=2026-02-15&to=2026-02-14"));
+    assert!(browser.has("details[open] #to-error"), "{}", browser.text());
+    browser.assert_accessible("console-transactions-days");
 }

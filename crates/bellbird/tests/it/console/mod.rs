@@ -7,6 +7,7 @@ mod pages;
 mod provider_settings;
 mod setup;
 mod sign_in;
+mod transactions;
 mod webhooks;
 
 use bellbird_domain::{Clock, UserId};

@@ -5,14 +5,13 @@ use bellbird_domain::{ConnectionStatus, Plan};
 use bellbird_sandbox::{ConsentState, Fault};
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::{SignedIn, get, post};
 use crate::support::client::Transaction;
 use crate::support::harness::{App, Setup};
 
 /// The text of a page between tags, with single spaces.
-fn text_of(html: &str) -> String {
+pub(super) fn text_of(html: &str) -> String {
     let text: String = html
         .split('<')
         .map(|part| part.split_once('>').map_or(part, |(_, text)| text))
@@ -477,104 +476,18 @@ async fn overview_says_what_needs_the_user() {
     );
 }
 
-/// Each row of a window is the API's, to the digit, and the windows follow each other.
-#[tokio::test]
-async fn transactions_are_those_of_the_api() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.olivia.user.id).await;
-    let (account, _) = app.busiest().await;
-    let id = &account.id;
-    let mut query = format!("account={id}&from=2026-01-01&to=");
-    for offset in [0, 50, 100] {
-        let read = app.transactions(&account).from("2026-01-01").limit(50);
-        let rows = read.offset(offset).rows().await;
-        assert_eq!(rows.len(), 50);
-        let page = browser.get(&format!("/transactions?{query}")).await.text;
-        let text = text_of(&page).replace(',', "");
-        let mut rest = text.as_str();
-        for row in &rows {
-            for part in [&row.date, &row.currency, &row.amount] {
-                let (_, after) = rest
-                    .split_once(part)
-                    .unwrap_or_else(|| panic!("{part} of {row:?} in order: {text}"));
-                rest = after;
-            }
-        }
-        assert!(
-            text.contains(&format!("{} to {} of ", offset + 1, offset + 50)),
-            "{text}"
-        );
-        let older = page
-            .split("\" rel=\"next\"")
-            .next()
-            .unwrap()
-            .rsplit("href=\"?")
-            .next()
-            .unwrap();
-        query = older.replace("&#38;", "&");
-    }
-    let file = browser.get(&format!("/transactions.csv?{query}")).await;
-    let same = format!(
-        "/v1/export/transactions.csv?connectionId={}&accountId={id}&from=2026-01-01&byteOrderMark=true\
-         &quoteFormulas=true",
-        account.connection_id
-    );
-    assert_eq!(file.text, app.get_as(&app.olivia.key, &same).await.text);
-    assert!(file.text.starts_with('\u{feff}'), "a spreadsheet opens it");
-    assert!(
-        file.headers["content-disposition"]
-            .to_str()
-            .unwrap()
-            .starts_with("attachment"),
-        "{:?}",
-        file.headers
-    );
-    assert!(file.headers.contains_key("trailer"), "{:?}", file.headers);
-
-    // With an old version of HTTP, a file that is cut off would look whole.
-    let host = app.console_url.trim_start_matches("http://");
-    let mut stream = tokio::net::TcpStream::connect(host).await.unwrap();
-    let head = format!(
-        "GET /transactions.csv?{query} HTTP/1.0\r\ncookie: bellbird-session={}\r\n\r\n",
-        browser.cookie
-    );
-    stream.write_all(head.as_bytes()).await.unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).await.unwrap();
-    assert!(
-        text.contains("There is no file") && text.contains("HTTP/1.1"),
-        "{text}"
-    );
-}
-
-/// A last day alone is the end of thirty days, and days in the wrong order are an error and no
-/// empty list.
+/// Days in the wrong order are an error and no empty list.
 #[tokio::test]
 async fn days_of_a_table_are_what_they_say() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.olivia.user.id).await;
-    let (account, _) = app.busiest().await;
-    let id = account.id;
-    let (only_to, both) = ("to=2026-02-15", "from=2026-01-16&to=2026-02-15");
-    let pages = [only_to, both].map(|days| format!("/transactions?account={id}&{days}"));
-    let shown = [browser.get(&pages[0]).await, browser.get(&pages[1]).await]
-        .map(|page| text_of(&page.text));
-    assert_eq!(shown[0], shown[1]);
-    assert!(shown[0].contains("2026-02-15"), "{}", shown[0]);
-    for path in ["/transactions", "/investments"] {
-        let reversed = browser
-            .get(&format!(
-                "{path}?account={id}&from=2026-02-15&to=2026-02-14"
-            ))
-            .await
-            .text;
-        let is_said = reversed.contains("The first day is after the last one")
-            || reversed.contains("No broker");
-        assert!(
-            is_said && !reversed.contains("lists no"),
-            "{path}: {reversed}"
-        );
-    }
+    let reversed = browser
+        .get("/investments?from=2026-02-15&to=2026-02-14")
+        .await
+        .text;
+    let is_said =
+        reversed.contains("The first day is after the last one") || reversed.contains("No broker");
+    assert!(is_said && !reversed.contains("lists no"), "{reversed}");
 }
 
 #[tokio::test]
@@ -613,42 +526,14 @@ async fn investments_are_those_of_the_api() {
     assert!(seen.0 > 5 && seen.1 > 5, "{seen:?}");
 }
 
-/// What is wrong in a query is the API's to say, and another user's account is not shown.
 #[tokio::test]
-async fn tables_take_no_nonsense() {
+async fn investments_need_their_plan() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.ben.user.id).await;
-    let wrong = browser.get("/transactions?from=yesterday").await;
-    wrong.assert_shows(200, "from");
-    wrong.assert_has("status attention");
-    let (account, _) = app.busiest().await;
-    let other = browser
-        .get(&format!("/transactions?account={}", account.id))
-        .await;
-    let own = browser.get("/transactions").await;
-    assert_eq!(
-        text_of(&other.text),
-        text_of(&own.text),
-        "as if it did not exist"
-    );
     browser
         .get("/investments")
         .await
         .assert_has("Not in your plan");
-    for query in [
-        "account=%00",
-        "offset=-1",
-        "offset=99999999999999999999",
-        "from=%22%3E%3Cb%3E",
-        "a=b",
-    ] {
-        let page = browser.get(&format!("/transactions?{query}")).await;
-        assert!(
-            page.status == 200 && !page.text.contains("\"><b>"),
-            "{query}: {}",
-            page.text
-        );
-    }
 }
 
 /// What the page of programs makes is what a program takes.
@@ -819,69 +704,6 @@ async fn keys_say_what_they_were_used_for() {
         text.contains("/v1/accounts 1") && !text.contains("limit=1") && !text.contains("/v1/none"),
         "{text}"
     );
-}
-
-#[tokio::test]
-async fn search_finds_the_rows_of_the_api_that_have_the_text() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.ben.user.id).await;
-    let page = browser.get("/transactions?from=2026-01-01").await;
-    let (account, _) = app.accounts_by(&app.ben).await.swap_remove(0);
-    let read = app.transactions(&account).by(&app.ben).from("2026-01-01");
-    let rows = read.limit(500).rows().await;
-    assert!(page.text.contains("name=\"search\"") && !rows.is_empty());
-    let amount = rows[0].amount.as_str();
-    let word = rows[0].description.split(' ').next().unwrap();
-    let word = word.to_uppercase();
-    let other_sign = match amount.strip_prefix('-') {
-        Some(positive) => format!("{positive}0"),
-        None => format!("-{amount}0"),
-    };
-    if amount.contains('.') {
-        let url = format!(
-            "/transactions?account={}&from=2026-01-01&search={other_sign}",
-            account.id
-        );
-        let found = browser.get(&url).await.text;
-        assert!(
-            found.contains("<th scope=\"row\">"),
-            "{other_sign}: {found}"
-        );
-    }
-    for wanted in [amount, &word] {
-        let url = format!(
-            "/transactions?account={}&from=2026-01-01&search={wanted}",
-            account.id
-        );
-        let found = browser.get(&url).await;
-        let has = |row: &&Transaction| {
-            let texts = [
-                Some(&row.description),
-                row.merchant_name.as_ref(),
-                Some(&row.amount),
-            ];
-            let mut texts = texts.into_iter().flatten();
-            texts.any(|text| text.to_uppercase().contains(wanted))
-        };
-        let expected = rows.iter().filter(has).count();
-        assert!(
-            expected > 0 && expected <= found.text.matches("<th scope=\"row\">").count(),
-            "{wanted}: {}",
-            found.text
-        );
-        found.assert_has(" found, in ");
-    }
-    let none = browser
-        .get("/transactions?search=%3Cb%3Eno%20such%20row")
-        .await;
-    assert!(
-        none.text
-            .contains("transaction of these days has this text")
-            && none.text.contains("0 found"),
-        "{}",
-        none.text
-    );
-    assert!(!none.text.contains("<b>no"), "{}", none.text);
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ const COLUMNS: [&str; 15] = [
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// Appends fields and lines.
-pub(super) struct CsvLines {
+pub struct CsvLines {
     writer: csv_core::Writer,
     options: Options,
     /// Whether the line has a field already.
@@ -37,7 +37,8 @@ pub(super) struct CsvLines {
 }
 
 impl CsvLines {
-    pub(super) fn new(options: Options) -> Self {
+    #[must_use]
+    pub fn new(options: Options) -> Self {
         let writer = csv_core::WriterBuilder::new()
             .terminator(csv_core::Terminator::CRLF)
             .build();
@@ -48,7 +49,7 @@ impl CsvLines {
         }
     }
 
-    pub(super) fn header(&mut self, columns: &[&str], out: &mut Vec<u8>) {
+    pub fn header(&mut self, columns: &[&str], out: &mut Vec<u8>) {
         if self.options.byte_order_mark {
             out.extend_from_slice(BYTE_ORDER_MARK.as_bytes());
         }
@@ -57,7 +58,7 @@ impl CsvLines {
     }
 
     /// A field with untrusted text.
-    pub(super) fn text(&mut self, text: &str, out: &mut Vec<u8>) {
+    pub fn text(&mut self, text: &str, out: &mut Vec<u8>) {
         if self.options.quote_formulas {
             self.plain(&quote_formulas(text), out);
         } else {
@@ -66,7 +67,7 @@ impl CsvLines {
     }
 
     /// A field that Bellbird writes itself, or an amount.
-    pub(super) fn plain(&mut self, text: &str, out: &mut Vec<u8>) {
+    pub fn plain(&mut self, text: &str, out: &mut Vec<u8>) {
         if self.begun {
             self.write(out, 1, |writer, space| writer.delimiter(space));
         }
@@ -96,7 +97,7 @@ impl CsvLines {
         self.end_line(out);
     }
 
-    pub(super) fn end_line(&mut self, out: &mut Vec<u8>) {
+    pub fn end_line(&mut self, out: &mut Vec<u8>) {
         // The end of a quoted field, and of the line.
         self.write(out, 4, |writer, space| writer.terminator(space));
         self.begun = false;

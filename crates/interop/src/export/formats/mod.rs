@@ -21,6 +21,7 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use serde::Serialize;
 
+pub use csv::CsvLines;
 pub use table::Table;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

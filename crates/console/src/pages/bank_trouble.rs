@@ -1,0 +1,184 @@
+//! A bank that cannot be read, in words for its owner, with what helps. `bank_trouble` of
+//! `parts.html` shows it.
+
+use bellbird_api::http::Problem;
+use bellbird_connections::LinkableProvider;
+use bellbird_domain::{Connection, ConnectionId, ConnectionStatus};
+use bellbird_reads::ReadError;
+
+use super::names::institution_name;
+use super::notice::sentence;
+
+/// Sorts by name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct BankTrouble {
+    pub(crate) name: String,
+    pub(crate) id: ConnectionId,
+    /// A sentence.
+    pub(crate) why: &'static str,
+    remedy: Remedy,
+}
+
+/// What helps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Remedy {
+    /// The user's consent.
+    Reconnect,
+    /// To try again.
+    Time,
+    /// The operator, or nothing.
+    Other,
+}
+
+impl BankTrouble {
+    /// A read that failed. `linkable` are the providers that users can link themselves.
+    pub(crate) fn of_read(
+        connection: &Connection,
+        error: &ReadError,
+        linkable: &[LinkableProvider],
+    ) -> Self {
+        let (why, remedy) = match error {
+            ReadError::Reconnect(status) => (why_broken(*status), Remedy::Reconnect),
+            ReadError::BudgetUsedUp { .. } => (
+                "It was asked too often in the last minutes. Wait a minute.",
+                Remedy::Time,
+            ),
+            ReadError::OperatorNeeded => (
+                "This service cannot use it now, until its operator corrects the settings.",
+                Remedy::Other,
+            ),
+            ReadError::Unavailable { .. } => ("It does not answer now.", Remedy::Time),
+            ReadError::NotFound | ReadError::WrongCategory => {
+                ("It was removed a moment ago.", Remedy::Other)
+            }
+            ReadError::Storage(_) => ("This service could not look it up.", Remedy::Time),
+        };
+        Self::new(connection, why, remedy, linkable)
+    }
+
+    /// What is known without a read. None: nothing is wrong.
+    pub(crate) fn of_status(
+        connection: &Connection,
+        linkable: &[LinkableProvider],
+    ) -> Option<Self> {
+        let is_fine = matches!(
+            connection.status,
+            ConnectionStatus::Active | ConnectionStatus::Deleting
+        );
+        let why = why_broken(connection.status);
+        (!is_fine).then(|| Self::new(connection, why, Remedy::Reconnect, linkable))
+    }
+
+    fn new(
+        connection: &Connection,
+        why: &'static str,
+        remedy: Remedy,
+        linkable: &[LinkableProvider],
+    ) -> Self {
+        let can_link = linkable
+            .iter()
+            .any(|provider| provider.name == connection.provider);
+        let remedy = match remedy {
+            Remedy::Reconnect if !can_link => Remedy::Other,
+            remedy => remedy,
+        };
+        Self {
+            name: institution_name(connection),
+            id: connection.id,
+            why,
+            remedy,
+        }
+    }
+
+    /// What follows the name.
+    pub(crate) fn what(&self) -> &'static str {
+        match self.remedy {
+            Remedy::Reconnect => "needs you.",
+            Remedy::Time | Remedy::Other => "could not be read.",
+        }
+    }
+
+    pub(crate) fn needs_consent(&self) -> bool {
+        self.remedy == Remedy::Reconnect
+    }
+
+    pub(crate) fn may_pass(&self) -> bool {
+        self.remedy == Remedy::Time
+    }
+}
+
+fn why_broken(status: ConnectionStatus) -> &'static str {
+    match status {
+        ConnectionStatus::Revoked => "Your consent was withdrawn.",
+        ConnectionStatus::PendingMfa => "It asks you to confirm your sign-in.",
+        ConnectionStatus::Deleting => "It is being removed.",
+        ConnectionStatus::Invalidated | ConnectionStatus::Active => "Your consent has ended.",
+    }
+}
+
+/// Why nothing was read from any bank, as a sentence for its user.
+pub(crate) fn why_not_read(problem: &Problem) -> String {
+    match problem {
+        Problem::TooManyRequests(seconds) | Problem::BudgetUsedUp(seconds) => format!(
+            "Your banks were asked too often in the last minute. Try again in {seconds} second{}.",
+            if *seconds == 1 { "" } else { "s" }
+        ),
+        Problem::TooManyAtOnce => {
+            "Other pages of yours are still being read. Try again in a moment.".to_owned()
+        }
+        other => sentence(&other.message()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bellbird_domain::ConnectionCategory;
+
+    use super::super::fixtures::{HOSTILE, connection};
+    use super::*;
+
+    const LINKABLE: [LinkableProvider; 1] = [LinkableProvider {
+        is_sandbox: false,
+        name: "somebank",
+        title: "SomeBank",
+        reaches: "Some banks",
+        category: ConnectionCategory::Banking,
+    }];
+
+    #[test]
+    fn consent_that_is_gone_leads_to_its_bank() {
+        let bank = connection(HOSTILE, ConnectionStatus::Revoked);
+        let error = ReadError::Reconnect(ConnectionStatus::Revoked);
+        let trouble = BankTrouble::of_read(&bank, &error, &LINKABLE);
+        assert!(trouble.needs_consent() && !trouble.may_pass());
+        assert_eq!(trouble.what(), "needs you.");
+        assert_eq!(trouble.why, "Your consent was withdrawn.");
+        assert!(!trouble.name.contains('\u{202e}'));
+        assert_eq!(
+            BankTrouble::of_status(&bank, &LINKABLE),
+            Some(trouble.clone())
+        );
+        let alone = BankTrouble::of_read(&bank, &error, &[]);
+        assert!(!alone.needs_consent(), "nobody can link it here");
+        let active = connection("Bank", ConnectionStatus::Active);
+        assert_eq!(BankTrouble::of_status(&active, &LINKABLE), None);
+    }
+
+    #[test]
+    fn provider_that_is_down_may_come_back() {
+        let bank = connection("Bank", ConnectionStatus::Active);
+        let error = ReadError::Unavailable {
+            retry_after: None,
+            is_transient: true,
+        };
+        let trouble = BankTrouble::of_read(&bank, &error, &LINKABLE);
+        assert!(trouble.may_pass() && !trouble.needs_consent());
+        assert_eq!(trouble.what(), "could not be read.");
+    }
+
+    #[test]
+    fn limits_are_no_sentences_of_the_api() {
+        let text = why_not_read(&Problem::TooManyRequests(1));
+        assert!(text.ends_with("Try again in 1 second."), "{text}");
+    }
+}

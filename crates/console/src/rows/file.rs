@@ -1,0 +1,276 @@
+//! The file of the page of transactions, for people: the same rows, all of the days, as CSV. A file
+//! that cannot be continued is cut off, so that no shorter one looks whole.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use bellbird_api::http::{LivePermit, Problem};
+use bellbird_api::serve::ResponseTimeout;
+use bellbird_domain::{Account, Caller, Category, Transaction};
+use bellbird_interop::export::formats::{CsvLines, Layout, Options};
+use bellbird_interop::export::{FileName, NameParts};
+use bellbird_reads::{Merged, Transactions};
+use bytes::Bytes;
+use futures_util::stream;
+use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderValue, StatusCode, Version};
+use jiff::civil::Date;
+use tokio::time::Instant;
+
+use super::filter::{Days, Filter};
+use super::find::{Lists, failed};
+use crate::pages::{BankTrouble, Notice, Tone, page_response, why_not_read};
+use crate::session::Session;
+use crate::state::Console;
+
+const COLUMNS: [&str; 10] = [
+    "Date",
+    "Account",
+    "Bank",
+    "Description",
+    "Merchant",
+    "Category",
+    "Amount",
+    "Currency",
+    "Status",
+    "Id",
+];
+const FOR_SPREADSHEETS: Options = Options {
+    layout: Layout::Wide,
+    byte_order_mark: true,
+    quote_formulas: true,
+};
+/// As a file of the API.
+const FILE_TIMEOUT: Duration = Duration::from_secs(3_600);
+/// Between two pieces, it is checked that the session may still read.
+const PIECE_BYTES: usize = 64 * 1024;
+const OLD_HTTP: &str = "Files need HTTP/1.1: with an older version, a file that breaks off looks \
+                        whole.";
+
+/// The rest of the file is not sent.
+#[derive(Debug, thiserror::Error)]
+#[error("the file was cut off")]
+struct CutOff;
+
+/// A file that is being sent.
+struct File {
+    console: Console,
+    caller: Caller,
+    permit: LivePermit,
+    merged: Merged<'static, Transactions, Vec<u8>>,
+    /// Lists that failed at once are not in the file, as they are not on the page.
+    lists_left_out: usize,
+    /// What was read and not sent.
+    lines: VecDeque<Vec<u8>>,
+    rows: u64,
+    is_checked: bool,
+    is_ended: bool,
+}
+
+pub(super) async fn download(
+    console: Console,
+    session: Session,
+    filter: Filter,
+    version: Version,
+) -> Response {
+    if version < Version::HTTP_11 {
+        return no_file(&console, StatusCode::BAD_REQUEST, OLD_HTTP);
+    }
+    let days = match filter.days() {
+        Ok(days) => days,
+        Err(error) => return no_file(&console, StatusCode::BAD_REQUEST, error.text),
+    };
+    let opened = match File::open(&console, &session, &filter, days).await {
+        Ok(opened) => opened,
+        Err(problem) => {
+            return no_file(&console, StatusCode::BAD_GATEWAY, &why_not_read(&problem));
+        }
+    };
+    let (file, name) = match opened {
+        Opened::File(file, name) => (file, name),
+        Opened::Nothing(troubles) => {
+            let mut why = String::new();
+            for trouble in &troubles {
+                let _ = write!(why, "{} {} {} ", trouble.name, trouble.what(), trouble.why);
+            }
+            return no_file(&console, StatusCode::BAD_GATEWAY, why.trim_end());
+        }
+    };
+    let pieces = stream::try_unfold(file, |mut file| async move {
+        let piece = file.next_piece().await?;
+        Ok::<_, CutOff>(piece.map(|piece| (piece, file)))
+    });
+    let mut response = Response::new(Body::from_stream(pieces));
+    let headers = response.headers_mut();
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/csv; charset=utf-8; header=present"),
+    );
+    headers.insert(CONTENT_DISPOSITION, name.content_disposition());
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+        .extensions_mut()
+        .insert(ResponseTimeout(FILE_TIMEOUT));
+    response
+}
+
+fn no_file(console: &Console, status: StatusCode, why: &str) -> Response {
+    let notice = Notice::new(Tone::Attention, "There is no file")
+        .with(why)
+        .with_retry_link();
+    page_response(status, &notice.page(&console.inner.frame))
+}
+
+enum Opened {
+    File(Box<File>, FileName),
+    /// No bank could be read.
+    Nothing(Vec<BankTrouble>),
+}
+
+impl File {
+    /// Reads the first page of each list.
+    async fn open(
+        console: &Console,
+        session: &Session,
+        filter: &Filter,
+        days: Days,
+    ) -> Result<Opened, Problem> {
+        let (api, caller, now) = (&console.inner.context, &session.caller, session.now);
+        let permit = api.admit(&api.quotas().live, caller, now).await?;
+        let lists = Lists::select(console, caller, filter, days, now).await?;
+        let name = name_of(&lists, filter, days);
+        let wanted = filter.rows();
+        let mut lines = CsvLines::new(FOR_SPREADSHEETS);
+        let mut header = Vec::new();
+        lines.header(&COLUMNS, &mut header);
+        let line = move |row: &Transaction<'_>, day: Date| {
+            wanted.matches(row).then(|| line_of(&mut lines, row, day))
+        };
+        let give_up_at = Instant::now() + FILE_TIMEOUT;
+        let mut merged = Merged::new(lists.ranges, None, give_up_at, line);
+        let first = merged.next(&api.call_context(caller)).await;
+        let mut troubles = lists.troubles;
+        troubles.extend(failed(console, caller, &lists.contexts, &merged).await);
+        let lists_left_out = merged.failed();
+        if lists_left_out == merged.lists().count() && !troubles.is_empty() {
+            troubles.sort_unstable();
+            return Ok(Opened::Nothing(troubles));
+        }
+        let first = first.unwrap_or_default();
+        let file = Self {
+            console: console.clone(),
+            caller: caller.clone(),
+            permit,
+            merged,
+            lists_left_out,
+            rows: u64::from(first.is_some()),
+            is_ended: first.is_none(),
+            lines: [header].into_iter().chain(first).collect(),
+            is_checked: true,
+        };
+        Ok(Opened::File(Box::new(file), name))
+    }
+
+    async fn next_piece(&mut self) -> Result<Option<Bytes>, CutOff> {
+        if !self.is_checked && !self.is_ended {
+            self.check().await?;
+        }
+        self.is_checked = false;
+        let mut piece = Vec::new();
+        while piece.len() < PIECE_BYTES {
+            if let Some(line) = self.lines.pop_front() {
+                piece.extend_from_slice(&line);
+            } else if self.is_ended || !self.read_row().await? {
+                break;
+            }
+        }
+        if piece.is_empty() {
+            tracing::info!(rows = self.rows, "file of the console ended");
+            return Ok(None);
+        }
+        Ok(Some(piece.into()))
+    }
+
+    /// Reads the next row. Returns false at the end.
+    async fn read_row(&mut self) -> Result<bool, CutOff> {
+        // Each page of a provider has its own deadline.
+        let call = self.console.inner.context.call_context(&self.caller);
+        let next = self.merged.next(&call).await;
+        let is_whole = self.merged.failed() == self.lists_left_out && !self.merged.is_stopped();
+        let Some(next) = next.ok().filter(|_| is_whole) else {
+            tracing::warn!(rows = self.rows, "file of the console cut off");
+            return Err(CutOff);
+        };
+        self.is_ended = next.is_none();
+        self.rows += u64::from(next.is_some());
+        self.lines.extend(next);
+        Ok(!self.is_ended)
+    }
+
+    /// A user who signs out, or whose plan ends, gets no further row.
+    async fn check(&mut self) -> Result<(), CutOff> {
+        let api = &self.console.inner.context;
+        let checked = api
+            .check_again(&api.quotas().live, &self.caller, None)
+            .await;
+        self.caller = checked.map_err(|_| CutOff)?;
+        if let Some(permit) = &self.permit {
+            permit.renew(api.clock().now()).await;
+        }
+        Ok(())
+    }
+}
+
+fn line_of(lines: &mut CsvLines, row: &Transaction<'_>, day: Date) -> Vec<u8> {
+    let mut out = Vec::new();
+    let Account {
+        name,
+        number,
+        institution_name,
+        ..
+    } = row.account;
+    let number = number
+        .as_ref()
+        .map(|number| format!(" {}", number.as_str()));
+    lines.plain(&day.to_string(), &mut out);
+    lines.text(&(name.clone() + &number.unwrap_or_default()), &mut out);
+    lines.text(institution_name.as_deref().unwrap_or_default(), &mut out);
+    lines.text(&row.description, &mut out);
+    lines.text(row.merchant_name.as_deref().unwrap_or_default(), &mut out);
+    lines.plain(row.category.map_or("", Category::label), &mut out);
+    lines.plain(row.amount.as_str(), &mut out);
+    let currency = row.currency.unwrap_or(row.account.currency);
+    lines.plain(currency.as_str(), &mut out);
+    lines.plain("posted", &mut out);
+    lines.text(&row.id, &mut out);
+    lines.end_line(&mut out);
+    out
+}
+
+/// `Ironbark-Bank_Everyday_2026-10-30_2026-11-29.csv`, or without account
+/// `transactions_2026-10-30_2026-11-29.csv`.
+fn name_of(lists: &Lists, filter: &Filter, days: Days) -> FileName {
+    let context = filter.account().and_then(|id| {
+        let contexts = lists.contexts.values().map(Arc::as_ref);
+        let mut accounts = contexts.flat_map(|context| {
+            let connection = &context.connection;
+            context
+                .accounts
+                .iter()
+                .map(move |account| (connection, account))
+        });
+        accounts.find(|(_, account)| account.id == id)
+    });
+    let parts = NameParts {
+        institution: context.map(|(connection, _)| &*connection.institution_name),
+        account: context.map(|(_, account)| &*account.name),
+        resource: context.is_none().then_some("transactions"),
+        days: (Some(days.from), Some(days.to)),
+        extension: "csv",
+    };
+    parts.name()
+}

@@ -1,0 +1,584 @@
+//! What the page of transactions shows: an account, a period, a category and a text, from its
+//! query. Pure.
+
+use std::convert::Infallible;
+
+use axum::extract::FromRequestParts;
+use bellbird_domain::{AccountId, Bound, Category, DateFilter, Transaction};
+use bellbird_reads::merged::MergedPosition;
+use http::request::Parts;
+use jiff::ToSpan as _;
+use jiff::civil::Date;
+
+use super::search::Wanted;
+use crate::pages::shown_day;
+
+/// Of the text of a search. What is longer is cut off.
+const SEARCH_CHARS_MAX: usize = 100;
+/// Pages of which the query remembers the beginning. From further down, *Newer* leads to the first.
+const PAGES_REMEMBERED_MAX: usize = 20;
+/// As long as any bank lists rows, and longer.
+const MONTHS_MAX: u16 = 240;
+/// A search without a period reads these.
+const SEARCHED_MONTHS: u16 = 12;
+const ORDER: &str = "The first day is after the last one. Change one of them.";
+const NO_DAY: &str = "This is not a day. Write it as 2026-11-20.";
+
+/// What the query says. Other parameters are ignored, and so are values that mean nothing, except
+/// days, which the user has typed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct FilterQuery {
+    account: Option<AccountId>,
+    period: Option<Period>,
+    from: String,
+    to: String,
+    category: Option<CategoryChoice>,
+    search: String,
+    pages: Vec<PageStart>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for FilterQuery {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self::parse(parts.uri.query().unwrap_or_default()))
+    }
+}
+
+impl FilterQuery {
+    fn parse(query: &str) -> Self {
+        let mut found = Self::default();
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            let value = value.trim();
+            match &*name {
+                "account" => found.account = value.parse().ok(),
+                "period" => found.period = Period::parse(value),
+                "from" => value.clone_into(&mut found.from),
+                "to" => value.clone_into(&mut found.to),
+                "category" => found.category = CategoryChoice::parse(value),
+                "search" => found.search = value.chars().take(SEARCH_CHARS_MAX).collect(),
+                "pages" => found.pages = value.split('~').filter_map(PageStart::parse).collect(),
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
+/// The days of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Period {
+    ThirtyDays,
+    ThisMonth,
+    LastMonth,
+    /// So many months back from today.
+    Months(u16),
+}
+
+impl Period {
+    /// Those that the page offers.
+    pub(super) const OFFERED: [Self; 5] = [
+        Self::ThirtyDays,
+        Self::ThisMonth,
+        Self::LastMonth,
+        Self::Months(3),
+        Self::Months(12),
+    ];
+
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "30d" => Some(Self::ThirtyDays),
+            "month" => Some(Self::ThisMonth),
+            "last-month" => Some(Self::LastMonth),
+            text => {
+                let months = text.strip_suffix('m')?.parse().ok()?;
+                (1..=MONTHS_MAX)
+                    .contains(&months)
+                    .then_some(Self::Months(months))
+            }
+        }
+    }
+
+    fn name(self) -> String {
+        match self {
+            Self::ThirtyDays => "30d".to_owned(),
+            Self::ThisMonth => "month".to_owned(),
+            Self::LastMonth => "last-month".to_owned(),
+            Self::Months(months) => format!("{months}m"),
+        }
+    }
+
+    pub(super) fn label(self) -> String {
+        match self {
+            Self::ThirtyDays => "Last 30 days".to_owned(),
+            Self::ThisMonth => "This month".to_owned(),
+            Self::LastMonth => "Last month".to_owned(),
+            Self::Months(1) => "Month up to today".to_owned(),
+            Self::Months(months) => format!("Last {months} months"),
+        }
+    }
+
+    fn days(self, today: Date) -> Days {
+        let (from, to) = match self {
+            Self::ThirtyDays => (today.saturating_sub(30.days()), today),
+            Self::ThisMonth => (today.first_of_month(), today),
+            Self::LastMonth => {
+                let last = today
+                    .first_of_month()
+                    .yesterday()
+                    .unwrap_or(today.first_of_month());
+                (last.first_of_month(), last)
+            }
+            Self::Months(months) => (today.saturating_sub(i64::from(months).months()), today),
+        };
+        Days { from, to }
+    }
+
+    /// The one that goes further back, for a search that did not find enough.
+    fn further(self) -> Option<Self> {
+        match self {
+            Self::Months(MONTHS_MAX) => None,
+            Self::Months(months) => Some(Self::Months(
+                months.saturating_mul(2).clamp(SEARCHED_MONTHS, MONTHS_MAX),
+            )),
+            _ => Some(Self::Months(SEARCHED_MONTHS)),
+        }
+    }
+}
+
+/// The first and the last day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Days {
+    pub(super) from: Date,
+    pub(super) to: Date,
+}
+
+/// What is wrong with days that were typed, and at which field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DayError {
+    pub(super) field: &'static str,
+    pub(super) text: &'static str,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CategoryChoice {
+    Of(Category),
+    /// Rows without a category.
+    Without,
+}
+
+impl CategoryChoice {
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "none" => Some(Self::Without),
+            key => Category::from_key(key).map(Self::Of),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Of(category) => category.key(),
+            Self::Without => "none",
+        }
+    }
+
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Of(category) => category.label(),
+            Self::Without => "No category",
+        }
+    }
+
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        let known = Category::ALL.iter().copied().map(Self::Of);
+        known.chain([Self::Without])
+    }
+}
+
+/// Where a page begins: behind which row, and how many rows there are before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PageStart {
+    pub(super) rows_before: u64,
+    pub(super) after: MergedPosition,
+}
+
+impl PageStart {
+    fn parse(text: &str) -> Option<Self> {
+        let (rows, after) = text.split_once('_')?;
+        Some(Self {
+            rows_before: rows.parse().ok()?,
+            after: after.parse().ok()?,
+        })
+    }
+}
+
+/// The filters of a page, which its links change one by one.
+#[derive(Clone)]
+pub(super) struct Filter {
+    query: FilterQuery,
+    today: Date,
+}
+
+impl Filter {
+    /// An account that is not among the user's own chooses none.
+    pub(super) fn new(
+        mut query: FilterQuery,
+        today: Date,
+        is_own: impl Fn(AccountId) -> bool,
+    ) -> Self {
+        query.account = query.account.filter(|id| is_own(*id));
+        Self { query, today }
+    }
+
+    pub(super) fn account(&self) -> Option<AccountId> {
+        self.query.account
+    }
+
+    pub(super) fn category(&self) -> Option<CategoryChoice> {
+        self.query.category
+    }
+
+    pub(super) fn search(&self) -> &str {
+        &self.query.search
+    }
+
+    /// The days as typed: the parameter, the label and the value.
+    pub(super) fn own_days(&self) -> [(&'static str, &'static str, &str); 2] {
+        [
+            ("from", "From", &self.query.from),
+            ("to", "To", &self.query.to),
+        ]
+    }
+
+    fn has_own_days(&self) -> bool {
+        self.query.period.is_none() && !(self.query.from.is_empty() && self.query.to.is_empty())
+    }
+
+    /// None: days of the user's own.
+    pub(super) fn period(&self) -> Option<Period> {
+        if self.has_own_days() {
+            return None;
+        }
+        let by_default = match self.is_searched() {
+            true => Period::Months(SEARCHED_MONTHS),
+            false => Period::ThirtyDays,
+        };
+        Some(self.query.period.unwrap_or(by_default))
+    }
+
+    /// Whether the user has chosen the days.
+    pub(super) fn has_chosen_days(&self) -> bool {
+        self.query.period.is_some() || self.has_own_days()
+    }
+
+    pub(super) fn is_searched(&self) -> bool {
+        !self.query.search.is_empty()
+    }
+
+    /// Whether rows of the days and accounts are left out.
+    pub(super) fn leaves_rows_out(&self) -> bool {
+        self.is_searched() || self.query.category.is_some()
+    }
+
+    /// The last day alone is the end of thirty days, and the first day alone begins the days up to
+    /// today.
+    pub(super) fn days(&self) -> Result<Days, DayError> {
+        if let Some(period) = self.period() {
+            return Ok(period.days(self.today));
+        }
+        let day = |field, text: &str| match text {
+            "" => Ok(None),
+            text => match Bound::parse(text) {
+                Ok(Bound::Day(day)) => Ok(Some(day)),
+                _ => Err(DayError {
+                    field,
+                    text: NO_DAY,
+                }),
+            },
+        };
+        let (from, to) = (day("from", &self.query.from)?, day("to", &self.query.to)?);
+        let to = to.unwrap_or_else(|| self.today.max(from.unwrap_or(self.today)));
+        let from = from.unwrap_or_else(|| to.saturating_sub(30.days()));
+        let text = ORDER;
+        if from > to {
+            return Err(DayError { field: "to", text });
+        }
+        Ok(Days { from, to })
+    }
+
+    /// The value of the chip.
+    pub(super) fn days_label(&self) -> String {
+        match (self.period(), self.days()) {
+            (Some(period), _) => period.label(),
+            (None, Ok(Days { from, to })) if from == to => shown_day(from),
+            (None, Ok(Days { from, to })) => format!("{} to {}", shown_day(from), shown_day(to)),
+            (None, Err(_)) => "Own days".to_owned(),
+        }
+    }
+
+    /// Where the page begins. None: at the newest row.
+    pub(super) fn start(&self) -> Option<PageStart> {
+        self.query.pages.last().copied()
+    }
+
+    /// The query of the first page. Empty if nothing is chosen.
+    pub(super) fn query(&self) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(self.pairs(""));
+        query.finish()
+    }
+
+    /// All that is chosen but one parameter, for a form that has that one.
+    pub(super) fn others(&self, name: &str) -> Vec<(&'static str, String)> {
+        self.pairs(name)
+    }
+
+    fn pairs(&self, left_out: &str) -> Vec<(&'static str, String)> {
+        let FilterQuery {
+            account,
+            period,
+            from,
+            to,
+            category,
+            search,
+            ..
+        } = &self.query;
+        let mut pairs = Vec::new();
+        if let Some(account) = account {
+            pairs.push(("account", account.to_string()));
+        }
+        if left_out != "period" {
+            match period {
+                Some(period) => pairs.push(("period", period.name())),
+                None => pairs.extend(
+                    [("from", from), ("to", to)]
+                        .into_iter()
+                        .filter(|(_, day)| !day.is_empty())
+                        .map(|(name, day)| (name, day.clone())),
+                ),
+            }
+        }
+        if let Some(category) = category {
+            pairs.push(("category", category.name().to_owned()));
+        }
+        if left_out != "search" && !search.is_empty() {
+            pairs.push(("search", search.clone()));
+        }
+        pairs
+    }
+
+    fn with(&self, change: impl FnOnce(&mut FilterQuery)) -> String {
+        let mut changed = self.clone();
+        change(&mut changed.query);
+        changed.query()
+    }
+
+    pub(super) fn with_account(&self, account: Option<AccountId>) -> String {
+        self.with(|query| query.account = account)
+    }
+
+    pub(super) fn with_period(&self, period: Period) -> String {
+        self.with(|query| query.period = Some(period))
+    }
+
+    pub(super) fn with_category(&self, category: Option<CategoryChoice>) -> String {
+        self.with(|query| query.category = category)
+    }
+
+    /// The same search over more days.
+    pub(super) fn further(&self) -> Option<String> {
+        let further = self.period()?.further()?;
+        self.is_searched().then(|| self.with_period(further))
+    }
+
+    /// The page behind this one.
+    pub(super) fn older(&self, start: PageStart) -> String {
+        let known = self.query.pages.iter().copied();
+        let mut pages: Vec<PageStart> = known.chain([start]).collect();
+        let forgotten = pages.len().saturating_sub(PAGES_REMEMBERED_MAX);
+        pages.drain(..forgotten);
+        self.at(&pages)
+    }
+
+    /// The page before this one. None: this is the first.
+    pub(super) fn newer(&self) -> Option<String> {
+        let (_, before) = self.query.pages.split_last()?;
+        Some(self.at(before))
+    }
+
+    /// The query of this very page.
+    pub(super) fn this_page(&self) -> String {
+        self.at(&self.query.pages)
+    }
+
+    fn at(&self, pages: &[PageStart]) -> String {
+        let mut query = self.query();
+        if !pages.is_empty() {
+            let texts = pages
+                .iter()
+                .map(|page| format!("{}_{}", page.rows_before, page.after));
+            if !query.is_empty() {
+                query.push('&');
+            }
+            query.push_str("pages=");
+            query.push_str(&texts.collect::<Vec<_>>().join("~"));
+        }
+        query
+    }
+
+    /// The rows that pass.
+    pub(super) fn rows(&self) -> RowFilter {
+        RowFilter {
+            category: self.query.category,
+            wanted: self.is_searched().then(|| Wanted::from(self.search())),
+        }
+    }
+}
+
+impl Days {
+    pub(super) fn filter(self) -> DateFilter {
+        DateFilter {
+            from: Some(Bound::Day(self.from)),
+            to: Some(Bound::Day(self.to)),
+        }
+    }
+}
+
+/// Selects rows while they pass by.
+pub(super) struct RowFilter {
+    category: Option<CategoryChoice>,
+    wanted: Option<Wanted>,
+}
+
+impl RowFilter {
+    pub(super) fn matches(&self, row: &Transaction<'_>) -> bool {
+        let is_of_category = match self.category {
+            None => true,
+            Some(CategoryChoice::Without) => row.category.is_none(),
+            Some(CategoryChoice::Of(category)) => row.category == Some(category),
+        };
+        is_of_category && self.wanted.as_ref().is_none_or(|wanted| wanted.is_in(row))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::civil::date;
+
+    use super::*;
+
+    const TODAY: Date = date(2026, 11, 29);
+
+    fn filter(query: &str) -> Filter {
+        Filter::new(FilterQuery::parse(query), TODAY, |_| true)
+    }
+
+    fn days(query: &str) -> Result<(Date, Date), &'static str> {
+        let days = filter(query).days();
+        days.map(|days| (days.from, days.to))
+            .map_err(|error| error.field)
+    }
+
+    #[test]
+    fn days_are_what_was_chosen() {
+        for (query, expected) in [
+            ("", Ok((date(2026, 10, 30), TODAY))),
+            ("period=30d", Ok((date(2026, 10, 30), TODAY))),
+            ("period=month", Ok((date(2026, 11, 1), TODAY))),
+            (
+                "period=last-month",
+                Ok((date(2026, 10, 1), date(2026, 10, 31))),
+            ),
+            ("period=3m", Ok((date(2026, 8, 29), TODAY))),
+            ("search=x", Ok((date(2025, 11, 29), TODAY))),
+            ("search=x&period=month", Ok((date(2026, 11, 1), TODAY))),
+            ("period=nonsense", Ok((date(2026, 10, 30), TODAY))),
+            ("period=0m", Ok((date(2026, 10, 30), TODAY))),
+            ("to=2026-01-31", Ok((date(2026, 1, 1), date(2026, 1, 31)))),
+            ("from=2026-01-31", Ok((date(2026, 1, 31), TODAY))),
+            (
+                "from=2027-01-31",
+                Ok((date(2027, 1, 31), date(2027, 1, 31))),
+            ),
+            ("from=2026-02-01&to=2026-01-31", Err("to")),
+            ("from=yesterday", Err("from")),
+            ("from=2026-02-01&to=2026-02-30", Err("to")),
+            ("to=0000-00-00", Err("to")),
+        ] {
+            assert_eq!(days(query), expected, "{query}");
+        }
+    }
+
+    #[test]
+    fn links_change_one_filter_and_keep_the_others() {
+        let account = AccountId::new();
+        let query = format!("account={account}&period=3m&category=TRAVEL&search=bus+stop");
+        let filter = filter(&format!("x=1&{query}&pages=50_1"));
+        assert_eq!(filter.query(), query);
+        assert_eq!(
+            filter.with_account(None),
+            "period=3m&category=TRAVEL&search=bus+stop"
+        );
+        assert_eq!(
+            filter.with_category(Some(CategoryChoice::Without)),
+            query.replace("TRAVEL", "none")
+        );
+        assert_eq!(
+            filter.with_period(Period::ThisMonth),
+            query.replace("3m", "month")
+        );
+        let names: Vec<&str> = filter.others("search").iter().map(|pair| pair.0).collect();
+        assert_eq!(names, ["account", "period", "category"]);
+        assert_eq!(filter.further(), Some(query.replace("3m", "12m")));
+    }
+
+    #[test]
+    fn search_goes_further_back_until_an_end() {
+        let mut filter = filter("search=x");
+        let mut periods = Vec::new();
+        while let Some(query) = filter.further() {
+            filter = Filter::new(FilterQuery::parse(&query), TODAY, |_| true);
+            periods.push(filter.period().unwrap().name());
+        }
+        assert_eq!(periods, ["24m", "48m", "96m", "192m", "240m"]);
+        assert_eq!(super::tests::filter("").further(), None);
+    }
+
+    #[test]
+    fn pages_are_walked_down_and_up() {
+        let start = |rows_before| PageStart {
+            rows_before,
+            after: format!("{rows_before}").parse().unwrap(),
+        };
+        let mut page = filter("category=TRAVEL");
+        assert_eq!(page.newer(), None);
+        for number in 1..=30 {
+            let query = page.older(start(number * 50));
+            page = filter(&query);
+            assert_eq!(page.start(), Some(start(number * 50)));
+            assert!(query.len() < 8_000, "{query}");
+        }
+        page = filter(&page.newer().unwrap());
+        assert_eq!(page.start(), Some(start(29 * 50)));
+        assert_eq!(page.category(), Some(CategoryChoice::Of(Category::Travel)));
+        let first = filter(&filter("pages=50_1").newer().unwrap());
+        assert_eq!(first.start(), None);
+    }
+
+    #[test]
+    fn nonsense_chooses_nothing() {
+        for query in [
+            "account=%00&category=x&pages=~~_~1_~_1~99999999999999999999_1",
+            "search=%20%20",
+            "&&&=",
+        ] {
+            assert_eq!(FilterQuery::parse(query), FilterQuery::default(), "{query}");
+        }
+        let long = "ā".repeat(200);
+        let found = FilterQuery::parse(&format!("search={long}"));
+        assert_eq!(found.search.chars().count(), SEARCH_CHARS_MAX);
+        let other = AccountId::new();
+        let query = FilterQuery::parse(&format!("account={other}"));
+        assert_eq!(Filter::new(query, TODAY, |_| false).account(), None);
+    }
+}
