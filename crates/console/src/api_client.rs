@@ -5,11 +5,14 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
-use bellbird_api::http::SignedInCaller;
-use bellbird_domain::Caller;
+use bellbird_api::http::{NotBefore, SignedInCaller};
+use bellbird_domain::{Caller, Connection};
+use bellbird_reads::ReadError;
 use bytes::Bytes;
-use http::{StatusCode, Version};
+use http::header::AGE;
+use http::{HeaderName, StatusCode, Version};
 use http_body_util::{BodyExt as _, Limited};
+use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tower::ServiceExt as _;
@@ -18,6 +21,7 @@ use crate::pages::sentence;
 
 /// More than the largest window of rows.
 const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
+const BELLBIRD_ERROR: HeaderName = HeaderName::from_static("bellbird-error");
 const UNREADABLE: &str = "The response could not be read. Please reload the page.";
 
 /// Cheap to clone.
@@ -28,6 +32,14 @@ pub(crate) struct ApiClient(Router);
 #[derive(Debug)]
 pub(crate) struct ApiError {
     pub(crate) message: String,
+    /// The word of the header `Bellbird-Error`.
+    pub(crate) code: String,
+}
+
+/// What was read, and how long ago.
+pub(crate) struct Aged<T> {
+    pub(crate) value: T,
+    pub(crate) age: SignedDuration,
 }
 
 /// The API's error object.
@@ -52,8 +64,31 @@ impl ApiClient {
         caller: &Caller,
         path: &str,
     ) -> Result<T, ApiError> {
-        let body = read_whole(self.open(caller, path, Version::HTTP_11).await?).await?;
-        serde_json::from_slice(&body).map_err(|_| unreadable())
+        Ok(self.get_aged(caller, path, None).await?.value)
+    }
+
+    /// As [`Self::get`], with the age of a cached response. With `not_before`, no older one is
+    /// taken.
+    pub(crate) async fn get_aged<T: DeserializeOwned>(
+        &self,
+        caller: &Caller,
+        path: &str,
+        not_before: Option<Timestamp>,
+    ) -> Result<Aged<T>, ApiError> {
+        let mut request = Request::get(path)
+            .body(Body::empty())
+            .map_err(|_| unreadable())?;
+        if let Some(at) = not_before {
+            request.extensions_mut().insert(NotBefore(at));
+        }
+        let response = self.send(caller, request).await?;
+        let age = response.headers().get(AGE);
+        let age = age.and_then(|age| age.to_str().ok()?.parse().ok());
+        let body = read_whole(response).await?;
+        Ok(Aged {
+            value: serde_json::from_slice(&body).map_err(|_| unreadable())?,
+            age: SignedDuration::from_secs(age.unwrap_or_default()),
+        })
     }
 
     /// As [`Self::get`], without reading the body. Fails unless the status is 200. The API rejects
@@ -69,6 +104,10 @@ impl ApiClient {
             .body(Body::empty())
             .map_err(|_| unreadable())?;
         *request.version_mut() = version;
+        self.send(caller, request).await
+    }
+
+    async fn send(&self, caller: &Caller, mut request: Request) -> Result<Response, ApiError> {
         request
             .extensions_mut()
             .insert(SignedInCaller(caller.clone()));
@@ -76,11 +115,29 @@ impl ApiClient {
         if response.status() == StatusCode::OK {
             return Ok(response);
         }
+        let code = response.headers().get(BELLBIRD_ERROR);
+        let code = code
+            .and_then(|code| code.to_str().ok())
+            .unwrap_or_default()
+            .to_owned();
         let error: ErrorBody =
             serde_json::from_slice(&read_whole(response).await?).map_err(|_| unreadable())?;
         Err(ApiError {
             message: sentence(&error.error.message),
+            code,
         })
+    }
+}
+
+/// The failed read behind an error of the API, by its code.
+pub(crate) fn read_error(connection: &Connection, code: &str) -> ReadError {
+    match code {
+        "reconnect_required" => ReadError::Reconnect(connection.status),
+        "not_found" => ReadError::NotFound,
+        _ => ReadError::Unavailable {
+            retry_after: None,
+            is_transient: true,
+        },
     }
 }
 
@@ -95,5 +152,6 @@ async fn read_whole(response: Response) -> Result<Bytes, ApiError> {
 fn unreadable() -> ApiError {
     ApiError {
         message: UNREADABLE.to_owned(),
+        code: String::new(),
     }
 }

@@ -18,11 +18,13 @@ mod emailed_link;
 mod emails;
 mod error_page;
 mod failed_links;
+mod investments;
 mod keys_page;
 mod leave;
 mod link;
 mod local;
 mod money_cache;
+mod months;
 mod oidc;
 mod oidc_page;
 mod operator;
@@ -44,6 +46,7 @@ mod settings_page;
 mod setup;
 mod sign_in;
 mod state;
+mod stream;
 #[cfg(test)]
 mod test_support;
 #[cfg(test)]
@@ -134,8 +137,8 @@ pub fn router(
         .route("/transactions", get(rows::transactions::show))
         .route("/transactions.csv", get(rows::transactions::download_csv))
         .route("/transactions.ofx", get(rows::transactions::download_ofx))
-        .route("/investments", get(rows::investments::show))
-        .route("/trades.csv", get(rows::investments::download_csv))
+        .route("/investments", get(investments::show))
+        .route("/trades.csv", get(investments::download_csv))
         .route(
             "/programs",
             get(programs_page::show).post(programs_page::change),

@@ -2,7 +2,8 @@
 
 use std::cmp::Ordering;
 
-use bigdecimal::{BigDecimal, Zero as _};
+use bigdecimal::num_bigint::{BigInt, Sign};
+use bigdecimal::{BigDecimal, RoundingMode, Zero as _};
 
 use crate::Decimal;
 
@@ -12,8 +13,11 @@ const ADDEND_BYTES_MAX: usize = 512;
 
 /// A sum. It has as many places as the number with the most places. Has no `Debug`, so that no
 /// amount is logged.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExactSum(BigDecimal);
+
+/// Decimal places of a percentage.
+const PERCENT_PLACES: i64 = 1;
 
 impl ExactSum {
     /// Adds a number. Returns false, and adds nothing, if it is longer than 512 characters.
@@ -37,8 +41,40 @@ impl ExactSum {
     }
 
     #[must_use]
+    pub fn minus(&self, other: &Self) -> Self {
+        Self(&self.0 - &other.0)
+    }
+
+    #[must_use]
     pub fn is_zero(&self) -> bool {
         self.0.is_zero()
+    }
+
+    /// How many per cent of the other it is, without the other's sign, rounded half to even to one
+    /// place. None: the other is zero.
+    #[must_use]
+    pub fn percent_of(&self, whole: &Self) -> Option<Decimal<'static>> {
+        // As whole numbers of the smaller place, so that the division is one of integers.
+        let scale = self
+            .0
+            .fractional_digit_count()
+            .max(whole.0.fractional_digit_count());
+        let units = |number: &BigDecimal| number.with_scale(scale).into_bigint_and_scale().0;
+        let (part, whole) = (units(&self.0), units(&whole.0.abs()));
+        if whole.is_zero() {
+            return None;
+        }
+        // A tenth of the last place, and a digit that says whether anything is left.
+        let tenths: BigInt = part * 10_000;
+        let (quotient, rest) = (&tenths / &whole, &tenths % &whole);
+        let left: BigInt = match rest.sign() {
+            Sign::Minus => (-1).into(),
+            Sign::NoSign => 0.into(),
+            Sign::Plus => 1.into(),
+        };
+        let rounded = BigDecimal::new(quotient * 10 + left, PERCENT_PLACES + 2)
+            .with_scale_round(PERCENT_PLACES, RoundingMode::HalfEven);
+        Some(Decimal::computed(rounded.to_plain_string()))
     }
 
     /// Compares without the signs.
@@ -89,6 +125,36 @@ mod tests {
             "2.5"
         );
         assert_eq!(sum(&["-5"]).cmp_absolute(&sum(&["3"])), Ordering::Greater);
+    }
+
+    #[test]
+    fn percentages_are_rounded_once() {
+        for (part, whole, expected) in [
+            ("2494.30", "8435.014", Some("29.6")),
+            ("1", "3", Some("33.3")),
+            ("2", "3", Some("66.7")),
+            ("-1", "8", Some("-12.5")),
+            ("1", "-8", Some("12.5")),
+            ("0.25", "1000", Some("0.0")),
+            ("1.5", "1000", Some("0.2")),
+            ("2.5", "1000", Some("0.2")),
+            ("2.500000000000000001", "1000", Some("0.3")),
+            ("-0.0001", "7", Some("0.0")),
+            ("0", "5", Some("0.0")),
+            ("5", "0.00", None),
+            (
+                "123456789012345678901234567890",
+                "1234567890123456789012345678900",
+                Some("10.0"),
+            ),
+        ] {
+            let found = sum(&[part]).percent_of(&sum(&[whole]));
+            let found = found.as_ref().map(Decimal::as_str);
+            assert_eq!(found, expected, "{part} of {whole}");
+        }
+        let rest = sum(&["5"]).minus(&sum(&["7.25"]));
+        assert_eq!(rest.to_decimal().as_str(), "-2.25");
+        assert!(rest < sum(&["-2"]) && sum(&["10"]) > sum(&["9.5"]));
     }
 
     #[test]

@@ -35,6 +35,11 @@ const LOOKUP_WAIT_MAX: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone)]
 pub struct SignedInCaller(pub Caller);
 
+/// Also an extension of such a request: its user wants nothing that was read before this time, so
+/// an older response of the cache does not do.
+#[derive(Debug, Clone, Copy)]
+pub struct NotBefore(pub Timestamp);
+
 impl ApiContext {
     pub(crate) async fn authenticate(
         &self,

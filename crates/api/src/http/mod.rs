@@ -24,7 +24,7 @@ pub mod quota;
 mod route_metrics;
 mod trace;
 
-pub use auth::{SignedInCaller, authorization};
+pub use auth::{NotBefore, SignedInCaller, authorization};
 pub use context::{ApiContext, ApiContextSettings};
 pub use extract::{Authorized, BankingConnection, BrokerageConnection, NoParams, Query, UserState};
 pub use interface::{DocumentedRoutes, Interface, Routes, UnknownPath, WireStyle, listener};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_domain::{Account, AccountId, Balance, Caller, Currency, Decimal};
@@ -13,7 +14,7 @@ use crate::http::documented::PlanErrors;
 use crate::http::json::to_json;
 use crate::http::parameters::AccountIds;
 use crate::http::problem::problem_from_read;
-use crate::http::{Authorized, Problem, Query};
+use crate::http::{Authorized, NotBefore, Problem, Query};
 use crate::v1::cache::{BalancesKey, CachedBalances};
 use crate::v1::live::{CacheStatus, JsonText, LiveBody, LiveOutcome};
 use crate::v1::state::V1State;
@@ -52,6 +53,7 @@ const REQUESTED: &str = "One or more accounts";
 pub(super) async fn list_balances(
     State(state): State<V1State>,
     Authorized { caller, now, .. }: Authorized,
+    not_before: Option<Extension<NotBefore>>,
     Query(query): Query<BalancesQuery>,
 ) -> Result<Response, Problem> {
     let AccountIds(account_ids) = query.account_ids;
@@ -59,7 +61,9 @@ pub(super) async fn list_balances(
         key_id: caller.key_id,
         account_ids: account_ids.ok_or(Problem::NotFound(REQUESTED))?.into(),
     };
-    if let Some((cached, age)) = state.inner.balances_cache.get(&key, now).await {
+    let cached = state.inner.balances_cache.get(&key, now).await;
+    let is_new_enough = |age| not_before.is_none_or(|Extension(NotBefore(at))| now - age >= at);
+    if let Some((cached, age)) = cached.filter(|(_, age)| is_new_enough(*age)) {
         state
             .verify_ownership(&caller, &key.account_ids, &cached.revision)
             .await?;

@@ -2,14 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bellbird_domain::{Account, Caller, Connection, Decimal, ExactSum};
-use bellbird_providers::Registry;
+use askama::Template;
+use bellbird_domain::{
+    Account, Caller, Connection, ConnectionCategory, ConnectionStatus, Decimal, ExactSum,
+};
+use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
-use super::view::{Amount, BalanceRow, Balances, InstitutionBalances};
-use crate::api_client::{ApiClient, ApiError};
+use super::query::OverviewQuery;
+use crate::api_client::{Aged, ApiError, read_error};
 use crate::pages::names::{institution_name, sanitized};
-use crate::pages::rendered_part;
+use crate::pages::{BankTrouble, Frame, LocalTime, Money, Number, rendered_part};
+use crate::state::Console;
 
 /// Accounts of one request for balances.
 const ACCOUNTS_MAX: usize = 100;
@@ -25,136 +29,226 @@ struct Balance {
     account_id: String,
     current_balance: Option<String>,
     currency: Option<String>,
+    error: Option<String>,
 }
 
-pub(super) async fn part(
-    api: &ApiClient,
-    registry: &Registry,
-    caller: &Caller,
-    connections: &[Connection],
-    accounts: &[Account],
-) -> String {
-    rendered_part(&match read(api, caller, accounts).await {
-        Ok(balances) => view(registry, connections, accounts, &balances),
-        Err(error) => Balances::failed(error.message),
-    })
+/// The balances of all accounts, and the time of the oldest.
+struct Balances {
+    list: Vec<Balance>,
+    as_of: Timestamp,
 }
 
-/// The part before the balances are there: every institution, with the currencies of its accounts.
-pub(super) fn expected(
-    registry: &Registry,
-    connections: &[Connection],
-    accounts: &[Account],
-) -> String {
-    let amounts = |currencies: BTreeSet<String>| {
-        currencies
+#[derive(Template)]
+#[template(path = "overview_balances.html")]
+struct BalancesPart<'a> {
+    frame: &'a Frame,
+    query: &'a OverviewQuery,
+    state: BalancesState,
+    net_worth: Vec<Money>,
+    institutions: Vec<InstitutionBalances>,
+    /// Institutions that could not be read, unless the page says already that they need the user.
+    troubles: Vec<BankTrouble>,
+    /// Accounts without a balance, which are in no sum.
+    missing: usize,
+}
+
+impl BalancesPart<'_> {
+    fn is_awaited(&self) -> bool {
+        matches!(self.state, BalancesState::Awaited)
+    }
+}
+
+enum BalancesState {
+    /// The balances are still being read, so that each has an ellipsis in its place.
+    Awaited,
+    Failed(String),
+    Read {
+        as_of: String,
+        /// The query of the page that reads them again.
+        refresh: String,
+    },
+}
+
+struct InstitutionBalances {
+    name: String,
+    is_sandbox: bool,
+    sums: Vec<Money>,
+    rows: Vec<BalanceRow>,
+}
+
+struct BalanceRow {
+    name: String,
+    number: Option<String>,
+    /// The page with what is in the account.
+    path: String,
+    /// None: the provider gave none.
+    amount: Option<Money>,
+}
+
+/// What the part is about.
+pub(super) struct BalancesOf {
+    pub(super) console: Console,
+    pub(super) caller: Caller,
+    pub(super) now: Timestamp,
+    pub(super) query: OverviewQuery,
+    pub(super) connections: Vec<Connection>,
+    pub(super) accounts: Vec<Account>,
+}
+
+impl BalancesOf {
+    pub(super) async fn part(self) -> String {
+        match self.read().await {
+            Ok(balances) => rendered_part(&self.view(&balances)),
+            Err(error) => rendered_part(&self.empty(BalancesState::Failed(error.message))),
+        }
+    }
+
+    /// The part before the balances are there: every institution, with the currencies of its
+    /// accounts.
+    pub(super) fn expected(&self) -> String {
+        let amounts = |currencies: BTreeSet<String>| -> Vec<Money> {
+            currencies.into_iter().map(awaited).collect()
+        };
+        let institutions = self.connections.iter().map(|connection| {
+            let own = self.accounts_of(connection);
+            self.institution(
+                connection,
+                amounts(own.map(|account| account.currency.to_string()).collect()),
+                Vec::new(),
+            )
+        });
+        let all = self.accounts.iter();
+        rendered_part(&BalancesPart {
+            net_worth: amounts(all.map(|account| account.currency.to_string()).collect()),
+            institutions: institutions.collect(),
+            ..self.empty(BalancesState::Awaited)
+        })
+    }
+
+    async fn read(&self) -> Result<Balances, ApiError> {
+        let mut list = Vec::with_capacity(self.accounts.len());
+        let mut age = SignedDuration::ZERO;
+        for some in self.accounts.chunks(ACCOUNTS_MAX) {
+            let ids: Vec<String> = some.iter().map(|account| account.id.to_string()).collect();
+            let path = format!("/v1/balances?accountIds={}", ids.join(","));
+            let api = &self.console.inner.api;
+            let read: Aged<List<Balance>> = api
+                .get_aged(&self.caller, &path, self.query.not_before)
+                .await?;
+            age = age.max(read.age);
+            list.extend(read.value.data);
+        }
+        let as_of = self.now.checked_sub(age).unwrap_or(self.now);
+        Ok(Balances { list, as_of })
+    }
+
+    fn accounts_of(&self, connection: &Connection) -> impl Iterator<Item = &Account> {
+        let id = connection.id;
+        self.accounts
             .iter()
-            .map(|currency| Amount::new(currency, "…"))
-            .collect::<Vec<_>>()
-    };
-    let institutions = connections.iter().map(|connection| {
-        let own = accounts
-            .iter()
-            .filter(|account| account.connection_id == connection.id);
-        let sums = amounts(own.map(|account| account.currency.to_string()).collect());
+            .filter(move |account| account.connection_id == id)
+    }
+
+    fn empty(&self, state: BalancesState) -> BalancesPart<'_> {
+        BalancesPart {
+            frame: &self.console.inner.frame,
+            query: &self.query,
+            state,
+            net_worth: Vec::new(),
+            institutions: Vec::new(),
+            troubles: Vec::new(),
+            missing: 0,
+        }
+    }
+
+    fn institution(
+        &self,
+        connection: &Connection,
+        sums: Vec<Money>,
+        rows: Vec<BalanceRow>,
+    ) -> InstitutionBalances {
         InstitutionBalances {
             name: institution_name(connection),
-            is_sandbox: registry.is_sandbox(&connection.provider),
+            is_sandbox: self
+                .console
+                .inner
+                .frame
+                .providers
+                .is_sandbox(&connection.provider),
             sums,
-            rows: Vec::new(),
+            rows,
         }
-    });
-    rendered_part(&Balances {
-        is_awaited: true,
-        error: None,
-        net_worth: amounts(
-            accounts
-                .iter()
-                .map(|account| account.currency.to_string())
-                .collect(),
-        ),
-        institutions: institutions.collect(),
-        missing: 0,
-    })
-}
-
-async fn read(
-    api: &ApiClient,
-    caller: &Caller,
-    accounts: &[Account],
-) -> Result<Vec<Balance>, ApiError> {
-    let mut balances = Vec::with_capacity(accounts.len());
-    for some in accounts.chunks(ACCOUNTS_MAX) {
-        let ids: Vec<String> = some.iter().map(|account| account.id.to_string()).collect();
-        let read: List<Balance> = api
-            .get(
-                caller,
-                &format!("/v1/balances?accountIds={}", ids.join(",")),
-            )
-            .await?;
-        balances.extend(read.data);
     }
-    Ok(balances)
-}
 
-fn view(
-    registry: &Registry,
-    connections: &[Connection],
-    accounts: &[Account],
-    balances: &[Balance],
-) -> Balances {
-    let of_account: BTreeMap<&str, &Balance> = balances
-        .iter()
-        .map(|balance| (balance.account_id.as_str(), balance))
-        .collect();
-    let mut net_worth = Sums::default();
-    let mut institutions = Vec::new();
-    let mut missing = 0;
-    for connection in connections {
-        let mut sums = Sums::default();
-        let mut rows = Vec::new();
-        for account in accounts
+    fn view(&self, balances: &Balances) -> BalancesPart<'_> {
+        let of_account: BTreeMap<&str, &Balance> = balances
+            .list
             .iter()
-            .filter(|account| account.connection_id == connection.id)
-        {
-            let balance = of_account.get(account.id.to_string().as_str());
-            let (value, currency) = balance.map_or((None, None), |one| {
-                (one.current_balance.as_deref(), one.currency.as_deref())
-            });
-            let amount = match (value, currency) {
-                (Some(value), Some(currency)) => {
+            .map(|balance| (balance.account_id.as_str(), balance))
+            .collect();
+        let zone = LocalTime::of(self.caller.timezone.iana_name());
+        // The age has whole seconds, so the time may be a second late.
+        let after = balances.as_of.as_second().saturating_add(1);
+        let after = Timestamp::from_second(after).unwrap_or(balances.as_of);
+        let mut part = self.empty(BalancesState::Read {
+            as_of: zone.time(balances.as_of),
+            refresh: self.query.link_not_before(after),
+        });
+        let linkable = self.console.inner.connections.links().providers();
+        let mut net_worth = Sums::default();
+        for connection in &self.connections {
+            let mut sums = Sums::default();
+            let mut rows = Vec::new();
+            let mut failed = None;
+            for account in self.accounts_of(connection) {
+                let balance = of_account.get(account.id.to_string().as_str());
+                let (value, currency) = balance.map_or((None, None), |one| {
+                    (one.current_balance.as_deref(), one.currency.as_deref())
+                });
+                failed = failed.or(balance.and_then(|one| one.error.as_deref()));
+                let amount = value.zip(currency).map(|(value, currency)| {
                     sums.add(currency, value);
                     net_worth.add(currency, value);
-                    Some(Amount::new(currency, value))
-                }
-                _ => {
-                    missing += 1;
-                    None
-                }
-            };
-            let number = account
-                .number
-                .as_ref()
-                .map(|number| number.as_str().to_owned());
-            rows.push(BalanceRow {
-                name: sanitized(&account.name),
-                number,
-                amount,
-            });
+                    Money::new(currency, value)
+                });
+                part.missing += usize::from(amount.is_none());
+                rows.push(row(connection, account, amount));
+            }
+            let is_known = connection.status != ConnectionStatus::Active;
+            if let Some(code) = failed.filter(|_| !is_known) {
+                let error = read_error(connection, code);
+                let trouble = BankTrouble::of_read(connection, &error, &linkable);
+                part.troubles.push(trouble);
+            }
+            let institution = self.institution(connection, sums.amounts(), rows);
+            part.institutions.push(institution);
         }
-        institutions.push(InstitutionBalances {
-            name: institution_name(connection),
-            is_sandbox: registry.is_sandbox(&connection.provider),
-            sums: sums.amounts(),
-            rows,
-        });
+        part.net_worth = net_worth.amounts();
+        part
     }
-    Balances {
-        is_awaited: false,
-        error: None,
-        net_worth: net_worth.amounts(),
-        institutions,
-        missing,
+}
+
+fn row(connection: &Connection, account: &Account, amount: Option<Money>) -> BalanceRow {
+    let page = match connection.category {
+        ConnectionCategory::Banking => "/transactions",
+        ConnectionCategory::Brokerage => "/investments",
+    };
+    let number = account.number.as_ref();
+    BalanceRow {
+        name: sanitized(&account.name),
+        number: number.map(|number| number.as_str().to_owned()),
+        path: format!("{page}?account={}", account.id),
+        amount,
+    }
+}
+
+fn awaited(currency: String) -> Money {
+    Money {
+        currency,
+        number: Number {
+            text: "…".to_owned(),
+            exact: None,
+        },
     }
 }
 
@@ -170,10 +264,10 @@ impl Sums {
         }
     }
 
-    fn amounts(&self) -> Vec<Amount> {
+    fn amounts(&self) -> Vec<Money> {
         self.0
             .iter()
-            .map(|(currency, sum)| Amount::new(currency, sum.to_decimal().as_str()))
+            .map(|(currency, sum)| Money::new(currency, sum.to_decimal().as_str()))
             .collect()
     }
 }

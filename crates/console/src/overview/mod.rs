@@ -2,35 +2,53 @@
 //! live and sent when it is there, so that a slow provider delays only its own part, and one that
 //! fails spoils no other.
 
+mod attention;
 mod balances;
+mod chart;
 mod money;
-mod view;
+mod money_view;
+mod query;
 
 use std::pin::Pin;
 
-use axum::body::Body;
+use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_domain::ConnectionCategory;
 use bellbird_storage::StorageError;
-use bytes::Bytes;
-use futures_util::StreamExt as _;
-use futures_util::stream::{self, FuturesUnordered};
+use futures_util::stream::FuturesUnordered;
+use http::Uri;
 
 use crate::error_page;
-use crate::pages::{rendered_part, streamed_page};
+use crate::pages::SignedInFrame;
 use crate::plan;
 use crate::session::Session;
 use crate::state::Console;
-use view::{Attention, Head};
+use crate::stream;
+use attention::Attention;
+use balances::BalancesOf;
+use money::MoneyOf;
+use query::OverviewQuery;
 
-/// The mark in the page where its parts go.
-pub(crate) const PARTS: &str = "<!-- parts -->";
+
+/// The page, with a mark where its parts go.
+#[derive(Template)]
+#[template(path = "overview.html")]
+struct OverviewPage<'a> {
+    frame: &'a SignedInFrame<'a>,
+    attention: &'a Attention,
+    /// Whether the operator has a step of the first start to take.
+    continues_setup: bool,
+    /// Nothing is linked yet.
+    is_empty: bool,
+    /// The parts without amounts, of which that of balances is as high as the one that follows.
+    expected: [String; 2],
+}
 
 /// A part of the page as HTML, which the browser puts into the place of its name.
 type Part = Pin<Box<dyn Future<Output = String> + Send>>;
 
-pub(crate) async fn show(State(console): State<Console>, session: Session) -> Response {
+pub(crate) async fn show(State(console): State<Console>, session: Session, uri: Uri) -> Response {
     if let Some(page) =
         plan::page_in_place(&console, &session, "/overview", ConnectionCategory::Banking)
     {
@@ -50,34 +68,35 @@ pub(crate) async fn show(State(console): State<Console>, session: Session) -> Re
         Err(error) => return error_page::storage_error(&console, &error),
     };
     let frame = session.frame(&console, "/overview");
-    let attention = Attention::of(&connections, &endpoints, &session);
-    let expected = balances::expected(&console.inner.frame.providers, &connections, &accounts);
-    let head = Head {
+    let linkable = console.inner.connections.links().providers();
+    let attention = Attention::of(&connections, &endpoints, &linkable, &session);
+    let query = OverviewQuery::of(uri.query());
+    let is_empty = connections.is_empty();
+    let balances = BalancesOf {
+        console: console.clone(),
+        caller: session.caller.clone(),
+        now: session.now,
+        query: query.clone(),
+        connections,
+        accounts,
+    };
+    let money = MoneyOf {
+        console: console.clone(),
+        caller: session.caller.clone(),
+        now: session.now,
+        query,
+    };
+    let page = OverviewPage {
         frame: &frame,
         attention: &attention,
         continues_setup,
-        is_empty: connections.is_empty(),
-        expected: &expected,
+        is_empty,
+        expected: [balances.expected(), money.expected()],
     };
-    let page = rendered_part(&head);
-    let Some((head, end)) = page.split_once(PARTS) else {
-        return streamed_page(Body::from(page));
-    };
-    let (head, end) = (head.to_owned(), end.to_owned());
     let parts: FuturesUnordered<Part> = FuturesUnordered::new();
-    let (caller, api) = (session.caller.clone(), console.inner.api.clone());
-    let registry = console.inner.frame.providers.clone();
-    parts.push(Box::pin(async move {
-        balances::part(&api, &registry, &caller, &connections, &accounts).await
-    }));
-    let (console, caller, now) = (console.clone(), session.caller, session.now);
-    parts.push(Box::pin(async move {
-        money::part(&console, &caller, now).await
-    }));
-    let chunks = stream::iter([head]).chain(parts).chain(stream::iter([end]));
-    streamed_page(Body::from_stream(
-        chunks.map(|chunk| Ok::<_, std::convert::Infallible>(Bytes::from(chunk))),
-    ))
+    parts.push(Box::pin(async move { balances.part().await }));
+    parts.push(Box::pin(async move { money.part().await }));
+    stream::response(&rendered_part(&page), parts)
 }
 
 /// Whether a first start is going on whose operator this is.

@@ -1,165 +1,206 @@
-//! Money in and out of the last six months, by month and by category: sums made while the rows pass
-//! by. The sums are kept as long as balances, and no row is.
+//! Reads the sums of money in and out, by month and by category, while the rows pass by. The sums
+//! are kept as long as balances, and no row is. Those of more months answer for fewer, so only the
+//! first view reads.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bellbird_api::http::Problem;
 use bellbird_domain::{Bound, Caller, Category, ConnectionCategory, DateFilter, Transaction};
-use bellbird_reads::summary::{GroupBy, GroupTotals, Summary};
-use bellbird_reads::{SelectError, SelectedAccounts, Selection, Transactions};
+use bellbird_reads::summary::{GroupBy, Summary};
+use bellbird_reads::{ReadError, SelectError, SelectedAccounts, Selection, Transactions};
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use jiff::Timestamp;
 use jiff::civil::Date;
 use parking_lot::Mutex;
 
-use super::view::{Money, category_charts, month_charts};
-use crate::money_cache::CachedMoney;
-use crate::pages::{rendered_part, sentence};
+use super::money_view::{MoneyPart, MoneyState, ShownMoney};
+use super::query::OverviewQuery;
+use crate::money_cache::{CachedMoney, MoneySums};
+use crate::months::Months;
+use crate::pages::{BankTrouble, rendered_part, why_not_read};
 use crate::state::Console;
 
-const MONTHS: i32 = 6;
 /// Lists read at the same time.
 const LISTS_AT_ONCE: usize = 4;
 
-pub(super) async fn part(console: &Console, caller: &Caller, now: Timestamp) -> String {
-    let cached = console.inner.money_cache.get(&caller.key_id, now);
-    if let Some((cached, _)) = cached.filter(|(cached, _)| cached.revision == caller.revision) {
-        return cached.html.to_string();
+/// What the part is about.
+pub(super) struct MoneyOf {
+    pub(super) console: Console,
+    pub(super) caller: Caller,
+    pub(super) now: Timestamp,
+    pub(super) query: OverviewQuery,
+}
+
+/// Sums by category, of each month by its first day.
+type SumsByMonth = Mutex<BTreeMap<Date, Summary>>;
+
+impl MoneyOf {
+    /// The part before the sums are there.
+    pub(super) fn expected(&self) -> String {
+        rendered_part(&self.view(MoneyState::Awaited))
     }
-    let money = match read(console, caller, now).await {
-        Ok(money) => money,
-        Err(problem) => return rendered_part(&Money::failed(sentence(&problem.message()))),
-    };
-    let html = rendered_part(&money);
-    if money.problems.is_empty() {
-        let cached = CachedMoney {
-            revision: caller.revision,
-            html: html.as_str().into(),
+
+    pub(super) async fn part(self) -> String {
+        let months = self.query.period.months(self.today());
+        if let Some(sums) = self.cached(months) {
+            return self.shown(months, &sums, Vec::new());
+        }
+        match self.read(months).await {
+            Ok((sums, troubles)) => {
+                let sums = Arc::new(sums);
+                if troubles.is_empty() {
+                    let cached = CachedMoney {
+                        revision: self.caller.revision,
+                        sums: Arc::clone(&sums),
+                    };
+                    let cache = &self.console.inner.money_cache;
+                    cache.insert(self.caller.key_id, cached, self.now);
+                }
+                self.shown(months, &sums, troubles)
+            }
+            Err(problem) => rendered_part(&self.view(MoneyState::Failed(why_not_read(&problem)))),
+        }
+    }
+
+    fn today(&self) -> Date {
+        self.now.to_zoned(self.caller.timezone.clone()).date()
+    }
+
+    fn view(&self, state: MoneyState) -> MoneyPart<'_> {
+        MoneyPart {
+            frame: &self.console.inner.frame,
+            query: &self.query,
+            months: self.query.period.months(self.today()),
+            state,
+        }
+    }
+
+    fn shown(&self, months: Months, sums: &MoneySums, troubles: Vec<BankTrouble>) -> String {
+        let wanted = self.query.currency.as_deref();
+        let shown = ShownMoney::new(sums, months, self.today(), wanted, troubles);
+        rendered_part(&self.view(MoneyState::Read(shown)))
+    }
+
+    /// Sums that have all of these months, and are new enough.
+    fn cached(&self, months: Months) -> Option<Arc<MoneySums>> {
+        let cache = &self.console.inner.money_cache;
+        let (cached, age) = cache.get(&self.caller.key_id, self.now)?;
+        let is_new_enough = self.query.not_before.is_none_or(|at| self.now - age >= at);
+        let does = is_new_enough
+            && cached.revision == self.caller.revision
+            && cached.sums.months.contain(months);
+        does.then_some(cached.sums)
+    }
+
+    async fn read(&self, months: Months) -> Result<(MoneySums, Vec<BankTrouble>), Problem> {
+        let api = &self.console.inner.context;
+        let permit = api
+            .admit(&api.quotas().live, &self.caller, self.now)
+            .await?;
+        let selection = Selection {
+            category: Some(ConnectionCategory::Banking),
+            ..Selection::default()
         };
-        console.inner.money_cache.insert(caller.key_id, cached, now);
-    }
-    html
-}
-
-/// The sums of rows that are no transfers, because money that moves between the user's own accounts
-/// is neither earned nor spent.
-struct Sums {
-    by_month: Summary,
-    by_category: Summary,
-}
-
-impl Sums {
-    fn add(&mut self, row: &Transaction<'_>, day: Date) {
-        if !matches!(
-            row.category,
-            Some(Category::TransferIn | Category::TransferOut)
-        ) {
-            self.by_month.add(row, day);
-            self.by_category.add(row, day);
-        }
-    }
-}
-
-async fn read(console: &Console, caller: &Caller, now: Timestamp) -> Result<Money, Problem> {
-    let api = &console.inner.context;
-    let permit = api.admit(&api.quotas().live, caller, now).await?;
-    let selection = Selection {
-        category: Some(ConnectionCategory::Banking),
-        ..Selection::default()
-    };
-    let selected = api
-        .reads()
-        .select(caller, selection)
-        .await
-        .map_err(|error| match error {
-            SelectError::Connection(error) | SelectError::Account(error) => {
-                bellbird_api::http::problem::problem_for_category(
-                    &error,
-                    "Connection",
-                    ConnectionCategory::Banking,
-                )
-            }
+        let selected = api.reads().select(&self.caller, selection).await;
+        let selected = selected.map_err(|error| match error {
+            SelectError::Connection(error) | SelectError::Account(error) => problem_of(&error),
         })?;
-    let today = now.to_zoned(caller.timezone.clone()).date();
-    let first = months_before(today, MONTHS - 1);
-    let mut problems = Vec::new();
-    let mut lists = Vec::new();
-    for connection in &selected.connections {
-        match connection {
-            Ok(accounts) => lists.extend(accounts.lists()),
-            Err(unreadable) => problems.push(unreadable.connection.institution_name.clone()),
+        let linkable = self.console.inner.connections.links().providers();
+        let (mut troubles, mut lists) = (Vec::new(), Vec::new());
+        for connection in &selected.connections {
+            match connection {
+                Ok(accounts) => lists.extend(accounts.lists()),
+                Err(unreadable) => troubles.push(BankTrouble::of_read(
+                    &unreadable.connection,
+                    &unreadable.error,
+                    &linkable,
+                )),
+            }
         }
+        let sums = SumsByMonth::default();
+        let mut reads = Vec::with_capacity(lists.len());
+        for list in &lists {
+            reads.push(self.read_list(list, months, &sums));
+        }
+        let read: Vec<Result<(), ReadError>> =
+            stream::iter(reads).buffered(LISTS_AT_ONCE).collect().await;
+        drop(permit);
+        for (list, read) in lists.iter().zip(&read) {
+            let connection = &list.context.connection;
+            let trouble = |error| BankTrouble::of_read(connection, error, &linkable);
+            troubles.extend(read.as_ref().err().map(trouble));
+        }
+        troubles.sort_unstable();
+        troubles.dedup();
+        let by_month = sums.into_inner().into_iter();
+        let sums = MoneySums {
+            months,
+            by_month: by_month
+                .map(|(month, sums)| (month, sums.groups()))
+                .collect(),
+        };
+        Ok((sums, troubles))
     }
-    let sums = Mutex::new(Sums {
-        by_month: Summary::new(Some(GroupBy::Month)),
-        by_category: Summary::new(Some(GroupBy::Category)),
-    });
-    let mut reads = Vec::with_capacity(lists.len());
-    for list in &lists {
-        reads.push(read_list(console, caller, list, first, now, &sums));
-    }
-    let failed: Vec<Option<String>> = stream::iter(reads).buffered(LISTS_AT_ONCE).collect().await;
-    drop(permit);
-    problems.extend(failed.into_iter().flatten());
-    problems.sort_unstable();
-    problems.dedup();
-    let Sums {
-        by_month,
-        by_category,
-    } = sums.into_inner();
-    let (months, categories): (Vec<GroupTotals>, Vec<GroupTotals>) =
-        (by_month.groups(), by_category.groups());
-    let problems = problems
-        .iter()
-        .map(|name| crate::pages::names::sanitized(name))
-        .collect();
-    Ok(Money::new(
-        month_charts(&months, first, MONTHS),
-        category_charts(&categories),
-        problems,
-    ))
-}
 
-/// Adds up a list. Returns the name of its institution if it could not be read to its end.
-async fn read_list(
-    console: &Console,
-    caller: &Caller,
-    list: &SelectedAccounts,
-    first: Date,
-    now: Timestamp,
-    sums: &Mutex<Sums>,
-) -> Option<String> {
-    let api = &console.inner.context;
-    let name = || Some(list.context.connection.institution_name.clone());
-    let dates = DateFilter {
-        from: Some(Bound::Day(first)),
-        to: None,
-    };
-    let call = api.call_context(caller);
-    let range = api.reads().range::<Transactions>(
-        caller,
-        list.context.clone(),
-        list.account_id(),
-        dates,
-        now,
-    );
-    let Ok(mut range) = range else { return name() };
-    let mut sink = |row: &Transaction<'_>, day: Date| sums.lock().add(row, day);
-    loop {
-        match range.next_page(&call, &mut sink).await {
-            Ok(true) => {}
-            Ok(false) => return None,
-            Err(error) => {
-                // As the API does: a consent that is gone is a reason to ask the provider for its
-                // status.
-                api.after_failed_read(caller, &list.context, &error).await;
-                return name();
+    /// Adds up a list. Fails if it cannot be read to its end.
+    async fn read_list(
+        &self,
+        list: &SelectedAccounts,
+        months: Months,
+        sums: &SumsByMonth,
+    ) -> Result<(), ReadError> {
+        let api = &self.console.inner.context;
+        let dates = DateFilter {
+            from: Some(Bound::Day(months.first)),
+            to: Some(Bound::Day(months.end(self.today()))),
+        };
+        let call = api.call_context(&self.caller);
+        let mut range = api.reads().range::<Transactions>(
+            &self.caller,
+            list.context.clone(),
+            list.account_id(),
+            dates,
+            self.now,
+        )?;
+        let mut sink = |row: &Transaction<'_>, day: Date| add(row, day, sums);
+        loop {
+            match range.next_page(&call, &mut sink).await {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(error) => {
+                    // As the API does: a consent that is gone is a reason to ask the provider for
+                    // its status.
+                    api.after_failed_read(&self.caller, &list.context, &error)
+                        .await;
+                    return Err(error);
+                }
             }
         }
     }
 }
 
-/// The first day of the month that many months ago.
-fn months_before(today: Date, months: i32) -> Date {
-    use jiff::ToSpan as _;
-    today.first_of_month().saturating_sub(months.months())
+/// Leaves out transfers, because money that moves between the user's own accounts is neither earned
+/// nor spent.
+fn add(row: &Transaction<'_>, day: Date, sums: &SumsByMonth) {
+    let is_transfer = matches!(
+        row.category,
+        Some(Category::TransferIn | Category::TransferOut)
+    );
+    if !is_transfer {
+        let mut sums = sums.lock();
+        let of_month = sums.entry(day.first_of_month());
+        of_month
+            .or_insert_with(|| Summary::new(Some(GroupBy::Category)))
+            .add(row, day);
+    }
+}
+
+fn problem_of(error: &ReadError) -> Problem {
+    bellbird_api::http::problem::problem_for_category(
+        error,
+        "Connection",
+        ConnectionCategory::Banking,
+    )
 }

@@ -1,12 +1,10 @@
-//! Rows over the live reads: `/transactions` of all banks, merged while they are read, and
-//! `/investments` of brokers, whose tables are windows of the API, of one account. Each has the
-//! command that reads the same, and a file of the whole range.
+//! Transactions of all banks, merged while they are read, with the command that reads the same, and a
+//! file of what the page shows.
 
 pub(crate) mod choice;
 mod file;
 mod filter;
 mod find;
-pub(crate) mod investments;
 mod search;
 pub(crate) mod transactions;
 

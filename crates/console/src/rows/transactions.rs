@@ -3,20 +3,16 @@
 //! has answered.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
-use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_domain::{
     Account, AccountId, Caller, Connection, ConnectionCategory, ConnectionId, MaskedNumber,
 };
 use bellbird_storage::StorageError;
-use bytes::Bytes;
-use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream;
 use http::{StatusCode, Version};
@@ -27,10 +23,9 @@ use super::filter::{CategoryChoice, DayError, Days, Filter, FilterQuery, PageSta
 use super::find::{Found, Progress, READ_ROWS_MAX, Row, Stopped, find};
 use super::{download, file};
 use crate::error_page;
-use crate::overview::PARTS;
 use crate::pages::names::{institution_name, sanitized};
 use crate::pages::{
-    BankTrouble, SignedInFrame, day_of_week, page_response, rendered_part, shown_day, streamed_page,
+    BankTrouble, SignedInFrame, day_of_week, page_response, rendered_part, shown_day,
 };
 use crate::plan;
 use crate::session::Session;
@@ -268,10 +263,6 @@ pub(crate) async fn show(
         _ => return page_response(StatusCode::OK, &head),
     };
     let page = rendered_part(&head);
-    let Some((head, end)) = page.split_once(PARTS) else {
-        return streamed_page(Body::from(page));
-    };
-    let (head, end) = (head.to_owned(), end.to_owned());
     let shown = Shown {
         console,
         session,
@@ -280,12 +271,8 @@ pub(crate) async fn show(
         days,
         progress: Progress::begun(),
     };
-    let chunks = stream::iter([head])
-        .chain(stream::unfold(Step::Begin(Arc::new(shown)), Step::next))
-        .chain(stream::iter([end]));
-    streamed_page(Body::from_stream(
-        chunks.map(|chunk| Ok::<_, Infallible>(Bytes::from(chunk))),
-    ))
+    let parts = stream::unfold(Step::Begin(Arc::new(shown)), Step::next);
+    crate::stream::response(&page, parts)
 }
 
 fn bank_options<'a>(

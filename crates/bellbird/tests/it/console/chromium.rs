@@ -195,6 +195,62 @@ async fn connections_are_linked_and_removed_without_a_command() {
     assert!(browser.text().contains("running now"), "{}", browser.text());
 }
 
+/// Amounts of 35 digits and 30 places, quantities of 18 places and odd texts move nothing else: no
+/// text gets a narrow column, nothing leaves its card, and the sums open their exact digits.
+#[tokio::test(flavor = "multi_thread")]
+async fn odd_numbers_fit_every_width() {
+    /// Texts with less room than eight digits, and what is wider than the card around it.
+    const MISFITS: &str = "(() => { const misfits = []; \
+        for (const one of document.querySelectorAll('.entries .what, .card th[scope=row]')) { \
+            const room = one.getBoundingClientRect().width; \
+            const digit = parseFloat(getComputedStyle(one).fontSize) * 0.55; \
+            if (room > 0 && room < 8 * digit) misfits.push(`narrow: ${room} ${one.outerHTML}`); } \
+        for (const card of document.querySelectorAll('.card')) \
+            for (const one of card.querySelectorAll('*:not(.visually-hidden)')) \
+                if (one.getBoundingClientRect().right > card.getBoundingClientRect().right + 0.5) \
+                    misfits.push(`beyond its card: ${one.outerHTML.slice(0, 200)}`); \
+        return misfits; })()";
+    let app = App::start(Setup::default()).await;
+    let credentials = [
+        &app.credentials_of("fiskil")[4],
+        &app.credentials_of("snaptrade")[0],
+        &app.credentials_of("akahu")[0],
+    ];
+    let email = format!("{}@example.com", "a".repeat(43));
+    let person = app
+        .add_person(&email, Plan::Professional, &credentials)
+        .await;
+    let mut browser = Browser::start();
+    browser.size(1280, 900, false);
+    browser.open(&app.sign_in_link(person.user.id).await);
+    browser.click("button.strong");
+    for width in [360, 768, 1280] {
+        browser.size(width, 800, false);
+        for path in [
+            "/overview",
+            "/overview?period=12-months",
+            "/overview?period=last-month",
+            "/investments",
+        ] {
+            let name = format!("{path} at {width}");
+            browser.open(&format!("{}{path}", app.console_url));
+            assert_light(&mut browser, &name);
+            assert_eq!(browser.evaluate(MISFITS), serde_json::json!([]), "{name}");
+            browser.evaluate(
+                "document.querySelectorAll('main details').forEach(one => one.open = !one.name)",
+            );
+            assert_eq!(
+                browser.evaluate(MISFITS),
+                serde_json::json!([]),
+                "{name}, open"
+            );
+            if width == 1280 {
+                browser.assert_accessible(&format!("money{}", path.replace(['/', '?', '='], "-")));
+            }
+        }
+    }
+}
+
 /// A user whose plan reads nothing is told so, and offered nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_of_a_plan_that_reads_nothing() {

@@ -2,6 +2,7 @@
 
 mod chromium;
 mod identity_provider;
+mod money;
 mod operator;
 mod pages;
 mod provider_settings;

@@ -1,12 +1,11 @@
 //! What the pages show, and what their forms do.
 
 use bellbird_connections::{ConnectionsError, LinkTarget};
-use bellbird_domain::{ConnectionStatus, Plan};
-use bellbird_sandbox::{ConsentState, Fault};
+use bellbird_domain::Plan;
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
 
-use super::{SignedIn, get, post};
+use super::{get, post};
 use crate::support::client::Transaction;
 use crate::support::harness::{App, Setup};
 
@@ -21,125 +20,6 @@ pub(super) fn text_of(html: &str) -> String {
             text
         });
     text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// Every balance of the API is on the overview, to the digit.
-#[tokio::test]
-async fn overview_shows_what_the_api_says() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.olivia.user.id).await;
-    let page = browser.get("/overview").await;
-    let text = text_of(&page.text).replace(',', "");
-    let accounts = app.accounts_by(&app.olivia).await;
-    let ids: Vec<&str> = accounts.iter().map(|(account, _)| &*account.id).collect();
-    let balances = app
-        .get_as(
-            &app.olivia.key,
-            &format!("/v1/balances?accountIds={}", ids.join(",")),
-        )
-        .await
-        .data();
-    assert!(balances.len() > 5);
-    for balance in &balances {
-        let mut accounts = accounts.iter().map(|(account, _)| account);
-        let account = accounts.find(|account| balance["accountId"] == account.id);
-        let account = account.unwrap();
-        let amount = balance["currentBalance"].as_str().unwrap();
-        let line = format!(
-            "{} {} {} {amount} ",
-            account.name,
-            account.account_number.as_deref().unwrap_or_default(),
-            balance["currency"].as_str().unwrap()
-        );
-        let line = line.replace("  ", " ").replace(',', "");
-        assert!(text.contains(&line), "{line}\n{text}");
-    }
-}
-
-/// The sums of the charts are those of the rows that the API gives.
-#[tokio::test]
-async fn charts_sum_the_rows_of_the_api() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.ben.user.id).await;
-    let page = browser.get("/overview").await;
-    let first = app
-        .clock
-        .now()
-        .in_tz("Australia/Sydney")
-        .unwrap()
-        .date()
-        .first_of_month();
-    let mut cents: std::collections::BTreeMap<String, (i128, i128)> = Default::default();
-    for (account, _) in app.accounts_by(&app.ben).await {
-        let read = app.transactions(&account).by(&app.ben).from(first);
-        for row in read.all(200).await.iter().filter(|row| !is_transfer(row)) {
-            let value = ten_thousandths(&row.amount);
-            let (money_in, money_out) = cents.entry(row.currency.clone()).or_default();
-            *(if value < 0 { money_out } else { money_in }) += value;
-        }
-    }
-    assert!(!cents.is_empty());
-    let month = first.strftime("%B %Y").to_string();
-    let text = text_of(&page.text).replace(',', "");
-    for (currency, (money_in, money_out)) in cents {
-        let chart = text
-            .split(&format!("By month {currency}"))
-            .nth(1)
-            .expect("a chart of the currency");
-        let row = chart
-            .split(&month)
-            .nth(2)
-            .expect("the row of the table behind the title of the bars");
-        let shown: Vec<i128> = row
-            .split_whitespace()
-            .take(2)
-            .map(ten_thousandths)
-            .collect();
-        assert_eq!(shown, [money_in, money_out], "{currency}: {row}");
-    }
-}
-
-fn ten_thousandths(amount: &str) -> i128 {
-    let (whole, places) = amount.split_once('.').unwrap_or((amount, ""));
-    format!("{whole}{places:0<4}").parse().unwrap()
-}
-
-fn is_transfer(row: &Transaction) -> bool {
-    let category = row.category.as_deref();
-    category.is_some_and(|category| category.starts_with("TRANSFER_"))
-}
-
-#[tokio::test]
-async fn a_reload_costs_no_provider_call() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.olivia.user.id).await;
-    let first = browser.get("/overview").await.text;
-    app.reset_calls();
-    let again = browser.get("/overview").await.text;
-    assert_eq!(app.fiskil().calls(), Default::default());
-    assert_eq!(text_of(&first).len(), text_of(&again).len());
-}
-
-/// One provider is down: its institutions say so, and everything else is there.
-#[tokio::test]
-async fn a_part_that_fails_spoils_no_other() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.olivia.user.id).await;
-    app.fiskil()
-        .add_fault(Fault::status(500).at("/v1/banking/balances"));
-    let page = browser.get("/overview").await;
-    app.clear_faults();
-    page.assert_status(200);
-    assert!(
-        page.text.contains("Net worth") && page.text.contains("Money in and out"),
-        "{}",
-        page.text
-    );
-    page.assert_has("The provider is temporarily unavailable");
-    page.assert_has("By month");
-    assert!(page.text.trim_end().ends_with("</html>"));
-    let healthy = browser.get("/overview").await.text;
-    assert!(!healthy.contains("Not complete"), "a failure is not cached");
 }
 
 #[tokio::test]
@@ -448,85 +328,6 @@ async fn connections_are_synced_and_removed_by_their_user_only() {
 }
 
 #[tokio::test]
-async fn overview_says_what_needs_the_user() {
-    let app = App::start(Setup::default()).await;
-    let browser: SignedIn<'_> = app.sign_in(app.ben.user.id).await;
-    let connection = app.connections_of(app.ben.user.id).await.remove(0);
-    app.set_consent(&connection, ConsentState::Revoked).await;
-    let _ = app
-        .connections
-        .refreshes()
-        .run(app.ben.user.id, connection.id)
-        .await;
-    let now = app.connections_of(app.ben.user.id).await.remove(0);
-    assert_ne!(now.status, ConnectionStatus::Active);
-    let page = browser.get("/overview").await;
-    let words = format!("{} has to be reconnected.", connection.institution_name);
-    page.assert_has(&words);
-    let page = browser.get("/connections").await;
-    page.assert_has(">Reconnect<");
-    let changed = [
-        "<summary>History</summary>",
-        "<li>Your consent was withdrawn <span",
-    ];
-    assert!(
-        changed.iter().all(|words| page.text.contains(words)),
-        "{}",
-        page.text
-    );
-}
-
-/// Days in the wrong order are an error and no empty list.
-#[tokio::test]
-async fn days_of_a_table_are_what_they_say() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.olivia.user.id).await;
-    let reversed = browser
-        .get("/investments?from=2026-02-15&to=2026-02-14")
-        .await
-        .text;
-    let is_said =
-        reversed.contains("The first day is after the last one") || reversed.contains("No broker");
-    assert!(is_said && !reversed.contains("lists no"), "{reversed}");
-}
-
-#[tokio::test]
-async fn investments_are_those_of_the_api() {
-    let app = App::start(Setup::default()).await;
-    let person = app.person_at("snaptrade").await;
-    let browser = app.sign_in(person.user.id).await;
-    let accounts = app.accounts_by(&person).await;
-    let opened = browser.get("/investments").await.text;
-    let mut chosen = accounts.iter().filter(|(account, _)| {
-        opened.contains(&format!("<option value=\"{}\" selected>", account.id))
-    });
-    assert_eq!(chosen.next().unwrap().0.r#type, "investment");
-    assert_eq!(chosen.next(), None);
-    let mut seen = (0, 0);
-    for (account, _) in &accounts {
-        let holdings = app.holdings(account).by(&person).rows().await;
-        let trades = app.trades(account).by(&person).limit(50).rows().await;
-        let id = &account.id;
-        let page = browser.get(&format!("/investments?account={id}")).await;
-        let text = text_of(&page.text).replace(',', "");
-        let (held, traded) = text.split_once("Trades Day").unwrap_or((&text, &text));
-        let or_dash = |value: &Option<String>| value.clone().unwrap_or("–".to_owned());
-        for row in &holdings {
-            let [price, value, profit] =
-                [&row.current_price, &row.market_value, &row.unrealized_pnl].map(or_dash);
-            let line = format!("{} {price} {} {value} {profit}", row.quantity, row.currency);
-            assert!(held.contains(&line), "{line}: {held}");
-        }
-        for row in &trades {
-            let line = [&*row.quantity, &row.price, &row.currency, &row.total_amount].join(" ");
-            assert!(traded.contains(&line), "{line}: {traded}");
-        }
-        seen = (seen.0 + holdings.len(), seen.1 + trades.len());
-    }
-    assert!(seen.0 > 5 && seen.1 > 5, "{seen:?}");
-}
-
-#[tokio::test]
 async fn investments_need_their_plan() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.ben.user.id).await;
@@ -707,39 +508,4 @@ async fn keys_say_what_they_were_used_for() {
 }
 
 #[tokio::test]
-async fn search_finds_holdings_and_trades() {
-    let app = App::start(Setup::default()).await;
-    let person = app.person_at("snaptrade").await;
-    let browser = app.sign_in(person.user.id).await;
-    let rows = |page: &str| page.matches("<th scope=\"row\">").count();
-    let mut tried = 0;
-    for (account, _) in app.accounts_by(&person).await {
-        let path = format!("/investments?account={}", account.id);
-        let all = browser.get(&path).await;
-        let Some(first) = all.text.split("<th scope=\"row\"><bdi>").nth(1) else {
-            continue;
-        };
-        let symbol = first.split('<').next().unwrap();
-        let found = browser
-            .get(&format!("{path}&search={}", symbol.to_lowercase()))
-            .await;
-        let mut shown = found.text.split("<th scope=\"row\">").skip(1);
-        assert!(
-            rows(&found.text) > 0 && shown.all(|row| row.contains(symbol)),
-            "{symbol}: {}",
-            found.text
-        );
-        found.assert_has(" found, in ");
-        assert_eq!(
-            rows(
-                &browser
-                    .get(&format!("{path}&search=no-such-row"))
-                    .await
-                    .text
-            ),
-            0
-        );
-        tried += 1;
-    }
-    assert!(tried > 0, "an account has holdings");
 }

@@ -1,0 +1,541 @@
+//! The overview and the investments: their sums are those of the rows that they lead to, and of
+//! `/v1`.
+
+use std::collections::BTreeMap;
+
+use bellbird_domain::{ConnectionStatus, Decimal, ExactSum, Plan};
+use bellbird_sandbox::{ConsentState, Fault};
+use jiff::SignedDuration;
+use jiff::civil::Date;
+
+use super::SignedIn;
+use super::pages::text_of;
+use crate::support::client::{Holding, Trade, Transaction};
+use crate::support::harness::{App, Person, Setup};
+
+/// A page's text with plain numbers: no commas, and the minus of keyboards.
+fn plain_text(html: &str) -> String {
+    text_of(html)
+        .replace(',', "")
+        .replace('\u{2212}', "-")
+        .replace("&#38;", "&")
+}
+
+/// An amount as pages show it, in a currency of two places. Digits that are left out are marked,
+/// and the exact text follows.
+fn shown(value: &str) -> String {
+    let (whole, places) = value.split_once('.').unwrap_or((value, ""));
+    let places = places.trim_end_matches('0');
+    if places.len() <= 2 {
+        return format!("{whole}.{places:0<2}");
+    }
+    let is_small = whole.trim_matches(['-', '0']).is_empty() && places.starts_with("00");
+    let kept = if is_small { places.len().min(8) } else { 2 };
+    match kept == places.len() {
+        true => format!("{whole}.{places}"),
+        false => format!("{whole}.{}… {value}", &places[..kept]),
+    }
+}
+
+fn sum<'n>(numbers: impl IntoIterator<Item = &'n str>) -> ExactSum {
+    let mut sum = ExactSum::default();
+    for number in numbers {
+        assert!(sum.add(&Decimal::parse(number).unwrap()));
+    }
+    sum
+}
+
+fn text(sum: &ExactSum) -> String {
+    sum.to_decimal().to_string()
+}
+
+/// The links of a page to a path, each with its query and the page behind it, up to an end.
+fn links<'p>(page: &'p str, path: &str, end: &str) -> Vec<(String, &'p str)> {
+    let begin = format!("href=\"{path}?");
+    let links = page.split(&*begin).skip(1).map(|rest| {
+        let (query, rest) = rest.split_once('"').unwrap();
+        let (_, rest) = rest.split_once('>').unwrap();
+        (
+            query.replace("&#38;", "&"),
+            rest.split(end).next().unwrap_or_default(),
+        )
+    });
+    links.collect()
+}
+
+fn fields(query: &str) -> BTreeMap<String, String> {
+    let fields = query.split('&').filter_map(|field| field.split_once('='));
+    fields
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+/// The rows of all accounts on the days of a link, and in its category, without transfers.
+async fn rows_behind(app: &App, person: &Person, query: &str) -> Vec<Transaction> {
+    let fields = fields(query);
+    let mut found = Vec::new();
+    for (account, _) in app.accounts_by(person).await {
+        let read = app.transactions(&account).by(person);
+        let read = read.from(&*fields["from"]).to(&*fields["to"]);
+        found.extend(read.all(500).await);
+    }
+    let category = fields.get("category").map(String::as_str);
+    found.retain(|row| {
+        let own = row.category.as_deref().unwrap_or("none");
+        !own.starts_with("TRANSFER_") && category.is_none_or(|category| category == own)
+    });
+    found
+}
+
+/// Every balance of the API is on the overview, to the digit, and leads to its rows.
+#[tokio::test]
+async fn overview_shows_what_the_api_says() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.olivia.user.id).await;
+    let page = browser.get("/overview").await.text;
+    let accounts = app.accounts_by(&app.olivia).await;
+    let ids: Vec<&str> = accounts.iter().map(|(account, _)| &*account.id).collect();
+    let path = format!("/v1/balances?accountIds={}", ids.join(","));
+    let balances = app.get_as(&app.olivia.key, &path).await.data();
+    assert!(balances.len() > 5);
+    let lines = links(&page, "/transactions", "</li>");
+    let mut all = Vec::new();
+    for balance in &balances {
+        let mut accounts = accounts.iter().map(|(account, _)| account);
+        let account = accounts.find(|account| balance["accountId"] == account.id);
+        let account = account.unwrap();
+        let amount = balance["currentBalance"].as_str().unwrap();
+        all.push(amount);
+        let expected = format!(
+            "{} {} {} {}",
+            account.name,
+            account.account_number.as_deref().unwrap_or_default(),
+            balance["currency"].as_str().unwrap(),
+            shown(amount)
+        );
+        let expected = plain_text(&expected.replace("  ", " "));
+        let query = format!("account={}", account.id);
+        let line = lines.iter().find(|(found, _)| *found == query);
+        assert_eq!(plain_text(line.unwrap().1), expected);
+    }
+    let net_worth = shown(&text(&sum(all)));
+    let text = plain_text(&page);
+    assert!(text.contains(&format!("AUD {net_worth}")), "{text}");
+    assert!(text.contains("As of "), "{text}");
+}
+
+/// The sums of months and categories are those of the rows behind their links, and they add up.
+#[tokio::test]
+async fn sums_are_those_of_the_rows_behind_their_links() {
+    let app = App::start(Setup::default()).await;
+    let odd = app.person_at("fiskil").await;
+    for (person, has_others) in [(&app.olivia, true), (&odd, false)] {
+        let browser = app.sign_in(person.user.id).await;
+        let page = browser.get("/overview").await.text;
+        let (_, money) = page.rsplit_once("slot=\"money\"").unwrap();
+        let in_and_out = |rows: &[Transaction]| {
+            let rows = rows.iter().filter(|row| row.currency == "AUD");
+            let (out, money_in): (Vec<&str>, Vec<&str>) = rows
+                .map(|row| row.amount.as_str())
+                .partition(|amount| amount.starts_with('-'));
+            (sum(money_in), ExactSum::default().minus(&sum(out)))
+        };
+        let months = links(money, "/transactions", "</tr>");
+        let months: Vec<_> = months
+            .iter()
+            .filter(|(_, row)| row.contains("<td>"))
+            .collect();
+        assert_eq!(months.len(), 7, "six and their total");
+        for (query, row) in &months {
+            let (money_in, out) = in_and_out(&rows_behind(&app, person, query).await);
+            let net = money_in.minus(&out);
+            let expected = [&money_in, &out, &net].map(|sum| shown(&text(sum)));
+            let cells = plain_text(row);
+            assert!(cells.ends_with(&expected.join(" ")), "{query}: {cells}");
+        }
+        let categories = links(money, "/transactions", "</li>");
+        let categories: Vec<_> = categories
+            .iter()
+            .filter(|(query, _)| query.contains("category="))
+            .collect();
+        assert!(!categories.is_empty());
+        let mut listed = ExactSum::default();
+        for (query, row) in &categories {
+            let (_, out) = in_and_out(&rows_behind(&app, person, query).await);
+            let row = plain_text(row);
+            assert!(row.ends_with(&shown(&text(&out))), "{query}: {row}");
+            listed = listed.plus(&out);
+        }
+        let last = |text: &str| text.split(' ').next_back().unwrap().to_owned();
+        if let Some((_, others)) = money.split_once("<span class=\"what\">Other") {
+            let others = plain_text(others.split("</li>").next().unwrap());
+            listed = listed.plus(&sum([&*last(&others)]));
+        }
+        assert_eq!(money.contains(">Other"), has_others);
+        assert_eq!(categories.len() == 7, has_others);
+        let (_, total) = money.split_once("<li class=\"total").unwrap();
+        let total = plain_text(total.split("</li>").next().unwrap());
+        assert!(listed == sum([&*last(&total)]), "{total}");
+    }
+}
+
+/// What the longest period has read answers for the others, for as long as balances are kept.
+#[tokio::test]
+async fn fewer_months_and_other_currencies_cost_no_provider_call() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.olivia.user.id).await;
+    let calls = async |query: &str| {
+        app.reset_calls();
+        let page = browser.get(&format!("/overview{query}")).await.text;
+        let (_, money) = page.rsplit_once("slot=\"money\"").unwrap();
+        let (_, heading) = money.split_once("<h2>").unwrap();
+        let heading = heading.split('<').next().unwrap().to_owned();
+        (heading, app.fiskil().total_calls())
+    };
+    let today: Date = app.clock.now().in_tz("Australia/Sydney").unwrap().date();
+    let this_month = today.strftime("Money in and out, %B %Y").to_string();
+    let (_, one) = calls("?period=last-month").await;
+    let (_, six) = calls("").await;
+    assert!(one > 1 && six > one, "{one} {six}");
+    for query in [
+        "",
+        "?period=6-months",
+        "?period=last-month",
+        "?currency=NZD",
+    ] {
+        assert_eq!(calls(query).await.1, 0, "{query}");
+    }
+    assert_eq!(calls("?period=this-month").await, (this_month, 0));
+    let (_, twelve) = calls("?period=12-months").await;
+    eprintln!("provider calls: one month {one}, six {six}, twelve {twelve}");
+    assert!(twelve > 0 && twelve <= 2 * six, "{six} {twelve}");
+    assert_eq!(calls("").await.1, 0);
+}
+
+#[tokio::test]
+async fn one_currency_is_shown_at_a_time() {
+    let app = App::start(Setup::default()).await;
+    let credentials = [
+        &app.credentials_of("fiskil")[4],
+        &app.credentials_of("akahu")[0],
+    ];
+    let person = app
+        .add_person("two@example.com", Plan::Professional, &credentials)
+        .await;
+    let browser = app.sign_in(person.user.id).await;
+    let first = browser.get("/overview").await.text;
+    let chips = links(&first, "/overview", "</a>");
+    let of_currency = |code: &str| {
+        let end = format!("currency={code}#money");
+        let chip = chips.iter().find(|(query, _)| query.ends_with(&end));
+        chip.map(|(query, _)| query.clone())
+    };
+    for code in ["AUD", "NZD"] {
+        let query = of_currency(code).expect("a chip of the currency");
+        let page = browser.get(&format!("/overview?{query}")).await.text;
+        let (_, money) = page.rsplit_once("slot=\"money\"").unwrap();
+        assert_eq!(money.matches("By month, ").count(), 1);
+        assert!(money.contains(&format!("By month, {code}")), "{money}");
+        let chosen = money.split("aria-current=\"true\">").nth(2).unwrap();
+        assert!(chosen.starts_with(code), "{chosen}");
+    }
+}
+
+/// A reload takes what was read before, and *Refresh* does not.
+#[tokio::test]
+async fn refresh_reads_again() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.olivia.user.id).await;
+    let first = browser.get("/overview").await.text;
+    app.clock
+        .set(app.clock.now() + SignedDuration::from_mins(1));
+    app.reset_calls();
+    let again = browser.get("/overview").await.text;
+    assert_eq!(app.fiskil().calls(), Default::default());
+    let as_of = |page: &str| {
+        let text = text_of(page);
+        let (_, time) = text.split_once("As of ").unwrap();
+        time.split(' ').next().unwrap().to_owned()
+    };
+    assert_eq!(as_of(&first), as_of(&again), "a minute ago");
+    let refresh = links(&again, "/overview", "</a>");
+    let (query, _) = refresh.iter().find(|(_, text)| *text == "Refresh").unwrap();
+    let refreshed = browser.get(&format!("/overview?{query}")).await.text;
+    assert_ne!(as_of(&refreshed), as_of(&again));
+    assert!(app.transaction_calls() > 0 && app.fiskil().calls()["/v1/banking/balances"] > 0);
+    app.reset_calls();
+    browser.get(&format!("/overview?{query}")).await;
+    assert_eq!(app.fiskil().calls(), Default::default(), "a reload of it");
+}
+
+/// One provider is down: its institutions say so, and everything else is there.
+#[tokio::test]
+async fn a_part_that_fails_spoils_no_other() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.olivia.user.id).await;
+    app.fiskil()
+        .add_fault(Fault::status(500).at("/v1/banking/balances"));
+    let page = browser.get("/overview").await;
+    app.clear_faults();
+    page.assert_status(200);
+    for words in [
+        "Net worth",
+        "Money in and out",
+        "The provider is temporarily unavailable",
+        "By month",
+        "Try again",
+    ] {
+        page.assert_has(words);
+    }
+    assert!(page.text.trim_end().ends_with("</html>"));
+    app.fiskil()
+        .add_fault(Fault::status(500).at("/v1/banking/transactions"));
+    let failed = browser.get("/overview?period=12-months").await;
+    app.clear_faults();
+    failed.assert_has("These sums are not complete");
+    failed.assert_has("could not be read.");
+    let healthy = browser.get("/overview?period=12-months").await.text;
+    assert!(!healthy.contains("not complete"), "a failure is not cached");
+}
+
+/// A bank whose consent has ended comes first, with the button that helps, also before its status
+/// is known.
+#[tokio::test]
+async fn overview_says_what_needs_the_user() {
+    let app = App::start(Setup::default()).await;
+    let browser: SignedIn<'_> = app.sign_in(app.ben.user.id).await;
+    let connection = app.connections_of(app.ben.user.id).await.remove(0);
+    app.set_consent(&connection, ConsentState::Revoked).await;
+    let button = format!("name=\"connection\"\n value=\"{}\"", connection.id);
+    let page = browser.get("/overview").await;
+    page.assert_has(&button);
+    page.assert_has("needs you.");
+    let _ = app
+        .connections
+        .refreshes()
+        .run(app.ben.user.id, connection.id)
+        .await;
+    let now = app.connections_of(app.ben.user.id).await.remove(0);
+    assert_ne!(now.status, ConnectionStatus::Active);
+    let page = browser.get("/overview").await;
+    let (_, needed) = page.text.split_once("What needs you").unwrap();
+    let words = format!(
+        "{} needs you. Your consent was",
+        connection.institution_name
+    );
+    assert!(text_of(needed).contains(&words), "{needed}");
+    assert_eq!(page.text.matches(&button).count(), 1, "said once");
+    let page = browser.get("/connections").await;
+    page.assert_has(">Reconnect<");
+    let changed = [
+        "<summary>History</summary>",
+        "<li>Your consent was withdrawn <span",
+    ];
+    assert!(
+        changed.iter().all(|words| page.text.contains(words)),
+        "{}",
+        page.text
+    );
+}
+
+/// The value of a holding, its cost, and the gain, all exact.
+struct Valued<'h> {
+    holding: &'h Holding,
+    value: ExactSum,
+    gain: ExactSum,
+}
+
+impl<'h> Valued<'h> {
+    fn of(holding: &'h Holding) -> Option<Self> {
+        Some(Self {
+            value: sum([holding.market_value.as_deref()?]),
+            gain: sum([holding.unrealized_pnl.as_deref()?]),
+            holding,
+        })
+    }
+
+    fn cost(&self) -> ExactSum {
+        self.value.minus(&self.gain)
+    }
+}
+
+/// A gain with its per cent of the cost, as pages show it.
+fn shown_gain(gain: &ExactSum, cost: &ExactSum) -> String {
+    let plus = if *gain > ExactSum::default() { "+" } else { "" };
+    let percent = gain.percent_of(cost).map(|percent| percent.to_string());
+    let percent = percent.map_or(String::new(), |percent| format!(" ({plus}{percent} %)"));
+    format!("{plus}{}{percent}", shown(&text(gain)))
+}
+
+#[tokio::test]
+async fn holdings_are_those_of_the_api_with_exact_sums() {
+    let app = App::start(Setup::default()).await;
+    let person = app.person_at("snaptrade").await;
+    let browser = app.sign_in(person.user.id).await;
+    let mut holdings = Vec::new();
+    for connection in &person.connections {
+        holdings.extend(app.all_holdings(connection.id).by(&person).rows().await);
+    }
+    let page = browser.get("/investments").await.text;
+    assert!(holdings.len() > 15);
+    let without = holdings.iter().filter(|one| one.market_value.is_none());
+    let without = without.count();
+    let text_of_page = plain_text(&page);
+    let said = format!("{without} holding");
+    assert!(
+        without > 0 && text_of_page.contains(&said),
+        "{text_of_page}"
+    );
+    let mut values = 0;
+    for currency in ["USD", "CAD", "AUD"] {
+        let own: Vec<Valued<'_>> = holdings
+            .iter()
+            .filter(|one| one.currency == currency)
+            .filter_map(Valued::of)
+            .collect();
+        let total = own
+            .iter()
+            .fold(ExactSum::default(), |sum, one| sum.plus(&one.value));
+        let (_, section) = page.split_once(&format!("Total in {currency}")).unwrap();
+        let section = section.split("Total in ").next().unwrap();
+        let (head, list) = section.split_once("<ul").unwrap();
+        assert!(plain_text(head).contains(&shown(&text(&total))), "{head}");
+        let rows: Vec<String> = list.split("<li").skip(1).map(plain_text).collect();
+        for one in &own {
+            let share = one.value.percent_of(&total).unwrap();
+            let parts = [
+                format!("{currency} {}", shown(&text(&one.value))),
+                format!("cost {}", shown(&text(&one.cost()))),
+                format!("{share} % of the total"),
+                shown_gain(&one.gain, &one.cost()),
+                plain_text(&one.holding.account_name),
+            ];
+            let has_all = |row: &&String| parts.iter().all(|part| row.contains(part));
+            assert!(rows.iter().any(|row| has_all(&row)), "{parts:?} {rows:?}");
+            values += 1;
+        }
+        let sorted: Vec<ExactSum> = rows
+            .iter()
+            .filter_map(|row| {
+                let (_, value) = row.split_once(&format!(" {currency} "))?;
+                Some(sum([value.split([' ', '…']).next()?]))
+            })
+            .collect();
+        assert!(sorted.is_sorted_by(|one, next| one >= next), "{rows:?}");
+    }
+    assert!(values > 12);
+    let option = "<a class=\"what\" href=\"/investments?search=EXRB++270115C00200000#trades\" \
+                  title=\"EXRB  270115C00200000\"><bdi>EXRB 15 Jan 2027 call 200</bdi>";
+    assert!(page.contains(option), "{page}");
+}
+
+/// Each page of the trades has the next ones of the API, over all brokers.
+#[tokio::test]
+async fn trades_of_all_brokers_follow_each_other() {
+    let app = App::start(Setup::default()).await;
+    let person = app.person_at("snaptrade").await;
+    let browser = app.sign_in(person.user.id).await;
+    let mut trades: Vec<Trade> = Vec::new();
+    let connections = app.connections_of(person.user.id).await;
+    for connection in &connections {
+        let read = app.all_trades(connection.id).by(&person).limit(500);
+        trades.extend(read.rows().await);
+    }
+    // Newest first, and of equal times as the brokers come, as the page does.
+    let instant = |trade: &Trade| -> jiff::Timestamp {
+        let day = || format!("{}T00:00:00Z", &trade.trade_date[..10]).parse();
+        trade.trade_date.parse().or_else(|_| day()).unwrap()
+    };
+    trades.sort_by_key(|trade| std::cmp::Reverse(instant(trade)));
+    let mut path = "/investments".to_owned();
+    for page_number in 0..3 {
+        app.reset_calls();
+        let page = browser.get(&path).await.text;
+        let (_, list) = page.split_once("<h2 id=\"trades\">").unwrap();
+        let rows: Vec<String> = list.split("<li").skip(1).map(plain_text).collect();
+        assert_eq!(rows.len(), 50);
+        for (row, trade) in rows.iter().zip(&trades[page_number * 50..]) {
+            let amount = match trade.total_amount.trim_matches(['-', '0', '.']) {
+                "" => " – ".to_owned(),
+                _ => format!("{} {}", trade.currency, shown(&trade.total_amount)),
+            };
+            assert!(row.contains(&amount), "{amount}: {row}");
+            assert!(row.contains(&plain_text(&trade.account_name)), "{row}");
+            assert!(!row.contains(" 0 at") && !row.contains("at 0 "), "{row}");
+        }
+        let position = format!("{} to {}", page_number * 50 + 1, page_number * 50 + 50);
+        assert!(text_of(list).contains(&position), "{}", text_of(list));
+        let older = links(list, "/investments", "</a>");
+        let (query, _) = older.iter().find(|(_, text)| *text == "Older").unwrap();
+        path = format!("/investments?{}", query.trim_end_matches("#trades"));
+    }
+}
+
+#[tokio::test]
+async fn an_account_a_period_and_a_text_filter_the_investments() {
+    let app = App::start(Setup::default()).await;
+    let person = app.person_at("snaptrade").await;
+    let browser = app.sign_in(person.user.id).await;
+    let (account, _) = app
+        .accounts_by(&person)
+        .await
+        .into_iter()
+        .find(|(account, _)| account.name.contains("Crypto"))
+        .unwrap();
+    let path = format!("/investments?account={}", account.id);
+    let page = browser.get(&path).await.text;
+    let holdings = app.holdings(&account).by(&person).rows().await;
+    let (held, traded) = page.split_once("<h2 id=\"trades\">").unwrap();
+    let (_, held) = held.split_once("<h2 id=\"holdings\">").unwrap();
+    assert_eq!(held.matches("<li").count(), holdings.len());
+    assert!(!held.contains("EXTM") && !traded.contains("Margin"));
+    let other = browser.get("/investments?account=0191e7a0-7c3b-7def-8000-00aabbccddee");
+    let all = browser.get("/investments").await;
+    assert_eq!(text_of(&other.await.text), text_of(&all.text));
+
+    let recent = browser.get(&format!("{path}&period=30-days")).await.text;
+    let first = app.clock.now().in_tz("Australia/Sydney").unwrap().date();
+    let first = first.saturating_sub(jiff::ToSpan::days(30)).to_string();
+    let rows = app.trades(&account).by(&person).from(&*first).limit(500);
+    let rows = rows.rows().await;
+    let (_, traded) = recent.split_once("<h2 id=\"trades\">").unwrap();
+    assert_eq!(traded.matches("<li").count(), rows.len().min(50));
+    let file = links(traded, "/trades.csv", "</a>");
+    let (query, words) = &file[0];
+    assert!(words.contains("these") && query.contains("period=30-days"));
+    let file = browser.get(&format!("/trades.csv?{query}")).await;
+    let same = format!(
+        "/v1/export/trades.csv?accountId={}&from={first}&byteOrderMark=true&quoteFormulas=true",
+        account.id
+    );
+    assert_eq!(file.text, app.get_as(&person.key, &same).await.text);
+
+    let found = browser.get(&format!("{path}&search=eth")).await.text;
+    let (held, traded) = found.split_once("<h2 id=\"trades\">").unwrap();
+    let (_, held) = held.split_once("<h2 id=\"holdings\">").unwrap();
+    assert_eq!(held.matches("<li").count(), 1, "{held}");
+    let all = app.trades(&account).by(&person).limit(500).rows().await;
+    let expected = all.iter().filter(|trade| trade.symbol == "ETH").count();
+    assert!(expected > 0 && traded.contains(&format!("{expected} found in ")));
+    let none = browser.get("/investments?search=%3Cb%3Eno").await;
+    none.assert_has("No holding has this text");
+    assert!(!none.text.contains("<b>no") && none.text.contains("0 found"));
+}
+
+/// A broker that fails says so in both parts, and the others are there.
+#[tokio::test]
+async fn a_broker_that_fails_spoils_no_other() {
+    let app = App::start(Setup::default()).await;
+    let person = app.person_at("snaptrade").await;
+    let browser = app.sign_in(person.user.id).await;
+    let before = browser.get("/investments").await.text;
+    let broken = app.connections_of(person.user.id).await.remove(0);
+    app.set_consent(&broken, ConsentState::Revoked).await;
+    app.clock
+        .set(app.clock.now() + SignedDuration::from_mins(11));
+    let page = browser.get("/investments").await;
+    let button = format!("name=\"connection\"\n value=\"{}\"", broken.id);
+    assert_eq!(page.text.matches(&button).count(), 2, "{}", page.text);
+    let count = |page: &str| page.matches("<li").count();
+    assert!(count(&page.text) > 0 && count(&page.text) <= count(&before));
+}

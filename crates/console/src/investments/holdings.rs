@@ -1,0 +1,252 @@
+//! What the accounts hold, from `/v1/holdings`, by currency, with exact sums.
+
+use std::collections::BTreeMap;
+
+use askama::Template;
+use bellbird_domain::{Caller, Decimal, ExactSum};
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use serde::Deserialize;
+
+use super::choice::{Broker, Choice};
+use super::symbol::Symbol;
+use crate::api_client::read_error;
+use crate::pages::names::sanitized;
+use crate::pages::{BankTrouble, Frame, Money, Number, rendered_part};
+use crate::state::Console;
+
+/// Brokers read at the same time. The trades are read meanwhile, and a session has few permits.
+const BROKERS_AT_ONCE: usize = 2;
+
+#[derive(Template)]
+#[template(path = "investments_holdings.html")]
+struct HoldingsPart<'a> {
+    frame: &'a Frame,
+    choice: &'a Choice,
+    troubles: Vec<BankTrouble>,
+    currencies: Vec<InCurrency>,
+    /// Holdings without a value, which are in no total.
+    without_value: usize,
+    /// Holdings with a value, but without a cost, which are in no gain.
+    without_cost: usize,
+}
+
+struct InCurrency {
+    total: Money,
+    gain: Option<Gain>,
+    rows: Vec<HoldingRow>,
+}
+
+struct HoldingRow {
+    symbol: Symbol,
+    name: Option<String>,
+    /// None: it says nothing new, because only one account is shown.
+    account: Option<String>,
+    /// The query of the page with its trades.
+    trades: String,
+    quantity: Number,
+    price: Option<Number>,
+    value: Option<Money>,
+    cost: Option<Number>,
+    /// Per cent of the total.
+    share: Option<String>,
+    gain: Option<Gain>,
+}
+
+/// Value minus cost.
+struct Gain {
+    number: Number,
+    /// Of the cost.
+    percent: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Holdings {
+    data: Vec<Holding>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Holding {
+    account_name: String,
+    symbol: String,
+    name: Option<String>,
+    quantity: String,
+    current_price: Option<String>,
+    market_value: Option<String>,
+    unrealized_pnl: Option<String>,
+    currency: String,
+}
+
+impl Holding {
+    fn value(&self) -> Option<ExactSum> {
+        sum_of(self.market_value.as_deref()?)
+    }
+
+    fn gain(&self) -> Option<ExactSum> {
+        sum_of(self.unrealized_pnl.as_deref()?)
+    }
+}
+
+fn sum_of(number: &str) -> Option<ExactSum> {
+    let mut sum = ExactSum::default();
+    sum.add(&Decimal::parse(number).ok()?).then_some(sum)
+}
+
+impl Gain {
+    fn new(gain: &ExactSum, cost: &ExactSum, currency: &str) -> Self {
+        Self {
+            number: Number::money(gain.to_decimal().as_str(), currency),
+            percent: percent(gain, cost),
+        }
+    }
+
+    fn plus(&self) -> &'static str {
+        match self.number.is_positive() {
+            true => "+",
+            false => "",
+        }
+    }
+}
+
+/// With a sign if it is a gain.
+fn percent(part: &ExactSum, whole: &ExactSum) -> Option<String> {
+    let percent = part.percent_of(whole)?;
+    Some(Number::percent(percent.as_str()).text)
+}
+
+pub(super) async fn part(console: &Console, caller: &Caller, choice: &Choice) -> String {
+    let mut reads = Vec::new();
+    for broker in choice.chosen() {
+        reads.push(read(console, caller, choice, broker));
+    }
+    let read: Vec<Result<Vec<Holding>, BankTrouble>> = stream::iter(reads)
+        .buffered(BROKERS_AT_ONCE)
+        .collect()
+        .await;
+    let (mut holdings, mut troubles) = (Vec::new(), Vec::new());
+    for of_broker in read {
+        match of_broker {
+            Ok(some) => holdings.extend(some),
+            Err(trouble) => troubles.push(trouble),
+        }
+    }
+    rendered_part(&view(&console.inner.frame, choice, &holdings, troubles))
+}
+
+async fn read(
+    console: &Console,
+    caller: &Caller,
+    choice: &Choice,
+    broker: &Broker,
+) -> Result<Vec<Holding>, BankTrouble> {
+    let id = broker.connection.id;
+    let path = format!("/v1/holdings?{}", choice.of_broker(id));
+    let read = console.inner.api.get::<Holdings>(caller, &path).await;
+    read.map(|read| read.data)
+        .map_err(|error| trouble_of(console, broker, &error.code))
+}
+
+/// `code` is the API's word for the error.
+pub(super) fn trouble_of(console: &Console, broker: &Broker, code: &str) -> BankTrouble {
+    let connection = &broker.connection;
+    let linkable = console.inner.connections.links().providers();
+    BankTrouble::of_read(connection, &read_error(connection, code), &linkable)
+}
+
+fn view<'a>(
+    frame: &'a Frame,
+    choice: &'a Choice,
+    holdings: &[Holding],
+    troubles: Vec<BankTrouble>,
+) -> HoldingsPart<'a> {
+    let mut by_currency: BTreeMap<&str, Vec<&Holding>> = BTreeMap::new();
+    for holding in holdings {
+        by_currency
+            .entry(&holding.currency)
+            .or_default()
+            .push(holding);
+    }
+    let mut currencies: Vec<InCurrency> = by_currency
+        .iter()
+        .map(|(currency, holdings)| in_currency(choice, currency, holdings))
+        .collect();
+    currencies.retain(|currency| !currency.rows.is_empty());
+    let count = |is: fn(&Holding) -> bool| holdings.iter().filter(|one| is(one)).count();
+    HoldingsPart {
+        frame,
+        choice,
+        troubles,
+        currencies,
+        without_value: count(|one| one.value().is_none()),
+        without_cost: count(|one| one.value().is_some() && one.gain().is_none()),
+    }
+}
+
+fn in_currency(choice: &Choice, currency: &str, holdings: &[&Holding]) -> InCurrency {
+    let (mut total, mut gain, mut cost) = <(ExactSum, ExactSum, ExactSum)>::default();
+    for holding in holdings {
+        let Some(value) = holding.value() else {
+            continue;
+        };
+        if let Some(own) = holding.gain() {
+            cost = cost.plus(&value.minus(&own));
+            gain = gain.plus(&own);
+        }
+        total = total.plus(&value);
+    }
+    let mut sorted: Vec<(Option<ExactSum>, &Holding)> = holdings
+        .iter()
+        .map(|holding| (holding.value(), *holding))
+        .collect();
+    sorted.sort_by(|(one, first), (other, second)| {
+        other
+            .cmp(one)
+            .then_with(|| first.symbol.cmp(&second.symbol))
+    });
+    let found = sorted.into_iter().map(|(_, holding)| holding);
+    let found = found.filter(|holding| {
+        let texts = [holding.symbol.as_str()];
+        let names = holding.name.as_deref();
+        choice.finds(texts.into_iter().chain(names))
+    });
+    InCurrency {
+        total: Money::new(currency, total.to_decimal().as_str()),
+        gain: (holdings.iter())
+            .any(|holding| holding.gain().is_some())
+            .then(|| Gain::new(&gain, &cost, currency)),
+        rows: found
+            .map(|holding| row(choice, currency, holding, &total))
+            .collect(),
+    }
+}
+
+fn row(choice: &Choice, currency: &str, holding: &Holding, total: &ExactSum) -> HoldingRow {
+    let (value, gain) = (holding.value(), holding.gain());
+    let cost = value
+        .as_ref()
+        .zip(gain.as_ref())
+        .map(|(value, gain)| value.minus(gain));
+    let symbol = Symbol::new(&holding.symbol);
+    let name = holding.name.as_deref().map(sanitized);
+    HoldingRow {
+        trades: choice.with_search(&holding.symbol),
+        name: name.filter(|name| !name.is_empty() && *name != symbol.text),
+        symbol,
+        account: choice
+            .account_name()
+            .is_none()
+            .then(|| sanitized(&holding.account_name)),
+        quantity: Number::quantity(&holding.quantity),
+        price: holding
+            .current_price
+            .as_deref()
+            .map(|price| Number::price(price, currency)),
+        value: (holding.market_value.as_deref()).map(|value| Money::new(currency, value)),
+        cost: (cost.as_ref()).map(|cost| Number::money(cost.to_decimal().as_str(), currency)),
+        share: value.as_ref().and_then(|value| percent(value, total)),
+        gain: gain
+            .zip(cost)
+            .map(|(gain, cost)| Gain::new(&gain, &cost, currency)),
+    }
+}

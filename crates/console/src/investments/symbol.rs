@@ -1,0 +1,103 @@
+//! Symbols of securities as people read them.
+
+use jiff::civil::Date;
+
+use crate::pages::names::sanitized;
+use crate::pages::shown_day;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Symbol {
+    pub(super) text: String,
+    /// The symbol as the broker writes it, if the text is another.
+    pub(super) raw: Option<String>,
+}
+
+impl Symbol {
+    pub(super) fn new(symbol: &str) -> Self {
+        let raw = sanitized(symbol);
+        match option_name(&raw) {
+            Some(text) => Self {
+                text,
+                raw: Some(raw),
+            },
+            None => Self {
+                text: raw,
+                raw: None,
+            },
+        }
+    }
+}
+
+/// Reads a symbol of the Options Clearing Corporation: the underlying, then `YYMMDD`, `C` or `P`,
+/// and the strike price in thousandths as eight digits. `EXRB  270115C00200000` is
+/// `EXRB 15 Jan 2027 call 200`.
+fn option_name(symbol: &str) -> Option<String> {
+    const CODE_CHARS: usize = 15;
+    let at = symbol.len().checked_sub(CODE_CHARS)?;
+    let (underlying, code) = symbol.split_at_checked(at)?;
+    let underlying = underlying.trim();
+    let number = |text: &str| -> Option<i16> {
+        let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+        is_number.then(|| text.parse().ok()).flatten()
+    };
+    let (day, rest) = code.split_at_checked(6)?;
+    let year = number(day.get(..2)?)?;
+    let month = i8::try_from(number(day.get(2..4)?)?).ok()?;
+    let day = i8::try_from(number(day.get(4..)?)?).ok()?;
+    let day = Date::new(2000 + year, month, day).ok()?;
+    let kind = match rest.get(..1)? {
+        "C" => "call",
+        "P" => "put",
+        _ => return None,
+    };
+    let (whole, thousandths) = rest.get(1..)?.split_at_checked(5)?;
+    let is_strike = whole.bytes().chain(thousandths.bytes());
+    if underlying.is_empty() || !is_strike.clone().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let whole = match whole.trim_start_matches('0') {
+        "" => "0",
+        whole => whole,
+    };
+    let strike = match thousandths.trim_end_matches('0') {
+        "" => whole.to_owned(),
+        places => format!("{whole}.{places}"),
+    };
+    Some(format!("{underlying} {} {kind} {strike}", shown_day(day)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_readable() {
+        for (symbol, text) in [
+            ("EXRB  270115C00200000", "EXRB 15 Jan 2027 call 200"),
+            ("EXTM  270319P00012500", "EXTM 19 Mar 2027 put 12.5"),
+            ("A 270101C00000500", "A 1 Jan 2027 call 0.5"),
+        ] {
+            let symbol_of = Symbol::new(symbol);
+            assert_eq!(symbol_of.text, text);
+            assert_eq!(symbol_of.raw.as_deref(), Some(symbol));
+        }
+        for symbol in [
+            "EXRB",
+            "",
+            "270115C00200000",
+            "EXRB  271315C00200000",
+            "EXRB  270115X00200000",
+            "EXRB  27+115C00200000",
+            "EXRB  270115C0020000é",
+            "./EXSG27C6300",
+            "EXGB 4.25 2033",
+            "ééééééééééé",
+        ] {
+            let unchanged = Symbol {
+                text: symbol.to_owned(),
+                raw: None,
+            };
+            assert_eq!(Symbol::new(symbol), unchanged);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What needs the user.
+
+use bellbird_connections::LinkableProvider;
+use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, EndpointStatus};
+use bellbird_management::endpoints::DISABLED_BY_USER;
+use bellbird_storage::Endpoint;
+use jiff::SignedDuration;
+
+use crate::pages::names::institution_name;
+use crate::pages::{BankTrouble, why_disabled};
+use crate::session::Session;
+
+/// Days before the end of a consent from which the page asks to renew it.
+const ENDING_WITHIN: SignedDuration = SignedDuration::from_hours(14 * 24);
+
+pub(super) struct Attention {
+    /// Those whose consent has ended.
+    pub(super) troubles: Vec<BankTrouble>,
+    pub(super) ending: Vec<EndingConsent>,
+    /// What the page of webhooks mends, as sentences.
+    pub(super) endpoints: Vec<String>,
+}
+
+/// A consent that ends soon.
+pub(super) struct EndingConsent {
+    pub(super) id: ConnectionId,
+    pub(super) name: String,
+    pub(super) end: String,
+    pub(super) can_renew: bool,
+}
+
+impl Attention {
+    pub(super) fn is_empty(&self) -> bool {
+        self.troubles.is_empty() && self.ending.is_empty() && self.endpoints.is_empty()
+    }
+
+    /// `linkable` are the providers that users can link themselves.
+    pub(super) fn of(
+        connections: &[Connection],
+        endpoints: &[Endpoint],
+        linkable: &[LinkableProvider],
+        session: &Session,
+    ) -> Self {
+        let zone = session.zone();
+        let troubles = connections
+            .iter()
+            .filter_map(|connection| BankTrouble::of_status(connection, linkable));
+        let active = connections
+            .iter()
+            .filter(|connection| connection.status == ConnectionStatus::Active);
+        let ending = active.filter_map(|connection| {
+            let end = connection.consent_expires_at?;
+            let can_renew = linkable
+                .iter()
+                .any(|provider| provider.name == connection.provider);
+            let is_soon = end.duration_since(session.now) <= ENDING_WITHIN;
+            is_soon.then(|| EndingConsent {
+                id: connection.id,
+                name: institution_name(connection),
+                end: zone.day(end),
+                can_renew,
+            })
+        });
+        let disabled = endpoints.iter().filter(|endpoint| {
+            let is_wanted = endpoint.disabled_reason.as_deref() == Some(DISABLED_BY_USER);
+            endpoint.status == EndpointStatus::Disabled && !is_wanted
+        });
+        let sentence = |endpoint: &Endpoint| {
+            let why = why_disabled(endpoint.disabled_reason.as_deref());
+            format!(
+                "Your webhook endpoint {} gets no events. {why}",
+                endpoint.url
+            )
+        };
+        Self {
+            troubles: troubles.collect(),
+            ending: ending.collect(),
+            endpoints: disabled.map(sentence).collect(),
+        }
+    }
+}
