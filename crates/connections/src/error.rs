@@ -101,7 +101,7 @@ impl ConnectionsError {
                 "That was often in a short time. Wait a minute, then try again."
             }
             Self::AlreadyConnected => {
-                "These accounts are connected for another user of this service."
+                "These accounts are linked for somebody else on this service, and can be linked once only."
             }
             Self::InvalidCredentials(_) => {
                 "The provider's confirmation has expired or was used already. Start again."

@@ -13,7 +13,7 @@ use http::{HeaderValue, StatusCode};
 use secrecy::ExposeSecret as _;
 
 use crate::error_page;
-use crate::pages::{Notice, REFRESH_AFTER, page_with_images};
+use crate::pages::{Notice, REFRESH_AFTER, Retry, WayBack, page_with_images};
 use crate::prefetch::is_prefetch;
 use crate::session::GuestForm;
 use crate::state::Console;
@@ -181,16 +181,21 @@ fn callback_response(
     {
         return Redirect::to(&back.url).into_response();
     }
-    // The page of connections does all that the link does.
-    let return_link = return_link.filter(|_| !is_signed_in);
+    let way = match return_link {
+        Some(link) if link.is_of_console && is_signed_in => {
+            WayBack::Console(Some(Retry(link.repaired)))
+        }
+        Some(link) if !link.is_of_console => WayBack::Link {
+            is_repair: link.is_repair,
+        },
+        _ if is_signed_in && callback.app_return.is_none() => WayBack::Console(None),
+        _ => WayBack::Unknown,
+    };
     let frame = &console.inner.frame;
     let links = console.inner.connections.links();
     let title_of = |provider: &str| links.provider_title(provider).to_owned();
     let consents = links.consents_place(&callback.provider);
-    let leads_to_connections =
-        is_signed_in && !matches!(callback.outcome, CallbackOutcome::NeedsAnswer { .. });
-    let notice = Notice::for_callback(callback, consents, return_link, frame, title_of)
-        .with_connections_link(leads_to_connections);
+    let notice = Notice::for_callback(callback, consents, way, frame, title_of);
     let status = match callback.outcome {
         CallbackOutcome::UnknownState => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,

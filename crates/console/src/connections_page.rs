@@ -1,28 +1,35 @@
-//! `/connections`: what is linked, and how it is doing. Its forms link, reconnect, sync and remove.
-//! A form that needs a link makes one for itself, which does what a link URL of the operator does.
+//! `/connections`, the page *Banks*: what is linked, and how it is doing. Its forms link,
+//! reconnect, read and remove. A form that needs a link makes one for itself, which does what a link
+//! URL of the operator does.
 
 use askama::Template;
 use axum::extract::State;
-use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::response::Response;
 use bellbird_connections::{LinkTarget, LinkableProvider, LinkedConnection};
-use bellbird_domain::{Account, Connection, ConnectionId, ConnectionStatus, Plan};
+use bellbird_domain::{Connection, ConnectionId, ConnectionStatus};
 use bellbird_management::{Refusal, connections, links};
 use bellbird_storage::{ConnectionAuditRow, StorageError, SyncState};
 use http::header::REFRESH;
 use http::{HeaderMap, StatusCode};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::error_page;
 use crate::link::{Submitted, submit};
-use crate::pages::institution::{AccountRow, account_rows};
-use crate::pages::names::institution_name;
-use crate::pages::{LocalTime, REFRESH_AFTER, SignedInFrame, page_response, status_text};
+use crate::pages::{
+    BankRow, BankRows, BankState, Done, ImageOrigins, LocalTime, REFRESH_AFTER, SignedInFrame,
+    page_with_images, status_text,
+};
 use crate::session::{OwnForm, Session};
 use crate::state::Console;
 
+const PATH: &str = "/connections";
+/// The place of what has no row any more.
+const LIST: &str = "banks";
 /// Changes of a connection that are shown.
 const HISTORY_ROWS: u32 = 10;
+/// A bank that was read a moment ago is read again within this time.
+const REQUESTED_WITHIN: SignedDuration = SignedDuration::from_secs(60);
 
 #[derive(Template)]
 #[template(path = "connections.html")]
@@ -31,26 +38,25 @@ struct ConnectionsPage<'a> {
     /// Those that the plan includes.
     providers: Vec<LinkableProvider>,
     not_in_plan: Vec<LinkableProvider>,
-    rows: Vec<ConnectionRow>,
-    /// Whether rows are synced by themselves, and on request.
-    are_synced: bool,
+    /// Those that have to be reconnected.
+    broken: Vec<OwnRow>,
+    working: Vec<OwnRow>,
 }
 
-struct ConnectionRow {
-    id: ConnectionId,
-    name: String,
-    is_sandbox: bool,
-    provider: String,
-    status: &'static str,
-    is_active: bool,
-    since: String,
-    /// None: never.
-    refreshed: Option<String>,
-    consent_end: Option<String>,
-    accounts: Vec<AccountRow>,
+impl ConnectionsPage<'_> {
+    fn has_banks(&self) -> bool {
+        !self.broken.is_empty() || !self.working.is_empty()
+    }
+}
+
+/// A bank with what only its owner sees.
+struct OwnRow {
+    bank: BankRow,
     history: Vec<HistoryRow>,
-    sync: Sync,
-    can_reconnect: bool,
+    /// Whether it is read on request.
+    can_sync: bool,
+    is_open: bool,
+    is_syncing: bool,
 }
 
 /// What happened to a connection, and when.
@@ -59,32 +65,26 @@ struct HistoryRow {
     text: &'static str,
 }
 
-/// The last sync, for its user.
-enum Sync {
-    Running,
-    At(String),
-    /// The last one failed, or there was none.
-    Waiting,
-}
-
 /// `GET /connections`
 pub(crate) async fn show(State(console): State<Console>, session: Session) -> Response {
-    match load(&console, &session).await {
-        Ok((rows, is_syncing)) => {
-            let frame = session.frame(&console, "/connections");
+    let frame = session.frame(&console, PATH);
+    match load(&console, &session, &frame).await {
+        Ok(rows) => {
             let linkable = console.inner.connections.links().providers();
             let (providers, not_in_plan) = linkable
                 .into_iter()
                 .partition(|provider| frame.plan.reads(provider.category));
-            let are_synced = console.inner.connections.syncs().are_enabled();
+            let is_syncing = rows.iter().any(|row| row.is_syncing);
+            let origins = ImageOrigins::of(rows.iter().map(|row| &row.bank.institution));
+            let (broken, working) = rows.into_iter().partition(|row| row.bank.is_broken);
             let page = ConnectionsPage {
                 frame: &frame,
                 providers,
                 not_in_plan,
-                rows,
-                are_synced,
+                broken,
+                working,
             };
-            let mut response = page_response(StatusCode::OK, &page);
+            let mut response = page_with_images(StatusCode::OK, &page, origins);
             if is_syncing {
                 response.headers_mut().insert(REFRESH, REFRESH_AFTER);
             }
@@ -94,88 +94,105 @@ pub(crate) async fn show(State(console): State<Console>, session: Session) -> Re
     }
 }
 
-/// Whether a sync is running, too.
 async fn load(
     console: &Console,
     session: &Session,
-) -> Result<(Vec<ConnectionRow>, bool), StorageError> {
+    frame: &SignedInFrame<'_>,
+) -> Result<Vec<OwnRow>, StorageError> {
     let storage = console.storage();
     let (accounts, _) = storage.accounts().list(session.user(), u32::MAX, 0).await?;
-    let zone = session.zone();
-    let (mut rows, mut is_syncing) = (Vec::new(), false);
-    for connection in storage.connections().list(session.user()).await? {
-        let state = storage.syncs().find(session.user(), connection.id).await?;
-        let sync = sync_of(state.as_ref(), session.now, &zone);
-        is_syncing |= matches!(sync, Sync::Running);
-        let history = storage
-            .connections()
-            .list_history(session.user(), connection.id, HISTORY_ROWS)
-            .await?;
-        let mut row = row(
-            console,
-            connection,
-            &accounts,
-            sync,
-            session.caller.plan,
-            &zone,
-        );
-        row.history = history
-            .iter()
-            .map(|change| history_row(change, &zone))
-            .collect();
-        rows.push(row);
+    let connections = storage.connections().list(session.user()).await?;
+    let linked: Vec<_> = connections
+        .into_iter()
+        .map(|connection| {
+            let of_it = accounts
+                .iter()
+                .filter(|account| account.connection_id == connection.id);
+            LinkedConnection {
+                accounts: of_it.cloned().collect(),
+                connection,
+            }
+        })
+        .collect();
+    let links = console.inner.connections.links();
+    let linkable = links.providers();
+    let can_reconnect = |connection: &Connection| {
+        let mut providers = linkable.iter();
+        providers.any(|provider| provider.name == connection.provider)
+    };
+    let is_in_plan = |connection: &Connection| frame.plan.reads(connection.category);
+    let title_of = |provider: &str| links.provider_title(provider).to_owned();
+    let rows = BankRow::list(
+        &linked,
+        &BankRows {
+            frame,
+            zone: session.zone(),
+            now: session.now,
+            title_of: &title_of,
+            can_reconnect: &can_reconnect,
+            is_in_plan: &is_in_plan,
+        },
+    );
+    let mut own = Vec::new();
+    for bank in rows {
+        let mut of_row = linked.iter().map(|one| &one.connection);
+        if let Some(connection) = of_row.find(|connection| connection.id == bank.id) {
+            own.push(own_row(console, session, frame, bank, connection).await?);
+        }
     }
-    Ok((rows, is_syncing))
+    Ok(own)
 }
 
-fn row(
+async fn own_row(
     console: &Console,
-    connection: Connection,
-    accounts: &[Account],
-    sync: Sync,
-    plan: Plan,
-    zone: &LocalTime,
-) -> ConnectionRow {
-    let links = console.inner.connections.links();
-    let is_active = connection.status == ConnectionStatus::Active;
-    let accounts = accounts
-        .iter()
-        .filter(|account| account.connection_id == connection.id)
-        .cloned()
-        .collect();
-    let linked = LinkedConnection {
-        connection,
-        accounts,
+    session: &Session,
+    frame: &SignedInFrame<'_>,
+    bank: BankRow,
+    connection: &Connection,
+) -> Result<OwnRow, StorageError> {
+    let (storage, user) = (console.storage(), connection.user_id);
+    let (now, zone) = (session.now, session.zone());
+    let history = storage
+        .connections()
+        .list_history(user, connection.id, HISTORY_ROWS)
+        .await?;
+    let is_open = frame.done_at(connection.id).is_some();
+    let can_sync = console.inner.connections.syncs().are_enabled()
+        && connection.status == ConnectionStatus::Active
+        && frame.plan.reads(connection.category);
+    let state = match can_sync {
+        true => storage.syncs().find(user, connection.id).await?,
+        false => None,
     };
-    let connection = &linked.connection;
-    ConnectionRow {
-        id: connection.id,
-        name: institution_name(connection),
-        is_sandbox: console
-            .inner
-            .frame
-            .providers
-            .is_sandbox(&connection.provider),
-        provider: links.provider_title(&connection.provider).to_owned(),
-        status: status_text(connection.status),
-        is_active,
-        since: zone.day(connection.created_at),
-        refreshed: connection
-            .last_refreshed_at
-            .map(|at| format!("{}, {}", zone.day(at), zone.time(at))),
-        consent_end: connection
-            .consent_expires_at
-            .filter(|_| is_active)
-            .map(|at| zone.day(at)),
-        can_reconnect: plan.reads(connection.category)
-            && links
-                .providers()
-                .iter()
-                .any(|provider| provider.name == connection.provider),
-        accounts: account_rows(&linked, usize::MAX).0,
-        history: Vec::new(),
-        sync,
+    let due_in = state
+        .as_ref()
+        .and_then(|state| state.next_at)
+        .map(|next| next.duration_since(now));
+    let is_running = due_in.is_some_and(|due_in| due_in <= SignedDuration::ZERO);
+    let is_requested = is_open && due_in.is_some_and(|due_in| due_in <= REQUESTED_WITHIN);
+    let mut bank = bank.with_links(connection.category, &frame.root);
+    if is_running {
+        bank.state = BankState::READING;
+    } else if let Some(state) = state {
+        let (read_at, is_failing) = last_read(connection, &state);
+        bank.state = BankState::of_read(read_at, is_failing, now, &zone);
     }
+    Ok(OwnRow {
+        bank,
+        history: history
+            .iter()
+            .map(|change| history_row(change, &zone))
+            .collect(),
+        can_sync,
+        is_open,
+        is_syncing: is_running || is_requested,
+    })
+}
+
+/// When something of it was last read, and whether that has failed since.
+fn last_read(connection: &Connection, state: &SyncState) -> (Option<Timestamp>, bool) {
+    let read_at = connection.last_refreshed_at.max(state.synced_at);
+    (read_at, state.attempts > 0)
 }
 
 fn history_row(change: &ConnectionAuditRow, zone: &LocalTime) -> HistoryRow {
@@ -191,18 +208,7 @@ fn history_row(change: &ConnectionAuditRow, zone: &LocalTime) -> HistoryRow {
     }
 }
 
-fn sync_of(state: Option<&SyncState>, now: Timestamp, zone: &LocalTime) -> Sync {
-    let Some(state) = state else {
-        return Sync::Waiting;
-    };
-    match (state.next_at, state.synced_at) {
-        (Some(next), _) if next <= now => Sync::Running,
-        (_, Some(at)) => Sync::At(format!("{}, {}", zone.day(at), zone.time(at))),
-        _ => Sync::Waiting,
-    }
-}
-
-/// `POST /connections`, with one field: those of a link's page, or `sync`.
+/// `POST /connections`, with one field: `provider`, `connection`, `sync` or `confirm-removal`.
 pub(crate) async fn change(
     State(console): State<Console>,
     headers: HeaderMap,
@@ -212,13 +218,11 @@ pub(crate) async fn change(
         return sync_now(&console, &form.session, id).await;
     }
     let providers = console.inner.connections.links().providers();
-    let Some(submitted) = Submitted::of_fields(form.fields(), &providers) else {
-        return error_page::invalid_form(&console);
-    };
-    let to = match &submitted {
-        Submitted::Start(to) => *to,
-        Submitted::Confirm(_) | Submitted::AskRemoval(_) | Submitted::Remove(_) => {
-            LinkTarget::UserChoice
+    let to = match Submitted::of_fields(form.fields(), &providers) {
+        Some(Submitted::Start(to)) => to,
+        Some(Submitted::Remove(id)) => return remove(&console, &form.session, id).await,
+        Some(Submitted::Confirm(_) | Submitted::AskRemoval(_)) | None => {
+            return error_page::invalid_form(&console);
         }
     };
     match create_link(&console, &form.session, to).await {
@@ -229,7 +233,7 @@ pub(crate) async fn change(
                 .next()
                 .unwrap_or_default()
                 .to_owned();
-            submit(&console, &headers, token, submitted).await
+            submit(&console, &headers, token, Submitted::Start(to)).await
         }
         Err(refusal) => error_page::refused(&console, refusal),
     }
@@ -257,11 +261,11 @@ async fn sync_now(console: &Console, session: &Session, id: ConnectionId) -> Res
     let found = console.storage().connections().find(session.user(), id);
     let requested = match found.await {
         Ok(Some(found)) => request_sync(console, session, &found).await,
-        Ok(None) => return error_page::connection_not_found(console),
+        Ok(None) => return error_page::bank_not_found(console),
         Err(error) => Err(error.into()),
     };
     match requested {
-        Ok(()) => Redirect::to(&console.path("/connections")).into_response(),
+        Ok(()) => Done::SyncRequested.redirect(console, PATH, id),
         Err(refusal) => error_page::refused(console, refusal),
     }
 }
@@ -275,5 +279,33 @@ async fn request_sync(
     connections::request_sync(&mut change, connection).await?;
     session.commit(change).await?;
     console.inner.connections.syncs().wake(&connection.provider);
+    Ok(())
+}
+
+async fn remove(console: &Console, session: &Session, id: ConnectionId) -> Response {
+    let found = console.storage().connections().find(session.user(), id);
+    let removed = match found.await {
+        Ok(Some(found)) => begin_removal(console, session, &found).await,
+        Ok(None) => return error_page::bank_not_found(console),
+        Err(error) => Err(error.into()),
+    };
+    match removed {
+        Ok(()) => Done::ConnectionRemoved.redirect(console, PATH, LIST),
+        Err(refusal) => error_page::refused(console, refusal),
+    }
+}
+
+/// Hides a connection at once. A job withdraws its consent.
+async fn begin_removal(
+    console: &Console,
+    session: &Session,
+    connection: &Connection,
+) -> Result<(), Refusal> {
+    let mut change = session.begin(console).await?;
+    if connections::remove(&mut change, connection).await? {
+        session.commit(change).await?;
+        let removals = console.inner.connections.removals();
+        removals.wake(&connection.provider);
+    }
     Ok(())
 }

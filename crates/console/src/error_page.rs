@@ -81,7 +81,7 @@ pub(crate) fn link_expired(console: &Console, back: Option<AppReturn>) -> Respon
 }
 
 pub(crate) fn link_used_up(console: &Console, back: Option<AppReturn>) -> Response {
-    let why = "It has led to a provider as often as a link can.";
+    let why = "It has led to consent pages as often as a link can.";
     page(
         console,
         StatusCode::GONE,
@@ -96,12 +96,27 @@ fn invalid_link(title: &str, why: &str) -> Notice {
         .with_new_link()
 }
 
-/// The user has no such connection.
+/// The user of a link has no such connection.
 pub(crate) fn connection_not_found(console: &Console) -> Response {
-    let notice = Notice::new(Tone::Neutral, "It is removed already")
-        .with("This connection does not exist any more. Nothing was changed.")
-        .with_retry_link();
-    page(console, StatusCode::NOT_FOUND, &notice)
+    page(
+        console,
+        StatusCode::NOT_FOUND,
+        &removed_already().with_return_link("Back to your link"),
+    )
+}
+
+/// The user who is signed in has no such connection.
+pub(crate) fn bank_not_found(console: &Console) -> Response {
+    page(
+        console,
+        StatusCode::NOT_FOUND,
+        &removed_already().with_banks_link(),
+    )
+}
+
+fn removed_already() -> Notice {
+    Notice::new(Tone::Neutral, "It is removed already")
+        .with("This bank is not linked any more. Nothing was changed.")
 }
 
 /// The client's address has used too many unknown links.
@@ -173,7 +188,7 @@ pub(crate) fn form_body_error(console: &Console, error: BodyError) -> Response {
 
 pub(crate) fn invalid_form(console: &Console) -> Response {
     let notice = Notice::new(Tone::Attention, "Choose one option")
-        .with("The form did not name a provider or connection that can be linked here. Nothing was changed.")
+        .with("The form did not name anything that can be done here. Nothing was changed.")
         .with_retry_link();
     page(console, StatusCode::BAD_REQUEST, &notice)
 }

@@ -55,7 +55,8 @@ pub(crate) async fn open_link(
         }
         Ok(FoundLink::Page(page)) => {
             let title_of = |provider: &str| title(&console, provider);
-            let choice = Choice::new(&console.inner.frame, &page, title_of);
+            let now = console.inner.clock.now();
+            let choice = Choice::new(&console.inner.frame, &page, now, title_of);
             let mut response = page_with_images(StatusCode::OK, &choice, choice.image_origins());
             if choice.awaits_provider() {
                 response.headers_mut().insert(REFRESH, REFRESH_AFTER);
@@ -102,10 +103,8 @@ pub(crate) async fn submit(
         Submitted::Confirm(session) => {
             confirm_consent_session(console, headers, token, session).await
         }
-        Submitted::AskRemoval(connection) => {
-            ask_removal(console, headers, &token, connection).await
-        }
-        Submitted::Remove(connection) => remove(console, headers, token, connection).await,
+        Submitted::AskRemoval(connection) => ask_removal(console, &token, connection).await,
+        Submitted::Remove(connection) => remove(console, token, connection).await,
     }
 }
 
@@ -216,12 +215,7 @@ async fn confirm_consent_session(
     }
 }
 
-async fn ask_removal(
-    console: &Console,
-    headers: &HeaderMap,
-    token: &str,
-    connection: ConnectionId,
-) -> Response {
+async fn ask_removal(console: &Console, token: &str, connection: ConnectionId) -> Response {
     match console
         .inner
         .connections
@@ -232,20 +226,14 @@ async fn ask_removal(
         Ok(page) => {
             let frame = &console.inner.frame;
             let notice =
-                Notice::for_removal(&page, frame, |provider: &str| title(console, provider))
-                    .with_connections_link(console.has_session_cookie(headers));
+                Notice::for_removal(&page, frame, |provider: &str| title(console, provider));
             page_with_images(StatusCode::OK, &notice.page(frame), notice.image_origins())
         }
         Err(error) => removal_error(console, &error),
     }
 }
 
-async fn remove(
-    console: &Console,
-    headers: &HeaderMap,
-    token: String,
-    connection: ConnectionId,
-) -> Response {
+async fn remove(console: &Console, token: String, connection: ConnectionId) -> Response {
     let connections = console.inner.connections.clone();
     let remove = async move { connections.links().remove_by_user(&token, connection).await };
     match console
@@ -256,8 +244,7 @@ async fn remove(
         .await
     {
         Ok(Ok(page)) => {
-            let notice = Notice::for_removed(&page, |provider: &str| title(console, provider))
-                .with_connections_link(console.has_session_cookie(headers));
+            let notice = Notice::for_removed(&page, |provider: &str| title(console, provider));
             page_response(StatusCode::OK, &notice.page(&console.inner.frame))
         }
         Ok(Err(error)) => removal_error(console, &error),

@@ -281,7 +281,7 @@ async fn choice_link_shows_providers_and_connections() {
     );
     assert!(
         page.text.contains("20:54 Sydney time")
-            && page.text.contains("No bank or broker can be connected")
+            && page.text.contains("No bank or broker can be linked")
     );
     assert!(
         !page.text.contains("choice-token"),

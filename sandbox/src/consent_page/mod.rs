@@ -26,7 +26,7 @@ const PATH: &str = "/consent";
 /// Limit for a form, in bytes.
 const FORM_BYTES_MAX: usize = 16 * 1024;
 /// The app that asks for consent. Other responses of the providers use the same name.
-pub(crate) const APP: &str = "Sandbox App";
+pub(crate) const APP: &str = "Bellbird";
 /// A user that exists at every provider.
 const EXAMPLE_USERNAME: &str = "olivia.nguyen@example.com";
 

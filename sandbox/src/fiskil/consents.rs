@@ -10,6 +10,7 @@ use super::call::{Call, Version, json as respond};
 use super::errors::Failure;
 use super::store::{Account, CONSENT_SECONDS, Consent, ConsentStatus, Store};
 use crate::consent::ConsentState;
+use crate::consent_page::APP;
 use crate::logos;
 
 /// Rounds to whole seconds, as in the documented examples.
@@ -42,7 +43,7 @@ fn view(base_url: &str, store: &Store, consent: &Consent, now: Timestamp) -> Val
         "expires_at": seconds(consent.expires_at),
         "last_accessed": seconds(now.min(consent.expires_at)),
         "last_consent": created_at,
-        "app_name": "Sandbox App",
+        "app_name": APP,
         "app_logo": "https://logos.example.com/app.svg",
     });
     if let Some(email) = user.and_then(|user| user.members.text("email")) {

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::call::{ClientCall, json};
 use super::instruments::id;
 use super::{Key, SnapTrade};
+use crate::consent_page::APP;
 use crate::logos;
 use crate::world::brokerage::{BROKERAGE, Broker};
 
@@ -132,7 +133,7 @@ pub(super) async fn authorization_types(call: ClientCall) -> Response {
 pub(super) async fn partner(call: ClientCall) -> Response {
     let seed = call.snaptrade.store.read().seed;
     let (slug, name, redirect) = match call.key {
-        Key::Commercial => ("SANDBOX-APP", "Sandbox App", Some(REDIRECT_URI)),
+        Key::Commercial => ("SANDBOX-APP", APP, Some(REDIRECT_URI)),
         Key::Personal => ("PERSONAL", "Personal", None),
     };
     json(&json!({

@@ -67,7 +67,7 @@ async fn new_username_consents_and_gets_accounts() {
     let page = browser.open(&url(&akahu, "")).await;
     assert_eq!(
         (page.status, page.heading().as_str()),
-        (200, "Sandbox App asks to see your accounts")
+        (200, "Bellbird asks to see your accounts")
     );
     let page = browser.allow(&page).await.page();
     assert!(page.html.contains(&format!(

@@ -81,7 +81,7 @@ async fn new_username_consents_and_gets_accounts() {
     let id = url.split_once("?sess_id=").unwrap().1.to_owned();
 
     let page = browser.open(&url).await;
-    assert_eq!(page.heading(), "Sandbox App asks to see your accounts");
+    assert_eq!(page.heading(), "Bellbird asks to see your accounts");
     assert!(page.html.contains("This is a sandbox."));
     let page = browser.allow(&page).await.page();
     assert_eq!(page.heading(), "Choose your bank");

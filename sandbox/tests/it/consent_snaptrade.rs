@@ -62,7 +62,7 @@ async fn new_username_connects_and_gets_accounts() {
     let browser = Browser::new(&client.base);
     let url = link(&client, json!({"immediateRedirect": false})).await;
     let page = browser.open(&url).await;
-    assert_eq!(page.heading(), "Sandbox App asks to see your accounts");
+    assert_eq!(page.heading(), "Bellbird asks to see your accounts");
     let page = browser.allow(&page).await.page();
     assert_eq!(page.heading(), "Choose your broker");
     let page = browser.choose(&page, BLUEGUM).await;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellbird_domain::{Confirmation, LinkOutcome, LinkPhase};
+use bellbird_domain::{Confirmation, ConnectionId, LinkOutcome, LinkPhase};
 use bellbird_providers::linking;
 use bellbird_storage::{ClaimedConsentSession, ConsentSession};
 use jiff::SignedDuration;
@@ -110,11 +110,13 @@ impl LinkResult {
 
 /// A link that leads on from the result of one of its sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReturnLink {
-    /// For a new connection: of any provider, or of one.
-    Link,
-    /// For the repair of one connection.
-    Repair,
+pub struct ReturnLink {
+    /// Whether it is for the repair of one connection.
+    pub is_repair: bool,
+    /// Whether the console made it for one of its buttons.
+    pub is_of_console: bool,
+    /// The connection that the session was to repair.
+    pub repaired: Option<ConnectionId>,
 }
 
 impl CallbackOutcome {
@@ -380,12 +382,10 @@ impl Links<'_> {
         let link = open
             .map(|(link, _)| link)
             .filter(|link| link.user_id == session.user_id && !is_used_up(link));
-        Ok(link.map(|link| {
-            if link.connection_id.is_some() {
-                ReturnLink::Repair
-            } else {
-                ReturnLink::Link
-            }
+        Ok(link.map(|link| ReturnLink {
+            is_repair: link.connection_id.is_some(),
+            is_of_console: link.console_session.is_some(),
+            repaired: session.connection_id,
         }))
     }
 

@@ -1,12 +1,14 @@
-//! The page of a link URL: providers to choose from, connections to renew, reconnect or remove, and
+//! The page of a link URL: providers to choose from, banks to renew, reconnect or remove, and
 //! sessions to confirm. A link for one provider or one connection offers nothing else.
 
 use askama::Template;
-use bellbird_connections::{AppReturn, LinkPage, LinkableProvider, LinkedConnection};
-use bellbird_domain::ConnectionStatus;
+use bellbird_connections::{AppReturn, LinkPage, LinkableProvider};
+use bellbird_domain::Connection;
+use jiff::Timestamp;
 
+use super::bank::{BankRow, BankRows};
 use super::frame::Frame;
-use super::institution::{AccountRow, ImageOrigins, Institution, UNFOLDED_MAX, account_rows};
+use super::institution::ImageOrigins;
 use super::local_time::LocalTime;
 
 #[derive(Template)]
@@ -21,36 +23,14 @@ pub(crate) struct Choice<'a> {
     providers: Vec<&'a LinkableProvider>,
     /// What could be linked here with another plan.
     not_in_plan: Vec<&'a LinkableProvider>,
-    /// Connections that have to be reconnected.
-    broken: Vec<ConnectionRow>,
-    working: Vec<ConnectionRow>,
+    /// Those that have to be reconnected.
+    broken: Vec<BankRow>,
+    working: Vec<BankRow>,
     unfinished: Vec<UnfinishedRow>,
     is_used_up: bool,
     app_return: Option<&'a AppReturn>,
     /// As the page shows it, and in RFC 3339 for the `datetime` attribute.
     expires: (String, String),
-}
-
-struct ConnectionRow {
-    id: String,
-    institution: Institution,
-    provider: String,
-    /// The day on which the user linked it.
-    since: String,
-    is_active: bool,
-    status_text: &'static str,
-    /// When the consent ends, in the forms of [`Choice::expires`]. None if it is unknown, or the
-    /// consent is broken.
-    consent_end: Option<(String, String)>,
-    /// The first account, if the others are folded behind it.
-    folded_behind: Option<AccountRow>,
-    accounts: Vec<AccountRow>,
-    more_accounts: usize,
-    /// What distinguishes its buttons for a screen reader: institution and first account.
-    label: String,
-    /// Whether its provider has a consent page and is configured.
-    can_reconnect: bool,
-    renew_class: &'static str,
 }
 
 struct UnfinishedRow {
@@ -66,6 +46,7 @@ impl<'a> Choice<'a> {
     pub(crate) fn new(
         frame: &'a Frame,
         page: &'a LinkPage,
+        now: Timestamp,
         title_of: impl Fn(&str) -> String,
     ) -> Self {
         let is_repair = page.repair_target.is_some();
@@ -74,58 +55,34 @@ impl<'a> Choice<'a> {
                 .as_deref()
                 .is_none_or(|allowed| allowed == provider.name)
         };
-        let local_time = LocalTime::of(page.timezone.as_deref());
-        let row = |linked: &LinkedConnection| {
-            let connection = &linked.connection;
-            let is_active = connection.status == ConnectionStatus::Active;
-            let institution = Institution::of(connection, frame);
-            let is_folded = is_active && !is_repair && linked.accounts.len() > 1;
-            let accounts_max = if is_folded { usize::MAX } else { UNFOLDED_MAX };
-            let (mut accounts, more_accounts) = account_rows(linked, accounts_max);
-            let label = label(&institution, accounts.first());
-            ConnectionRow {
-                id: connection.id.to_string(),
-                provider: title_of(&connection.provider),
-                since: local_time.day(connection.created_at),
-                is_active,
-                status_text: status_text(connection.status),
-                consent_end: connection
-                    .consent_expires_at
-                    .filter(|_| is_active)
-                    .map(|at| {
-                        (
-                            format!("{} at {}", local_time.day(at), local_time.time(at)),
-                            at.to_string(),
-                        )
-                    }),
-                label,
-                folded_behind: is_folded.then(|| accounts.remove(0)),
-                can_reconnect: page
-                    .providers
-                    .iter()
-                    .any(|provider| provider.name == connection.provider),
-                renew_class: if is_active && !is_repair {
-                    "minor"
-                } else {
-                    "strong"
-                },
-                institution,
-                accounts,
-                more_accounts,
-            }
+        let can_reconnect = |connection: &Connection| {
+            let mut providers = page.providers.iter();
+            providers.any(|provider| provider.name == connection.provider)
+        };
+        let is_in_plan = |connection: &Connection| {
+            let mut others = page.not_in_plan.iter();
+            !others.any(|provider| provider.name == connection.provider)
+        };
+        let rows = BankRows {
+            frame,
+            zone: LocalTime::of(page.timezone.as_deref()),
+            now,
+            title_of: &title_of,
+            can_reconnect: &can_reconnect,
+            is_in_plan: &is_in_plan,
         };
         let shown = page
             .repair_target
             .iter()
             .chain(&page.connections)
             .filter(|_| !page.is_used_up);
-        let (working, broken) = shown
-            .map(row)
-            .partition(|row: &ConnectionRow| row.is_active);
+        let (broken, working) = BankRow::list(shown, &rows)
+            .into_iter()
+            .partition(|row| row.is_broken);
         let unfinished = page.unfinished.iter().map(|session| UnfinishedRow {
             id: session.id.to_string(),
             provider: title_of(&session.provider),
-            started: local_time.time(session.started_at),
+            started: rows.zone.time(session.started_at),
             is_confirmed: session.is_confirmed,
         });
         Self {
@@ -141,10 +98,7 @@ impl<'a> Choice<'a> {
             unfinished: unfinished.collect(),
             is_used_up: page.is_used_up,
             app_return: page.app_return.as_ref(),
-            expires: (
-                local_time.time(page.expires_at),
-                page.expires_at.to_string(),
-            ),
+            expires: (rows.zone.time(page.expires_at), page.expires_at.to_string()),
         }
     }
 
@@ -154,37 +108,15 @@ impl<'a> Choice<'a> {
     }
 
     pub(crate) fn image_origins(&self) -> ImageOrigins {
-        ImageOrigins::of(
-            self.broken
-                .iter()
-                .chain(&self.working)
-                .map(|row| &row.institution),
-        )
-    }
-}
-
-fn label(institution: &Institution, account: Option<&AccountRow>) -> String {
-    let account = account.map(|account| match &account.number {
-        Some(number) => format!(", {} {number}", account.name),
-        None => format!(", {}", account.name),
-    });
-    format!("{}{}", institution.name, account.unwrap_or_default())
-}
-
-pub(crate) fn status_text(status: ConnectionStatus) -> &'static str {
-    match status {
-        ConnectionStatus::Active => "Connected",
-        ConnectionStatus::Invalidated => "Your consent has expired",
-        ConnectionStatus::PendingMfa => "Your institution asks you to confirm your sign-in",
-        ConnectionStatus::Revoked => "Your consent was withdrawn",
-        ConnectionStatus::Deleting => "Being removed",
+        let rows = self.broken.iter().chain(&self.working);
+        ImageOrigins::of(rows.map(|row| &row.institution))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use bellbird_connections::UnfinishedSession;
-    use bellbird_domain::{Connection, ConnectionCategory};
+    use bellbird_connections::{LinkedConnection, UnfinishedSession};
+    use bellbird_domain::{ConnectionCategory, ConnectionStatus};
     use uuid::Uuid;
 
     use super::*;
@@ -222,9 +154,12 @@ mod tests {
     }
 
     fn shown(page: &LinkPage) -> String {
-        Choice::new(&Frame::default(), page, str::to_uppercase)
-            .render()
-            .unwrap()
+        choice(&Frame::default(), page).render().unwrap()
+    }
+
+    fn choice<'a>(frame: &'a Frame, page: &'a LinkPage) -> Choice<'a> {
+        let now = "2026-11-20T09:24:00Z".parse().unwrap();
+        Choice::new(frame, page, now, str::to_uppercase)
     }
 
     /// Name and label of each button.
@@ -276,9 +211,9 @@ mod tests {
         let html = shown(&page);
         assert_eq!(
             buttons(&html),
-            [("connection", "Reconnect"), ("remove", "Remove")]
+            [("remove", "Remove"), ("connection", "Reconnect")]
         );
-        assert!(html.contains("<strong><bdi>B</bdi></strong>"), "{html}");
+        assert!(html.contains("<bdi>B</bdi></strong>"), "{html}");
         let started_at = "2026-11-20T09:24:00Z".parse().unwrap();
         page.unfinished = vec![UnfinishedSession {
             id: Uuid::nil(),
@@ -316,8 +251,8 @@ mod tests {
             [("connection", "Renew"), ("remove", "Remove")]
         );
         assert!(
-            html.contains("<h2>Connected</h2>")
-                && html.contains("class=\"minor\" name=\"connection\""),
+            html.contains("<h2>Linked</h2>")
+                && html.contains("class=\"quiet\" name=\"connection\""),
             "{html}"
         );
         for status in [
@@ -328,10 +263,10 @@ mod tests {
             let html = shown_with(status);
             assert_eq!(
                 buttons(&html)[..2],
-                [("connection", "Reconnect"), ("remove", "Remove")]
+                [("remove", "Remove"), ("connection", "Reconnect")]
             );
             assert!(
-                !html.contains("<h2>Connected</h2>")
+                !html.contains("<h2>Linked</h2>")
                     && html.contains("class=\"strong\" name=\"connection\"")
             );
         }
@@ -356,62 +291,81 @@ mod tests {
         page.connections[0].connection.consent_expires_at =
             Some("2027-02-01T13:40:00Z".parse().unwrap());
         let html = shown(&page);
-        let end =
-            "<time datetime=\"2027-02-01T13:40:00Z\">2 February 2027 at 00:40 Sydney time</time>";
         assert!(
-            html.contains(&format!("Your consent ends on {end}.")),
+            html.contains(
+                "<time datetime=\"2027-02-01T13:40:00Z\">2 Feb 2027, 00:40 Sydney time</time>"
+            ),
             "{html}"
         );
         page.timezone = Some("Pacific/Auckland".to_owned());
-        assert!(shown(&page).contains(">2 February 2027 at 02:40 Auckland time<"));
+        assert!(shown(&page).contains(">2 Feb 2027, 02:40 Auckland time<"));
         for status in [ConnectionStatus::Invalidated, ConnectionStatus::Revoked] {
             page.connections[0].connection.status = status;
             assert!(!shown(&page).contains("Your consent ends"), "{status}");
         }
         page.connections[0].connection.status = ConnectionStatus::Active;
         page.repair_target = page.connections.pop();
+        let html = shown(&page);
         assert!(
-            shown(&page).contains(">2 February 2027 at 02:40 Auckland time<"),
-            "the link is for this connection"
+            html.contains(">2 Feb 2027, 02:40 Auckland time<") && html.contains("<details open>"),
+            "the link is for this bank: {html}"
         );
     }
 
     #[test]
-    fn accounts_distinguish_connections() {
+    fn consent_that_ends_soon_is_renewed_with_one_press() {
         let mut page = page(
             vec![PROVIDER],
-            vec![connection("A", ConnectionStatus::Active)],
+            vec![
+                connection("Fine", ConnectionStatus::Active),
+                connection("Ending", ConnectionStatus::Active),
+            ],
         );
-        let linked = &mut page.connections[0];
-        linked.accounts = ["One", "Two", "Three", "Four", "Five"]
-            .map(|name| account(&linked.connection, name))
-            .into();
+        page.connections[1].connection.consent_expires_at =
+            Some("2026-11-25T10:00:00Z".parse().unwrap());
         let html = shown(&page);
-        let (summary, folded) = html.split_once("</summary>").unwrap();
-        let summary = summary.split_once("<summary>").unwrap().1;
+        let (ending, fine) = (html.find(">Ending<"), html.find(">Fine<"));
+        assert!(ending < fine, "{html}");
+        let row = html.split("</details>").nth(1).unwrap();
         assert!(
-            ["One", "xxxx5678", "and 4 more"]
-                .iter()
-                .all(|words| summary.contains(words)),
-            "{summary}"
-        );
-        for words in ["Two", "Five", " A, One xxxx5678</span>"] {
-            assert!(folded.contains(words), "no {words:?} in {html}");
-        }
-        // Those of a connection that needs attention are open.
-        page.connections[0].connection.status = ConnectionStatus::Revoked;
-        let html = shown(&page);
-        for words in ["One", "Three", "and 2 more"] {
-            assert!(html.contains(words), "no {words:?} in {html}");
-        }
-        assert!(
-            !html.contains("<details>") && !html.contains("Four"),
+            html.contains("Consent ends in 5 days") && row.contains(">Renew<"),
             "{html}"
         );
-        // One account has nothing to fold.
-        page.connections[0].connection.status = ConnectionStatus::Active;
-        page.connections[0].accounts.truncate(1);
-        assert!(!shown(&page).contains("<details>"));
+    }
+
+    #[test]
+    fn accounts_distinguish_banks_of_one_name() {
+        let linked = |name: &str, accounts: &[&str]| {
+            let connection = connection(name, ConnectionStatus::Active);
+            let accounts = accounts.iter().map(|name| account(&connection, name));
+            LinkedConnection {
+                accounts: accounts.collect(),
+                connection,
+            }
+        };
+        let mut page = page(vec![PROVIDER], vec![]);
+        page.connections = vec![
+            linked("A", &["One", "Two", "Three"]),
+            linked("A", &["Four"]),
+            linked("B", &["Five", "Six"]),
+        ];
+        let html = shown(&page);
+        let lines: Vec<_> = html
+            .split("<span class=\"holds\"><bdi>")
+            .skip(1)
+            .map(|line| line.split('<').next().unwrap())
+            .collect();
+        assert_eq!(
+            lines,
+            ["One xxxx5678 and 2 more", "Four xxxx5678", "2 accounts"]
+        );
+        for words in [
+            "<bdi>Two</bdi>",
+            "<bdi>Six</bdi>",
+            " A, One xxxx5678</span>",
+        ] {
+            assert!(html.contains(words), "no {words:?} in {html}");
+        }
     }
 
     #[test]
@@ -423,7 +377,7 @@ mod tests {
             vec![PROVIDER],
             vec![connection("ā bank", ConnectionStatus::Active), hostile],
         );
-        let choice = Choice::new(&frame, &page, str::to_uppercase);
+        let choice = choice(&frame, &page);
         assert_eq!(
             choice.image_origins().0.into_iter().collect::<Vec<_>>(),
             ["https://logos.example"]

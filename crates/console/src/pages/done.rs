@@ -50,12 +50,12 @@ impl Done {
         (
             Self::SyncRequested,
             "sync-requested",
-            "The bank is being read now.",
+            "It is read within a minute. This page shows when.",
         ),
         (
             Self::ConnectionRemoved,
             "removed",
-            "It is removed, and your consent is withdrawn.",
+            "The bank is removed. Your consent is being withdrawn, which can take a few minutes.",
         ),
         (
             Self::EndpointEnabled,

@@ -1,16 +1,13 @@
-//! An institution on a page: its name, its logo with a letter in its place, and the accounts of a
-//! connection.
+//! An institution on a page: its name, its logo with a letter in its place, and its accounts.
 
 use std::collections::BTreeSet;
 
 use bellbird_connections::{LinkedConnection, Url};
-use bellbird_domain::{Account, Connection};
+use bellbird_domain::{Account, AccountId, Connection};
 
 use super::frame::Frame;
 use super::names::{institution_name, sanitized};
 
-/// Accounts that the link page lists of a connection whose accounts are not folded.
-pub(crate) const UNFOLDED_MAX: usize = 3;
 /// Longer than any address of a logo.
 const URL_BYTES_MAX: usize = 1024;
 /// Origins in one policy.
@@ -67,21 +64,33 @@ impl Institution {
 
 /// The name and masked number of an account.
 pub(crate) struct AccountRow {
+    pub(super) id: AccountId,
     pub(crate) name: String,
     pub(crate) number: Option<String>,
+    /// The page of its rows. None: the page shows no rows to this browser.
+    pub(crate) href: Option<String>,
 }
 
-/// At most `max` accounts, and how many more there are.
-pub(crate) fn account_rows(linked: &LinkedConnection, max: usize) -> (Vec<AccountRow>, usize) {
+impl AccountRow {
+    pub(super) fn text(&self) -> String {
+        match &self.number {
+            Some(number) => format!("{} {number}", self.name),
+            None => self.name.clone(),
+        }
+    }
+}
+
+pub(crate) fn account_rows(linked: &LinkedConnection) -> Vec<AccountRow> {
     let row = |account: &Account| AccountRow {
+        id: account.id,
+        href: None,
         name: sanitized(&account.name),
         number: account
             .number
             .as_ref()
             .map(|number| number.as_str().to_owned()),
     };
-    let rows = linked.accounts.iter().take(max).map(row).collect();
-    (rows, linked.accounts.len().saturating_sub(max))
+    linked.accounts.iter().map(row).collect()
 }
 
 /// Accepts https, and on a console on this machine http from this machine: the sandbox. The host

@@ -1,6 +1,7 @@
 //! The pages: Askama templates and their data. Askama escapes all text. Names from providers are
 //! also sanitized and shortened.
 
+mod bank;
 mod bank_trouble;
 mod choice;
 mod disabled_endpoint;
@@ -18,15 +19,16 @@ mod response;
 mod sign_in;
 mod signed_in;
 
+pub(crate) use bank::{BankRow, BankRows, BankState, status_text};
 pub(crate) use bank_trouble::{BankTrouble, why_not_read};
-pub(crate) use choice::{Choice, status_text};
+pub(crate) use choice::Choice;
 pub(crate) use disabled_endpoint::why_disabled;
 pub(crate) use done::{Done, DoneAt};
 pub(crate) use frame::Frame;
 pub(crate) use home::Home;
 pub(crate) use institution::ImageOrigins;
 pub(crate) use local_time::{LocalTime, When, day_of_week, shown_day};
-pub(crate) use notice::{Notice, Tone, sentence};
+pub(crate) use notice::{Notice, Retry, Tone, WayBack, sentence};
 pub(crate) use number::{Money, Number, with_commas};
 pub(crate) use response::{
     REFRESH_AFTER, page_response, page_with_images, rendered_part, streamed_page,

@@ -3,9 +3,8 @@
 use askama::Template;
 use bellbird_connections::{
     AppReturn, CallbackOutcome, HandledCallback, LinkResult, LinkedConnection, RemovalPage,
-    ReturnLink,
 };
-use bellbird_domain::LinkOutcome;
+use bellbird_domain::{ConnectionId, LinkOutcome};
 
 use super::frame::Frame;
 use super::institution::{AccountRow, ImageOrigins, Institution, account_rows};
@@ -13,8 +12,8 @@ use super::names::{institution_name, sanitized};
 
 const OPEN_LINK_AGAIN: &str =
     "To try again, open your link again. It works for half an hour after it was created.";
-/// For a user who is signed in, and came by a button of the console.
-const TRY_IN_CONSOLE: &str = "To try again, go to your connections, and press the button there.";
+const BANKS: &str = "/connections";
+const BACK_TO_BANKS: &str = "Back to your banks";
 const YOU_CAN_CLOSE: &str = "You can close this page.";
 
 /// The colour of the page.
@@ -50,21 +49,39 @@ pub(crate) struct Notice {
     can_deny: bool,
     connected: Vec<Connected>,
     paragraphs: Vec<String>,
-    /// Submit a form to the page's own URL.
+    /// Submit a form to the page's own URL, or to [`Self::form_path`].
     buttons: Vec<Button>,
-    /// The label of a link that opens the page's own URL.
-    retry_link: Option<&'static str>,
+    form_path: Option<&'static str>,
+    /// The class and label of a link that opens the page's own URL.
+    retry_link: Option<(&'static str, &'static str)>,
     /// Where a link session leads back.
     app_return: Option<AppReturn>,
     /// Whether the user needs a new link URL, which the demo offers.
     needs_new_link: bool,
-    /// Whether the user is signed in, so that the page leads to the connections.
-    is_signed_in: bool,
-    /// Whether the page leads to the one to sign in.
-    needs_sign_in: bool,
-    /// A page of the console that follows, and what its link says.
-    page_link: Option<(&'static str, &'static str)>,
+    /// To other pages of the console.
+    links: Vec<PageLink>,
 }
+
+struct PageLink {
+    class: &'static str,
+    path: &'static str,
+    label: &'static str,
+}
+
+/// How the person came to the provider, and so where a result leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WayBack {
+    /// By a button of the console.
+    Console(Option<Retry>),
+    /// By a link that still works. `is_repair`: it is for one connection.
+    Link { is_repair: bool },
+    /// By a link that has ended, or in another browser.
+    Unknown,
+}
+
+/// What the button of the console began: to reconnect this connection, or to link a new one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Retry(pub(crate) Option<ConnectionId>);
 
 /// A submit button.
 struct Button {
@@ -91,18 +108,15 @@ struct Connected {
     /// The provider's title.
     provider: String,
     accounts: Vec<AccountRow>,
-    more_accounts: usize,
 }
 
 impl Connected {
     /// With all accounts.
     fn of(linked: &LinkedConnection, frame: &Frame, title_of: impl Fn(&str) -> String) -> Self {
-        let (accounts, more_accounts) = account_rows(linked, usize::MAX);
         Self {
             institution: Institution::of(&linked.connection, frame),
             provider: title_of(&linked.connection.provider),
-            accounts,
-            more_accounts,
+            accounts: account_rows(linked),
         }
     }
 }
@@ -124,19 +138,22 @@ impl Notice {
             connected: Vec::new(),
             paragraphs: Vec::new(),
             buttons: Vec::new(),
+            form_path: None,
             retry_link: None,
             app_return: None,
             needs_new_link: false,
-            is_signed_in: false,
-            needs_sign_in: false,
-            page_link: None,
+            links: Vec::new(),
         }
     }
 
     fn has_actions(&self) -> bool {
-        let has_link =
-            self.retry_link.is_some() || self.app_return.is_some() || self.page_link.is_some();
-        !self.buttons.is_empty() || has_link || self.is_signed_in || self.needs_sign_in
+        let has_own = !self.buttons.is_empty() || !self.links.is_empty();
+        has_own || self.retry_link.is_some() || self.app_return.is_some()
+    }
+
+    /// Whether nothing else leads on. A result of linking is the end of a way.
+    fn leads_home(&self) -> bool {
+        !self.has_actions() && self.email.is_none()
     }
 
     pub(crate) fn with(mut self, paragraph: &str) -> Self {
@@ -146,8 +163,13 @@ impl Notice {
 
     /// Adds a link that opens the page's URL.
     pub(crate) fn with_retry_link(self) -> Self {
+        self.with_return_link("Try again")
+    }
+
+    /// As [`Self::with_retry_link`], with another label.
+    pub(crate) fn with_return_link(self, label: &'static str) -> Self {
         Self {
-            retry_link: Some("Try again"),
+            retry_link: Some(("button", label)),
             ..self
         }
     }
@@ -162,38 +184,27 @@ impl Notice {
 
     /// Adds a link to the page to sign in.
     pub(crate) fn with_sign_in_link(self) -> Self {
-        Self {
-            needs_sign_in: true,
-            ..self
-        }
+        self.with_page_link("/sign-in", "Sign in again")
+    }
+
+    /// Adds a link to the page of banks.
+    pub(crate) fn with_banks_link(self) -> Self {
+        self.with_page_link(BANKS, BACK_TO_BANKS)
     }
 
     /// Adds a link to a page of the console.
     pub(crate) fn with_page_link(self, path: &'static str, label: &'static str) -> Self {
-        Self {
-            page_link: Some((path, label)),
-            ..self
-        }
+        self.with_link("button", path, label)
     }
 
-    /// Whether accounts are connected that this browser may see.
-    fn offers_accounts(&self) -> bool {
-        self.is_signed_in && self.tone == Tone::Good && !self.connected.is_empty()
+    /// As [`Self::with_page_link`], for what is less likely wanted.
+    fn with_quiet_link(self, path: &'static str, label: &'static str) -> Self {
+        self.with_link("button quiet", path, label)
     }
 
-    /// Leads to the page of connections, for a user who is signed in and so needs no link.
-    pub(crate) fn with_connections_link(mut self, is_signed_in: bool) -> Self {
-        for paragraph in self
-            .paragraphs
-            .iter_mut()
-            .filter(|paragraph| is_signed_in && *paragraph == OPEN_LINK_AGAIN)
-        {
-            TRY_IN_CONSOLE.clone_into(paragraph);
-        }
-        Self {
-            is_signed_in,
-            ..self
-        }
+    fn with_link(mut self, class: &'static str, path: &'static str, label: &'static str) -> Self {
+        self.links.push(PageLink { class, path, label });
+        self
     }
 
     /// Adds a link to the app.
@@ -203,10 +214,8 @@ impl Notice {
 
     /// The page of a link session that has connected.
     pub(crate) fn for_connected_link(app_return: Option<AppReturn>) -> Self {
-        Self::new(Tone::Good, "Your accounts are connected")
-            .with(
-                "This link has done its work, and connects nothing else. You can close this page.",
-            )
+        Self::new(Tone::Good, "Your accounts are linked")
+            .with("This link has done its work, and links nothing else. You can close this page.")
             .with_app_return(app_return)
     }
 
@@ -243,14 +252,14 @@ impl Notice {
             email: Some(sanitized(&page.email)),
             connected: vec![Connected::of(&page.linked, frame, title_of)],
             buttons: vec![confirm],
-            retry_link: Some("Keep it"),
+            retry_link: Some(("button quiet", "Keep it")),
             ..Self::new(Tone::Attention, format!("Remove {name}?"))
         }
         .with(&format!(
-            "Your consent is then withdrawn at {provider}. The accounts disappear from this service at once, and \
-             everything stored about them is deleted."
+            "Its accounts disappear from this service and from all your programs at once, and everything stored about \
+             them is deleted. Your consent is withdrawn at {provider}."
         ))
-        .with("You can connect it again later, as a new connection.")
+        .with("You can link the bank again later, as a new one.")
     }
 
     /// After a removal has begun. `page` is what was removed.
@@ -259,9 +268,9 @@ impl Notice {
         let name = institution_name(&page.linked.connection);
         Self {
             email: Some(sanitized(&page.email)),
-            retry_link: Some("Back to your link"),
             ..Self::new(Tone::Good, format!("{name} is removed"))
         }
+        .with_return_link("Back to your link")
         .with("No program can read its accounts through Bellbird any more.")
         .with(&format!(
             "Your consent is being withdrawn at {provider}, which can take a few minutes."
@@ -274,7 +283,7 @@ impl Notice {
     pub(crate) fn for_callback(
         callback: &HandledCallback,
         consents: &str,
-        return_link: Option<ReturnLink>,
+        way: WayBack,
         frame: &Frame,
         title_of: impl Fn(&str) -> String,
     ) -> Self {
@@ -289,14 +298,20 @@ impl Notice {
             CallbackOutcome::NeedsAnswer { is_urgent } => Self::for_question(&title_of(provider), consents, *is_urgent),
             CallbackOutcome::UnknownState => Self::new(Tone::Attention, "This link does not work")
                 .with("It is forged, too old, or incomplete. Nothing was changed.")
-                .with("If you came from a provider's page, start again with the link that you were given."),
+                .with(match way {
+                    WayBack::Console(_) => "If you came from a provider's page, start again.",
+                    _ => "If you came from a provider's page, start again with the link that you were given.",
+                })
+                .with_way_to_banks(way),
             CallbackOutcome::Pending => Self::new(Tone::Waiting, "Not confirmed yet")
                 .with("The provider has not confirmed your consent yet. This can take a few minutes.")
-                .with("This page checks again every few seconds. You can close it. Linking continues by itself."),
-            CallbackOutcome::RemovedSince => Self::new(Tone::Neutral, "Nothing is connected any more")
-                .with("What you connected here has been removed since."),
+                .with("This page checks again every few seconds. You can close it. Linking continues by itself.")
+                .with_way_to_banks(way),
+            CallbackOutcome::RemovedSince => Self::new(Tone::Neutral, "Nothing is linked any more")
+                .with("What you linked here has been removed since.")
+                .with_way_to_banks(way),
             CallbackOutcome::Finished(result) => {
-                Self::for_result(result, (&title_of(provider), consents), return_link, frame, title_of)
+                Self::for_result(result, (provider, &title_of(provider), consents), way, frame, title_of)
             }
         };
         // A question is answered first.
@@ -314,7 +329,7 @@ impl Notice {
     fn for_question(provider: &str, consents: &str, is_urgent: bool) -> Self {
         let question = Self::new(Tone::Waiting, "Is that you?").with(&format!(
             "You gave this user access to your accounts, through {provider}. Linking started in another \
-                            browser, so please confirm that it was you. This page connects nothing before you answer."
+                            browser, so please confirm that it was you. This page links nothing before you answer."
         ));
         let question = if is_urgent {
             question
@@ -339,8 +354,8 @@ impl Notice {
 
     fn for_result(
         result: &LinkResult,
-        (provider, consents): (&str, &str),
-        return_link: Option<ReturnLink>,
+        (provider_name, provider, consents): (&str, &str, &str),
+        way: WayBack,
         frame: &Frame,
         title_of: impl Fn(&str) -> String,
     ) -> Self {
@@ -354,59 +369,65 @@ impl Notice {
             .iter()
             .map(|linked| Connected::of(linked, frame, &title_of));
         let notice = match result.outcome {
-            LinkOutcome::Linked => {
-                let notice = Self::new(Tone::Good, format!("{} connected", subject(&names)));
-                notice.with_accounts_hint(result).with_way_on(return_link)
-            }
-            LinkOutcome::Reconnected => {
-                let notice = Self::new(Tone::Good, format!("{} connected again", subject(&names)));
-                notice.with("Your programs work as before.").with_accounts_hint(result).with_way_on(return_link)
-            }
-            LinkOutcome::LinkedOther => Self::new(Tone::Attention, format!("{} connected separately", subject(&names)))
+            LinkOutcome::Linked => Self::new(Tone::Good, format!("{} linked", subject(&names)))
+                .with_accounts_hint(result, way)
+                .with_way_on(way, "Link another"),
+            LinkOutcome::Reconnected => Self::new(Tone::Good, format!("{} reconnected", subject(&names)))
+                .with("Your programs work as before.")
+                .with_accounts_hint(result, way)
+                .with_way_on(way, BACK_TO_BANKS),
+            LinkOutcome::LinkedOther => Self::new(Tone::Attention, format!("{} linked separately", subject(&names)))
                 .with(
-                    "You shared none of the accounts of the connection that you wanted to reconnect, so that \
-                         connection has not changed. To reconnect it, sign in with the same login and choose the same \
-                         accounts.",
+                    "You shared none of the accounts of the bank that you wanted to reconnect, so that one has not \
+                         changed. To reconnect it, sign in with the same login and choose the same accounts.",
                 )
-                .with(match return_link {
-                    Some(ReturnLink::Link) => "If you do not want the separate connection, remove it on your link.",
-                    _ => {
-                        "If you do not want the separate connection, ask for a new link, and remove the connection \
-                             there."
-                    }
+                .with(match way {
+                    WayBack::Console(_) => "If you do not want the new one, remove it on the page of your banks.",
+                    WayBack::Link { is_repair: false } => "If you do not want the new one, remove it on your link.",
+                    _ => "If you do not want the new one, ask for a new link, and remove it there.",
                 })
-                .with_retry(return_link),
+                .with_retry(way, provider_name),
             LinkOutcome::Unchanged => Self::new(Tone::Neutral, "Nothing has changed")
-                .with("Everything that you consented to was already connected. You can close this page.")
-                .with_way_on(return_link),
+                .with("Everything that you consented to was linked already.")
+                .with_end(way)
+                .with_way_to_banks(way),
             LinkOutcome::Declined => Self::new(Tone::Neutral, "You did not give your consent")
                 .with("Nothing was changed.")
-                .with_retry(return_link),
+                .with_retry(way, provider_name),
             LinkOutcome::Failed => {
                 let why = result.reason.as_deref().map(sentence);
                 Self::new(Tone::Attention, "That did not work")
                     .with(why.as_deref().unwrap_or("The provider could not complete it."))
-                    .with("Nothing was connected.")
-                    .with_retry(return_link)
+                    .with("Nothing was linked.")
+                    .with_retry(way, provider_name)
             }
-            LinkOutcome::OwnedByOtherUser => Self::new(Tone::Attention, "Already connected by another user")
-                .with("Another user of this service has connected these accounts. Nothing was changed.")
-                .with("You can connect them after that user removes the connection."),
-            LinkOutcome::Withdrawn => Self::new(Tone::Neutral, "Nothing is connected")
+            LinkOutcome::OwnedByOtherUser => Self::new(Tone::Attention, "Linked already, for somebody else")
+                .with("Accounts can be linked once on this service, and these are linked for another user. Nothing was \
+                       changed.")
+                .with("If you share them, as in a household, the other one can remove the bank. Then you can link it.")
+                .with(&format!("If you share them with nobody, look {consents} at who has your consent."))
+                .with_banks_in_console(way),
+            LinkOutcome::Withdrawn => Self::new(Tone::Neutral, "Nothing is linked")
                 .with("You said that it was not you, or the consent was not confirmed in time.")
                 .with(&format!(
                     "This user has no access to your accounts. What you consented to is being withdrawn at {provider}, \
                      which can take a few minutes. You can check that {consents}."
-                )),
-            LinkOutcome::NotWithdrawn => Self::new(Tone::Attention, "Nothing is connected, but your consent remains")
+                ))
+                .with_banks_in_console(way),
+            LinkOutcome::NotWithdrawn => Self::new(Tone::Attention, "Nothing is linked, but your consent remains")
                 .with("This user has no access to your accounts.")
                 .with(&format!(
                     "{provider} did not let us withdraw your consent, so please end it yourself {consents}."
-                )),
-            LinkOutcome::Expired => Self::new(Tone::Attention, "That took too long")
-                .with("The provider did not report your consent in time. Nothing was changed.")
-                .with("Ask for a new link, and start again.")
-                .with_new_link(),
+                ))
+                .with_banks_in_console(way),
+            LinkOutcome::Expired => {
+                let notice = Self::new(Tone::Attention, "That took too long")
+                    .with("The provider did not report your consent in time. Nothing was changed.");
+                match way {
+                    WayBack::Console(_) => notice.with_retry(way, provider_name),
+                    _ => notice.with("Ask for a new link, and start again.").with_new_link(),
+                }
+            }
         };
         Self {
             connected: connected.collect(),
@@ -416,42 +437,82 @@ impl Notice {
 
     /// Says whether accounts are still to come. The page of a browser without the cookie names no
     /// connection.
-    fn with_accounts_hint(self, result: &LinkResult) -> Self {
+    fn with_accounts_hint(self, result: &LinkResult, way: WayBack) -> Self {
         if result.awaits_accounts {
             return self.with(
-                "The institution has not listed the accounts yet. They can take some minutes. This page checks again \
-                 every few seconds, and you can close it.",
+                "Your bank has not listed the accounts yet. They can take some minutes. This page checks again every \
+                 few seconds, and you can close it.",
             );
         }
-        let is_empty = result
-            .connections
-            .iter()
-            .any(|linked| linked.accounts.is_empty());
-        self.with(if is_empty {
-            "The institution has listed no accounts yet. You can close this page."
-        } else {
-            YOU_CAN_CLOSE
-        })
+        let mut linked = result.connections.iter();
+        match linked.any(|linked| linked.accounts.is_empty()) {
+            true => self.with("Your bank has listed no accounts yet."),
+            false => self,
+        }
+        .with_end(way)
+    }
+
+    /// Says that nothing is left to do, unless the console goes on.
+    fn with_end(self, way: WayBack) -> Self {
+        match way {
+            WayBack::Console(_) => self,
+            _ => self.with(YOU_CAN_CLOSE),
+        }
     }
 
     /// Leads back after a failure.
-    fn with_retry(mut self, return_link: Option<ReturnLink>) -> Self {
-        if return_link.is_none() {
-            return self.with(OPEN_LINK_AGAIN);
+    fn with_retry(mut self, way: WayBack, provider: &str) -> Self {
+        let button = match way {
+            WayBack::Unknown => return self.with(OPEN_LINK_AGAIN),
+            WayBack::Console(None) => return self.with_banks_link(),
+            WayBack::Link { .. } => Button::answer("strong", "again", "Try again"),
+            WayBack::Console(Some(Retry(repaired))) => {
+                self.form_path = Some(BANKS);
+                let (name, value) = match repaired {
+                    Some(id) => ("connection", id.to_string()),
+                    None => ("provider", provider.to_owned()),
+                };
+                Button {
+                    class: "strong",
+                    name,
+                    value,
+                    label: "Try again",
+                }
+            }
+        };
+        self.buttons.push(button);
+        match way {
+            WayBack::Console(_) => self.with_quiet_link(BANKS, BACK_TO_BANKS),
+            _ => self,
         }
-        self.buttons
-            .push(Button::answer("strong", "again", "Try again"));
-        self
     }
 
-    /// Leads on after a success to all connections and providers, unless the link is for one
-    /// connection.
-    fn with_way_on(mut self, return_link: Option<ReturnLink>) -> Self {
-        if return_link == Some(ReturnLink::Link) {
-            self.buttons
-                .push(Button::answer("strong", "again", "Back to your banks"));
+    /// Leads on after a success: in the console to what is new there and to `others`, and on a link
+    /// to all banks and providers, unless it is for one connection.
+    fn with_way_on(self, way: WayBack, others: &'static str) -> Self {
+        match way {
+            WayBack::Console(_) => self
+                .with_page_link("/overview", "See your balances")
+                .with_quiet_link(BANKS, others),
+            _ => self.with_way_to_banks(way),
         }
-        self
+    }
+
+    /// Leads to all banks and providers, unless the link is for one connection.
+    fn with_way_to_banks(mut self, way: WayBack) -> Self {
+        if way == (WayBack::Link { is_repair: false }) {
+            self.buttons
+                .push(Button::answer("strong", "again", BACK_TO_BANKS));
+        }
+        self.with_banks_in_console(way)
+    }
+
+    /// Leads to the banks of a user of the console. A link is of no use after this.
+    fn with_banks_in_console(self, way: WayBack) -> Self {
+        match way {
+            WayBack::Console(_) => self.with_banks_link(),
+            _ => self,
+        }
     }
 }
 
@@ -460,7 +521,7 @@ fn subject(names: &[String]) -> String {
     match names {
         [] => "Your accounts are".to_owned(),
         [name] => format!("{name} is"),
-        names => format!("{} institutions are", names.len()),
+        names => format!("{} banks are", names.len()),
     }
 }
 
@@ -487,7 +548,7 @@ mod tests {
     use super::super::fixtures::{HOSTILE, account, assert_harmless, connection};
     use super::*;
 
-    fn notice_with(outcome: CallbackOutcome, return_link: Option<ReturnLink>) -> Notice {
+    fn notice_with(outcome: CallbackOutcome, way: WayBack) -> Notice {
         let (email, provider) = (HOSTILE.to_owned(), "somebank".to_owned());
         let callback = HandledCallback {
             email,
@@ -499,7 +560,7 @@ mod tests {
         Notice::for_callback(
             &callback,
             "at your bank",
-            return_link,
+            way,
             &Frame::default(),
             str::to_uppercase,
         )
@@ -526,7 +587,7 @@ mod tests {
     fn notice_of(outcome: LinkOutcome, names: &[&str], reason: Option<&str>) -> Notice {
         notice_with(
             CallbackOutcome::Finished(result_of(outcome, names, reason)),
-            None,
+            WayBack::Unknown,
         )
     }
 
@@ -537,33 +598,25 @@ mod tests {
     #[test]
     fn every_outcome_has_its_title() {
         let titles = [
-            (LinkOutcome::Linked, &["A"][..], "A is connected"),
-            (
-                LinkOutcome::Linked,
-                &["A", "B"],
-                "2 institutions are connected",
-            ),
-            (LinkOutcome::Linked, &[], "Your accounts are connected"),
-            (LinkOutcome::Reconnected, &["A"], "A is connected again"),
-            (
-                LinkOutcome::LinkedOther,
-                &["A"],
-                "A is connected separately",
-            ),
+            (LinkOutcome::Linked, &["A"][..], "A is linked"),
+            (LinkOutcome::Linked, &["A", "B"], "2 banks are linked"),
+            (LinkOutcome::Linked, &[], "Your accounts are linked"),
+            (LinkOutcome::Reconnected, &["A"], "A is reconnected"),
+            (LinkOutcome::LinkedOther, &["A"], "A is linked separately"),
             (LinkOutcome::Unchanged, &[], "Nothing has changed"),
             (LinkOutcome::Declined, &[], "You did not give your consent"),
             (LinkOutcome::Failed, &[], "That did not work"),
             (
                 LinkOutcome::OwnedByOtherUser,
                 &[],
-                "Already connected by another user",
+                "Linked already, for somebody else",
             ),
             (LinkOutcome::Expired, &[], "That took too long"),
-            (LinkOutcome::Withdrawn, &[], "Nothing is connected"),
+            (LinkOutcome::Withdrawn, &[], "Nothing is linked"),
             (
                 LinkOutcome::NotWithdrawn,
                 &[],
-                "Nothing is connected, but your consent remains",
+                "Nothing is linked, but your consent remains",
             ),
         ];
         for (outcome, names, title) in titles {
@@ -576,8 +629,8 @@ mod tests {
             );
         }
         assert_eq!(
-            notice_with(CallbackOutcome::RemovedSince, None).title,
-            "Nothing is connected any more"
+            notice_with(CallbackOutcome::RemovedSince, WayBack::Unknown).title,
+            "Nothing is linked any more"
         );
     }
 
@@ -587,9 +640,12 @@ mod tests {
             Declined, Expired, Failed, Linked, LinkedOther, OwnedByOtherUser, Reconnected,
             Unchanged,
         };
-        let label = |outcome, return_link| {
+        const LINK: WayBack = WayBack::Link { is_repair: false };
+        const REPAIR: WayBack = WayBack::Link { is_repair: true };
+        let label = |outcome, way| {
             let outcome = CallbackOutcome::Finished(result_of(outcome, &[], None));
-            let notice = notice_with(outcome, return_link);
+            let notice = notice_with(outcome, way);
+            assert!(notice.links.is_empty(), "nobody is signed in");
             notice
                 .buttons
                 .first()
@@ -597,40 +653,83 @@ mod tests {
         };
         let again = |label| Some(("again".to_owned(), label));
         for outcome in [Declined, Failed, LinkedOther] {
-            assert_eq!(
-                label(outcome, Some(ReturnLink::Link)),
-                again("Try again"),
-                "{outcome}"
-            );
-            assert_eq!(
-                label(outcome, Some(ReturnLink::Repair)),
-                again("Try again"),
-                "{outcome}"
-            );
-            assert_eq!(label(outcome, None), None, "{outcome}");
+            assert_eq!(label(outcome, LINK), again("Try again"), "{outcome}");
+            assert_eq!(label(outcome, REPAIR), again("Try again"), "{outcome}");
+            assert_eq!(label(outcome, WayBack::Unknown), None, "{outcome}");
             let notice = notice_of(outcome, &[], None);
             assert!(
                 notice.paragraphs.iter().any(|text| text == OPEN_LINK_AGAIN),
                 "{outcome}"
             );
-            let html = html(&notice.with_connections_link(true));
-            assert!(
-                html.contains(TRY_IN_CONSOLE) && !html.contains(OPEN_LINK_AGAIN),
-                "{outcome}: {html}"
-            );
         }
         for outcome in [Linked, Reconnected, Unchanged] {
             assert_eq!(
-                label(outcome, Some(ReturnLink::Link)),
+                label(outcome, LINK),
                 again("Back to your banks"),
                 "{outcome}"
             );
-            assert_eq!(label(outcome, Some(ReturnLink::Repair)), None, "{outcome}");
-            assert_eq!(label(outcome, None), None, "{outcome}");
+            assert_eq!(label(outcome, REPAIR), None, "{outcome}");
+            assert_eq!(label(outcome, WayBack::Unknown), None, "{outcome}");
         }
         for outcome in [OwnedByOtherUser, Expired] {
-            assert_eq!(label(outcome, Some(ReturnLink::Link)), None, "{outcome}");
+            assert_eq!(label(outcome, LINK), None, "{outcome}");
         }
+    }
+
+    /// Whoever came by a button of the console goes on there, and is told of no link.
+    #[test]
+    fn result_in_the_console_goes_on_there() {
+        let shown = |outcome, retry| {
+            let result = CallbackOutcome::Finished(result_of(outcome, &["A"], None));
+            html(&notice_with(result, WayBack::Console(retry)))
+        };
+        let id = ConnectionId::new();
+        for outcome in LinkOutcome::ALL.iter().copied() {
+            for retry in [None, Some(Retry(None)), Some(Retry(Some(id)))] {
+                let html = shown(outcome, retry);
+                assert_eq!(html.matches("href=\"/connections\"").count(), 1, "{html}");
+                assert!(
+                    !html.contains("your link") && !html.contains("new link"),
+                    "{outcome}: {html}"
+                );
+                assert!(!html.contains("value=\"again\""), "{outcome}: {html}");
+                let is_repeated = html.contains("action=\"/connections\"");
+                assert_eq!(is_repeated, html.contains(">Try again<"), "{outcome}");
+            }
+        }
+        for outcome in [
+            LinkOutcome::Declined,
+            LinkOutcome::Failed,
+            LinkOutcome::Expired,
+        ] {
+            let field = "class=\"strong\" name=\"provider\" value=\"somebank\"";
+            assert!(shown(outcome, Some(Retry(None))).contains(field));
+            let field = format!("class=\"strong\" name=\"connection\" value=\"{id}\"");
+            assert!(shown(outcome, Some(Retry(Some(id)))).contains(&field));
+            assert!(!shown(outcome, None).contains("Try again"));
+        }
+        for (outcome, others) in [
+            (LinkOutcome::Linked, "Link another"),
+            (LinkOutcome::Reconnected, "Back to your banks"),
+        ] {
+            let html = shown(outcome, Some(Retry(None)));
+            for link in [
+                "class=\"button\" href=\"/overview\">See your balances</a>".to_owned(),
+                format!("class=\"button quiet\" href=\"/connections\">{others}</a>"),
+            ] {
+                assert!(html.contains(&link), "no {link:?} in {html}");
+            }
+            assert!(!html.contains(YOU_CAN_CLOSE), "{html}");
+        }
+    }
+
+    #[test]
+    fn error_without_another_way_leads_to_the_start() {
+        let home = "href=\"/\">Go to the start page</a>";
+        let notice = Notice::new(Tone::Neutral, "Page not found");
+        assert!(html(&notice).contains(home));
+        assert!(!html(&notice.with_retry_link()).contains(home));
+        assert!(!html(&notice_of(LinkOutcome::Linked, &["A"], None)).contains(home));
     }
 
     #[test]
@@ -638,14 +737,14 @@ mod tests {
         let mut result = result_of(LinkOutcome::Linked, &["A"], None);
         result.connections[0].accounts.clear();
         result.awaits_accounts = true;
-        let waiting = notice_with(CallbackOutcome::Finished(result.clone()), None);
+        let waiting = notice_with(CallbackOutcome::Finished(result.clone()), WayBack::Unknown);
         assert!(
             waiting.paragraphs[0].contains("checks again"),
             "{:?}",
             waiting.paragraphs
         );
         result.awaits_accounts = false;
-        let over = notice_with(CallbackOutcome::Finished(result), None);
+        let over = notice_with(CallbackOutcome::Finished(result), WayBack::Unknown);
         assert!(
             over.paragraphs[0].contains("no accounts yet"),
             "{:?}",
@@ -656,19 +755,9 @@ mod tests {
     }
 
     #[test]
-    fn signed_in_browser_is_led_to_its_accounts() {
-        let shows = |outcome, is_signed_in| {
-            let notice = notice_of(outcome, &["A"], None).with_connections_link(is_signed_in);
-            html(&notice).contains("/overview\">Your accounts</a>")
-        };
-        assert!(shows(LinkOutcome::Linked, true));
-        assert!(!shows(LinkOutcome::Linked, false));
-        assert!(!shows(LinkOutcome::LinkedOther, true));
-    }
-
-    #[test]
     fn question_names_the_user_and_has_two_answers() {
-        let question = |is_urgent| notice_with(CallbackOutcome::NeedsAnswer { is_urgent }, None);
+        let question =
+            |is_urgent| notice_with(CallbackOutcome::NeedsAnswer { is_urgent }, WayBack::Unknown);
         let urgent = html(&question(true));
         for words in [
             "Is that you?",

@@ -19,7 +19,7 @@ const TOO_MANY_LINKS: &str = "There are 1,000 links of the last day: wait until 
 /// The columns that [`link`] expects, in its order.
 macro_rules! columns {
     () => {
-        "user_id, id, provider, connection_id, open_count, expires_at, has_connected, return_url, app_state"
+        "user_id, id, provider, connection_id, open_count, expires_at, has_connected, return_url, app_state, session_id"
     };
 }
 
@@ -98,6 +98,8 @@ pub struct Link {
     pub has_connected: bool,
     pub return_url: Option<String>,
     pub app_state: Option<String>,
+    /// The session of the console that made it for itself.
+    pub console_session: Option<Uuid>,
 }
 
 impl Links<'_> {
@@ -224,5 +226,6 @@ fn link(row: &Row<'_>) -> Result<Link> {
         has_connected: row.int(6)? != 0,
         return_url: row.opt_text(7)?.map(str::to_owned),
         app_state: row.opt_text(8)?.map(str::to_owned),
+        console_session: row.opt_id(9)?,
     })
 }

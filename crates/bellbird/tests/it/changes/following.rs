@@ -44,7 +44,7 @@ impl App {
         self.refresh(connection.user_id, connection.id).await;
         let (new, page) = self.reconnect(connection.user_id, connection.id).await;
         assert_eq!(new, [], "{}", page.text);
-        page.assert_shows(200, "is connected again");
+        page.assert_shows(200, "is reconnected");
     }
 
     pub(crate) fn set_amount(&self, connection: &Connection, row: &str, cents: u64) {

@@ -2,12 +2,11 @@
 //! and dark.
 
 use bellbird_connections::LinkTarget;
-use bellbird_domain::{ConnectionStatus, Plan};
+use bellbird_domain::Plan;
 use bellbird_sandbox::{ConsentState, Fault};
 
-use crate::linking::chromium::{UserAction, leave_consent_pages};
 use crate::support::chromium::Browser;
-use crate::support::harness::{App, Setup, simulated_providers};
+use crate::support::harness::{App, Setup};
 
 /// Whether the page is what was asked: loaded within its size, and without a shift of its layout.
 fn assert_light(browser: &mut Browser, name: &str) {
@@ -153,48 +152,6 @@ async fn from_the_sign_in_link_through_every_page() {
     );
 }
 
-/// Linking, reconnecting and removing, by the pages alone, and without the question for another
-/// browser.
-#[tokio::test(flavor = "multi_thread")]
-async fn connections_are_linked_and_removed_without_a_command() {
-    let app = App::start(Setup::with(|settings| settings.sync.enabled = true)).await;
-    let mut browser = Browser::start();
-    browser.size(1280, 800, false);
-    let user = app.ben.user.id;
-    app.set_plan(user, Plan::Professional).await;
-    browser.open(&app.sign_in_link(user).await);
-    browser.click("button.strong");
-    for provider in simulated_providers() {
-        let before = app.connections_of(user).await.len();
-        browser.click("nav a[href='/connections']");
-        browser.click(&format!("button[name=provider][value={provider}]"));
-        leave_consent_pages(&mut browser, provider, UserAction::Approve);
-        assert!(
-            !browser.text().contains("Is that you?"),
-            "{provider}: {}",
-            browser.text()
-        );
-        browser.assert_accessible(&format!("console-linked-{provider}"));
-        browser.click("a.button[href='/connections']");
-        let after = app.connections_of(user).await;
-        assert_eq!(after.len(), before + 1, "{provider}: {}", browser.text());
-        assert!(
-            after
-                .iter()
-                .all(|connection| connection.status == ConnectionStatus::Active)
-        );
-    }
-    let count = app.connections_of(user).await.len();
-    browser.click("button[name=remove]");
-    browser.assert_accessible("console-remove");
-    browser.click("button[name=confirm-removal]");
-    browser.assert_accessible("console-removed");
-    assert_eq!(app.connections_of(user).await.len(), count - 1);
-    browser.click("a.button[href='/connections']");
-    browser.click("button[name=sync]");
-    assert!(browser.text().contains("running now"), "{}", browser.text());
-}
-
 /// Amounts of 35 digits and 30 places, quantities of 18 places and odd texts move nothing else: no
 /// text gets a narrow column, nothing leaves its card, and the sums open their exact digits.
 #[tokio::test(flavor = "multi_thread")]
@@ -305,7 +262,8 @@ async fn console_works_over_http_in_a_home_network() {
     browser
         .wait_for("document.querySelector('.card.good .copy button').textContent === 'Selected'");
     browser.click("nav a[href='/connections']");
-    browser.click("button[name=remove]");
+    browser.press(".banks summary");
+    browser.press(".question summary");
     browser.click("button[name=confirm-removal]");
     assert!(browser.text().contains("is removed"), "{}", browser.text());
 

@@ -1,5 +1,6 @@
 //! The console of a user who is signed in, on the real listener.
 
+mod banks;
 mod chromium;
 mod identity_provider;
 mod money;

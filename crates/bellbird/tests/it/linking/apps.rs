@@ -116,7 +116,7 @@ async fn connected_browser_returns_and_the_link_is_used_up() {
         );
         // Another browser has the outcome, and no way to the app.
         let elsewhere = open_elsewhere(callback_url.as_str()).await;
-        elsewhere.assert_shows(200, "Your accounts are connected");
+        elsewhere.assert_shows(200, "Your accounts are linked");
         assert!(
             !elsewhere.text.contains("app.example"),
             "{provider}: {}",
@@ -424,7 +424,7 @@ async fn origin_is_checked_again_before_the_return() {
         let url = format!("{}/link/{token}", app.console_url);
         let callback_url = app.answer_consent_page(&url, "accept").await;
         for page in [open(&callback_url).await, open(&url).await] {
-            page.assert_shows(200, "connected");
+            page.assert_shows(200, "linked");
             assert!(
                 !page.text.contains("former.example") && !page.text.contains("evil.example"),
                 "{}",

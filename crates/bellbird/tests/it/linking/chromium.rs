@@ -183,7 +183,7 @@ async fn from_an_app_to_every_provider_and_back() {
             if action == UserAction::Fail && !browser.url().starts_with(&site.origin) {
                 browser.assert_accessible(&format!("app-2-{provider}-failed"));
                 assert!(
-                    browser.text().contains("Nothing was connected"),
+                    browser.text().contains("Nothing was linked"),
                     "{provider}: {}",
                     browser.text()
                 );
@@ -241,8 +241,8 @@ async fn from_link_to_transactions_at_every_provider() {
         let before = app.connections_of(user).await;
         for (action, words) in [
             (UserAction::Cancel, "did not give your consent"),
-            (UserAction::Fail, "Nothing was connected"),
-            (UserAction::Approve, "connected"),
+            (UserAction::Fail, "Nothing was linked"),
+            (UserAction::Approve, "linked"),
         ] {
             let link_url = app.link_url(user, LinkTarget::UserChoice).await;
             browser.open(&link_url);
@@ -330,10 +330,7 @@ async fn another_browser_is_asked_and_can_deny() {
     let user = app.ben.user.id;
     for provider in simulated_providers() {
         let before = app.connections_of(user).await.len();
-        for (answer, words) in [
-            ("yes", "connected"),
-            ("no", "has no access to your accounts"),
-        ] {
+        for (answer, words) in [("yes", "linked"), ("no", "has no access to your accounts")] {
             let link_url = block(app.link_url(user, LinkTarget::Provider(provider)));
             browser.open(block(app.answer_consent_page(&link_url, "accept")).as_str());
             let text = browser.text();
@@ -465,8 +462,9 @@ async fn user_continues_from_a_result_and_removes_a_connection() {
     block(app.connections.refreshes().run(user, broken.id)).unwrap();
     browser.open(&link_url);
     browser.assert_accessible("link-mixed");
-    browser.press("details summary");
-    browser.wait_for("document.querySelector('details').open");
+    browser.press(".banks summary");
+    browser.wait_for("document.querySelector('.banks details').open");
+    browser.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)");
     browser.assert_accessible("link-unfolded");
     // Fiskil's logo loads. Akahu's does not, and takes no room, so that its letter shows.
     for (provider, is_loaded) in [("Fiskil", true), ("Akahu", false)] {

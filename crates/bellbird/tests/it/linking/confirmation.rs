@@ -127,12 +127,12 @@ async fn another_browser_is_asked_first() {
         assert_eq!(count_of(&app, user).await, before, "{provider}");
 
         let shown = answer_elsewhere(callback_url.as_str(), "yes").await;
-        shown.assert_shows(200, "connected");
+        shown.assert_shows(200, "linked");
         shown.assert_shows(200, "ben@example.com");
         assert!(count_of(&app, user).await > before, "{provider}");
         open_elsewhere(callback_url.as_str())
             .await
-            .assert_shows(200, "connected");
+            .assert_shows(200, "linked");
     }
 }
 

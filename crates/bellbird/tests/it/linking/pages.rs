@@ -34,7 +34,7 @@ async fn result_stays_the_same_on_reload() {
         let link_url = app.link_url(user, LinkTarget::UserChoice).await;
         let callback_url = callback_from(&link_url, provider, "accept").await;
         let shown = open(&callback_url).await;
-        shown.assert_shows(200, "connected");
+        shown.assert_shows(200, "linked");
         let mut new = app.connections_of(user).await;
         new.retain(|connection| !before.contains(connection));
         let account = &app.accounts_of(&new[0]).await[0];
@@ -45,7 +45,7 @@ async fn result_stays_the_same_on_reload() {
         }
         // Another browser sees the outcome, but no name.
         let elsewhere = open_elsewhere(callback_url.as_str()).await;
-        elsewhere.assert_shows(200, "Your accounts are connected");
+        elsewhere.assert_shows(200, "Your accounts are linked");
         for name in [&new[0].institution_name, &account.name] {
             assert!(
                 !elsewhere.text.contains(name.as_str()),
@@ -58,7 +58,7 @@ async fn result_stays_the_same_on_reload() {
         }
         open(&callback_url)
             .await
-            .assert_shows(200, "Nothing is connected any more");
+            .assert_shows(200, "Nothing is linked any more");
     }
     let link_url = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
     let failed = callback_from(&link_url, "fiskil", "error").await;
@@ -246,7 +246,7 @@ async fn link_page_distinguishes_connections_in_the_users_time() {
             page.assert_shows(200, &account.name);
         }
         if accounts.len() > 1 {
-            page.assert_shows(200, &format!("and {} more</summary>", accounts.len() - 1));
+            page.assert_shows(200, &format!("<bdi>{} accounts</bdi>", accounts.len()));
         }
     }
     assert!(page.text.contains("class=\"number\">xxxx"), "{}", page.text);

@@ -25,7 +25,7 @@ async fn every_provider_is_linked_in_the_browser() {
     for provider in simulated_providers() {
         app.reset_calls();
         let (linked, shown) = app.link_at(app.olivia.user.id, provider).await;
-        shown.assert_shows(200, "connected");
+        shown.assert_shows(200, "linked");
         assert!(!linked.is_empty(), "{provider}: {}", shown.text);
         for connection in &linked {
             assert_eq!(connection.provider, provider);
@@ -55,7 +55,7 @@ async fn every_provider_is_linked_in_the_browser() {
             );
         }
         let (_, again) = app.link_at(app.olivia.user.id, provider).await;
-        again.assert_shows(200, "connected");
+        again.assert_shows(200, "linked");
         if let Some(routes) = &spec(provider).registration {
             let calls = app.bank(provider).calls();
             assert_eq!(
@@ -73,11 +73,11 @@ async fn failed_consent_is_explained_and_connects_nothing() {
     let app = App::start(Setup::default()).await;
     for (provider, answer, words) in [
         ("fiskil", "deny", "did not give your consent"),
-        ("fiskil", "error", "Nothing was connected"),
+        ("fiskil", "error", "Nothing was linked"),
         ("akahu", "deny", "did not give your consent"),
         ("snaptrade", "deny", "did not give your consent"),
         ("snaptrade", "abandon", "did not give your consent"),
-        ("snaptrade", "error", "Nothing was connected"),
+        ("snaptrade", "error", "Nothing was linked"),
     ] {
         let before = app.connections_of(app.ben.user.id).await;
         let callback_url = app.callback_url(app.ben.user.id, provider, answer).await;
@@ -134,7 +134,7 @@ async fn callback_works_once_and_a_forged_one_never() {
             first.text,
             second.text
         );
-        open(&callback_url).await.assert_shows(200, "connected");
+        open(&callback_url).await.assert_shows(200, "linked");
         let audit = app.audit_of(connected[0].id).await;
         assert_eq!(audit.len(), 1, "{provider}: connected once");
         assert_eq!(app.connections_of(user).await, connected);
@@ -191,7 +191,7 @@ async fn reconnecting_working_connection_keeps_ids() {
         }
         let (new, shown) = app.reconnect(user, connection.id).await;
         assert_eq!(new, [], "{provider}: {}", shown.text);
-        shown.assert_shows(200, "is connected again");
+        shown.assert_shows(200, "is reconnected");
         app.advance_clock(SignedDuration::from_mins(11));
         app.run_due_jobs().await;
         assert_eq!(
@@ -224,7 +224,7 @@ async fn provider_event_may_precede_the_callback() {
             before,
             "{provider}: not confirmed yet"
         );
-        open(&callback_url).await.assert_shows(200, "connected");
+        open(&callback_url).await.assert_shows(200, "linked");
         assert!(app.connections_of(user).await.len() > before, "{provider}");
     }
 }
@@ -300,7 +300,7 @@ async fn abandoned_session_does_not_affect_a_reconnect() {
         app.run_due_jobs().await;
         open(&callback_url)
             .await
-            .assert_shows(200, "is connected again");
+            .assert_shows(200, "is reconnected");
         assert_eq!(app.connections_of(user).await.len(), 1, "{same_ids}");
         assert_eq!(app.accounts_of(connection).await, accounts, "{same_ids}");
     }
@@ -322,7 +322,7 @@ async fn new_link_beside_abandoned_reconnect_is_separate() {
     .await
     .location();
     let (new, shown) = app.link_at(user, "fiskil").await;
-    shown.assert_shows(200, "is connected");
+    shown.assert_shows(200, "is linked");
     assert_eq!(new.len(), 1, "{}", shown.text);
     app.advance_clock(SignedDuration::from_mins(40));
     app.run_due_jobs().await;
@@ -398,7 +398,7 @@ async fn provider_outage_of_hours_loses_no_consent() {
     app.run_due_jobs().await;
     for (provider, before, callback_url) in &sessions {
         assert!(count_at(provider).await > *before, "{provider}");
-        open(&callback_url).await.assert_shows(200, "connected");
+        open(&callback_url).await.assert_shows(200, "linked");
     }
 }
 
@@ -424,7 +424,7 @@ async fn different_login_is_a_new_connection() {
     app.set_consent(connection, ConsentState::Expired).await;
     app.refresh(user, connection.id).await;
     let (new, shown) = app.reconnect(user, connection.id).await;
-    shown.assert_shows(200, "connected separately");
+    shown.assert_shows(200, "linked separately");
     assert_eq!(new.len(), 1, "{}", shown.text);
     assert_eq!(
         app.accounts_of(connection).await,
@@ -467,9 +467,7 @@ async fn own_consent_that_fails_for_a_moment_is_not_replaced() {
     app.set_consent(connection, ConsentState::Active).await;
     app.fiskil()
         .add_fault(Fault::status(503).at("/v1/banking/accounts").times(3));
-    open(&callback_url)
-        .await
-        .assert_shows(200, "connected again");
+    open(&callback_url).await.assert_shows(200, "reconnected");
     assert_eq!(app.removals().await.len(), 0, "no consent is withdrawn");
     assert_eq!(app.accounts_of(connection).await, accounts);
     let statuses: Vec<_> = app
@@ -716,7 +714,7 @@ async fn late_accounts_appear() {
         .unwrap();
     let user = app.ben.user.id;
     let (linked, shown) = app.link_at(user, "fiskil").await;
-    shown.assert_shows(200, "connected");
+    shown.assert_shows(200, "linked");
     assert!(app.accounts_of(&linked[0]).await.is_empty());
     assert_eq!(linked[0].status, ConnectionStatus::Active);
     app.advance_clock(SignedDuration::from_secs(20));

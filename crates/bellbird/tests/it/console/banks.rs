@@ -1,0 +1,266 @@
+//! The page *Banks*: what it says of each bank, what its buttons do, and where the results of linking
+//! lead.
+
+use bellbird_domain::{Connection, ConnectionStatus, Plan};
+use bellbird_sandbox::ConsentState;
+
+use crate::linking::chromium::{UserAction, leave_consent_pages};
+use crate::support::chromium::Browser;
+use crate::support::harness::{App, Person, Setup, simulated_providers};
+
+/// What a phone shows without scrolling, above the tabs.
+const FIRST_SCREEN: &str = "innerHeight - document.querySelector('.tabs').offsetHeight";
+
+async fn withdraw_consent(app: &App, connection: &Connection) {
+    app.set_consent(connection, ConsentState::Revoked).await;
+    let user = connection.user_id;
+    let _ = app.connections.refreshes().run(user, connection.id).await;
+    let found = app.storage.connections().find(user, connection.id).await;
+    assert_ne!(found.unwrap().unwrap().status, ConnectionStatus::Active);
+}
+
+/// A user with all banks of the sandbox that nobody else has.
+async fn with_many_banks(app: &App) -> Person {
+    let mut credentials = Vec::new();
+    for provider in simulated_providers() {
+        credentials.extend(app.credentials_of(provider));
+    }
+    // Olivia and Ben use the first three.
+    let spare: Vec<_> = credentials.iter().skip(3).collect();
+    app.add_person("many@example.com", Plan::Professional, &spare)
+        .await
+}
+
+#[tokio::test]
+async fn banks_are_read_and_removed_by_their_user_only() {
+    let app = App::start(Setup::with(|settings| settings.sync.enabled = true)).await;
+    let (browser, other) = (
+        app.sign_in(app.ben.user.id).await,
+        app.sign_in(app.olivia.user.id).await,
+    );
+    let id = app.connections_of(app.ben.user.id).await.remove(0).id;
+    for form in ["sync", "confirm-removal", "connection"] {
+        let page = other.post("/connections", &format!("{form}={id}")).await;
+        page.assert_status(404);
+    }
+    let asked = browser.post("/connections", &format!("sync={id}")).await;
+    asked.assert_status(303);
+    let to = asked.location.unwrap();
+    assert_eq!(to, format!("/connections?done=sync-requested&at={id}#done"));
+    let page = browser.get(to.trim_end_matches("#done")).await;
+    page.assert_has("Being read now");
+    page.assert_has("It is read within a minute");
+    assert_eq!(page.headers["refresh"], "5", "the page shows the end of it");
+    let (_, row) = page.text.split_once(&format!("id=\"bank-{id}\"")).unwrap();
+    assert!(row.contains("role=\"status\"") && row.contains("<details open>"));
+
+    let form = format!("confirm-removal={id}");
+    page.assert_has(&format!("name=\"confirm-removal\" value=\"{id}\""));
+    let done = browser.post("/connections", &form).await;
+    assert_eq!(
+        (done.status, done.location.as_deref()),
+        (303, Some("/connections?done=removed&at=banks#done"))
+    );
+    assert_eq!(app.connections_of(app.ben.user.id).await, []);
+    let page = browser.get("/connections?done=removed&at=banks").await;
+    page.assert_has("The bank is removed.");
+    let again = browser.post("/connections", &form).await;
+    again.assert_shows(404, "removed already");
+    again.assert_has("href=\"/connections\"");
+    app.connections.jobs().run_due("removal").await.unwrap();
+    let causes: Vec<String> = app
+        .audit_of(id)
+        .await
+        .into_iter()
+        .map(|row| row.cause)
+        .collect();
+    assert_eq!(causes[1..], ["removed", "deleted"]);
+    for wrong in [
+        "",
+        "sync=1",
+        "remove=1",
+        "provider=none",
+        "provider=",
+        "x=1",
+    ] {
+        browser.post("/connections", wrong).await.assert_status(400);
+    }
+    let empty = browser.get("/overview").await;
+    empty.assert_has("Nothing is linked yet");
+}
+
+/// The broken one is first, in words for its owner, with the button that helps.
+#[tokio::test]
+async fn broken_bank_comes_first_with_its_button() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.olivia.user.id).await;
+    let shown = app.connections_of(app.olivia.user.id).await;
+    let [first, last] = &shown[..] else {
+        panic!("{shown:?}")
+    };
+    let before = browser.get("/connections").await;
+    let place = |page: &str, one: &Connection| page.find(&format!("id=\"bank-{}\"", one.id));
+    assert!(place(&before.text, first) < place(&before.text, last));
+    assert!(
+        !before.text.contains("Needs you") && before.text.contains("Up to date, "),
+        "{}",
+        before.text
+    );
+    for account in app.accounts_of(last).await {
+        before.assert_has(&format!("href=\"/transactions?account={}\"", account.id));
+    }
+    before.assert_has(&format!("<code>{}</code>", last.id));
+    let policy = before.headers["content-security-policy"].to_str().unwrap();
+    assert!(policy.contains(" http://127.0.0.1:"), "logos: {policy}");
+
+    withdraw_consent(&app, last).await;
+    let page = browser.get("/connections").await;
+    assert!(place(&page.text, last) < place(&page.text, first));
+    let (_, broken) = page.text.split_once("Needs you").unwrap();
+    let (broken, working) = broken.split_once(">Linked<").unwrap();
+    for words in [
+        "Its consent was withdrawn",
+        ">Reconnect<",
+        "class=\"strong\"",
+    ] {
+        assert!(broken.contains(words), "no {words:?} in {broken}");
+    }
+    assert!(!working.contains(">Reconnect<") && working.contains("Renew consent"));
+    for words in ["revoked", "the user", "Connected"] {
+        assert!(!page.text.contains(words), "{words}: {}", page.text);
+    }
+    let begun = browser
+        .post("/connections", &format!("connection={}", last.id))
+        .await;
+    begun.assert_status(303);
+    assert!(!begun.location.unwrap().starts_with('/'), "at the provider");
+}
+
+#[tokio::test]
+async fn bank_outside_of_the_plan_asks_for_nothing() {
+    let app = App::start(Setup::default()).await;
+    let person = app.person_at("snaptrade").await;
+    let browser = app.sign_in(person.user.id).await;
+    app.set_plan(person.user.id, Plan::Developer).await;
+    let page = browser.get("/connections").await;
+    page.assert_has("Brokers: not in your plan.");
+    page.assert_has(">Not in your plan<");
+    assert!(
+        !page.text.contains("name=\"connection\"") && page.text.contains("confirm-removal"),
+        "it can be removed: {}",
+        page.text
+    );
+}
+
+/// Linking, reading and removing, by the pages alone, and without the question for another browser.
+#[tokio::test(flavor = "multi_thread")]
+async fn banks_are_linked_and_removed_without_a_command() {
+    let app = App::start(Setup::with(|settings| settings.sync.enabled = true)).await;
+    let mut browser = Browser::start();
+    browser.size(1280, 800, false);
+    let user = app.ben.user.id;
+    app.set_plan(user, Plan::Professional).await;
+    browser.open(&app.sign_in_link(user).await);
+    browser.click("button.strong");
+    for provider in simulated_providers() {
+        let before = app.connections_of(user).await.len();
+        browser.click("nav a[href='/connections']");
+        browser.click(&format!("button[name=provider][value={provider}]"));
+        leave_consent_pages(&mut browser, provider, UserAction::Cancel);
+        let text = browser.text();
+        assert!(
+            text.contains("You did not give your consent") && !text.contains("your link"),
+            "{provider}: {text}"
+        );
+        browser.assert_accessible(&format!("console-declined-{provider}"));
+        // Try again.
+        browser.click(&format!("button.strong[name=provider][value={provider}]"));
+        leave_consent_pages(&mut browser, provider, UserAction::Approve);
+        assert!(
+            !browser.text().contains("Is that you?") && browser.has("a.button[href='/overview']"),
+            "{provider}: {}",
+            browser.text()
+        );
+        browser.assert_accessible(&format!("console-linked-{provider}"));
+        // Link another.
+        browser.click("a.button.quiet[href='/connections']");
+        let after = app.connections_of(user).await;
+        assert_eq!(after.len(), before + 1, "{provider}: {}", browser.text());
+        assert!(
+            after
+                .iter()
+                .all(|connection| connection.status == ConnectionStatus::Active)
+        );
+    }
+    browser.assert_accessible("console-banks");
+    let linked = app.connections_of(user).await;
+    let row = format!("#bank-{}", linked[0].id);
+    browser.press(&format!("{row} summary"));
+    browser.press(&format!("{row} .question summary"));
+    browser.wait_for(&format!("document.querySelector('{row} .question').open"));
+    browser.assert_accessible("console-bank-remove");
+    browser.click(&format!("{row} button[name=confirm-removal]"));
+    assert_eq!(app.connections_of(user).await.len(), linked.len() - 1);
+    assert!(browser.url().ends_with("?done=removed&at=banks#done"));
+    assert_eq!(browser.evaluate("document.activeElement.id"), "done");
+    browser.assert_accessible("console-bank-removed");
+
+    let row = format!("#bank-{}", linked[1].id);
+    browser.press(&format!("{row} summary"));
+    browser.click(&format!("{row} button[name=sync]"));
+    let text = browser.text();
+    assert!(
+        text.contains("Being read now") && text.contains("within a minute"),
+        "{text}"
+    );
+    assert_eq!(browser.evaluate("document.activeElement.id"), "done");
+    browser.assert_accessible("console-bank-syncing");
+}
+
+/// Of one who has many banks, on a phone: what helps is on the first screen.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_bank_and_a_broken_one_need_no_scrolling() {
+    let app = App::start(Setup::default()).await;
+    let person = with_many_banks(&app).await;
+    assert!(person.connections.len() > 3, "{:?}", person.connections);
+    let broken = &person.connections[0];
+    withdraw_consent(&app, broken).await;
+    let mut browser = Browser::start();
+    browser.size(360, 780, false);
+    browser.open(&app.sign_in_link(person.user.id).await);
+    browser.click("button.strong");
+    browser.open(&format!("{}/overview", app.console_url));
+    browser.click("nav a[href='/connections']");
+    browser.assert_accessible("console-banks-many");
+    browser.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)");
+    browser.assert_accessible("console-banks-many-open");
+    browser.size(360, 780, false);
+    browser.open(&format!("{}/connections", app.console_url));
+    let providers = browser.evaluate("document.querySelectorAll('button[name=provider]').length");
+    assert_eq!(providers, simulated_providers().count());
+    let reconnect = format!("button.strong[name=connection][value='{}']", broken.id);
+    let bottoms = browser.evaluate(&format!(
+        "[...document.querySelectorAll(\"button[name=provider], {reconnect}\")] \
+         .map(one => one.getBoundingClientRect().bottom - ({FIRST_SCREEN}))"
+    ));
+    let bottoms = bottoms.as_array().unwrap();
+    assert_eq!(bottoms.len(), simulated_providers().count() + 1);
+    assert!(
+        bottoms.iter().all(|bottom| bottom.as_f64().unwrap() < 0.0),
+        "{bottoms:?}"
+    );
+    // The second press since the overview.
+    browser.click(&reconnect);
+    assert!(
+        !browser.url().starts_with(&app.console_url),
+        "{}",
+        browser.url()
+    );
+    leave_consent_pages(&mut browser, &broken.provider, UserAction::Cancel);
+    browser.click(&reconnect);
+    assert!(
+        !browser.url().starts_with(&app.console_url),
+        "again: {}",
+        browser.url()
+    );
+}
