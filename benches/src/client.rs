@@ -126,8 +126,8 @@ pub(crate) fn post(path: &str, body: &Value) -> Vec<u8> {
 /// Sends one request on a new connection and returns the body. Any status but 2xx is an error.
 pub(crate) async fn text(address: SocketAddr, request: &[u8]) -> anyhow::Result<String> {
     let mut connection = Connection::open(address).await?;
-    let answer = connection.ask(request).await?;
-    let body = String::from_utf8_lossy(answer.body).into_owned();
+    let response = connection.ask(request).await?;
+    let body = String::from_utf8_lossy(response.body).into_owned();
     let first_line = String::from_utf8_lossy(
         request
             .split(|byte| *byte == b'\r')
@@ -135,9 +135,9 @@ pub(crate) async fn text(address: SocketAddr, request: &[u8]) -> anyhow::Result<
             .unwrap_or_default(),
     );
     ensure!(
-        (200..300).contains(&answer.status),
+        (200..300).contains(&response.status),
         "{first_line} got {} {body}",
-        answer.status
+        response.status
     );
     Ok(body)
 }
@@ -170,14 +170,14 @@ impl ClientPool {
     pub(crate) async fn warm_up(&mut self, header: Option<&str>) -> anyhow::Result<()> {
         for (connection, request) in &mut self.clients {
             connection.ask(request).await?;
-            let answer = connection.ask(request).await?;
-            let body = String::from_utf8_lossy(answer.body);
-            ensure!(answer.status == 200, "got {}: {body}", answer.status);
+            let response = connection.ask(request).await?;
+            let body = String::from_utf8_lossy(response.body);
+            ensure!(response.status == 200, "got {}: {body}", response.status);
             if let Some(header) = header {
                 ensure!(
-                    answer.head.to_ascii_lowercase().contains(header),
+                    response.head.to_ascii_lowercase().contains(header),
                     "no {header} in {}",
-                    answer.head
+                    response.head
                 );
             }
         }
@@ -212,12 +212,12 @@ async fn repeat(
     let mut times = Vec::with_capacity(count);
     for _ in 0..count {
         let started = Instant::now();
-        let answer = connection.ask(&request).await?;
-        if answer.status != 200 {
+        let response = connection.ask(&request).await?;
+        if response.status != 200 {
             bail!(
                 "got {}: {}",
-                answer.status,
-                String::from_utf8_lossy(answer.body)
+                response.status,
+                String::from_utf8_lossy(response.body)
             );
         }
         times.push(started.elapsed().as_secs_f64() * 1e6);

@@ -135,9 +135,9 @@ async fn walk(service: &Server, key: &str, query: &str) -> anyhow::Result<()> {
     let mut offset = 0;
     loop {
         let path = format!("/v1/transactions?{query}&limit=500&offset={offset}");
-        let answer = connection.ask(&client::get(&path, Some(key))).await?;
-        ensure!(answer.status == 200, "a window got {}", answer.status);
-        let page: Value = serde_json::from_slice(answer.body)?;
+        let response = connection.ask(&client::get(&path, Some(key))).await?;
+        ensure!(response.status == 200, "a window got {}", response.status);
+        let page: Value = serde_json::from_slice(response.body)?;
         offset += page["data"].as_array().map_or(0, Vec::len);
         if page["pagination"]["hasMore"] != Value::Bool(true) {
             break;

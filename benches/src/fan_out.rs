@@ -138,13 +138,13 @@ impl Setup {
 
     /// Checks that a response is uncached and has all 100 balances.
     async fn check(&self, service: &mut Connection) -> anyhow::Result<()> {
-        let answer = service.ask(&self.request).await?;
-        let head = answer.head.to_ascii_lowercase();
+        let response = service.ask(&self.request).await?;
+        let head = response.head.to_ascii_lowercase();
         ensure!(
-            answer.status == 200 && head.contains("x-cache: bypass"),
+            response.status == 200 && head.contains("x-cache: bypass"),
             "balances got {head}"
         );
-        let body: Value = serde_json::from_slice(answer.body)?;
+        let body: Value = serde_json::from_slice(response.body)?;
         let balances = body["data"]
             .as_array()
             .context("the response has no balances")?;
@@ -163,13 +163,13 @@ impl Setup {
 /// Time of one request, in milliseconds.
 async fn timed(connection: &mut Connection, request: &[u8]) -> anyhow::Result<f64> {
     let started = Instant::now();
-    let answer = connection.ask(request).await?;
+    let response = connection.ask(request).await?;
     let took = started.elapsed().as_secs_f64() * 1e3;
     ensure!(
-        answer.status == 200,
+        response.status == 200,
         "got {}: {}",
-        answer.status,
-        String::from_utf8_lossy(answer.body)
+        response.status,
+        String::from_utf8_lossy(response.body)
     );
     Ok(took)
 }

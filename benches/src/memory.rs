@@ -137,9 +137,9 @@ impl Walk {
         let mut offset = 0;
         loop {
             let request = client::get(&format!("{path}&offset={offset}"), Some(walker));
-            let answer = connection.ask(&request).await?;
-            ensure!(answer.status == 200, "a window got {}", answer.status);
-            let page: Value = serde_json::from_slice(answer.body)?;
+            let response = connection.ask(&request).await?;
+            ensure!(response.status == 200, "a window got {}", response.status);
+            let page: Value = serde_json::from_slice(response.body)?;
             let given = page["data"].as_array().map_or(0, Vec::len);
             offset += u32::try_from(given)?;
             let most = if offset <= WARM_ROWS {

@@ -57,7 +57,7 @@ pub(crate) async fn run(folder: &Path) -> anyhow::Result<()> {
     let answers = answers
         .0
         .into_iter()
-        .map(|(path, body)| (path, answer("200 OK", &body)))
+        .map(|(path, body)| (path, response("200 OK", &body)))
         .collect();
     let state = Arc::new(State {
         answers,
@@ -75,7 +75,7 @@ pub(crate) async fn run(folder: &Path) -> anyhow::Result<()> {
     }
 }
 
-fn answer(status: &str, body: &str) -> Vec<u8> {
+fn response(status: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}")
         .into_bytes()
@@ -83,7 +83,7 @@ fn answer(status: &str, body: &str) -> Vec<u8> {
 
 async fn converse(state: &State, mut stream: TcpStream) -> anyhow::Result<()> {
     stream.set_nodelay(true)?;
-    let missing = answer("404 Not Found", "{}");
+    let missing = response("404 Not Found", "{}");
     let mut buffer = vec![0; 64 * 1024];
     let mut filled = 0;
     loop {
@@ -98,7 +98,7 @@ async fn converse(state: &State, mut stream: TcpStream) -> anyhow::Result<()> {
         let path = path_of(&buffer[..request_end]);
         if let Some(delay) = path.strip_prefix(DELAY) {
             state.delay_ms.store(delay.parse()?, Ordering::Relaxed);
-            stream.write_all(&answer("200 OK", "{}")).await?;
+            stream.write_all(&response("200 OK", "{}")).await?;
         } else {
             let delay_ms = state.delay_ms.load(Ordering::Relaxed);
             if delay_ms > 0 && path == TRANSACTIONS {

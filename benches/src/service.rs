@@ -263,8 +263,8 @@ pub(crate) async fn path_to_rows(
         let path = format!(
             "/v1/transactions?connectionId={connection_id}&accountId={id}&from=2000-01-01&limit=200"
         );
-        let answer = client::json(address, &client::get(&path, Some(key))).await?;
-        if answer["pagination"]["total"].as_u64() >= Some(rows) {
+        let response = client::json(address, &client::get(&path, Some(key))).await?;
+        if response["pagination"]["total"].as_u64() >= Some(rows) {
             return Ok(path);
         }
     }
@@ -280,12 +280,12 @@ pub(crate) async fn path_to_no_changes(
     let base = format!("/v1/transactions/changes?connectionId={connection_id}");
     let mut path = base.clone();
     loop {
-        let answer = client::json(address, &client::get(&path, Some(key))).await?;
-        let cursor = answer["cursor"]
+        let response = client::json(address, &client::get(&path, Some(key))).await?;
+        let cursor = response["cursor"]
             .as_str()
-            .with_context(|| format!("no cursor: {}", answer["error"]))?;
+            .with_context(|| format!("no cursor: {}", response["error"]))?;
         path = format!("{base}&cursor={cursor}");
-        if answer["hasMore"] == false {
+        if response["hasMore"] == false {
             return Ok(path);
         }
     }

@@ -85,11 +85,11 @@ impl Receiver {
     }
 
     async fn counts(&mut self) -> anyhow::Result<Counts> {
-        let answer = self
+        let response = self
             .control
             .ask(&client::get(receiver::COUNTS, None))
             .await?;
-        Ok(serde_json::from_slice(answer.body)?)
+        Ok(serde_json::from_slice(response.body)?)
     }
 
     /// Checks that exactly this many events were received, each once.

@@ -127,8 +127,8 @@ async fn converse(mut stream: TcpStream, state: &Mutex<State>) -> anyhow::Result
             anyhow::ensure!(count > 0, "the sender disconnected");
             filled += count;
         }
-        let answer = answer(&path, id, length, state)?;
-        stream.write_all(&answer).await?;
+        let response = respond(&path, id, length, state)?;
+        stream.write_all(&response).await?;
         match path.as_str() {
             SILENT => return hold(&mut stream).await,
             DRIPPING_HEAD | DRIPPING_BODY => return drip(&mut stream).await,
@@ -160,7 +160,12 @@ async fn read_head(
 }
 
 /// Counts a request, and returns the bytes to send at once.
-fn answer(path: &str, id: Vec<u8>, length: usize, state: &Mutex<State>) -> anyhow::Result<Vec<u8>> {
+fn respond(
+    path: &str,
+    id: Vec<u8>,
+    length: usize,
+    state: &Mutex<State>,
+) -> anyhow::Result<Vec<u8>> {
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
     match path {
         COUNTS => return json(&state.counts),
@@ -239,9 +244,9 @@ mod tests {
         assert_eq!(header(head, b"webhook-id:"), Some(b"evt_1".as_slice()));
         let state = Mutex::default();
         for id in [b"a", b"b", b"a"] {
-            assert_eq!(answer(QUICK, id.to_vec(), 5, &state).unwrap(), ANSWER);
+            assert_eq!(respond(QUICK, id.to_vec(), 5, &state).unwrap(), ANSWER);
         }
-        answer(SILENT, Vec::new(), 5, &state).unwrap();
+        respond(SILENT, Vec::new(), 5, &state).unwrap();
         let counts = state.lock().unwrap().counts;
         let expected = Counts {
             answered: 3,

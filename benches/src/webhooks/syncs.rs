@@ -256,11 +256,15 @@ impl Side {
 
     async fn remove_rows(&mut self, count: usize) -> anyhow::Result<()> {
         for id in self.rows.drain(..count) {
-            let answer = self
+            let response = self
                 .control
                 .ask(&client::delete(&format!("/__control/transactions/{id}")))
                 .await?;
-            ensure!(answer.status == 204, "removing a row got {}", answer.status);
+            ensure!(
+                response.status == 204,
+                "removing a row got {}",
+                response.status
+            );
         }
         Ok(())
     }
@@ -305,14 +309,14 @@ async fn add_rows(
             "posting_date_time": posted.to_string(),
             "execution_date_time": posted.to_string(),
         });
-        let answer = control
+        let response = control
             .ask(&client::post("/__control/transactions", &row))
             .await?;
-        let body: Value = serde_json::from_slice(answer.body)?;
+        let body: Value = serde_json::from_slice(response.body)?;
         ensure!(
-            answer.status == 201,
+            response.status == 201,
             "adding a row got {}: {body}",
-            answer.status
+            response.status
         );
         rows.push(recording::text(&body["fiskil_id"])?);
     }

@@ -227,7 +227,7 @@ fn lost_database(folder: &Path) -> String {
     let (database, key) = (folder.join(DATABASE_FILE), folder.join(KEY_FILE));
     format!(
         "the database {} is not there, but its master key {} is, so this is no first start: restore a backup with \
-         `bellbird restore`, or move the folder {} away to begin anew",
+         `bellbird restore`, or move the folder {} away to start over",
         database.display(),
         key.display(),
         folder.display()
@@ -238,7 +238,7 @@ fn lost_key(folder: &Path) -> String {
     let (database, key) = (folder.join(DATABASE_FILE), folder.join(KEY_FILE));
     format!(
         "the master key {} is not there, but its database {} is or was, so this is no first start: put your copy of \
-         the key there. If it is lost, docs/secrets.md#if-the-key-is-lost says what still works, and to begin anew, \
+         the key there. If it is lost, docs/secrets.md#if-the-key-is-lost says what still works, and to start over, \
          move the folder {} away",
         key.display(),
         database.display(),

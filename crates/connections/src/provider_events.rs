@@ -192,8 +192,8 @@ impl ProviderEvents<'_> {
         Ok(())
     }
 
-    /// Fetches what the events of all providers are verified with, and anew for all of them when
-    /// providers are exchanged.
+    /// Fetches what the events of all providers are verified with, and again when providers are
+    /// exchanged.
     pub(crate) async fn prepare_all(self) {
         let mut exchanges = self.0.providers.exchanges();
         loop {

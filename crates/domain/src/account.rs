@@ -77,16 +77,18 @@ impl MaskedNumber {
     /// belong to another account.
     #[must_use]
     pub fn hide_in(name: &str, number: &str) -> String {
-        let own: String = number.chars().filter(char::is_ascii_digit).collect();
+        let number_digits: String = number.chars().filter(char::is_ascii_digit).collect();
         // First the provider's exact spelling, letters included. Four digits need no mask: a mask
         // shows them anyway.
-        let as_sent = Some(number).filter(|_| own.len() > 4).and_then(Self::mask);
+        let as_sent = Some(number)
+            .filter(|_| number_digits.len() > 4)
+            .and_then(Self::mask);
         let name = as_sent.map_or_else(
             || name.to_owned(),
             |mask| name.replace(number, mask.as_str()),
         );
         let mut secrets: Vec<Range<usize>> = Vec::new();
-        if own.len() > 4 {
+        if number_digits.len() > 4 {
             let apart = |between: &str| !between.contains(char::is_alphanumeric);
             for run in digit_runs(&name, apart) {
                 let digits: String = run
@@ -95,12 +97,12 @@ impl MaskedNumber {
                     .collect();
                 secrets.extend(
                     digits
-                        .match_indices(&own)
-                        .map(|(at, _)| run[at]..run[at + own.len() - 1] + 1),
+                        .match_indices(&number_digits)
+                        .map(|(at, _)| run[at]..run[at + number_digits.len() - 1] + 1),
                 );
             }
         }
-        if own.len() == 4 {
+        if number_digits.len() == 4 {
             let unbroken = |between: &str| {
                 !between.contains(char::is_alphanumeric) && !between.contains(char::is_whitespace)
             };
@@ -111,8 +113,8 @@ impl MaskedNumber {
                 if run
                     .iter()
                     .rev()
-                    .zip(own.bytes().rev())
-                    .all(|(at, own)| name.as_bytes()[*at] == own)
+                    .zip(number_digits.bytes().rev())
+                    .all(|(at, digit)| name.as_bytes()[*at] == digit)
                 {
                     secrets.push(run[0]..run[run.len() - 1] + 1);
                 }

@@ -23,7 +23,7 @@ pub(super) fn join(span: &Span, request: &Request, trusted: &[Network]) -> Optio
         .map(|peer| peer.0.ip());
     let is_trusted = peer.is_some_and(|peer| trusted.iter().any(|network| network.contains(peer)));
     let parent = is_trusted.then(|| parent(request)).flatten();
-    let given = parent
+    let parent_id = parent
         .as_ref()
         .map(|parent| parent.span().span_context().trace_id());
     if let Some(parent) = parent {
@@ -32,21 +32,21 @@ pub(super) fn join(span: &Span, request: &Request, trusted: &[Network]) -> Optio
     }
     let of_span = span.context().span().span_context().trace_id();
     if of_span == TraceId::INVALID {
-        given
+        parent_id
     } else {
         Some(of_span)
     }
 }
 
 fn parent(request: &Request) -> Option<Context> {
-    let given = TraceContextPropagator::new()
+    let context = TraceContextPropagator::new()
         .extract_with_context(&Context::new(), &HeaderExtractor(request.headers()));
-    let given = given.span().span_context().clone();
+    let sent = context.span().span_context().clone();
     // Without `tracestate`: spans would take a text that somebody chose to the collector.
     let parent = SpanContext::new(
-        given.trace_id(),
-        given.span_id(),
-        given.trace_flags(),
+        sent.trace_id(),
+        sent.span_id(),
+        sent.trace_flags(),
         true,
         TraceState::NONE,
     );

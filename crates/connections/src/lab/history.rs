@@ -114,13 +114,13 @@ struct Cursor {
     page: Option<Page>,
 }
 
-/// Pages that follow: what is reached with the last one, and the last row that was given.
+/// Pages that follow: what is reached with the last one, and the last row that was delivered.
 #[derive(Clone)]
 struct Page {
     target: u32,
     gone: Option<RowKey>,
     rows: Option<i64>,
-    given: DeliveredDaySum,
+    delivered: DeliveredDaySum,
     pending: Vec<PendingRow>,
 }
 
@@ -394,7 +394,7 @@ impl History {
             target: own.known.change_version(),
             gone: None,
             rows: None,
-            given: DeliveredDaySum::default(),
+            delivered: DeliveredDaySum::default(),
             pending: Vec::new(),
         });
         let is_news = cursor.since != Some(page.target)
@@ -461,19 +461,19 @@ impl History {
             rows.sort_by_key(|row| std::cmp::Reverse(row.content.at));
             let begin = page.rows;
             let mut end = None;
-            // All rows of one instant are given again by the next page.
+            // All rows of one instant are delivered again by the next page.
             for row in rows {
-                let given = followed.take(&digests(&row));
+                let unseen = followed.take(&digests(&row));
                 if begin.is_some_and(|begin| row.content.at > begin) {
                     continue;
                 }
-                if let Some(given) = given {
+                if let Some(unseen) = unseen {
                     if entries.len() >= limit && end.is_some_and(|end| row.content.at < end) {
                         has_more = true;
                         break;
                     }
-                    followed.deliver(given.key);
-                    entries.push((given.key, Some(row.content)));
+                    followed.deliver(unseen.key);
+                    entries.push((unseen.key, Some(row.content)));
                     end = Some(row.content.at);
                 }
             }
@@ -484,17 +484,17 @@ impl History {
             let last = begin.map_or(UtcDay(u16::MAX), |begin| UtcDay::of(time(begin)));
             if self.fault != Some(Fault::NothingPending) {
                 let (missing, absent) =
-                    followed.pending(first.max(watched_from)..=last, page.given);
+                    followed.pending(first.max(watched_from)..=last, page.delivered);
                 page.pending.extend(missing.into_iter().chain(absent));
             }
             if let Some(end) = end {
                 let day = UtcDay::of(time(end));
                 let before = if day == last {
-                    page.given
+                    page.delivered
                 } else {
                     DeliveredDaySum::default()
                 };
-                (page.rows, page.given) = (Some(end), before + followed.delivered_on(day));
+                (page.rows, page.delivered) = (Some(end), before + followed.delivered_on(day));
             }
         }
         if has_more {

@@ -357,7 +357,7 @@ impl Syncs<'_> {
         if self.is_fresh(&state, age_max) {
             return Ok(());
         }
-        // Before the job is claimed, because a run that is refused would plan the next one anew.
+        // Before the job is claimed, because a run that is refused would plan the next one again.
         if let Some(refused) = self.0.provider(&provider)?.refusal(user, now) {
             return Err(refused.into());
         }

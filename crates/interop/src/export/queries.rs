@@ -111,15 +111,16 @@ impl FileQuery {
         self.partial.is_some_and(|Flag(is_set)| is_set)
     }
 
-    /// Fails if an option of CSV is given for another format, which would ignore it.
+    /// Fails if an option of CSV is set for another format, which would ignore it.
     pub(super) fn options(&self, format: Format) -> Result<Options, Problem> {
-        let given = [
+        let options = [
             ("layout", self.layout.is_some()),
             ("byteOrderMark", self.byte_order_mark.is_some()),
             ("quoteFormulas", self.quote_formulas.is_some()),
         ];
-        let given = given.into_iter().filter(|(_, is_given)| *is_given);
-        let details: Vec<_> = given
+        let details: Vec<_> = options
+            .into_iter()
+            .filter(|(_, is_set)| *is_set)
             .map(|(name, _)| format!("{name}: Must be given for csv only"))
             .collect();
         if format != Format::Csv && !details.is_empty() {

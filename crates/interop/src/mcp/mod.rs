@@ -134,12 +134,12 @@ fn is_allowed_origin(headers: &HeaderMap, interop: &Interop) -> bool {
     let Some(origin) = line.to_str().ok().filter(|_| lines.next().is_none()) else {
         return false;
     };
-    let own = &interop.public_url;
-    let is_own = own
+    let is_same_origin = interop
+        .public_url
         .strip_prefix(origin)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     // `https://` begins the service's URL, and is not an origin.
-    is_own && !origin.ends_with('/') && origin.contains("://")
+    is_same_origin && !origin.ends_with('/') && origin.contains("://")
         || interop
             .context
             .cors_origins()

@@ -155,10 +155,12 @@ impl AccountSet {
             connection, error, ..
         } in unreadable
         {
-            let own = all
+            let accounts = all
                 .iter()
                 .filter(|account| account.connection_id == connection.id);
-            for account in own.filter(|account| ids.is_none_or(|ids| ids.contains(&account.id))) {
+            for account in
+                accounts.filter(|account| ids.is_none_or(|ids| ids.contains(&account.id)))
+            {
                 set.leave_out(
                     &connection,
                     account.id,

@@ -102,14 +102,14 @@ impl<'de> Deserialize<'de> for Flag {
 
 impl<'de> Deserialize<'de> for Accounts {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        let given = Vec::<Id<AccountId>>::deserialize(input)?;
-        let ids: BTreeSet<AccountId> = given.iter().filter_map(|Id(id)| *id).collect();
+        let values = Vec::<Id<AccountId>>::deserialize(input)?;
+        let ids: BTreeSet<AccountId> = values.iter().filter_map(|Id(id)| *id).collect();
         if ids.len() > IDS_MAX {
             return Err(de::Error::custom(format_args!("at most {IDS_MAX} ids")));
         }
-        let has_unknown = given.iter().any(|Id(id)| id.is_none());
+        let has_unknown = values.iter().any(|Id(id)| id.is_none());
         Ok(Self {
-            ids: (!given.is_empty()).then(|| ids.into_iter().collect()),
+            ids: (!values.is_empty()).then(|| ids.into_iter().collect()),
             has_unknown,
         })
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{Generation, SharedStore, StoreSettings};
+use super::{Bucket, Generation, SharedStore, StoreSettings};
 use crate::{
     Admission, CallBudgets, CallKind, CallWindow, InFlight, Permit, RateLimiter, admit, gcra,
 };
@@ -176,6 +176,75 @@ async fn server_decides_as_an_instance_does() {
         (refused.wait_us - alone.wait_us).abs() < 5_000_000,
         "{refused:?} {alone:?}"
     );
+}
+
+/// The rule is in `gcra.rs` and in `admit.lua`, because an instance goes on alone while the server
+/// is down.
+#[tokio::test]
+async fn script_and_gcra_hold_the_same_rule() {
+    const STEPS: usize = 6;
+    let server = Server::start();
+    let store = server.store();
+    let mut cases = 0;
+    for (calls, credit) in [(1, 0), (3, 2), (7, 0), (60, 60), (999_999, 5)] {
+        let limit = gcra::Limit {
+            credit,
+            ..gcra::Limit::per_minute(calls)
+        };
+        // What an instance knows, from a bucket that is full to one from before a clock was set
+        // back.
+        for known_in_us in [
+            -1,
+            1,
+            29_999_999,
+            59_999_990,
+            60_000_000,
+            90_000_000,
+            3_600_000_000,
+        ] {
+            let key = format!("{calls} {known_in_us}");
+            let mut kept = 0;
+            for step in 0..STEPS {
+                let (takes, is_on_credit) = (step % 3 != 1, step % 3 == 2);
+                let at = now();
+                // Later steps know only what the first one has told the server.
+                let known = if step == 0 {
+                    at.as_microsecond() + known_in_us
+                } else {
+                    0
+                };
+                let bucket = Bucket {
+                    limit,
+                    kind: "test",
+                    full_at_us: known,
+                    takes,
+                    is_on_credit,
+                };
+                let admitted = store.admit(&key, Some(bucket), None, at).await.unwrap();
+                let decided = admitted.decision.unwrap();
+                let server_us = store.server_us(at);
+                kept = known.max(kept);
+                let alone = match (takes, is_on_credit) {
+                    (true, true) => gcra::take_on_credit(limit, kept, server_us),
+                    (true, false) => gcra::take(limit, kept, server_us),
+                    (false, _) => gcra::peek(limit, kept, server_us),
+                };
+                assert_eq!(
+                    (decided.allowed, decided.full_at_us),
+                    (alone.allowed, alone.full_at_us),
+                    "{limit:?}, step {step} of {known_in_us}"
+                );
+                // The server keeps a call that was taken, and a time that was lowered.
+                if takes && alone.allowed || kept > alone.full_at_us {
+                    kept = alone.full_at_us;
+                } else if step == 0 {
+                    kept = 0;
+                }
+                cases += 1;
+            }
+        }
+    }
+    assert_eq!(cases, 5 * 7 * STEPS);
 }
 
 #[tokio::test]

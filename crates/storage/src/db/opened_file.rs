@@ -12,7 +12,8 @@ use crate::db::file_user::folder_of;
 use crate::error::{Result, StorageError};
 
 /// With less free space than this, the next sync of a large connection may fail to write.
-const FREE_BYTES_MIN: u64 = 16 * 1024 * 1024;
+const FREE_BYTES_MIN: u64 = 16 * MEBIBYTE;
+const MEBIBYTE: u64 = 1024 * 1024;
 const RESCUE: &str = "its rows are only in this process, so do not stop it before you have followed \
     docs/alerts.md#when-the-database-file-is-gone";
 
@@ -54,11 +55,11 @@ impl OpenedFile {
             }
             Err(error) => return Err(StorageError::unavailable(error)),
         }
-        let free = self.free_bytes()?;
-        if free < free_min {
+        if self.free_bytes()? < free_min {
+            // Without the bytes that are free: each change of the text is logged.
             let text = format!(
-                "the disk of the SQLite database {path} is full ({} KiB are free): make space",
-                free / 1024
+                "the disk of the SQLite database {path} is full (less than {} MiB are free): make space",
+                free_min / MEBIBYTE
             );
             return Err(StorageError::File(text));
         }
@@ -88,7 +89,8 @@ mod tests {
         file.check_for(0).unwrap();
         let error = file.check_for(u64::MAX).unwrap_err().to_string();
         assert!(
-            error.contains("b.db is full (") && error.ends_with(" KiB are free): make space"),
+            error.contains("b.db is full (less than ")
+                && error.ends_with(" MiB are free): make space"),
             "{error}"
         );
     }

@@ -6,6 +6,7 @@ mod cursors;
 mod errors;
 mod following;
 mod hostile;
+mod many_connections;
 mod paging;
 mod restored;
 

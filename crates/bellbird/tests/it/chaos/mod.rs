@@ -5,10 +5,12 @@
 //!
 //! * `kills`: the service is killed at chosen and at random moments, in process or with `kill -9`.
 //! * `instances`: several services over one PostgreSQL, with and without Valkey.
+//! * `full_disk`: a service whose disk fills while it runs.
 //! * `soak`: everything at once, for 40 seconds or an hour, and at the end nothing is left over.
 //!
 //! `BELLBIRD_TEST_SEED` repeats a run, and `BELLBIRD_TEST_PERCENT` makes it longer.
 
+mod full_disk;
 mod instances;
 mod kills;
 mod soak;

@@ -20,5 +20,6 @@ pub(crate) mod redact;
 pub(crate) mod rows;
 pub(crate) mod schema;
 pub(crate) mod servers;
+pub(crate) mod small_disk;
 pub(crate) mod stored;
 pub(crate) mod transcript;

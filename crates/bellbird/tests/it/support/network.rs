@@ -20,7 +20,7 @@ struct Link {
 }
 
 /// As root.
-fn privileged(program: &str) -> Command {
+pub(crate) fn privileged(program: &str) -> Command {
     if rustix::process::geteuid().is_root() {
         return Command::new(program);
     }

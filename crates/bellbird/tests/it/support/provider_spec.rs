@@ -9,9 +9,10 @@ use bellbird_domain::AccountType;
 use bellbird_sandbox::{Bank, ConsentState};
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
-use reqwest::Url;
+use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
+use crate::support::browser::client;
 use crate::support::harness::App;
 use crate::support::process::text;
 
@@ -309,30 +310,33 @@ const FISKIL: ProviderSpec = ProviderSpec {
 
 /// A call of Fiskil's API, with a token of its own.
 async fn fiskil_get(sandbox: &Value, path: &str) -> Value {
+    fiskil_call(sandbox, Method::GET, path, &Value::Null).await
+}
+
+/// Calls Fiskil's API as an app of its own does.
+pub(crate) async fn fiskil_call(
+    sandbox: &Value,
+    method: Method,
+    path: &str,
+    body: &Value,
+) -> Value {
     let fiskil = &sandbox["fiskil"];
     let base = text(fiskil, "baseUrl").trim_end_matches('/');
-    let http = reqwest::Client::builder()
-        .no_proxy()
-        .build()
-        .expect("a client");
-    let body = json!({"client_id": fiskil["clientId"], "client_secret": fiskil["clientSecret"]});
-    let token = http
-        .post(format!("{base}/v1/token"))
-        .json(&body)
-        .send()
-        .await
-        .expect("the sandbox responds");
-    let token: Value = token.json().await.expect("a token");
-    let request = http
-        .get(format!("{base}{path}"))
+    let send = async |request: reqwest::RequestBuilder| -> Value {
+        let response = request.send().await.expect("the sandbox responds");
+        response.json().await.expect("JSON")
+    };
+    let credentials =
+        json!({"client_id": fiskil["clientId"], "client_secret": fiskil["clientSecret"]});
+    let http = client();
+    let token = send(http.post(format!("{base}/v1/token")).json(&credentials)).await;
+    let mut request = http
+        .request(method, format!("{base}{path}"))
         .bearer_auth(text(&token, "token"));
-    request
-        .send()
-        .await
-        .expect("the sandbox responds")
-        .json()
-        .await
-        .expect("JSON")
+    if !body.is_null() {
+        request = request.json(body);
+    }
+    send(request).await
 }
 
 const AKAHU: ProviderSpec = ProviderSpec {

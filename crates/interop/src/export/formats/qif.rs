@@ -36,7 +36,7 @@ impl WriteTransactions for Qif {
     ) -> Result<(), FormatError> {
         if row
             .currency
-            .is_some_and(|currency| self.currency.is_some_and(|own| own != currency))
+            .is_some_and(|currency| self.currency.is_some_and(|expected| expected != currency))
         {
             return Err(FormatError::OtherCurrency);
         }

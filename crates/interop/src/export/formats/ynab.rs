@@ -39,7 +39,7 @@ impl WriteTransactions for Ynab {
     ) -> Result<(), FormatError> {
         if row
             .currency
-            .is_some_and(|currency| self.currency.is_some_and(|own| own != currency))
+            .is_some_and(|currency| self.currency.is_some_and(|expected| expected != currency))
         {
             return Err(FormatError::OtherCurrency);
         }

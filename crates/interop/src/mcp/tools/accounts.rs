@@ -71,8 +71,8 @@ pub(super) async fn list_accounts(
     arguments: Map<String, Value>,
 ) -> Result<Vec<u8>, String> {
     let resumed = Resumed::<Position>::of(&call.seal(), arguments, call.now)?;
-    let given: AccountsArguments = arguments::read(&resumed.arguments)?;
-    let include_balances = given.include_balances.unwrap_or(true);
+    let arguments: AccountsArguments = arguments::read(&resumed.arguments)?;
+    let include_balances = arguments.include_balances.unwrap_or(true);
     let (offset, revision) = (resumed.position.offset, call.caller.revision);
     if offset > 0 && resumed.position.revision != revision {
         return Err(CHANGED.to_owned());

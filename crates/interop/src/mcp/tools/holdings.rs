@@ -62,13 +62,13 @@ pub(super) async fn list_holdings(
     arguments: Map<String, Value>,
 ) -> Result<Vec<u8>, String> {
     let resumed = Resumed::<Position>::of(&call.seal(), arguments, call.now)?;
-    let given: HoldingsArguments = arguments::read(&resumed.arguments)?;
-    let limit = given.limit.unwrap_or_default().0;
+    let arguments: HoldingsArguments = arguments::read(&resumed.arguments)?;
+    let limit = arguments.limit.unwrap_or_default().0;
     let before = &resumed.position;
     let permit = call.admit(|quotas| &quotas.brokerage).await?;
     let (selected, mut missing) = call
         .select(
-            given.account_ids,
+            arguments.account_ids,
             ConnectionCategory::Brokerage,
             &resumed.position.left_out,
         )

@@ -33,8 +33,8 @@ pub(super) async fn list_new_transactions(
     arguments: Map<String, Value>,
 ) -> Result<Vec<u8>, String> {
     let resumed = Resumed::<ListProgress>::of(&call.seal(), arguments, call.now)?;
-    let given: NewArguments = arguments::read(&resumed.arguments)?;
-    let dates = date_filter(Some(given.since), None)?;
+    let arguments: NewArguments = arguments::read(&resumed.arguments)?;
+    let dates = date_filter(Some(arguments.since), None)?;
     let (since, _) =
         DateRange::resolve(dates.from, None, resumed.asked_at()).instants(&call.caller.timezone);
     if resumed.asked_at().duration_since(since) > SINCE_MAX {
@@ -43,13 +43,13 @@ pub(super) async fn list_new_transactions(
                 .to_owned(),
         );
     }
-    let limit = given.limit.unwrap_or_default().0;
-    let detail = given.detail.map_or(Detail::Brief, |detail| detail.0);
+    let limit = arguments.limit.unwrap_or_default().0;
+    let detail = arguments.detail.map_or(Detail::Brief, |detail| detail.0);
     let after = resumed.position.after;
     let permit = call.admit(|quotas| &quotas.live).await?;
     let (selected, mut missing) = call
         .select(
-            given.account_ids,
+            arguments.account_ids,
             ConnectionCategory::Banking,
             &resumed.position.left_out,
         )

@@ -79,20 +79,20 @@ pub(super) async fn summarize(
         .filter(|(_, value)| !value.is_null())
         .collect();
     let range = super::default_range(&arguments).unwrap_or_else(|| " of the range".to_owned());
-    let given: SummaryArguments = arguments::read(&arguments)?;
-    let dates = date_filter(given.from, given.to)?;
+    let arguments: SummaryArguments = arguments::read(&arguments)?;
+    let dates = date_filter(arguments.from, arguments.to)?;
     let filter = transaction_filter(
-        given.text,
-        given.category,
-        given.direction,
-        given.min_amount,
-        given.max_amount,
+        arguments.text,
+        arguments.category,
+        arguments.direction,
+        arguments.min_amount,
+        arguments.max_amount,
     );
-    let group_by = given.group_by.map(|group_by| group_by.0);
+    let group_by = arguments.group_by.map(|group_by| group_by.0);
     let permit = call.admit(|quotas| &quotas.live).await?;
     let (selected, mut missing) = call
         .select(
-            given.account_ids,
+            arguments.account_ids,
             ConnectionCategory::Banking,
             &LeftOut::default(),
         )

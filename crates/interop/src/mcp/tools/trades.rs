@@ -50,14 +50,14 @@ pub(super) async fn list_trades(
     arguments: Map<String, Value>,
 ) -> Result<Vec<u8>, String> {
     let resumed = Resumed::<ListProgress>::of(&call.seal(), arguments, call.now)?;
-    let given: TradesArguments = arguments::read(&resumed.arguments)?;
-    let dates = date_filter(given.from, given.to)?;
-    let limit = given.limit.unwrap_or_default().0;
+    let arguments: TradesArguments = arguments::read(&resumed.arguments)?;
+    let dates = date_filter(arguments.from, arguments.to)?;
+    let limit = arguments.limit.unwrap_or_default().0;
     let after = resumed.position.after;
     let permit = call.admit(|quotas| &quotas.brokerage).await?;
     let (selected, mut missing) = call
         .select(
-            given.account_ids,
+            arguments.account_ids,
             ConnectionCategory::Brokerage,
             &resumed.position.left_out,
         )

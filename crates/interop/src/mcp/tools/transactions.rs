@@ -69,22 +69,22 @@ pub(super) async fn list_transactions(
     arguments: Map<String, Value>,
 ) -> Result<Vec<u8>, String> {
     let resumed = Resumed::<ListProgress>::of(&call.seal(), arguments, call.now)?;
-    let given: ListArguments = arguments::read(&resumed.arguments)?;
-    let dates = date_filter(given.from, given.to)?;
+    let arguments: ListArguments = arguments::read(&resumed.arguments)?;
+    let dates = date_filter(arguments.from, arguments.to)?;
     let filter = transaction_filter(
-        given.text,
-        given.category,
-        given.direction,
-        given.min_amount,
-        given.max_amount,
+        arguments.text,
+        arguments.category,
+        arguments.direction,
+        arguments.min_amount,
+        arguments.max_amount,
     );
-    let limit = given.limit.unwrap_or_default().0;
-    let detail = given.detail.map_or(Detail::Brief, |detail| detail.0);
+    let limit = arguments.limit.unwrap_or_default().0;
+    let detail = arguments.detail.map_or(Detail::Brief, |detail| detail.0);
     let after = resumed.position.after;
     let permit = call.admit(|quotas| &quotas.live).await?;
     let (selected, mut missing) = call
         .select(
-            given.account_ids,
+            arguments.account_ids,
             ConnectionCategory::Banking,
             &resumed.position.left_out,
         )
