@@ -114,6 +114,7 @@ impl Service {
             id,
             urls: &urls,
             roles: &start.roles,
+            connections: &parts.connections,
         };
         let heartbeat = Heartbeat::start(
             &info,

@@ -25,18 +25,18 @@ mod sync;
 mod sync_settings;
 mod user_removal;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::Clock;
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_providers::{Provider, Registry};
-use bellbird_storage::{Storage, StorageError};
+use bellbird_storage::{ProviderCalls, Storage, StorageError};
 use bellbird_webhooks::event::buffer::WebhookEventBuffer;
 use tokio_util::task::TaskTracker;
 
 pub use bellbird_domain::{LinkOutcome, LinkStatus};
-pub use bellbird_providers::ProviderHealth;
 pub use bellbird_providers::linking::Url;
 pub use bellbird_providers::webhook_verifier::Rejection;
 pub use bellbird_storage::NewLinkSession;
@@ -155,12 +155,25 @@ impl Connections {
 
     /// The configured providers, by the name in the API, and how the calls of this process to them
     /// went.
-    pub fn provider_health(&self) -> Vec<(&'static str, ProviderHealth)> {
+    pub fn provider_calls(&self) -> BTreeMap<String, ProviderCalls> {
+        let calls = |provider: &dyn Provider| {
+            let health = provider.health();
+            let (failed_at, error) = health.last_failure.unzip();
+            let calls = ProviderCalls {
+                calls: health.calls,
+                failed: health.failed,
+                failed_in_a_row: health.failures,
+                succeeded_at: health.succeeded_at,
+                failed_at,
+                error,
+                is_paused: health.is_breaker_open,
+            };
+            (provider.name().as_str().to_owned(), calls)
+        };
         let enabled = self.0.providers.enabled();
-        let health = |provider: &dyn Provider| (provider.name().as_str(), provider.health());
         enabled
             .iter()
-            .map(|enabled| health(enabled.provider.as_ref()))
+            .map(|enabled| calls(enabled.provider.as_ref()))
             .collect()
     }
 

@@ -26,6 +26,17 @@ for (const field of document.querySelectorAll('[data-zone]')) {
   field.value ||= Intl.DateTimeFormat().resolvedOptions().timeZone ?? '';
 }
 
+// Days and exact times in the browser's language, if that is not English. The words around them stay.
+if (!/^en\b/.test(navigator.language)) {
+  for (const time of document.querySelectorAll('time[datetime]')) {
+    const [at, isDay] = [new Date(time.dateTime), time.dateTime.length === 10];
+    const format = form => new Intl.DateTimeFormat(navigator.language, form).format(at);
+    if (!isDay) time.title = format({dateStyle: 'long', timeStyle: 'long'});
+    const day = {dateStyle: 'medium', timeZone: isDay ? 'UTC' : undefined};
+    if (/ \d{4}$/.test(time.textContent)) time.textContent = format(day);
+  }
+}
+
 // `/` is the search. Escape closes the menu or the filter that is open.
 document.addEventListener('keydown', event => {
   const isTyping = event.target.closest('input, select, textarea');

@@ -23,7 +23,7 @@ use crate::session::Session;
 use crate::state::Console;
 
 /// A slow client holds a page of rows for so long.
-const TIMEOUT: Duration = Duration::from_secs(600);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(600);
 const RETRY_AFTER_SECONDS: u64 = 5;
 const HEADERS: [(HeaderName, &str); 2] = [
     (CONTENT_TYPE, "application/json"),
@@ -49,14 +49,7 @@ struct OwnData {
 pub(crate) async fn download(State(console): State<Console>, session: Session) -> Response {
     let user = session.user();
     let Some(permit) = console.inner.own_data_permits.try_acquire(user) else {
-        let notice = Notice::new(Tone::Waiting, "Your data is being downloaded already")
-            .with("Wait until that has ended.")
-            .with_retry_link();
-        let response = page_response(
-            StatusCode::TOO_MANY_REQUESTS,
-            &notice.page(&console.inner.frame),
-        );
-        return error_page::with_retry_after(response, RETRY_AFTER_SECONDS);
+        return is_being_downloaded(&console);
     };
     let data = OwnData {
         console: console.clone(),
@@ -79,6 +72,18 @@ pub(crate) async fn download(State(console): State<Console>, session: Session) -
     let mut response = (HEADERS, body).into_response();
     response.extensions_mut().insert(ResponseTimeout(TIMEOUT));
     response
+}
+
+/// A user downloads one file at a time.
+pub(crate) fn is_being_downloaded(console: &Console) -> Response {
+    let notice = Notice::new(Tone::Waiting, "A file is being downloaded already")
+        .with("Wait until that has ended.")
+        .with_retry_link();
+    let response = page_response(
+        StatusCode::TOO_MANY_REQUESTS,
+        &notice.page(&console.inner.frame),
+    );
+    error_page::with_retry_after(response, RETRY_AFTER_SECONDS)
 }
 
 impl OwnData {

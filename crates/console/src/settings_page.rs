@@ -157,7 +157,7 @@ fn audit_rows(rows: &[AuditRow], sessions: &[SessionRecord], zone: &LocalTime) -
 }
 
 /// Of an action without a text of its own, its name.
-fn action_text(action: &str) -> String {
+pub(crate) fn action_text(action: &str) -> String {
     let text = match action {
         "session.create" => "Signed in",
         "session.revoke" => "Signed out",

@@ -10,7 +10,7 @@ use bellbird_management::Refusal;
 use bellbird_management::sign_in as management;
 use bellbird_storage::{BegunSession, NewSession, SESSION_TTL, Storage, StorageError};
 use http::header::{HeaderName, SET_COOKIE, USER_AGENT};
-use http::{Extensions, HeaderMap, HeaderValue, StatusCode};
+use http::{Extensions, HeaderMap, HeaderValue, StatusCode, Uri};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use uuid::Uuid;
@@ -20,7 +20,7 @@ use crate::cookie::Cookie;
 use crate::error_page;
 use crate::keys_page;
 use crate::local::is_from_here;
-use crate::pages::{Notice, SignIn, Tone, page_response};
+use crate::pages::{Done, DoneAt, Notice, SignIn, Tone, page_response};
 use crate::prefetch::is_prefetch;
 use crate::session::{GuestForm, OwnForm, Session};
 use crate::state::Console;
@@ -28,7 +28,11 @@ use crate::state::Console;
 const CLEAR_SITE_DATA: HeaderName = HeaderName::from_static("clear-site-data");
 
 /// `GET /sign-in`
-pub(crate) async fn show(State(console): State<Console>, session: Option<Session>) -> Response {
+pub(crate) async fn show(
+    State(console): State<Console>,
+    session: Option<Session>,
+    uri: Uri,
+) -> Response {
     if session.is_some() {
         return Redirect::to(&console.path("/overview")).into_response();
     }
@@ -38,9 +42,15 @@ pub(crate) async fn show(State(console): State<Console>, session: Option<Session
         .as_ref()
         .map(|provider| provider.name.as_str());
     let sends_links = console.inner.site.mailer.is_some();
+    let done = DoneAt::of_query(uri.query());
     page_response(
         StatusCode::OK,
-        &SignIn::without_link(&console.inner.frame, identity_provider, sends_links),
+        &SignIn::without_link(
+            &console.inner.frame,
+            identity_provider,
+            sends_links,
+            done.as_ref(),
+        ),
     )
 }
 
@@ -130,8 +140,9 @@ async fn sign_in(console: &Console, headers: &HeaderMap, link: &str, now: Timest
         Ok(false) => {}
         Ok(true) => {
             record_sign_in("link", "identity_provider_only", None);
-            let notice = Notice::new(Tone::Attention, "Sign in at the identity provider")
-                .with("Here, a link signs in no operator. Use the button of the page to sign in.");
+            let notice = Notice::new(Tone::Attention, "Sign in at the identity provider").with(
+                "An operator cannot sign in with a link here. Use the button on the page Sign in.",
+            );
             return page_response(StatusCode::FORBIDDEN, &notice.page(&console.inner.frame));
         }
         Err(error) => return error_page::storage_error(console, &error),
@@ -303,7 +314,7 @@ pub(crate) async fn end_session(
 pub(crate) fn signed_out(console: &Console) -> Response {
     sign_out_of(
         console,
-        Redirect::to(&console.path("/sign-in")).into_response(),
+        Done::SignedOut.redirect(console, "/sign-in", "sign-in"),
     )
 }
 
@@ -331,6 +342,6 @@ pub(crate) fn sign_out_of(console: &Console, mut response: Response) -> Response
 /// It has expired, was used, or never existed: the page does not say which.
 fn link_does_not_work(console: &Console) -> Response {
     let notice = Notice::new(Tone::Attention, "This sign-in link does not work")
-        .with("A link works once, for ten minutes. Ask for a new one where you got this one.");
+        .with("A link works once, and only for a while. Ask for a new one where you got this one.");
     page_response(StatusCode::GONE, &notice.page(&console.inner.frame))
 }

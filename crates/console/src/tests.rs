@@ -168,7 +168,9 @@ async fn start_page_helps_the_operator_on_this_machine_only() {
         let public = console.send(request("GET", "/", headers, "")).await;
         assert_eq!(public.status, 200);
         assert!(
-            public.text.contains("Open the link that you were given"),
+            public
+                .text
+                .contains("Open the link that you were given instead"),
             "{}",
             public.text
         );

@@ -112,8 +112,23 @@ pub async fn update(
         (Some(false), EndpointStatus::Disabled) | (None, _) => {}
     }
     let endpoint = find(change, id).await?;
-    record_action(change, "webhook_endpoint.update", &endpoint).await?;
+    let changed = changed(&before, &endpoint);
+    let action = action("webhook_endpoint.update", &endpoint).changing(&changed);
+    let subject = id.to_string();
+    change.record(&action.about(&subject)).await?;
     Ok(endpoint)
+}
+
+/// What differs, for the audit. A URL may hold a secret.
+fn changed(before: &Endpoint, after: &Endpoint) -> String {
+    let differences = [
+        ("URL", before.url != after.url),
+        ("events", before.event_types != after.event_types),
+        ("API version", before.api_version != after.api_version),
+        ("enabled or disabled", before.status != after.status),
+    ];
+    let names = differences.into_iter().filter(|(_, is_other)| *is_other);
+    names.map(|(name, _)| name).collect::<Vec<_>>().join(", ")
 }
 
 /// Enables an endpoint and clears its failures. Failed deliveries stay failed.
@@ -228,8 +243,10 @@ async fn record_action(
     endpoint: &Endpoint,
 ) -> Result<(), Refusal> {
     let subject = endpoint.id.to_string();
-    let action = AuditAction::of_user(name, endpoint.user_id)
-        .about(&subject)
-        .called(&endpoint.url);
+    let action = action(name, endpoint).about(&subject);
     Ok(change.record(&action).await?)
+}
+
+fn action<'a>(name: &'static str, endpoint: &'a Endpoint) -> AuditAction<'a> {
+    AuditAction::of_user(name, endpoint.user_id).called(&endpoint.url)
 }

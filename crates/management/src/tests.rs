@@ -183,9 +183,49 @@ async fn audit_says_who_did_what() {
         actions,
         ["user.create", "key.create", "webhook_endpoint.create"]
     );
-    let by = |row: &AuditRow| (row.actor.clone(), row.detail.clone());
-    let root = (Actor::command("root"), None);
-    assert!(rows.iter().all(|row| by(row) == root), "{rows:?}");
+    let root = Actor::command("root");
+    assert!(rows.iter().all(|row| row.actor == root), "{rows:?}");
+    let details: Vec<_> = rows.iter().rev().map(|row| row.detail.as_deref()).collect();
+    assert_eq!(details, [Some("plan: professional"), None, None]);
+}
+
+/// The values of what names nobody, and else the names only: the row outlives the user.
+#[tokio::test]
+async fn audit_says_what_an_operator_changed() {
+    let world = World::start().await;
+    let to = UserChange {
+        email: Some("new@example.com"),
+        plan: Some(Plan::Saver),
+        reference: Some(Some("customer-17")),
+        ..UserChange::default()
+    };
+    let url = EndpointUrl {
+        url: "https://hooks.example.com/secret".to_owned(),
+        unresolved: None,
+    };
+    let endpoint = EndpointChange {
+        url: Some(&url),
+        enabled: Some(false),
+        ..EndpointChange::default()
+    };
+    let mut change = by_command(&world.storage).await;
+    for _ in 0..2 {
+        users::update(&mut change, world.user, &to).await.unwrap();
+    }
+    endpoints::update(&mut change, world.endpoint.endpoint.id, endpoint)
+        .await
+        .unwrap();
+    change.commit().await.unwrap();
+    let rows = world.audit(world.user).await;
+    let details: Vec<_> = rows.iter().map(|row| row.detail.as_deref()).collect();
+    assert_eq!(
+        details[..3],
+        [
+            Some("URL, enabled or disabled"),
+            None,
+            Some("plan: professional → saver, may sign in: yes → no, e-mail address, reference"),
+        ]
+    );
 }
 
 #[tokio::test]

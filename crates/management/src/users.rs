@@ -12,9 +12,9 @@ use crate::refusal::{Refusal, USER};
 pub async fn create(change: &mut ManagementChange<'_>, new: &NewUser<'_>) -> Result<User, Refusal> {
     let now = change.now();
     let user = user::insert(change.tx(), new, now).await?;
-    change
-        .record(&AuditAction::of_user("user.create", user.id))
-        .await?;
+    let changed = format!("plan: {}", user.plan);
+    let action = AuditAction::of_user("user.create", user.id).changing(&changed);
+    change.record(&action).await?;
     Ok(user)
 }
 
@@ -31,10 +31,39 @@ pub async fn update(
         Some(false) => "operator.remove",
         None => "user.update",
     };
+    let before = user::find_locked(change.tx(), id).await?;
+    let before = before.ok_or(Refusal::NotFound(USER))?;
     let user = user::update(change.tx(), id, to).await?;
-    let action = AuditAction::of_user(name, id).called(to.timezone.flatten().unwrap_or_default());
+    let changed = changed(&before, &user);
+    let action = AuditAction::of_user(name, id)
+        .called(to.timezone.flatten().unwrap_or_default())
+        .changing(&changed);
     change.record(&action).await?;
     Ok(user)
+}
+
+/// What differs, for the audit: of what names the user only that it changed, because the audit
+/// outlives the user.
+fn changed(before: &User, after: &User) -> String {
+    let mut changed = Vec::new();
+    if before.plan != after.plan {
+        changed.push(format!("plan: {} → {}", before.plan, after.plan));
+    }
+    let may_sign_in = |user: &User| if user.console_sign_in { "yes" } else { "no" };
+    if before.console_sign_in != after.console_sign_in {
+        let (before, after) = (may_sign_in(before), may_sign_in(after));
+        changed.push(format!("may sign in: {before} → {after}"));
+    }
+    for (what, is_other) in [
+        ("e-mail address", before.email != after.email),
+        ("reference", before.reference != after.reference),
+        ("timezone", before.timezone != after.timezone),
+    ] {
+        if is_other {
+            changed.push(what.to_owned());
+        }
+    }
+    changed.join(", ")
 }
 
 /// Whether a user cannot be removed yet: connections count until their consents are withdrawn.

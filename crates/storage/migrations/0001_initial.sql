@@ -224,7 +224,8 @@ CREATE TABLE audit (
     user_id UUID NOT NULL,
     -- The id of what the action was about, if that is not the user.
     subject TEXT,
-    -- What the user calls it: the browser, the name of the key, the URL of the endpoint. NULL: an operator's action.
+    -- What the user calls it: the browser, the name of the key, the URL of the endpoint. Of an operator's action what
+    -- changed, such as plan: saver → developer. NULL: nothing of that.
     detail TEXT,
     -- 1: an e-mail tells the user of it, whatever the user has switched off.
     is_reported INTEGER NOT NULL,
@@ -704,6 +705,8 @@ CREATE TABLE instances (
     last_seen_at INTEGER NOT NULL,
     -- By how much its clock is ahead of the database's.
     clock_ahead_ms INTEGER NOT NULL,
+    -- How its calls to each provider went, as JSON: counts, times, and the last error.
+    provider_calls TEXT NOT NULL,
     PRIMARY KEY (id)
 ) STRICT, WITHOUT ROWID;
 

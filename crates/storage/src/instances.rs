@@ -9,7 +9,7 @@ use std::fmt;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::db::{Db, Param, Row, Sql, params, statements};
@@ -18,6 +18,9 @@ use crate::{Instances, StorageError};
 
 /// An instance that has not renewed its row for this long is dead.
 pub const INSTANCE_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
+
+/// A difference between clocks that the operator should know.
+pub const CLOCK_NOTICED: SignedDuration = SignedDuration::from_secs(2);
 
 const WRONG_CLOCK: &str =
     "the clock of this machine differs from that of the database by 20 s or more";
@@ -38,13 +41,14 @@ statements! {
     /// Inserts the row again if it was deleted: the instance could not reach the database for some
     /// time.
     RENEW = "INSERT INTO instances (id, version, host, api_url, boot_id, console_url, key_ids, allow_loopback,
-            started_at, last_seen_at, clock_ahead_ms, roles, settings)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-        ON CONFLICT (id) DO UPDATE SET last_seen_at = excluded.last_seen_at, clock_ahead_ms = excluded.clock_ahead_ms
+            started_at, last_seen_at, clock_ahead_ms, roles, settings, provider_calls)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+        ON CONFLICT (id) DO UPDATE SET last_seen_at = excluded.last_seen_at, clock_ahead_ms = excluded.clock_ahead_ms,
+            provider_calls = excluded.provider_calls
         RETURNING (SELECT CAST(COALESCE(SUM(revision), 0) AS BIGINT) FROM provider_settings)";
 
     LIST = "SELECT id, version, host, api_url, boot_id, console_url, key_ids, allow_loopback, started_at,
-            last_seen_at, clock_ahead_ms, roles, settings
+            last_seen_at, clock_ahead_ms, roles, settings, provider_calls
         FROM instances WHERE last_seen_at > $1 ORDER BY started_at, id";
 
     DELETE = "DELETE FROM instances WHERE id = $1";
@@ -105,6 +109,52 @@ pub struct Instance {
     pub last_seen_at: Timestamp,
     /// By how much its clock is ahead of the database's, in milliseconds.
     pub clock_ahead_ms: i64,
+    /// How its calls to each provider went, by the provider's name.
+    #[serde(skip)]
+    pub provider_calls: BTreeMap<String, ProviderCalls>,
+}
+
+/// How the calls of an instance to a provider went, since its start.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProviderCalls {
+    pub calls: u64,
+    /// Those that failed, by the fault of the provider or of the operator's settings.
+    pub failed: u64,
+    /// Those that failed since the last one that succeeded.
+    pub failed_in_a_row: u64,
+    pub succeeded_at: Option<Timestamp>,
+    pub failed_at: Option<Timestamp>,
+    /// Why the last one failed that did.
+    pub error: Option<String>,
+    /// Whether calls are rejected for a moment, because nearly all have failed.
+    pub is_paused: bool,
+}
+
+impl ProviderCalls {
+    /// Those of two instances together: the newest success and failure, and the sums.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let (newer, older) = if self.failed_at >= other.failed_at {
+            (self, other)
+        } else {
+            (other, self)
+        };
+        // What failed before the newest success is over, whichever instance it was.
+        let succeeded_at = newer.succeeded_at.max(older.succeeded_at);
+        let in_a_row = |calls: &Self| {
+            let is_over = calls.failed_at <= succeeded_at;
+            if is_over { 0 } else { calls.failed_in_a_row }
+        };
+        Self {
+            calls: newer.calls + older.calls,
+            failed: newer.failed + older.failed,
+            failed_in_a_row: in_a_row(&newer) + in_a_row(&older),
+            succeeded_at,
+            is_paused: newer.is_paused || older.is_paused,
+            failed_at: newer.failed_at,
+            error: newer.error,
+        }
+    }
 }
 
 impl Instance {
@@ -172,8 +222,11 @@ impl Instances<'_> {
             clock_ahead_ms,
             roles,
             settings,
+            provider_calls,
             ..
         } = instance;
+        let provider_calls =
+            serde_json::to_string(provider_calls).map_err(StorageError::unavailable)?;
         let settings: Vec<_> = settings
             .iter()
             .map(|(section, digest)| format!("{section}={digest}"))
@@ -192,7 +245,8 @@ impl Instances<'_> {
             now,
             *clock_ahead_ms,
             roles.as_str(),
-            settings.as_str()
+            settings.as_str(),
+            provider_calls.as_str()
         ];
         let revision = self.0.db.write_one(RENEW, values, |row| row.int(0)).await?;
         let known = &self.0.renewals.provider_settings;
@@ -338,6 +392,8 @@ fn instance(row: &Row<'_>) -> Result<Instance> {
             .filter_map(|part| part.split_once('='))
             .map(owned)
             .collect(),
+        // Another version may have written it.
+        provider_calls: serde_json::from_str(row.text(13)?).unwrap_or_default(),
     })
 }
 

@@ -67,7 +67,7 @@ pub use db::service_lock::ServiceLock;
 #[cfg(feature = "test-support")]
 pub use db::simulated_link::{DatabaseSimulation, DatabaseStep};
 pub use error::{Chain, SealError, StorageError};
-pub use instances::{INSTANCE_TIMEOUT, Instance};
+pub use instances::{CLOCK_NOTICED, INSTANCE_TIMEOUT, Instance, ProviderCalls};
 pub use jobs::overview::{FailingJob, JobCounts};
 pub use jobs::{ClaimedJob, JobKey, job_kinds};
 pub use linking::consent_session_claims::ClaimedConsentSession;
@@ -75,7 +75,7 @@ pub use linking::consent_sessions::{ConsentSession, NewConsentSession, OtherCons
 pub use linking::links::{Link, NewLink, NewLinkSession};
 pub use linking::provider_events::AffectedRef;
 pub use linking::provider_users::{ClaimedProviderUser, ProviderUserRecord, ProviderUserState};
-pub use management::audit::{AuditAction, AuditRow};
+pub use management::audit::{AuditAction, AuditFilter, AuditRow};
 pub use management::changes::{IdempotentStart, ManagementChange};
 pub use management::first_start::FirstStart;
 pub use management::operator_keys::{FoundOperatorKey, OperatorKeyRecord};
@@ -101,7 +101,7 @@ pub use users::sessions::{
     SessionRecord, SignInLink, SignedIn,
 };
 pub use users::setup_tokens::{KeyAuditRow, NewSetupToken, SetupTokenClaim};
-pub use users::user::{NewUser, REFERENCE_IN_USE, UserChange};
+pub use users::user::{NewUser, REFERENCE_IN_USE, UserChange, UserFilter};
 pub use webhooks::deliveries::{AttemptOutcome, ClaimedEndpoint, DueDelivery, FinishedAttempt};
 pub use webhooks::delivery_log::{
     AttemptRecord, DeliveryOverview, DeliveryPosition, DeliveryRecord,
@@ -310,6 +310,12 @@ impl Storage {
             holder: Some(instance),
             ..self
         }
+    }
+
+    /// The instance for which this claims jobs. None: a command.
+    #[must_use]
+    pub fn holder(&self) -> Option<Uuid> {
+        self.holder
     }
 
     /// Claims no due job or endpoint from now on, or does again: a lease is measured by the clock

@@ -110,7 +110,7 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &ServeArgs) -> anyhow:
     }
     let setup_url = setup_url(&service).await?;
     // The page at that address asks for them.
-    if setup_url.is_none() && service.parts.connections.provider_health().is_empty() {
+    if setup_url.is_none() && service.parts.connections.provider_calls().is_empty() {
         tracing::warn!("providers: {}", wiring::no_provider_hint());
     }
     warn_operator(&service, &settings).await?;

@@ -3,15 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bellbird_storage::Instance;
+use bellbird_storage::{CLOCK_NOTICED, Instance};
 use jiff::SignedDuration;
 
 use super::VERSION;
 use crate::config::Settings;
 use crate::roles::Role;
 
-/// A difference between clocks that the operator should know.
-pub(super) const CLOCK_NOTICED: SignedDuration = SignedDuration::from_secs(2);
 /// A difference that would spoil leases, the shortest of which is a minute.
 pub(super) const CLOCK_WRONG: SignedDuration = SignedDuration::from_secs(20);
 
@@ -222,6 +220,7 @@ mod tests {
             started_at: Timestamp::UNIX_EPOCH,
             last_seen_at: Timestamp::UNIX_EPOCH,
             clock_ahead_ms: 0,
+            provider_calls: Default::default(),
         }
     }
 

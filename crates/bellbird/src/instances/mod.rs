@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
+use bellbird_connections::Connections;
 use bellbird_domain::Clock;
-use bellbird_storage::{Chain, Instance, Sealer, Storage, StorageError};
+use bellbird_storage::{CLOCK_NOTICED, Chain, Instance, Sealer, Storage, StorageError};
 use jiff::{SignedDuration, Timestamp};
 use rustix::system::uname;
 use secrecy::ExposeSecret as _;
@@ -18,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 pub use compare::Finding;
-use compare::{CLOCK_NOTICED, Own};
+use compare::Own;
 
 use crate::config::Settings;
 use crate::roles::{Role, Roles};
@@ -56,6 +57,8 @@ pub struct InstanceInfo<'a> {
     pub id: Uuid,
     pub urls: &'a Urls,
     pub roles: &'a Roles,
+    /// Whose calls to providers it counts.
+    pub connections: &'a Connections,
 }
 
 impl Heartbeat {
@@ -71,7 +74,12 @@ impl Heartbeat {
         clock: &Clock,
         service: &CancellationToken,
     ) -> anyhow::Result<Self> {
-        let InstanceInfo { id, urls, roles } = *info;
+        let InstanceInfo {
+            id,
+            urls,
+            roles,
+            connections,
+        } = *info;
         let Clocks {
             now,
             ahead_ms: clock_ahead_ms,
@@ -100,6 +108,7 @@ impl Heartbeat {
             started_at: now,
             last_seen_at: now,
             clock_ahead_ms,
+            provider_calls: connections.provider_calls(),
         };
         apply_clock_check(storage, &instance, None);
         if storage.kind() == "sqlite" {
@@ -124,6 +133,7 @@ impl Heartbeat {
         let (clock, service) = (clock.clone(), service.clone());
         let renewal = tokio::spawn(renew_regularly(
             storage.clone(),
+            connections.clone(),
             clock,
             instance,
             stop.clone(),
@@ -168,6 +178,7 @@ impl Heartbeat {
 /// Continues after an error: the database may be lost for a while.
 async fn renew_regularly(
     storage: Storage,
+    connections: Connections,
     clock: Clock,
     mut instance: Instance,
     stop: CancellationToken,
@@ -178,6 +189,7 @@ async fn renew_regularly(
         .await
         .is_some()
     {
+        instance.provider_calls = connections.provider_calls();
         let renewed = match renew(&storage, &clock, &mut instance).await {
             Ok(true) => {
                 tracing::error!("database was restored from a backup, stopping");

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::{Operator, PAGE_ROWS, cut};
 use crate::error_page;
 use crate::pages::names::sanitized;
-use crate::pages::{LocalTime, SignedInFrame, page_response};
+use crate::pages::{LocalTime, SignedInFrame, When, page_response};
 use crate::state::Console;
 
 #[derive(Template)]
@@ -24,7 +24,9 @@ struct DeliveriesPage<'a> {
     frame: &'a SignedInFrame<'a>,
     overview: DeliveryOverview,
     /// When the longest due attempt became due.
-    oldest_due: Option<String>,
+    oldest_due: Option<When>,
+    /// To be sent again later.
+    later: u64,
     /// Disabled or failing.
     rows: Vec<EndpointRow>,
     of_all: Vec<EndpointRow>,
@@ -41,11 +43,16 @@ pub(super) struct EndpointRow {
     pub(super) status: String,
     pub(super) is_good: bool,
     pub(super) can_enable: bool,
-    pub(super) delivered: Option<String>,
+    pub(super) delivered: Option<When>,
 }
 
 impl EndpointRow {
-    pub(super) fn new(endpoint: &Endpoint, email: Option<String>, zone: &LocalTime) -> Self {
+    pub(super) fn new(
+        endpoint: &Endpoint,
+        email: Option<String>,
+        zone: &LocalTime,
+        now: Timestamp,
+    ) -> Self {
         let Endpoint {
             status,
             disabled_reason,
@@ -59,7 +66,7 @@ impl EndpointRow {
                 sanitized(disabled_reason.as_deref().unwrap_or("no reason"))
             ),
             (false, None) => "enabled".to_owned(),
-            (false, Some(since)) => format!("failing since {}", zone.at(*since)),
+            (false, Some(since)) => format!("failing, first {}", zone.when(*since, now).text),
         };
         Self {
             id: endpoint.id,
@@ -68,7 +75,7 @@ impl EndpointRow {
             status: text,
             is_good: !is_disabled && failing_since.is_none(),
             can_enable: is_disabled,
-            delivered: endpoint.delivered_at.map(|at| zone.at(at)),
+            delivered: endpoint.delivered_at.map(|at| zone.when(at, now)),
         }
     }
 }
@@ -125,16 +132,17 @@ async fn load<'a>(
             None => email_of(storage, endpoint.user_id).await?,
         };
         emails.insert(endpoint.user_id, email.clone());
-        rows.push(EndpointRow::new(&endpoint, email, zone));
+        rows.push(EndpointRow::new(&endpoint, email, zone, now));
     }
     let of_all = storage.endpoints().list(UserId::INSTALLATION).await?;
     let of_all = of_all
         .iter()
-        .map(|endpoint| EndpointRow::new(endpoint, None, zone))
+        .map(|endpoint| EndpointRow::new(endpoint, None, zone, now))
         .collect();
-    let oldest_due = overview.oldest_due.map(|at| zone.at(at));
+    let oldest_due = overview.oldest_due.map(|at| zone.when(at, now));
     Ok(DeliveriesPage {
         frame,
+        later: overview.pending.saturating_sub(overview.due),
         overview,
         oldest_due,
         rows,

@@ -1,19 +1,22 @@
 //! `/operator/deliveries/{id}`: the deliveries to one endpoint. Its forms send an event again, and
 //! enable the endpoint.
 
+use std::collections::HashMap;
+
 use askama::Template;
 use axum::extract::State;
-use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::response::Response;
 use bellbird_domain::{DeliveryState, EndpointId, EventId, UserId};
 use bellbird_management::{Refusal, deliveries, endpoints};
 use bellbird_storage::{DeliveryPosition, DeliveryRecord, Endpoint, StorageError};
 use http::{HeaderMap, StatusCode};
+use jiff::Timestamp;
 
 use super::deliveries::{EndpointRow, email_of};
-use super::{Operator, OperatorForm, PAGE_ROWS, PathText, cut, parsed};
+use super::{Operator, OperatorForm, PAGE_ROWS, PathText, count, cut, parsed};
 use crate::error_page;
 use crate::pages::names::sanitized;
-use crate::pages::{LocalTime, SignedInFrame, page_response};
+use crate::pages::{Done, LocalTime, SignedInFrame, When, page_response};
 use crate::session::Session;
 use crate::state::Console;
 use crate::webhooks::log::{LogQuery, state_text};
@@ -26,7 +29,10 @@ const NOT_SENT_AGAIN: &str = "This event cannot be sent again now: its endpoint 
 struct EndpointPage<'a> {
     frame: &'a SignedInFrame<'a>,
     endpoint: EndpointRow,
-    state: Option<DeliveryState>,
+    /// Each state, its words, and whether the page shows only it.
+    states: Vec<(DeliveryState, &'static str, bool)>,
+    /// Whether it shows all states.
+    shows_all: bool,
     rows: Vec<DeliveryRow>,
     /// The query of the next page, if there are older deliveries.
     older: Option<String>,
@@ -36,13 +42,16 @@ struct EndpointPage<'a> {
 struct DeliveryRow {
     event_id: EventId,
     user_id: UserId,
+    /// None: the user is known from the endpoint, or removed.
+    email: Option<String>,
     event: &'static str,
-    created: String,
+    created: When,
     state: &'static str,
     is_failed: bool,
-    attempts: u32,
+    /// Such as `tried 3 times`.
+    tried: String,
     error: Option<String>,
-    next_attempt: Option<String>,
+    next_attempt: Option<When>,
 }
 
 /// `GET /operator/deliveries/{id}`
@@ -73,7 +82,7 @@ async fn page(
         Err(error) => return error_page::storage_error(console, &error),
     };
     let frame = session.frame(console, "/operator/deliveries");
-    match load(console, &frame, &endpoint, query, &session.zone()).await {
+    match load(console, session, &frame, &endpoint, query).await {
         Ok(page) => {
             let status = if problem.is_some() {
                 StatusCode::CONFLICT
@@ -88,12 +97,12 @@ async fn page(
 
 async fn load<'a>(
     console: &Console,
+    session: &Session,
     frame: &'a SignedInFrame<'a>,
     endpoint: &Endpoint,
     query: &LogQuery,
-    zone: &LocalTime,
 ) -> Result<EndpointPage<'a>, StorageError> {
-    let storage = console.storage();
+    let (storage, zone, now) = (console.storage(), session.zone(), session.now);
     let before = query.before.map(|DeliveryPosition(at, event)| (at, event));
     let of = (endpoint.user_id, endpoint.id);
     let mut found = storage
@@ -106,32 +115,58 @@ async fn load<'a>(
         .filter(|_| has_older)
         .map(|last| query.at(Some(last.position())));
     let email = email_of(storage, endpoint.user_id).await?;
-    let endpoint = EndpointRow::new(endpoint, email, zone);
-    let rows = found
-        .into_iter()
-        .map(|delivery| row(delivery, zone))
-        .collect();
+    let (id, is_of_all) = (endpoint.id, endpoint.user_id == UserId::INSTALLATION);
+    let endpoint = EndpointRow::new(endpoint, email, &zone, now);
+    let mut emails = HashMap::new();
+    let mut rows = Vec::with_capacity(found.len());
+    for delivery in found {
+        let attempts = storage
+            .deliveries()
+            .list_attempts(delivery.user_id, id, delivery.event_id)
+            .await?;
+        if is_of_all && !emails.contains_key(&delivery.user_id) {
+            let email = email_of(storage, delivery.user_id).await?;
+            emails.insert(delivery.user_id, email);
+        }
+        let email = emails.get(&delivery.user_id).cloned().flatten();
+        rows.push(row(delivery, attempts.len() as u64, email, &zone, now));
+    }
+    let states = DeliveryState::ALL.iter();
     Ok(EndpointPage {
         frame,
         endpoint,
-        state: query.state,
+        states: states
+            .map(|state| (*state, state_text(*state), query.state == Some(*state)))
+            .collect(),
+        shows_all: query.state.is_none(),
         rows,
         older,
         problem: None,
     })
 }
 
-fn row(delivery: DeliveryRecord, zone: &LocalTime) -> DeliveryRow {
+/// `attempts` are all that there were, also before it was sent again, as the user's log has them.
+fn row(
+    delivery: DeliveryRecord,
+    attempts: u64,
+    email: Option<String>,
+    zone: &LocalTime,
+    now: Timestamp,
+) -> DeliveryRow {
     DeliveryRow {
         event_id: delivery.event_id,
         user_id: delivery.user_id,
+        email,
         event: delivery.event_type.as_str(),
-        created: zone.at(delivery.created_at),
+        created: zone.when(delivery.created_at, now),
         state: state_text(delivery.state),
         is_failed: delivery.state == DeliveryState::Failed,
-        attempts: delivery.attempts,
+        tried: match attempts {
+            0 => "not tried yet".to_owned(),
+            attempts => format!("tried {}", count(attempts, "time")),
+        },
         error: delivery.last_error.as_deref().map(sanitized),
-        next_attempt: delivery.next_attempt_at.map(|at| zone.at(at)),
+        next_attempt: delivery.next_attempt_at.map(|at| zone.when(at, now)),
     }
 }
 
@@ -159,15 +194,17 @@ pub(super) async fn change(
         (Some(event), Some(user), None) => {
             // Only an endpoint of the installation has events of several users.
             let user = (owner == UserId::INSTALLATION).then_some(user);
-            redeliver(&console, session, id, user, event).await
+            let sent = redeliver(&console, session, id, user, event).await;
+            sent.map(|()| (Done::EventRequested, event.to_string()))
         }
-        (None, None, Some(_)) => enable(&console, session, id).await,
+        (None, None, Some(_)) => {
+            let enabled = enable(&console, session, id).await;
+            enabled.map(|()| (Done::EndpointEnabled, "endpoint".to_owned()))
+        }
         _ => return error_page::invalid_form(&console),
     };
     match changed {
-        Ok(()) => {
-            Redirect::to(&console.path(&format!("/operator/deliveries/{id}"))).into_response()
-        }
+        Ok((done, place)) => done.redirect(&console, &format!("/operator/deliveries/{id}"), place),
         Err(
             Refusal::NotFound(_)
             | Refusal::EndpointDisabled

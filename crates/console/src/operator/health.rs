@@ -1,4 +1,5 @@
-//! `/operator/health`: providers, connections, jobs and instances.
+//! `/operator/health`: what the instances of the installation do together: providers, connections,
+//! jobs, and what is cheap of the checks of `bellbird doctor`.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +8,19 @@ use axum::extract::State;
 use axum::response::Response;
 use bellbird_connections::job_kinds;
 use bellbird_domain::ConnectionStatus;
-use bellbird_storage::{FailingJob, Instance, JobCounts, StorageError};
+use bellbird_storage::{FailingJob, Instance, JobCounts, ProviderCalls, StorageError};
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Operator, status_text};
+use super::checks::{self, Check};
+use super::users::UsersQuery;
+use super::{Operator, count, status_text};
 use crate::error_page;
-use crate::pages::{LocalTime, SignedInFrame, page_response};
+use crate::pages::{LocalTime, SignedInFrame, When, page_response};
 use crate::state::Console;
 
-/// A running service runs due jobs within seconds.
-const OVERDUE_AFTER: SignedDuration = SignedDuration::from_mins(10);
+/// A running service runs due jobs and deliveries within seconds.
+pub(super) const OVERDUE_AFTER: SignedDuration = SignedDuration::from_mins(10);
 /// Failing jobs that are listed individually.
 const FAILING_SHOWN_MAX: u32 = 20;
 
@@ -25,57 +28,54 @@ const FAILING_SHOWN_MAX: u32 = 20;
 #[template(path = "operator_health.html")]
 struct HealthPage<'a> {
     frame: &'a SignedInFrame<'a>,
+    checks: Vec<Check>,
     providers: Vec<ProviderRow>,
     jobs: Vec<JobRow>,
     failing: Vec<FailingRow>,
     instances: Vec<InstanceRow>,
-    has_worker: bool,
 }
 
 struct ProviderRow {
     title: String,
     is_good: bool,
     status: &'static str,
-    /// The last call of this instance that succeeded. None: none since its start.
-    succeeded: Option<String>,
-    /// Calls of this instance that failed since then.
+    /// Such as `4310 calls, 12 failed`.
+    calls: String,
+    succeeded: Option<When>,
+    last_failure: Option<(When, String)>,
+    /// Calls that failed since the last one that succeeded.
     failures: u64,
-    last_failure: Option<(String, String)>,
-    /// When it last gave data, to any instance.
-    refreshed: Option<String>,
-    connections: Vec<(&'static str, u64)>,
+    /// Such as `1 consent withdrawn`, with the query of the list of users who have these.
+    connections: Vec<(String, String)>,
     /// Consents that end within 14 days.
     ending: u64,
 }
 
 struct JobRow {
     kind: String,
-    waiting: u64,
-    due: u64,
-    running: u64,
-    failing: u64,
-    /// Since when the oldest is due, if that is long ago.
-    overdue: Option<String>,
-    /// When the next one is due.
-    next: Option<String>,
+    /// Such as `2 due, 1 running`.
+    state: String,
+    is_good: bool,
+    /// When the next one is due, or since when the oldest is.
+    next: Option<When>,
 }
 
 struct FailingRow {
     kind: String,
     provider: String,
     subject: String,
-    attempts: u32,
+    tried: String,
     error: String,
-    next: Option<String>,
+    next: Option<When>,
 }
 
 struct InstanceRow {
     name: String,
     version: String,
     roles: String,
-    started: String,
-    seen: String,
-    clock_ahead_ms: i64,
+    started: When,
+    seen: When,
+    clock: String,
 }
 
 /// `GET /operator/health`
@@ -97,34 +97,45 @@ async fn load<'a>(
     let mut jobs = storage.jobs().count(now).await?;
     jobs.retain(|counts| job_kinds().any(|kind| kind == counts.kind));
     let failing = storage.jobs().list_failing(FAILING_SHOWN_MAX).await?;
-    let instances = storage
-        .instances()
-        .list(storage.instances().database_time(now).await?)
-        .await?;
+    let seen_at = storage.instances().database_time(now).await?;
+    let instances = storage.instances().list(seen_at).await?;
     Ok(HealthPage {
         frame,
-        providers: providers(console, now, zone).await?,
+        checks: checks::list(console, &instances, now, zone).await?,
+        providers: providers(console, &instances, now, zone).await?,
         jobs: jobs
             .into_iter()
             .map(|counts| job_row(counts, now, zone))
             .collect(),
         failing: failing
             .into_iter()
-            .map(|job| failing_row(job, zone))
+            .map(|job| failing_row(job, now, zone))
             .collect(),
-        has_worker: instances
-            .iter()
-            .any(|instance| instance.roles.iter().any(|role| role == "worker")),
         instances: instances
             .iter()
-            .map(|instance| instance_row(instance, zone))
+            .map(|instance| instance_row(instance, storage.kind(), seen_at, zone))
             .collect(),
     })
+}
+
+/// The calls of all instances together. Those of this one are from now, the others' from their last
+/// renewal.
+fn calls_of_all(console: &Console, instances: &[Instance]) -> BTreeMap<String, ProviderCalls> {
+    let own = console.storage().holder();
+    let mut all = console.inner.connections.provider_calls();
+    for instance in instances.iter().filter(|one| Some(one.id) != own) {
+        for (name, calls) in &instance.provider_calls {
+            let sum = all.remove(name).unwrap_or_default().and(calls.clone());
+            all.insert(name.clone(), sum);
+        }
+    }
+    all
 }
 
 /// The configured ones, and others that have connections.
 async fn providers(
     console: &Console,
+    instances: &[Instance],
     now: Timestamp,
     zone: &LocalTime,
 ) -> Result<Vec<ProviderRow>, StorageError> {
@@ -136,50 +147,44 @@ async fn providers(
             .or_default()
             .push((counted.status, counted.count));
     }
-    let (ending, refreshed) = (
-        connections.count_ending(now).await?,
-        connections.last_refreshed().await?,
-    );
-    let mut health: BTreeMap<_, _> = console
-        .inner
-        .connections
-        .provider_health()
-        .into_iter()
-        .collect();
-    for name in health.keys() {
-        counts.entry((*name).to_owned()).or_default();
+    let ending = connections.count_ending(now).await?;
+    let mut calls = calls_of_all(console, instances);
+    for name in calls.keys() {
+        counts.entry(name.clone()).or_default();
     }
     let row = |(name, mut counts): (String, Vec<(ConnectionStatus, u64)>)| {
         counts.sort_by_key(|(status, _)| status.as_str());
-        let health = health.remove(&*name);
-        let (is_good, status) = match &health {
+        let calls = calls.remove(&name);
+        let (is_good, status) = match &calls {
             None => (false, "not configured"),
-            Some(health) if health.is_breaker_open => {
-                (false, "calls paused, because nearly all failed")
-            }
-            Some(health) if health.failures > 0 => (false, "last call failed"),
-            Some(health) if health.succeeded_at.is_none() => {
-                (true, "not called by this instance yet")
-            }
+            Some(calls) if calls.is_paused => (false, "calls paused, because nearly all failed"),
+            Some(calls) if calls.failed_in_a_row > 0 => (false, "last call failed"),
+            Some(calls) if calls.succeeded_at.is_none() => (true, "not called yet"),
             Some(_) => (true, "last call succeeded"),
         };
-        let health = health.unwrap_or_default();
+        let calls = calls.unwrap_or_default();
+        let links = console.inner.connections.links();
         ProviderRow {
-            title: console
-                .inner
-                .connections
-                .links()
-                .provider_title(&name)
-                .to_owned(),
+            title: links.provider_title(&name).to_owned(),
             is_good,
             status,
-            succeeded: health.succeeded_at.map(|at| zone.at(at)),
-            failures: health.failures,
-            last_failure: health.last_failure.map(|(at, error)| (zone.at(at), error)),
-            refreshed: refreshed.get(&name).map(|at| zone.at(*at)),
+            calls: match (calls.calls, calls.failed) {
+                (0, _) => "no calls yet".to_owned(),
+                (all, 0) => format!("{}, none failed", count(all, "call")),
+                (all, failed) => format!("{}, {failed} failed", count(all, "call")),
+            },
+            succeeded: calls.succeeded_at.map(|at| zone.when(at, now)),
+            failures: calls.failed_in_a_row,
+            last_failure: calls
+                .failed_at
+                .zip(calls.error)
+                .map(|(at, error)| (zone.when(at, now), error)),
             connections: counts
                 .into_iter()
-                .map(|(status, count)| (status_text(status), count))
+                .map(|(status, count)| {
+                    let query = UsersQuery::of_connections(status, &name).to_text();
+                    (format!("{count} {}", status_text(status)), query)
+                })
                 .collect(),
             ending: ending.get(&name).copied().unwrap_or_default(),
         }
@@ -187,30 +192,39 @@ async fn providers(
     Ok(counts.into_iter().map(row).collect())
 }
 
+/// Whether the oldest due job should have run long ago.
+pub(super) fn is_overdue(counts: &JobCounts, now: Timestamp) -> bool {
+    let is_late = |next: Timestamp| now.duration_since(next) > OVERDUE_AFTER;
+    counts.due > 0 && counts.next.is_some_and(is_late)
+}
+
 fn job_row(counts: JobCounts, now: Timestamp, zone: &LocalTime) -> JobRow {
-    let JobCounts {
-        kind,
-        due,
-        running,
-        failing,
-        waiting,
-        next,
-    } = counts;
-    let is_overdue = due > 0 && next.is_some_and(|next| now.duration_since(next) > OVERDUE_AFTER);
+    let is_overdue = is_overdue(&counts, now);
+    let states = [
+        (counts.due, if is_overdue { "overdue" } else { "due" }),
+        (counts.running, "running"),
+        (counts.waiting, "later"),
+        (counts.failing, "failing"),
+    ];
+    let states = states.iter().filter(|(number, _)| *number > 0);
+    let states: Vec<_> = states
+        .map(|(number, name)| format!("{number} {name}"))
+        .collect();
     JobRow {
-        kind,
-        waiting,
-        due,
-        running,
-        failing,
-        overdue: next.filter(|_| is_overdue).map(|at| zone.at(at)),
-        next: next
-            .filter(|_| due == 0 && running == 0)
-            .map(|at| zone.at(at)),
+        kind: counts.kind,
+        state: match &states[..] {
+            [] => "nothing to do".to_owned(),
+            states => states.join(", "),
+        },
+        is_good: !is_overdue && counts.failing == 0,
+        next: counts
+            .next
+            .filter(|_| is_overdue || (counts.due == 0 && counts.running == 0))
+            .map(|at| zone.when(at, now)),
     }
 }
 
-fn failing_row(job: FailingJob, zone: &LocalTime) -> FailingRow {
+fn failing_row(job: FailingJob, now: Timestamp, zone: &LocalTime) -> FailingRow {
     let FailingJob {
         kind,
         provider,
@@ -219,24 +233,33 @@ fn failing_row(job: FailingJob, zone: &LocalTime) -> FailingRow {
         last_error,
         next_attempt_at,
     } = job;
-    let next = next_attempt_at.map(|at| zone.at(at));
     FailingRow {
         kind,
         provider,
         subject,
-        attempts,
+        tried: format!("tried {}", count(attempts.into(), "time")),
         error: last_error,
-        next,
+        next: next_attempt_at.map(|at| zone.when(at, now)),
     }
 }
 
-fn instance_row(instance: &Instance, zone: &LocalTime) -> InstanceRow {
+fn instance_row(
+    instance: &Instance,
+    database: &str,
+    now: Timestamp,
+    zone: &LocalTime,
+) -> InstanceRow {
     InstanceRow {
         name: instance.to_string(),
         version: instance.version.clone(),
         roles: instance.roles.join(", "),
-        started: zone.at(instance.started_at),
-        seen: zone.at(instance.last_seen_at),
-        clock_ahead_ms: instance.clock_ahead_ms,
+        started: zone.when(instance.started_at, now),
+        seen: zone.when(instance.last_seen_at, now),
+        clock: match (database, instance.clock_ahead_ms) {
+            // It has no clock of its own.
+            ("sqlite", _) => String::new(),
+            (_, ahead @ 0..) => format!("clock {ahead} ms ahead of the database's"),
+            (_, behind) => format!("clock {} ms behind the database's", behind.unsigned_abs()),
+        },
     }
 }

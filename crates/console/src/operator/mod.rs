@@ -5,6 +5,7 @@
 //! operation of `bellbird_management`.
 
 mod audit;
+mod checks;
 mod deliveries;
 mod endpoint;
 mod health;
@@ -62,6 +63,7 @@ pub(crate) fn routes() -> Router<Console> {
             any(not_found).get(setup::show).post(setup::change),
         )
         .route("/operator/audit", any(not_found).get(audit::show))
+        .route("/operator/audit.csv", any(not_found).get(audit::download))
 }
 
 /// Another method gets the same page as another path, because a difference would show which paths
@@ -115,12 +117,18 @@ fn cut<T>(items: &mut Vec<T>) -> bool {
     has_more
 }
 
+/// Such as `1 bank` and `2 banks`.
+fn count(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}
+
 /// Unlike [`crate::pages::status_text`], for somebody else than the user.
 fn status_text(status: ConnectionStatus) -> &'static str {
     match status {
         ConnectionStatus::Active => "connected",
         ConnectionStatus::Invalidated => "consent expired",
-        ConnectionStatus::PendingMfa => "institution asks the user to sign in",
+        ConnectionStatus::PendingMfa => "bank asks the user to sign in",
         ConnectionStatus::Revoked => "consent withdrawn",
         ConnectionStatus::Deleting => "being removed",
     }

@@ -3,26 +3,24 @@
 
 use askama::Template;
 use axum::extract::State;
-use axum::response::{IntoResponse as _, Redirect, Response};
-use bellbird_domain::{Connection, ConnectionStatus, Plan, User, UserId};
+use axum::response::Response;
+use bellbird_domain::{Connection, ConnectionStatus, KeyStatus, Plan, User, UserId};
 use bellbird_management::{Refusal, sign_in, users};
-use bellbird_storage::{StorageError, SyncState, UserChange};
+use bellbird_storage::{KeyRecord, StorageError, SyncState, UserChange};
 use http::{HeaderMap, StatusCode};
+use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::deliveries::EndpointRow;
-use super::{Operator, OperatorForm, PathText, gives, parsed, status_text};
+use super::{Operator, OperatorForm, PathText, count, gives, parsed, status_text};
 use crate::emails::InvitationEmail;
 use crate::error_page;
-use crate::keys_page::{self, KeyRow};
 use crate::local::is_loopback_url;
 use crate::pages::names::{institution_name, sanitized};
-use crate::pages::{LocalTime, Notice, SignedInFrame, Tone, page_response};
+use crate::pages::{Done, LocalTime, SignedInFrame, When, page_response};
 use crate::qr_code;
 use crate::session::{OwnForm, Session};
 use crate::state::Console;
-
-const SENT: &str = "The e-mail is sent. Its link works once, for a day.";
 
 #[derive(Template)]
 #[template(path = "operator_user.html")]
@@ -31,10 +29,13 @@ struct UserPage<'a> {
     user: &'a User,
     /// Name, what it gives, and whether the user has it.
     plans: Vec<(&'static str, &'static str, bool)>,
+    gives_now: &'static str,
     reference: Option<String>,
     created: String,
     connections: Vec<ConnectionRow>,
     keys: Vec<KeyRow>,
+    /// How many programs can read now, and with which plan. None: none.
+    programs: Option<String>,
     endpoints: Vec<EndpointRow>,
     sessions: usize,
     /// Shown now, and never again.
@@ -47,8 +48,6 @@ struct UserPage<'a> {
     sends_links: bool,
     /// Whether the operator is this user.
     is_self: bool,
-    /// What was done, if the page does not show it otherwise.
-    done: Option<&'static str>,
     problem: Option<String>,
 }
 
@@ -60,17 +59,26 @@ struct ConnectionRow {
     is_active: bool,
     since: String,
     /// None: never.
-    refreshed: Option<String>,
+    synced: Option<When>,
     consent_end: Option<String>,
     /// Why the last sync failed.
     sync_error: Option<String>,
+}
+
+struct KeyRow {
+    name: String,
+    prefix: String,
+    /// None: never.
+    used: Option<When>,
+    /// Such as `works until 1 Dec 2026`.
+    status: String,
+    works: bool,
 }
 
 /// The page beside its user.
 enum Shown<'a> {
     Only,
     Link(&'a SecretString),
-    Done(&'static str),
     Problem(String),
 }
 
@@ -116,13 +124,6 @@ async fn page(
                 ..page
             },
         ),
-        Shown::Done(text) => page_response(
-            StatusCode::OK,
-            &UserPage {
-                done: Some(text),
-                ..page
-            },
-        ),
         Shown::Problem(text) => page_response(
             StatusCode::BAD_REQUEST,
             &UserPage {
@@ -147,10 +148,17 @@ async fn load<'a>(
         .await?
     {
         let sync = storage.syncs().find(user.id, connection.id).await?;
-        connections.push(row(console, connection, sync, &zone));
+        connections.push(row(console, connection, sync, &zone, session.now));
     }
+    let keys = storage.keys().list(user.id).await?;
+    let keys: Vec<_> = keys
+        .iter()
+        .map(|key| key_row(key, &zone, session.now))
+        .collect();
+    let programs = keys.iter().filter(|key| key.works).count();
     let endpoints = storage.endpoints().list(user.id).await?;
-    let endpoint = |endpoint| EndpointRow::new(endpoint, Some(user.email.clone()), &zone);
+    let endpoint =
+        |endpoint| EndpointRow::new(endpoint, Some(user.email.clone()), &zone, session.now);
     Ok(UserPage {
         frame,
         user,
@@ -158,10 +166,12 @@ async fn load<'a>(
             .iter()
             .map(|plan| (plan.as_str(), gives(*plan), *plan == user.plan))
             .collect(),
+        gives_now: gives(user.plan),
         reference: user.reference.as_deref().map(sanitized),
         created: zone.day(user.created_at),
         connections,
-        keys: keys_page::rows(console, session, user.id).await?,
+        programs: (programs > 0).then(|| count(programs as u64, "program")),
+        keys,
         endpoints: endpoints.iter().map(endpoint).collect(),
         sessions: storage.sessions().list(user.id, session.now).await?.len(),
         link: None,
@@ -169,7 +179,6 @@ async fn load<'a>(
         is_local: is_loopback_url(&console.inner.site.console_url),
         sends_links: console.inner.site.mailer.is_some() && user.console_sign_in,
         is_self: session.user() == user.id,
-        done: None,
         problem: None,
     })
 }
@@ -179,6 +188,7 @@ fn row(
     connection: Connection,
     sync: Option<SyncState>,
     zone: &LocalTime,
+    now: Timestamp,
 ) -> ConnectionRow {
     let is_active = connection.status == ConnectionStatus::Active;
     ConnectionRow {
@@ -197,12 +207,28 @@ fn row(
         status: status_text(connection.status),
         is_active,
         since: zone.day(connection.created_at),
-        refreshed: connection.last_refreshed_at.map(|at| zone.at(at)),
+        synced: connection.last_refreshed_at.map(|at| zone.when(at, now)),
         consent_end: connection
             .consent_expires_at
             .filter(|_| is_active)
             .map(|at| zone.day(at)),
         sync_error: sync.and_then(|sync| sync.last_error),
+    }
+}
+
+fn key_row(key: &KeyRecord, zone: &LocalTime, now: Timestamp) -> KeyRow {
+    let status = match (key.status(now), key.expires_at) {
+        (KeyStatus::Active, Some(at)) => format!("works until {}", zone.day(at)),
+        (KeyStatus::Active, None) => "works".to_owned(),
+        (KeyStatus::Expired, _) => "expired".to_owned(),
+        (KeyStatus::Revoked, _) => "revoked".to_owned(),
+    };
+    KeyRow {
+        name: sanitized(&key.name),
+        prefix: key.prefix.clone(),
+        used: key.last_used_at.map(|at| zone.when(at, now)),
+        status,
+        works: key.status(now) == KeyStatus::Active,
     }
 }
 
@@ -221,25 +247,30 @@ pub(super) async fn change(
     if form.field("remove").is_some() {
         return remove(&console, &headers, &form, id).await;
     }
-    if form.field("send-link").is_some() {
-        return match send_link(&console, session, id).await {
-            Ok(Ok(())) => page(&console, &headers, session, id, Shown::Done(SENT)).await,
-            Ok(Err(text)) => page(&console, &headers, session, id, Shown::Problem(text)).await,
-            Err(refusal) => refused(&console, &headers, session, id, refusal).await,
-        };
-    }
-    let changed = if let Some(plan) = form.parsed::<Plan>("plan") {
-        set_plan(&console, session, id, plan).await.map(|()| None)
+    let done = if let Some(plan) = form.parsed::<Plan>("plan") {
+        let saved = set_plan(&console, session, id, plan).await;
+        saved.map(|()| (Done::PlanSaved, "plan"))
     } else if form.field("sign-in-link").is_some() {
-        create_link(&console, session, id).await.map(Some)
+        match create_link(&console, session, id).await {
+            Ok(link) => return page(&console, &headers, session, id, Shown::Link(&link)).await,
+            Err(refusal) => Err(refusal),
+        }
+    } else if form.field("send-link").is_some() {
+        match send_link(&console, session, id).await {
+            Ok(Ok(())) => Ok((Done::LinkSent, "access")),
+            Ok(Err(text)) => {
+                return page(&console, &headers, session, id, Shown::Problem(text)).await;
+            }
+            Err(refusal) => Err(refusal),
+        }
     } else if form.field("end-sessions").is_some() {
-        end_sessions(&console, session, id).await.map(|()| None)
+        let ended = end_sessions(&console, session, id).await;
+        ended.map(|()| (Done::SessionsOfUserEnded, "access"))
     } else {
         return error_page::invalid_form(&console);
     };
-    match changed {
-        Ok(Some(link)) => page(&console, &headers, session, id, Shown::Link(&link)).await,
-        Ok(None) => Redirect::to(&console.path(&format!("/operator/users/{id}"))).into_response(),
+    match done {
+        Ok((done, place)) => done.redirect(&console, &format!("/operator/users/{id}"), place),
         Err(refusal) => refused(&console, &headers, session, id, refusal).await,
     }
 }
@@ -287,13 +318,7 @@ async fn remove(console: &Console, headers: &HeaderMap, form: &OwnForm, id: User
         Ok(true)
     };
     match removed.await {
-        Ok(true) => {
-            let notice = Notice::new(Tone::Good, "The user is being removed")
-                .with("Keys, links and sessions of the user have ended already.")
-                .with("The consents are being withdrawn at the providers, which can take a few minutes.")
-                .with_page_link("/operator/users", "Users");
-            page_response(StatusCode::OK, &notice.page(&console.inner.frame))
-        }
+        Ok(true) => Done::UserRemoved.redirect(console, "/operator/users", "users"),
         Ok(false) => {
             let other = Shown::Problem("That is not the address of this user.".to_owned());
             page(console, headers, session, id, other).await

@@ -1,20 +1,20 @@
-//! `/operator/users`: all users, and the plans.
+//! `/operator/users`: the users that match, and the plans.
 
 use std::collections::HashMap;
 
 use askama::Template;
 use axum::extract::{Query, State};
-use axum::response::{IntoResponse as _, Redirect, Response};
-use bellbird_domain::{Plan, User, UserId};
+use axum::response::Response;
+use bellbird_domain::{ConnectionStatus, Plan, User, UserId};
 use bellbird_management::{Refusal, users, values};
-use bellbird_storage::{NewUser, StorageError, Users};
+use bellbird_storage::{NewUser, StorageError, UserFilter};
 use http::{StatusCode, Uri};
 use serde::Deserialize;
 
-use super::{Operator, OperatorForm, PAGE_ROWS, cut, gives};
+use super::{Operator, OperatorForm, PAGE_ROWS, count, cut, gives, status_text};
 use crate::error_page;
 use crate::pages::names::sanitized;
-use crate::pages::{LocalTime, SignedInFrame, page_response};
+use crate::pages::{Done, LocalTime, SignedInFrame, page_response};
 use crate::session::Session;
 use crate::state::Console;
 
@@ -25,11 +25,13 @@ const SEARCH_CHARS_MAX: usize = 254;
 #[template(path = "operator_users.html")]
 struct UsersPage<'a> {
     frame: &'a SignedInFrame<'a>,
-    search: &'a str,
+    query: &'a UsersQuery,
     search_chars_max: usize,
+    /// Such as `consent withdrawn at Fiskil`, with the query without it.
+    connection: Option<(String, String)>,
     rows: Vec<UserRow>,
-    /// The last user of this page, if there are more.
-    next: Option<UserId>,
+    /// The query of the next page, if there are more.
+    next: Option<String>,
     plans: Vec<PlanRow>,
     /// What somebody who is not added has in the form, and why.
     problem: Option<Problem<'a>>,
@@ -47,7 +49,10 @@ struct UserRow {
     email: String,
     reference: Option<String>,
     plan: &'static str,
-    connections: u64,
+    /// Such as `2 banks`.
+    state: String,
+    /// What the user or the operator has to do.
+    needs: Vec<String>,
     created: String,
     is_operator: bool,
 }
@@ -58,11 +63,101 @@ struct PlanRow {
     users: u64,
 }
 
-#[derive(Deserialize, Default)]
-struct UsersQuery {
-    #[serde(default)]
+/// Which users the page has. What cannot be parsed chooses nothing.
+#[derive(Deserialize, Clone, Default)]
+#[serde(default)]
+pub(super) struct UsersQuery {
     search: String,
-    after: Option<String>,
+    plan: String,
+    /// `attention` or `operators`.
+    only: String,
+    /// The status of a connection, and the name of its provider or nothing.
+    status: String,
+    provider: String,
+    after: String,
+}
+
+impl UsersQuery {
+    /// Those with a connection at this provider that has this status.
+    pub(super) fn of_connections(status: ConnectionStatus, provider: &str) -> Self {
+        Self {
+            status: status.to_string(),
+            provider: provider.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn to_text(&self) -> String {
+        let mut text = form_urlencoded::Serializer::new(String::new());
+        for (name, value) in [
+            ("search", &self.search),
+            ("plan", &self.plan),
+            ("only", &self.only),
+            ("status", &self.status),
+            ("provider", &self.provider),
+            ("after", &self.after),
+        ] {
+            if !value.is_empty() {
+                text.append_pair(name, value);
+            }
+        }
+        text.finish()
+    }
+
+    /// The filters that the form to search keeps.
+    fn kept_by_search(&self) -> Vec<(&'static str, &str)> {
+        let filters = [
+            ("plan", &*self.plan),
+            ("only", &*self.only),
+            ("status", &*self.status),
+            ("provider", &*self.provider),
+        ];
+        filters
+            .into_iter()
+            .filter(|(_, value)| !value.is_empty())
+            .collect()
+    }
+
+    /// The query of the first page with another plan. Empty: with any.
+    fn with_plan(&self, plan: &str) -> String {
+        Self {
+            plan: plan.to_owned(),
+            after: String::new(),
+            ..self.clone()
+        }
+        .to_text()
+    }
+
+    /// The query of the first page with `only`, or without it if it is chosen.
+    fn with_only(&self, only: &str) -> String {
+        let only = if self.only == only { "" } else { only };
+        Self {
+            only: only.to_owned(),
+            after: String::new(),
+            ..self.clone()
+        }
+        .to_text()
+    }
+
+    fn filter(&self) -> UserFilter<'_> {
+        let provider = Some(&*self.provider).filter(|provider| !provider.is_empty());
+        UserFilter {
+            part: self.search.trim(),
+            plan: self.plan.parse().ok(),
+            operators_only: self.only == "operators",
+            needs_attention: self.only == "attention",
+            connection: self.status.parse().ok().map(|status| (status, provider)),
+        }
+    }
+
+    fn has_filter(&self) -> bool {
+        !Self {
+            after: String::new(),
+            ..self.clone()
+        }
+        .to_text()
+        .is_empty()
+    }
 }
 
 /// `GET /operator/users`
@@ -80,20 +175,16 @@ async fn page(
     let query = Query::<UsersQuery>::try_from_uri(uri)
         .map(|Query(query)| query)
         .unwrap_or_default();
-    let search = query.search.trim();
-    let after = query.after.and_then(|after| after.parse().ok());
-    let (rows, next, plans) = match load(console, search, after, &session.zone()).await {
+    let (rows, next, plans) = match load(console, &query, &session.zone()).await {
         Ok(found) => found,
         Err(error) => return error_page::storage_error(console, &error),
     };
-    let frame = session.frame(console, "/operator/users");
     let quotas = console.inner.context.quotas();
     let calls = [&quotas.metadata, &quotas.balances, &quotas.live].map(|quota| {
         quota
             .calls()
             .map_or_else(|| "no limit".to_owned(), |calls| calls.to_string())
     });
-    let search_chars_max = SEARCH_CHARS_MAX;
     let status = match &problem {
         Some(_) => StatusCode::BAD_REQUEST,
         None => StatusCode::OK,
@@ -101,16 +192,37 @@ async fn page(
     page_response(
         status,
         &UsersPage {
-            frame: &frame,
-            search,
-            search_chars_max,
+            frame: &session.frame(console, "/operator/users"),
+            query: &query,
+            search_chars_max: SEARCH_CHARS_MAX,
+            connection: connection(console, &query),
             rows,
-            next,
+            next: next.map(|id| {
+                UsersQuery {
+                    after: id.to_string(),
+                    ..query.clone()
+                }
+                .to_text()
+            }),
             plans,
             problem,
             calls,
         },
     )
+}
+
+fn connection(console: &Console, query: &UsersQuery) -> Option<(String, String)> {
+    let (status, provider) = query.filter().connection?;
+    let links = console.inner.connections.links();
+    let at = provider.map(|name| format!(" at {}", sanitized(links.provider_title(name))));
+    let text = format!("{}{}", status_text(status), at.unwrap_or_default());
+    let without = UsersQuery {
+        status: String::new(),
+        provider: String::new(),
+        after: String::new(),
+        ..query.clone()
+    };
+    Some((text, without.to_text()))
 }
 
 /// `POST /operator/users`, with the fields `email` and `plan`: adds a user, for whom the operator
@@ -146,7 +258,7 @@ pub(super) async fn add(
         Ok(user.id)
     };
     match added.await {
-        Ok(id) => Redirect::to(&console.path(&format!("/operator/users/{id}"))).into_response(),
+        Ok(id) => Done::UserAdded.redirect(&console, &format!("/operator/users/{id}"), "access"),
         Err(Refusal::InUse(_)) => rejected("There is a user with this address.".to_owned()).await,
         Err(refusal) => error_page::refused(&console, refusal),
     }
@@ -154,32 +266,33 @@ pub(super) async fn add(
 
 async fn load(
     console: &Console,
-    search: &str,
-    after: Option<UserId>,
+    query: &UsersQuery,
     zone: &LocalTime,
 ) -> Result<(Vec<UserRow>, Option<UserId>, Vec<PlanRow>), StorageError> {
     let storage = console.storage();
-    let mut users = match search {
-        "" => storage.users().list_after(after, PAGE_ROWS + 1).await?,
-        search => find(storage.users(), search).await?.into_iter().collect(),
-    };
+    let mut users = find(console, query).await?;
     let next = if cut(&mut users) {
         users.last().map(|user| user.id)
     } else {
         None
     };
-    let connections = match (users.first(), users.last()) {
-        (Some(first), Some(last)) => {
+    let (connections, disabled) = match (users.first(), users.last()) {
+        (Some(first), Some(last)) => (
             storage
                 .connections()
                 .count_by_user(first.id, last.id)
-                .await?
-        }
-        _ => HashMap::new(),
+                .await?,
+            storage
+                .endpoints()
+                .count_disabled_by_user(first.id, last.id)
+                .await?,
+        ),
+        _ => (HashMap::new(), HashMap::new()),
     };
     let rows = users.into_iter().map(|user| {
         let connections = connections.get(&user.id).copied().unwrap_or_default();
-        row(user, connections, zone)
+        let disabled = disabled.get(&user.id).copied().unwrap_or_default();
+        row(user, connections, disabled, zone)
     });
     let counts = storage.users().count_by_plan().await?;
     let users_of = |plan| {
@@ -196,27 +309,41 @@ async fn load(
     Ok((rows.collect(), next, plans.collect()))
 }
 
-/// By e-mail address, reference or id.
-async fn find(users: Users<'_>, search: &str) -> Result<Option<User>, StorageError> {
-    if search.chars().count() > SEARCH_CHARS_MAX || search.chars().any(char::is_control) {
-        return Ok(None);
+/// Those that match, or the one with this id.
+async fn find(console: &Console, query: &UsersQuery) -> Result<Vec<User>, StorageError> {
+    let users = console.storage().users();
+    let filter = query.filter();
+    if filter.part.chars().count() > SEARCH_CHARS_MAX || filter.part.contains(char::is_control) {
+        return Ok(Vec::new());
     }
-    if let Some(user) = users.find_by_email(search).await? {
-        return Ok(Some(user));
+    if let Ok(id) = filter.part.parse() {
+        return Ok(users.find(id).await?.into_iter().collect());
     }
-    match (users.find_by_reference(search).await?, search.parse()) {
-        (None, Ok(id)) => users.find(id).await,
-        (found, _) => Ok(found),
-    }
+    let after = query.after.parse().ok();
+    users.list_matching(&filter, after, PAGE_ROWS + 1).await
 }
 
-fn row(user: User, connections: u64, zone: &LocalTime) -> UserRow {
+fn row(user: User, (all, broken): (u64, u64), disabled: u64, zone: &LocalTime) -> UserRow {
+    let mut needs = Vec::new();
+    if broken > 0 {
+        needs.push(format!("{} to reconnect", count(broken, "bank")));
+    }
+    if disabled > 0 {
+        needs.push(format!("{} disabled", count(disabled, "webhook endpoint")));
+    }
+    if !user.console_sign_in {
+        needs.push("may not sign in".to_owned());
+    }
     UserRow {
         id: user.id,
         email: user.email,
         reference: user.reference.as_deref().map(sanitized),
         plan: user.plan.as_str(),
-        connections,
+        state: match all {
+            0 => "no bank linked".to_owned(),
+            all => count(all, "bank"),
+        },
+        needs,
         created: zone.day(user.created_at),
         is_operator: user.is_operator,
     }

@@ -27,10 +27,11 @@ pub(crate) enum Done {
     UserAdded,
     UserRemoved,
     LinkSent,
+    SignedOut,
 }
 
 impl Done {
-    const ALL: [(Self, &'static str, &'static str); 18] = [
+    const ALL: [(Self, &'static str, &'static str); 19] = [
         (Self::Saved, "saved", "Saved."),
         (
             Self::TimezoneSaved,
@@ -97,14 +98,19 @@ impl Done {
         (
             Self::UserAdded,
             "user-added",
-            "The user is added. Send a link to sign in next.",
+            "The user is added. Next, make a link to sign in, or send it by e-mail.",
         ),
         (
             Self::UserRemoved,
             "user-removed",
-            "The user is being removed.",
+            "The user is being removed: access has ended, and the consents are being withdrawn.",
         ),
-        (Self::LinkSent, "link-sent", "The link is sent by e-mail."),
+        (
+            Self::LinkSent,
+            "link-sent",
+            "The link is sent by e-mail. It works once, for a day.",
+        ),
+        (Self::SignedOut, "goodbye", "You are signed out."),
     ];
 
     fn entry(self) -> Option<&'static (Self, &'static str, &'static str)> {

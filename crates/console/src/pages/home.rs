@@ -1,5 +1,5 @@
-//! The start page. On this machine it explains how to link an institution, call the API and receive
-//! provider events. To anyone else it says that a link is needed.
+//! The start page, which leads to the page to sign in. On this machine it also explains how to call
+//! the API, make links, and receive provider events.
 
 use askama::Template;
 

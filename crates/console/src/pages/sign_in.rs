@@ -2,6 +2,7 @@
 
 use askama::Template;
 
+use super::done::DoneAt;
 use super::frame::Frame;
 
 #[derive(Template)]
@@ -14,6 +15,8 @@ pub(crate) struct SignIn<'a> {
     identity_provider: Option<&'a str>,
     /// Whether links are sent by e-mail.
     sends_links: bool,
+    /// What the form that led here has done.
+    done: Option<&'static str>,
 }
 
 impl<'a> SignIn<'a> {
@@ -21,12 +24,14 @@ impl<'a> SignIn<'a> {
         frame: &'a Frame,
         identity_provider: Option<&'a str>,
         sends_links: bool,
+        done: Option<&DoneAt>,
     ) -> Self {
         Self {
             frame,
             email: None,
             identity_provider,
             sends_links,
+            done: done.and_then(|done| done.text_at("sign-in")),
         }
     }
 
@@ -36,6 +41,7 @@ impl<'a> SignIn<'a> {
             email: Some(email),
             identity_provider: None,
             sends_links: false,
+            done: None,
         }
     }
 }

@@ -11,9 +11,11 @@ use crate::error::Error;
 pub struct ProviderHealth {
     /// Whether calls are rejected for a moment, because nearly all have failed.
     pub is_breaker_open: bool,
+    pub calls: u64,
+    /// Calls that have failed, by the fault of the provider or of the operator's settings.
+    pub failed: u64,
     pub succeeded_at: Option<Timestamp>,
-    /// Calls that have failed since then, by the fault of the provider or of the operator's
-    /// settings.
+    /// Those that have failed since then.
     pub failures: u64,
     /// The last one, and why it failed.
     pub last_failure: Option<(Timestamp, String)>,
@@ -35,6 +37,7 @@ impl ProviderHealth {
     /// Records the end of a call. A consent that has ended, or credentials that are wrong, are its
     /// user's business.
     pub(super) fn record(&mut self, now: Timestamp, error: Option<&Error>) {
+        self.calls += 1;
         match error {
             None => (self.succeeded_at, self.failures) = (Some(now), 0),
             Some(
@@ -43,6 +46,7 @@ impl ProviderHealth {
                 | Error::BudgetUsedUp { .. },
             ) => {}
             Some(error) => {
+                self.failed += 1;
                 self.failures += 1;
                 self.last_failure = Some((now, error.to_string()));
             }
@@ -75,6 +79,8 @@ mod tests {
         }
         let expected = ProviderHealth {
             is_breaker_open: false,
+            calls: 5,
+            failed: 3,
             succeeded_at: Some(at(2)),
             failures: 2,
             last_failure: Some((at(4), "the provider is unavailable: timed out".to_owned())),

@@ -12,7 +12,9 @@ use crate::error::Result;
 statements! {
     COUNT = "SELECT provider, status, COUNT(*) FROM connections GROUP BY status, provider";
 
-    COUNT_BY_USER = "SELECT user_id, COUNT(*) FROM connections WHERE user_id >= $1 AND user_id <= $2 GROUP BY user_id";
+    COUNT_BY_USER = "SELECT user_id, COUNT(*),
+            CAST(SUM(CASE WHEN status IN ('invalidated', 'pending_mfa', 'revoked') THEN 1 ELSE 0 END) AS BIGINT)
+        FROM connections WHERE user_id >= $1 AND user_id <= $2 GROUP BY user_id";
 
     LAST_REFRESHED = "SELECT provider, MAX(last_refreshed_at) FROM connections WHERE last_refreshed_at IS NOT NULL
         GROUP BY provider";
@@ -70,9 +72,17 @@ impl Connections<'_> {
         self.0.db.all(COUNT, params![], counted).await
     }
 
-    /// Counts the connections of each user from one to another, by their ids, who has any.
-    pub async fn count_by_user(self, first: UserId, last: UserId) -> Result<HashMap<UserId, u64>> {
-        let counted = |row: &Row<'_>| Ok((row.id(0)?, row.number(1, "a count")?));
+    /// Counts the connections of each user from one to another, by their ids, who has any: all of
+    /// them, and those that must be reconnected.
+    pub async fn count_by_user(
+        self,
+        first: UserId,
+        last: UserId,
+    ) -> Result<HashMap<UserId, (u64, u64)>> {
+        let counted = |row: &Row<'_>| {
+            let counts = (row.number(1, "a count")?, row.number(2, "a count")?);
+            Ok((row.id(0)?, counts))
+        };
         Ok(self
             .0
             .db

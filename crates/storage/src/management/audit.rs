@@ -8,13 +8,21 @@ use uuid::Uuid;
 
 use crate::Audit;
 use crate::connections::audit::AUDIT_RETENTION;
-use crate::db::{Param, Row, Tx, params, statements};
+use crate::db::{Param, Row, Tx, named, params, statements};
 use crate::error::Result;
 
 /// The columns that [`row`] expects, in its order.
 macro_rules! columns {
     () => {
         "id, actor_kind, actor_id, action, user_id, subject, detail, recorded_at"
+    };
+}
+
+/// The filter, and the page.
+macro_rules! filtered {
+    () => {
+        "id < :before AND action LIKE :action AND (:kind = '' OR actor_kind = :kind)
+            AND (:actor = '' OR actor_id = :actor) AND recorded_at >= :since ORDER BY id DESC LIMIT :limit"
     };
 }
 
@@ -28,12 +36,10 @@ statements! {
 
     /// Ids are UUIDv7, so the newest come first.
     LIST_OF_OPERATORS = concat!(
-        "SELECT ", columns!(), " FROM audit WHERE actor_kind <> 'user' AND id < $1 ORDER BY id DESC LIMIT $2"
+        "SELECT ", columns!(), " FROM audit WHERE actor_kind <> 'user' AND ", filtered!()
     );
 
-    LIST_OF_USER = concat!(
-        "SELECT ", columns!(), " FROM audit WHERE user_id = $3 AND id < $1 ORDER BY id DESC LIMIT $2"
-    );
+    LIST_OF_USER = concat!("SELECT ", columns!(), " FROM audit WHERE user_id = :user AND ", filtered!());
 
     FIND_LAST_BACKUP = "SELECT MAX(recorded_at) FROM audit WHERE action = 'database.backup'";
 
@@ -58,6 +64,9 @@ pub struct AuditAction<'a> {
     pub subject: Option<&'a str>,
     /// What the user calls that, for a list and for an e-mail. Stored if the user did it.
     pub detail: &'a str,
+    /// What changed, without secrets and without what would name the user, because it outlives
+    /// them. Stored if the user did not do it.
+    pub changed: &'a str,
 }
 
 impl<'a> AuditAction<'a> {
@@ -69,6 +78,7 @@ impl<'a> AuditAction<'a> {
             user_id,
             subject: None,
             detail: "",
+            changed: "",
         }
     }
 
@@ -91,6 +101,12 @@ impl<'a> AuditAction<'a> {
     #[must_use]
     pub const fn called(self, detail: &'a str) -> Self {
         Self { detail, ..self }
+    }
+
+    /// With what changed, such as `plan: saver → developer`.
+    #[must_use]
+    pub const fn changing(self, changed: &'a str) -> Self {
+        Self { changed, ..self }
     }
 
     /// Whether an e-mail tells the user of it: somebody else may have done it, and it reads the
@@ -130,10 +146,22 @@ pub struct AuditRow {
     /// about the user.
     #[schema(required = true, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     pub subject: Option<String>,
-    /// What the user calls it: the browser, the name of the key or the URL of the endpoint. Null:
-    /// an operator did it.
+    /// What the user calls it: the browser, the name of the key or the URL of the endpoint. If an
+    /// operator did it, what changed, such as `plan: saver → developer`. Null: neither is known.
     #[schema(required = true, example = "Firefox on Linux")]
     pub detail: Option<String>,
+}
+
+/// Which rows a list has. The default has all that operators did.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AuditFilter<'a> {
+    /// All that was done to this user, also by the user.
+    pub user: Option<UserId>,
+    /// The subject of the actions, such as `key`. Empty: any.
+    pub subject: &'a str,
+    pub actor_kind: Option<ActorKind>,
+    pub actor_id: Option<&'a str>,
+    pub since: Option<Timestamp>,
 }
 
 impl Audit<'_> {
@@ -145,21 +173,43 @@ impl Audit<'_> {
         user: Option<UserId>,
         limit: u32,
     ) -> Result<Vec<AuditRow>> {
-        let (before, limit) = (Param::Id(before.unwrap_or(Uuid::max())), i64::from(limit));
-        match user {
+        let filter = AuditFilter {
+            user,
+            ..AuditFilter::default()
+        };
+        self.list_matching(&filter, before, limit).await
+    }
+
+    /// As [`Self::list_before`], the rows that match.
+    pub async fn list_matching(
+        self,
+        filter: &AuditFilter<'_>,
+        before: Option<Uuid>,
+        limit: u32,
+    ) -> Result<Vec<AuditRow>> {
+        // An underscore in a subject matches itself too, and no two subjects differ by one only.
+        let action = match filter.subject {
+            "" => "%".to_owned(),
+            subject => format!("{subject}.%"),
+        };
+        let mut values = named![
+            before = Param::Id(before.unwrap_or(Uuid::max())),
+            action = action.as_str(),
+            kind = filter.actor_kind.map_or("", |kind| kind.as_str()),
+            actor = filter.actor_id.unwrap_or_default(),
+            since = filter.since.unwrap_or(Timestamp::UNIX_EPOCH),
+            limit = i64::from(limit)
+        ]
+        .to_vec();
+        let list = match filter.user {
             Some(user) => {
-                self.0
-                    .db
-                    .all(LIST_OF_USER, params![before, limit, user], row)
-                    .await
+                values.push(("user", user.into()));
+                LIST_OF_USER
             }
-            None => {
-                self.0
-                    .db
-                    .all(LIST_OF_OPERATORS, params![before, limit], row)
-                    .await
-            }
-        }
+            None => LIST_OF_OPERATORS,
+        };
+        let (list, values) = list.with(&values);
+        self.0.db.all(list, &values, row).await
     }
 
     /// When the last backup was recorded. Without one, when a SQLite database was created, because
@@ -199,7 +249,10 @@ pub(crate) async fn insert(
     now: Timestamp,
 ) -> Result<()> {
     let what = (action.name, action.user_id, action.subject);
-    let detail = (by.kind == ActorKind::User).then_some(action.detail);
+    let detail = match by.kind {
+        ActorKind::User => Some(action.detail),
+        _ => Some(action.changed).filter(|changed| !changed.is_empty()),
+    };
     insert_row(tx, by, what, detail, action.is_reported(by.kind), now).await?;
     if by.kind == ActorKind::User {
         delete_excess(tx, action.user_id, OWN_ROWS_MAX).await?;

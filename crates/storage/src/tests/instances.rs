@@ -8,7 +8,7 @@ use crate::tests::fixtures::{
     SYNCS_AND_CHANGES, chunk, connection_to_sync, endpoint, finish_sync_with,
 };
 use crate::tests::support::{at, both};
-use crate::{Instance, JobKey, Storage};
+use crate::{Instance, JobKey, ProviderCalls, Storage};
 
 fn new_instance(number: u128) -> Instance {
     Instance {
@@ -25,7 +25,36 @@ fn new_instance(number: u128) -> Instance {
         started_at: at(0),
         last_seen_at: at(0),
         clock_ahead_ms: -12,
+        provider_calls: [("fiskil".to_owned(), calls(number as u64, at(0)))].into(),
     }
+}
+
+/// One call that succeeded, and then so many that failed.
+fn calls(failed: u64, succeeded_at: Timestamp) -> ProviderCalls {
+    ProviderCalls {
+        calls: failed + 1,
+        failed,
+        failed_in_a_row: failed,
+        succeeded_at: Some(succeeded_at),
+        failed_at: Some(succeeded_at + SignedDuration::from_secs(1)),
+        error: Some(format!("{failed} failed")),
+        is_paused: false,
+    }
+}
+
+#[test]
+fn calls_of_instances_are_summed_and_a_success_ends_failures() {
+    let (early, late) = (calls(3, at(0)), calls(2, at(5)));
+    for sum in [early.clone().and(late.clone()), late.and(early.clone())] {
+        let expected = ProviderCalls {
+            calls: 7,
+            failed: 5,
+            failed_in_a_row: 2,
+            ..calls(2, at(5))
+        };
+        assert_eq!(sum, expected);
+    }
+    assert_eq!(early.clone().and(ProviderCalls::default()), early);
 }
 
 /// The machines of the instances that are alive.
@@ -41,7 +70,9 @@ async fn hosts(db: &Storage, now: Timestamp) -> Vec<String> {
 
 both! {
     async fn instance_is_alive_until_it_stops(db) {
-        let (first, second) = (new_instance(1), new_instance(2));
+        let (mut first, second) = (new_instance(1), new_instance(2));
+        db.instances().renew(&new_instance(1), at(0)).await.unwrap();
+        first.provider_calls.clear();
         db.instances().renew(&first, at(0)).await.unwrap();
         db.instances().renew(&second, at(5)).await.unwrap();
         let listed = db.instances().list(at(6)).await.unwrap();

@@ -2,7 +2,8 @@
 //! other test of the crate makes.
 
 use bellbird_domain::{
-    ApiVersion, ConnectionId, DeliveryState, EndpointId, EventId, EventType, Plan, UserId,
+    Actor, ApiVersion, ConnectionId, ConnectionStatus, DeliveryState, EndpointId, EventId,
+    EventType, Plan, UserId,
 };
 
 use crate::job_kinds::{REFRESH, USER_REMOVAL};
@@ -10,7 +11,9 @@ use crate::tests::fixtures::{
     SYNCS_AND_CHANGES, chunk, connection_to_sync, endpoint, finish_sync_with, secret,
 };
 use crate::tests::support::{TestDb, at, both};
-use crate::{JobKey, NewEndpoint, in_tx};
+use crate::{
+    AuditAction, AuditFilter, JobKey, NewEndpoint, NewUser, UserChange, UserFilter, in_tx,
+};
 
 const HOUR: i64 = 3_600;
 
@@ -51,10 +54,101 @@ both! {
         assert_eq!(page(None, Some(two), 9).await, ids[1..]);
         assert_eq!(page(Some(ids[1]), Some(two), 9).await, ids[2..]);
         let counts = db.connections().count_by_user(one, two).await.unwrap();
-        assert_eq!((counts[&one], counts[&two]), (1, 2));
+        assert_eq!((counts[&one], counts[&two]), ((1, 0), (2, 0)));
+        let (active, revoked) = (ConnectionStatus::Active, ConnectionStatus::Revoked);
+        assert!(db.set_status((two, ids[2]), active, revoked, at(600)).await);
+        let counts = db.connections().count_by_user(one, two).await.unwrap();
+        assert_eq!((counts[&one], counts[&two]), ((1, 0), (2, 1)));
         db.connections().set_last_refreshed_at(two, ids[1], at(700)).await.unwrap();
         let last = db.connections().last_refreshed().await.unwrap();
         assert_eq!(last.into_iter().collect::<Vec<_>>(), [("akahu".to_owned(), at(700))]);
+    }
+
+    async fn users_are_found_by_part_plan_and_trouble(db) {
+        let zoe = NewUser {
+            email: "Zoë_100%@Example.com",
+            plan: Plan::Saver,
+            timezone: None,
+            reference: Some("Customer-17"),
+            console_sign_in: true,
+        };
+        let zoe = in_tx!(db, user::insert(&zoe, at(0))).await.unwrap().id;
+        let (bob, eve) = (db.user("bob@example.com").await.id, db.user("eve@x").await.id);
+        let broken = db.connection(bob, "c1", &[]).await.id;
+        db.connection(eve, "c2", &[]).await;
+        let (active, revoked) = (ConnectionStatus::Active, ConnectionStatus::Revoked);
+        assert!(db.set_status((bob, broken), active, revoked, at(600)).await);
+        let ids = async |filter: UserFilter<'_>| {
+            let found = db.users().list_matching(&filter, None, 9).await.unwrap();
+            found.iter().map(|user| user.id).collect::<Vec<_>>()
+        };
+        let all = UserFilter::default();
+        assert_eq!(ids(all).await, [zoe, bob, eve]);
+        let nobody: &[UserId] = &[];
+        for (part, found) in [
+            ("EXAMPLE", &[zoe, bob][..]),
+            ("zoË_", &[zoe]),
+            ("0%@", &[zoe]),
+            ("mer-1", &[zoe]),
+            ("mer-2", nobody),
+            ("%", &[zoe]),
+            ("_", &[zoe]),
+            ("' OR 1", nobody),
+        ] {
+            assert_eq!(ids(UserFilter { part, ..all }).await, found, "{part}");
+        }
+        let plan = |plan| UserFilter { plan: Some(plan), ..all };
+        assert_eq!(ids(plan(Plan::Saver)).await, [zoe]);
+        assert_eq!(ids(UserFilter { part: "bob", ..plan(Plan::Saver) }).await, nobody);
+        let with = |status, provider| UserFilter { connection: Some((status, provider)), ..all };
+        assert_eq!(ids(with(revoked, None)).await, [bob]);
+        assert_eq!(ids(with(revoked, Some("akahu"))).await, [bob]);
+        assert_eq!(ids(with(revoked, Some("fiskil"))).await, nobody);
+        assert_eq!(ids(with(active, None)).await, [eve]);
+
+        let attention = UserFilter { needs_attention: true, ..all };
+        assert_eq!(ids(attention).await, [bob]);
+        let id = endpoint(db, zoe, SYNCS_AND_CHANGES).await;
+        in_tx!(db, endpoints::disable((zoe, id), "by user", at(1))).await.unwrap().unwrap();
+        assert_eq!(ids(attention).await, [zoe, bob]);
+        assert_eq!(db.endpoints().count_disabled_by_user(zoe, eve).await.unwrap(), [(zoe, 1)].into());
+        let rest = db.users().list_matching(&attention, Some(zoe), 9).await.unwrap();
+        assert_eq!((rest.len(), rest[0].id), (1, bob));
+        let to = UserChange { is_operator: Some(true), ..UserChange::default() };
+        in_tx!(db, user::update(eve, &to)).await.unwrap();
+        assert_eq!(ids(UserFilter { operators_only: true, ..all }).await, [eve]);
+    }
+
+    async fn audit_is_filtered(db) {
+        let user = db.user("a@x").await.id;
+        let (root, ben) = (Actor::command("root"), Actor::operator(UserId::new()));
+        for (by, name, about, time) in [
+            (&root, "key.create", user, 0),
+            (&ben, "key_test.create", user, 10),
+            (&ben, "user.update", user, 20),
+            (&root, "user.create", UserId::INSTALLATION, 30),
+        ] {
+            let mut change = db.begin_change(by.clone(), at(time)).await.unwrap();
+            change.record(&AuditAction::of_user(name, about).changing("plan")).await.unwrap();
+            change.commit().await.unwrap();
+        }
+        let actions = async |filter: AuditFilter<'_>| {
+            let found = db.audit().list_matching(&filter, None, 9).await.unwrap();
+            assert!(found.iter().all(|row| row.detail.as_deref() == Some("plan")));
+            found.into_iter().map(|row| row.action).collect::<Vec<_>>()
+        };
+        let all = AuditFilter::default();
+        assert_eq!(actions(all).await.len(), 4);
+        let of_user = AuditFilter { user: Some(user), ..all };
+        assert_eq!(actions(of_user).await, ["user.update", "key_test.create", "key.create"]);
+        assert_eq!(actions(AuditFilter { subject: "key", ..all }).await, ["key.create"]);
+        assert_eq!(actions(AuditFilter { subject: "user", ..all }).await, ["user.create", "user.update"]);
+        assert_eq!(actions(AuditFilter { subject: "user", ..of_user }).await, ["user.update"]);
+        let by = AuditFilter { actor_kind: Some(ben.kind), ..all };
+        assert_eq!(actions(by).await, ["user.update", "key_test.create"]);
+        assert_eq!(actions(AuditFilter { actor_id: Some(&ben.id), ..all }).await.len(), 2);
+        assert_eq!(actions(AuditFilter { actor_id: Some("root"), since: Some(at(30)), ..all }).await, ["user.create"]);
+        assert_eq!(actions(AuditFilter { since: Some(at(31)), ..all }).await, [""; 0]);
     }
 
     async fn endpoints_have_pages(db) {

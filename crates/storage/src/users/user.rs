@@ -1,11 +1,11 @@
 //! Stores the users of this installation: e-mail address, plan, timezone and revision.
 
-use bellbird_domain::{Plan, User, UserId};
+use bellbird_domain::{ConnectionStatus, Plan, User, UserId};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::connections::events;
-use crate::db::{Param, Row, Tx, as_stored, params, statements};
+use crate::db::{Param, Row, Tx, as_stored, named, params, statements};
 use crate::error::Result;
 use crate::jobs;
 use crate::linking::{consent_sessions, links};
@@ -35,6 +35,23 @@ statements! {
     /// Ids are UUIDv7, so the oldest come first.
     LIST_AFTER = "SELECT id, email, plan, timezone, created_at, reference, is_operator, console_sign_in FROM users
         WHERE id > $1 ORDER BY id LIMIT $2";
+
+    /// `REPLACE` finds a part of a text alike on both databases, and knows no wildcards.
+    LIST_MATCHING = "SELECT u.id, u.email, u.plan, u.timezone, u.created_at, u.reference, u.is_operator,
+            u.console_sign_in
+        FROM users u
+        WHERE u.id > :after
+            AND (:folded = '' OR REPLACE(u.email_folded, :folded, '') <> u.email_folded
+                OR REPLACE(u.reference, :part, '') <> u.reference)
+            AND (:plan = '' OR u.plan = :plan)
+            AND u.is_operator >= :operators
+            AND (:status = '' OR EXISTS (SELECT 1 FROM connections c WHERE c.user_id = u.id AND c.status = :status
+                AND (:provider = '' OR c.provider = :provider)))
+            AND (CAST(:attention AS BIGINT) = 0
+                OR EXISTS (SELECT 1 FROM connections c WHERE c.user_id = u.id
+                    AND c.status IN ('invalidated', 'pending_mfa', 'revoked'))
+                OR EXISTS (SELECT 1 FROM webhook_endpoints e WHERE e.user_id = u.id AND e.status = 'disabled'))
+        ORDER BY u.id LIMIT :limit";
 
     COUNT_BY_PLAN = "SELECT plan, COUNT(*) FROM users GROUP BY plan";
 
@@ -106,6 +123,20 @@ pub struct UserChange<'a> {
     pub console_sign_in: Option<bool>,
 }
 
+/// Which users a list has. The default has all.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct UserFilter<'a> {
+    /// A part of the e-mail address without regard to case, or of the reference as written. Empty:
+    /// any.
+    pub part: &'a str,
+    pub plan: Option<Plan>,
+    pub operators_only: bool,
+    /// Those who have a connection with this status, at this provider or at any.
+    pub connection: Option<(ConnectionStatus, Option<&'a str>)>,
+    /// Those who must reconnect something, or have a disabled endpoint.
+    pub needs_attention: bool,
+}
+
 impl Users<'_> {
     pub async fn find(self, id: UserId) -> Result<Option<User>> {
         self.0.db.one(FIND, params![id], user).await
@@ -141,6 +172,32 @@ impl Users<'_> {
             .db
             .all(LIST_AFTER, params![after, i64::from(limit)], user)
             .await
+    }
+
+    /// As [`Self::list_after`], those that match. Reads the whole table until the list is full.
+    pub async fn list_matching(
+        self,
+        filter: &UserFilter<'_>,
+        after: Option<UserId>,
+        limit: u32,
+    ) -> Result<Vec<User>> {
+        let (status, provider) = match filter.connection {
+            Some((status, provider)) => (status.as_str(), provider.unwrap_or_default()),
+            None => ("", ""),
+        };
+        let folded = fold(filter.part);
+        let (list, values) = LIST_MATCHING.with(named![
+            after = after.map_or(Param::BEFORE_ALL_IDS, Param::from),
+            folded = folded.as_str(),
+            part = filter.part,
+            plan = filter.plan.map_or("", Plan::as_str),
+            operators = i64::from(filter.operators_only),
+            status = status,
+            provider = provider,
+            attention = i64::from(filter.needs_attention),
+            limit = i64::from(limit)
+        ]);
+        self.0.db.all(list, &values, user).await
     }
 
     /// How many users have each plan that anybody has.
@@ -193,6 +250,12 @@ pub async fn insert(tx: &mut Tx, user: &NewUser<'_>, now: Timestamp) -> Result<U
         console_sign_in: user.console_sign_in,
         created_at: as_stored(now),
     })
+}
+
+/// As [`find`], until the transaction ends unchanged by others.
+pub async fn find_locked(tx: &mut Tx, id: UserId) -> Result<Option<User>> {
+    lock_user(tx, id).await?;
+    find(tx, id).await
 }
 
 /// As `storage.users().find`, in a transaction.

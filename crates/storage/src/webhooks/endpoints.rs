@@ -9,6 +9,8 @@
 //! A change of an endpoint of the installation writes no queue but the installation's own, which
 //! has its pings. Claims find out by themselves: see `webhooks/deliveries.rs`.
 
+use std::collections::HashMap;
+
 use bellbird_domain::{
     ApiVersion, EndpointId, EndpointStatus, EventType, SubscribableEvent, UserId,
 };
@@ -62,6 +64,9 @@ statements! {
             AND (e.status = 'disabled' OR EXISTS (SELECT 1 FROM webhook_queues q
                 WHERE q.endpoint_id = e.id AND q.failing_since >= e.enabled_at)) ORDER BY e.id LIMIT $2"
     );
+
+    COUNT_DISABLED_BY_USER = "SELECT user_id, COUNT(*) FROM webhook_endpoints
+        WHERE status = 'disabled' AND user_id >= $1 AND user_id <= $2 GROUP BY user_id";
 
     FIND_ANY = select_endpoints!("WHERE e.id = $1");
 
@@ -251,6 +256,22 @@ impl Endpoints<'_> {
             .db
             .all(LIST_TROUBLED, params![after, i64::from(limit)], endpoint)
             .await
+    }
+
+    /// Counts the disabled endpoints of each user from one to another, by their ids, who has any.
+    pub async fn count_disabled_by_user(
+        self,
+        first: UserId,
+        last: UserId,
+    ) -> Result<HashMap<UserId, u64>> {
+        let counted = |row: &Row<'_>| Ok((row.id(0)?, row.number(1, "a count")?));
+        Ok(self
+            .0
+            .db
+            .all(COUNT_DISABLED_BY_USER, params![first, last], counted)
+            .await?
+            .into_iter()
+            .collect())
     }
 
     /// Finds an endpoint of any user, or of the installation. For the operator.

@@ -301,6 +301,7 @@ mod tests {
             started_at: Timestamp::UNIX_EPOCH,
             last_seen_at: Timestamp::UNIX_EPOCH,
             clock_ahead_ms: 0,
+            provider_calls: Default::default(),
         }
     }
 

@@ -5,6 +5,7 @@ use bellbird_connections::LinkTarget;
 use bellbird_domain::Plan;
 use bellbird_sandbox::{ConsentState, Fault};
 
+use super::SIGNED_OUT;
 use crate::support::chromium::Browser;
 use crate::support::harness::{App, Setup};
 
@@ -138,7 +139,8 @@ async fn from_the_sign_in_link_through_every_page() {
     browser.assert_accessible("console-settings-leave");
 
     browser.click("form[action$='/sign-out'] button");
-    assert!(browser.url().ends_with("/sign-in"), "{}", browser.url());
+    assert!(browser.url().ends_with(SIGNED_OUT), "{}", browser.url());
+    browser.assert_accessible("console-signed-out");
     for path in ["/overview", "/keys"] {
         browser.open(&format!("{}{path}", app.console_url));
         assert!(browser.url().ends_with("/sign-in"), "{}", browser.url());
@@ -297,7 +299,7 @@ async fn console_works_over_http_in_a_home_network() {
     browser.click("form[action$='/sign-out'] button");
     assert_eq!(
         browser.url(),
-        format!("{LAN}/sign-in"),
+        format!("{LAN}{SIGNED_OUT}"),
         "{}",
         browser.text()
     );

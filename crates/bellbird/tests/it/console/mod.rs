@@ -98,6 +98,9 @@ impl Page {
     }
 }
 
+/// Where a browser that signs out goes, which says that it is signed out.
+pub(crate) const SIGNED_OUT: &str = "/sign-in?done=goodbye&at=sign-in#done";
+
 /// A browser in which a user is signed in.
 pub(crate) struct SignedIn<'a> {
     app: &'a App,

@@ -1,8 +1,8 @@
 //! The pages for operators: what they show and do, and that there are none for anybody else.
 
-use bellbird_domain::{ActorKind, EventType, Plan, User, UserId};
-use bellbird_sandbox::Fault;
-use bellbird_storage::{AuditRow, JobKey, NewUser, UserChange, in_tx, job_kinds};
+use bellbird_domain::{ActorKind, ConnectionStatus, EventType, Plan, User, UserId};
+use bellbird_sandbox::{ConsentState, Fault};
+use bellbird_storage::{AuditRow, JobKey, NewUser, ProviderCalls, UserChange, in_tx, job_kinds};
 use jiff::SignedDuration;
 
 use super::{Page, SignedIn, get, with_session};
@@ -101,11 +101,15 @@ async fn operator_sees_users_and_changes_them_with_an_audit() {
         let link = format!("/operator/users/{}\"><bdi>{}", user.id, user.email);
         users.assert_has(&link);
     }
-    for search in ["OLIVIA@example.com".to_owned(), olivia.to_string()] {
+    for search in [
+        "OLIVIA@example.com".to_owned(),
+        "livia".to_owned(),
+        olivia.to_string(),
+    ] {
         let found = browser
             .get(&format!("/operator/users?search={search}"))
             .await;
-        let has = |email: &str| found.text.contains(&format!("<bdi>{email}</bdi></a>"));
+        let has = |email: &str| found.has_entry(email);
         assert!(
             has("olivia@example.com") && !has("ben@example.com"),
             "{search}: {}",
@@ -113,17 +117,13 @@ async fn operator_sees_users_and_changes_them_with_an_audit() {
         );
     }
     let none = browser.get("/operator/users?search=nobody%00").await;
-    none.assert_has("No user has this");
+    none.assert_has("No user matches.");
 
     let page = format!("/operator/users/{olivia}");
-    assert_eq!(
-        browser
-            .post(&page, "plan=developer")
-            .await
-            .location
-            .as_deref(),
-        Some(&*page)
-    );
+    let saved = browser.post(&page, "plan=developer").await;
+    let saved = saved.location.expect("a redirect");
+    assert_eq!(saved, format!("{page}?done=plan-saved&at=plan#done"));
+    browser.get(&saved).await.assert_has("The plan is saved.");
     assert_eq!(app.user(olivia).await.plan, Plan::Developer);
     let link = browser.post(&page, "sign-in-link=yes").await;
     let url = link
@@ -172,7 +172,167 @@ async fn operator_sees_users_and_changes_them_with_an_audit() {
         "{}",
         audit.text
     );
-    audit.assert_has("by <bdi>ben@example.com</bdi>");
+    audit.assert_has("<bdi>ben@example.com</bdi>");
+    audit.assert_has("plan: professional → developer");
+}
+
+impl Page {
+    /// Whether the list of the page has this user.
+    fn has_entry(&self, email: &str) -> bool {
+        self.text.contains(&format!("<bdi>{email}</bdi></a>"))
+    }
+}
+
+/// Each filter finds its user, and leaves out the other.
+#[tokio::test]
+async fn users_are_filtered() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in_operator().await;
+    app.disabled_endpoint().await;
+    for (query, has_olivia, has_ben) in [
+        ("", true, true),
+        ("plan=professional", true, false),
+        ("plan=saver", false, false),
+        ("only=operators", false, true),
+        ("only=attention", true, false),
+        ("only=attention&search=ben", false, false),
+        ("status=active", true, true),
+        ("status=revoked", false, false),
+        ("status=active&provider=nobody", false, false),
+        ("plan=gold&only=x&status=y&after=z", true, true),
+    ] {
+        let page = browser.get(&format!("/operator/users?{query}")).await;
+        page.assert_status(200);
+        let found = ["olivia@example.com", "ben@example.com"].map(|email| page.has_entry(email));
+        assert_eq!(found, [has_olivia, has_ben], "{query}");
+    }
+    let page = browser.get("/operator/users").await;
+    page.assert_has("1 webhook endpoint disabled");
+    let revoked = browser.get("/operator/users?status=revoked").await;
+    revoked.assert_has("consent withdrawn");
+    revoked.assert_has("Show all users");
+}
+
+/// What a user's bank needs is found from the page Health.
+#[tokio::test]
+async fn health_leads_to_the_users_who_must_reconnect() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in_operator().await;
+    let health = browser.get("/operator/health").await;
+    health.assert_has("no user has to reconnect one");
+    let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
+    app.set_consent(connection, ConsentState::Revoked).await;
+    assert_eq!(
+        app.refresh(user, connection.id).await,
+        ConnectionStatus::Revoked
+    );
+    let health = browser.get("/operator/health").await;
+    health.assert_has("1 must be reconnected by its user");
+    let provider = &connection.provider;
+    let link = format!("/operator/users?status=revoked&#38;provider={provider}");
+    health.assert_has(&link);
+    for path in [
+        link.replace("&#38;", "&"),
+        "/operator/users?only=attention".to_owned(),
+    ] {
+        let users = browser.get(&path).await;
+        assert!(users.has_entry("olivia@example.com") && !users.has_entry("ben@example.com"));
+        users.assert_has("1 bank to reconnect");
+    }
+    let page = browser.get(&format!("/operator/users/{user}")).await;
+    page.assert_has("consent withdrawn");
+}
+
+/// The calls of another instance are counted, as its row has them.
+#[tokio::test]
+async fn health_is_that_of_all_instances() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in_operator().await;
+    browser
+        .get("/operator/health")
+        .await
+        .assert_has("last call succeeded");
+    let now = app.clock.now();
+    let mut other = app.storage.instances().list(now).await.unwrap().remove(0);
+    other.id = uuid::Uuid::now_v7();
+    other.host = "worker-2".to_owned();
+    other.version = "9.9.9".to_owned();
+    let calls = ProviderCalls {
+        calls: 1_000_000,
+        failed: 7,
+        failed_in_a_row: 2,
+        failed_at: Some(now + HOUR),
+        error: Some("timed out elsewhere".to_owned()),
+        ..ProviderCalls::default()
+    };
+    other.provider_calls = [("fiskil".to_owned(), calls)].into();
+    app.storage.instances().renew(&other, now).await.unwrap();
+    let page = browser.get("/operator/health").await;
+    for words in [
+        "worker-2",
+        "timed out elsewhere (2 since the last success)",
+        ", 7 failed",
+        "upgrade the older one",
+    ] {
+        page.assert_has(words);
+    }
+    assert!(!page.text.contains("not called yet, "), "{}", page.text);
+}
+
+#[tokio::test]
+async fn audit_is_filtered_and_downloaded() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in_operator().await;
+    let (olivia, ben) = (app.olivia.user.id, app.ben.user.id);
+    for (user, form) in [
+        (olivia, "plan=saver"),
+        (ben, "plan=professional"),
+        (ben, "end-sessions=yes"),
+    ] {
+        let page = format!("/operator/users/{user}");
+        browser.post(&page, form).await.assert_status(303);
+    }
+    let browser = app.sign_in(ben).await;
+    for (query, rows) in [
+        (String::new(), 3),
+        ("what=user".to_owned(), 2),
+        ("what=session".to_owned(), 1),
+        ("what=key".to_owned(), 0),
+        ("what=%25".to_owned(), 3),
+        (format!("user={olivia}&by=operator"), 1),
+        ("by=command".to_owned(), 0),
+        (format!("by=operator&actor={ben}&days=1"), 3),
+        (format!("actor={olivia}"), 0),
+    ] {
+        let page = browser.get(&format!("/operator/audit?{query}")).await;
+        page.assert_status(200);
+        let count = page.text.matches("<li>\n<span class=\"what\">").count();
+        assert_eq!(count, rows, "{query}: {}", page.text);
+        let file = browser.get(&format!("/operator/audit.csv?{query}")).await;
+        file.assert_status(200);
+        assert_eq!(
+            file.text.lines().count(),
+            rows + 1,
+            "{query}: {}",
+            file.text
+        );
+    }
+    let file = browser.get("/operator/audit.csv?what=user").await;
+    assert_eq!(file.headers["content-type"], "text/csv; charset=utf-8");
+    assert!(file.text.starts_with("\u{feff}at,action,"), "{}", file.text);
+    let line = format!(
+        ",\"user.update\",\"{olivia}\",\"olivia@example.com\",\"\",\"plan: professional → saver\",\"operator\",\"{ben}\",\
+         \"ben@example.com\"\r\n"
+    );
+    file.assert_has(&line);
+}
+
+/// Nobody else gets the file either.
+#[tokio::test]
+async fn audit_file_is_for_operators() {
+    let app = App::start(Setup::default()).await;
+    let olivia = app.sign_in(app.olivia.user.id).await;
+    olivia.get("/operator/audit.csv").await.assert_status(404);
 }
 
 /// Whatever is asked for and sent, everybody else gets what an address without a page gives.
@@ -363,10 +523,12 @@ async fn health_names_jobs_that_fail_or_do_not_run() {
         "{}",
         page.text
     );
-    page.assert_has("Tried 1 time: the provider is unavailable.");
+    page.assert_has("tried 1 time");
+    page.assert_has("the provider is unavailable.");
     app.advance_clock(HOUR * 7);
     let page = browser.get("/operator/health").await;
-    page.assert_has("overdue since");
+    page.assert_has("overdue</span>");
+    page.assert_has("first due");
 }
 
 /// Each page of a list begins behind the last row of the one before.
@@ -392,26 +554,26 @@ async fn lists_go_on_behind_their_first_page() {
             .await
             .assert_status(303);
     }
+    let entry = "<li>\n<a class=\"what\"";
     for (path, row, rows) in [
-        ("/operator/users", "<li>\n<div><a", 62),
-        ("/operator/audit", "<strong>user.update", 60),
+        ("/operator/users?search=example", entry, 62),
+        ("/operator/audit?what=user", "<code>user.update", 60),
     ] {
         let first = browser.get(path).await.text;
-        let next = first
-            .split("href=\"?")
-            .nth(1)
-            .expect("a next page")
-            .split('"')
-            .next()
-            .unwrap();
-        let second = browser.get(&format!("{path}?{next}")).await.text;
+        let (before, _) = first.split_once("\" rel=\"next\"").expect("a next page");
+        let (_, next) = before.rsplit_once("href=\"?").unwrap();
+        let (page, next) = (path.split('?').next().unwrap(), next.replace("&#38;", "&"));
+        let second = browser.get(&format!("{page}?{next}")).await.text;
         let count = |page: &str| page.matches(row).count();
         assert_eq!(
             (count(&first), count(&second)),
             (50, rows - 50),
             "{path}: {second}"
         );
-        assert!(!second.contains("href=\"?"), "the last page");
+        assert!(!second.contains("rel=\"next\""), "the last page");
+        for kept in ["search=example", "what=user"] {
+            assert_eq!(next.contains(kept), path.contains(kept), "{next}");
+        }
     }
 }
 
@@ -502,7 +664,8 @@ async fn endpoint_for_all_users_is_enabled_for_each() {
         .await;
     of_olivia.assert_status(303);
     let audit = browser.get("/operator/audit").await;
-    audit.assert_has("webhook_endpoint.enable</strong> the installation");
+    audit.assert_has("Endpoint enabled");
+    audit.assert_has("the installation");
 }
 
 mod chromium {
@@ -523,18 +686,25 @@ mod chromium {
             browser.assert_accessible(&format!("console{}", path.replace('/', "-")));
         }
         browser.click("nav a[href='/operator/users']");
-        browser.write("#search", "olivia@example.com");
-        browser.click("form.line button");
-        browser.click("ul.rows a");
+        browser.write("input[name=search]", "livia");
+        browser.click("form.search button");
+        browser.assert_accessible("console-operator-users-found");
+        browser.click("ul.entries a");
+        browser.press("details.question summary");
         browser.assert_accessible("console-operator-user");
+        browser.click("details.question button");
+        assert!(browser.text().contains("The plan is saved."));
+        browser.assert_accessible("console-operator-user-saved");
         browser.click("button[name=sign-in-link]");
         browser.assert_accessible("console-operator-user-link");
         browser.click("nav a[href='/operator/deliveries']");
-        browser.click("ul.rows a");
+        browser.click("ul.entries a.what");
         browser.assert_accessible("console-operator-endpoint");
         browser.click("button[name=enable]");
         app.assert_enabled(&hook).await;
+        assert!(browser.text().contains("The endpoint gets events again."));
         browser.click("button[name=redeliver]");
+        browser.assert_accessible("console-operator-endpoint-sent");
         browser.click("nav a[href='/operator/audit']");
         browser.assert_accessible("console-operator-audit-rows");
         assert!(
@@ -542,5 +712,71 @@ mod chromium {
             "{}",
             browser.text()
         );
+        browser.press("details.chip summary");
+        browser.assert_accessible("console-operator-audit-filter");
+        browser.click("details.chip[open] .panel a[href='?what=delivery']");
+        browser.assert_accessible("console-operator-audit-filtered");
+    }
+
+    /// Nothing that a long address or name stands in is wider than a phone.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn long_address_fits_on_a_phone() {
+        let app = App::start(Setup::default()).await;
+        let email = format!("{}@{}.example", "m".repeat(30), "n".repeat(16));
+        assert_eq!(email.len(), 55);
+        let new = NewUser {
+            email: &email,
+            plan: Plan::Professional,
+            timezone: None,
+            reference: Some(&"r".repeat(100)),
+            console_sign_in: true,
+        };
+        let user = in_tx!(app.storage, user::insert(&new, app.clock.now()))
+            .await
+            .unwrap()
+            .id;
+        app.set_operator(user, true).await;
+        app.set_operator(app.ben.user.id, true).await;
+        let by_ben = app.sign_in(app.ben.user.id).await;
+        let page = format!("/operator/users/{user}");
+        by_ben
+            .post(&page, "plan=developer")
+            .await
+            .assert_status(303);
+        let mut browser = Browser::start();
+        browser.size(360, 780, false);
+        browser.open(&app.sign_in_link(user).await);
+        browser.assert_accessible("console-long-sign-in");
+        browser.click("button.strong");
+        for path in PAGES.into_iter().chain([
+            "/overview",
+            "/transactions",
+            "/connections",
+            "/keys",
+            "/settings",
+            &page,
+        ]) {
+            browser.open(&format!("{}{path}", app.console_url));
+            browser.press(".menus .avatar");
+            browser.assert_accessible(&format!("console-long{}", path.replace('/', "-")));
+        }
+    }
+
+    /// The browser's language names days and exact times. English needs no script.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn times_are_in_the_language_of_the_browser() {
+        let app = App::start(Setup::default()).await;
+        app.set_operator(app.ben.user.id, true).await;
+        app.disabled_endpoint().await;
+        for (language, is_english) in [("en-AU", true), ("de-DE", false)] {
+            let mut browser =
+                Browser::start_with(&format!("--lang={language} --accept-lang={language}"));
+            browser.open(&app.sign_in_link(app.ben.user.id).await);
+            browser.click("button.strong");
+            browser.open(&format!("{}/operator/health", app.console_url));
+            let title = browser.evaluate("document.querySelector('time').title");
+            let has_page_form = title.as_str().unwrap().contains("Sydney time");
+            assert_eq!(has_page_form, is_english, "{language}: {title}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use bellbird_domain::Plan;
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
 
-use super::{get, post};
+use super::{SIGNED_OUT, get, post};
 use crate::support::client::Transaction;
 use crate::support::harness::{App, Setup};
 
@@ -262,7 +262,7 @@ async fn settings_change_the_user_alone() {
     let out = browser
         .post("/settings", &format!("end={}", own[0].id))
         .await;
-    assert_eq!(out.location.as_deref(), Some("/sign-in"), "the own session");
+    assert_eq!(out.location.as_deref(), Some(SIGNED_OUT), "the own session");
     browser.get("/settings").await.assert_needs_sign_in("ended");
 }
 

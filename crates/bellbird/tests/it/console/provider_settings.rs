@@ -36,6 +36,7 @@ async fn renew(storage: &Storage, id: u128) {
         started_at: now,
         last_seen_at: now,
         clock_ahead_ms: 0,
+        provider_calls: Default::default(),
     };
     storage.instances().renew(&instance, now).await.unwrap();
 }

@@ -6,7 +6,7 @@ use bellbird_domain::Plan;
 use bellbird_storage::{NewUser, UserChange, in_tx};
 use jiff::SignedDuration;
 
-use super::{Page, get, post, with_session};
+use super::{Page, SIGNED_OUT, get, post, with_session};
 use crate::support::browser;
 use crate::support::harness::{App, Setup};
 
@@ -132,8 +132,10 @@ async fn session_ends_by_sign_out_by_time_and_with_its_user() {
     let out = browser.post("/sign-out", "").await;
     assert_eq!(
         (out.status, out.location.as_deref(), out.cookie.as_deref()),
-        (303, Some("/sign-in"), Some(""))
+        (303, Some(SIGNED_OUT), Some(""))
     );
+    let page = get(&format!("{}{SIGNED_OUT}", app.console_url), None).await;
+    page.assert_has("You are signed out.");
     assert_eq!(out.headers["clear-site-data"], "\"cache\", \"storage\"");
     assert!(
         out.headers["set-cookie"]

@@ -182,6 +182,7 @@ async fn live(storage: Storage, clock: Clock, process: Process) {
         started_at: clock.now(),
         last_seen_at: clock.now(),
         clock_ahead_ms: 0,
+        provider_calls: Default::default(),
     };
     loop {
         let _ = storage.instances().renew(&instance, clock.now()).await;

@@ -47,6 +47,7 @@ async fn revision(db: &TestDb) -> i64 {
         started_at: at(0),
         last_seen_at: at(0),
         clock_ahead_ms: 0,
+        provider_calls: Default::default(),
     };
     db.instances().renew(&instance, at(0)).await.unwrap();
     *db.provider_settings().changes().borrow()

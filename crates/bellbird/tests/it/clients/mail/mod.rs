@@ -192,10 +192,7 @@ async fn emails_tell_once_what_a_user_has_to_know() {
     }
     let email = mail.take(1).await.remove(0);
     let name = &connection.institution_name;
-    assert_eq!(
-        email["subject"],
-        format!("{name} needs you to connect it again")
-    );
+    assert_eq!(email["subject"], format!("Reconnect {name}"));
     let text = email["text"].as_str().unwrap();
     assert!(
         text.contains(&format!("{}/connections", app.console_url)),
@@ -275,7 +272,7 @@ async fn address_that_nobody_verified_gets_no_email() {
         mail.take(1).await[0]["subject"]
             .as_str()
             .unwrap()
-            .ends_with("needs you to connect it again")
+            .starts_with("Reconnect ")
     );
 }
 

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::IdentityProvider;
+use crate::console::SIGNED_OUT;
 use crate::support::chromium::Browser;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -43,7 +44,7 @@ async fn from_the_button_to_the_overview_and_out() {
         "Signed in as olivia@example.com"
     );
     browser.click("form[action$='/sign-out'] button");
-    assert_eq!(browser.url(), sign_in);
+    assert_eq!(browser.url(), format!("{}{SIGNED_OUT}", app.console_url));
     browser.open(&format!("{}/overview", app.console_url));
     assert_eq!(browser.url(), sign_in);
 }

@@ -1,0 +1,242 @@
+//! Those checks of `bellbird doctor` that cost a page nothing: of the database, the instances, the
+//! backups, the shared limits, and of what waits for too long.
+
+use bellbird_connections::job_kinds;
+use bellbird_domain::ConnectionStatus;
+use bellbird_storage::{CLOCK_NOTICED, Instance, StorageError};
+use jiff::{SignedDuration, Timestamp};
+
+use super::count;
+use super::health::{OVERDUE_AFTER, is_overdue};
+use crate::pages::{LocalTime, When};
+use crate::state::Console;
+
+/// As the alert in `deploy/prometheus/rules.yml`.
+const BACKUP_AGE_MAX: SignedDuration = SignedDuration::from_hours(48);
+/// As `bellbird doctor`.
+const FREE_BYTES_NOTED: u64 = 256 * 1024 * 1024;
+
+/// What was checked, and what was found.
+pub(super) struct Check {
+    pub(super) name: &'static str,
+    pub(super) is_good: bool,
+    pub(super) text: String,
+    /// The time that the text ends with.
+    pub(super) at: Option<When>,
+    /// The page that shows more, and its link's text.
+    pub(super) link: Option<(&'static str, &'static str)>,
+}
+
+impl Check {
+    fn new(name: &'static str, is_good: bool, text: impl Into<String>) -> Self {
+        Self {
+            name,
+            is_good,
+            text: text.into(),
+            at: None,
+            link: None,
+        }
+    }
+
+    fn at(self, at: When) -> Self {
+        Self {
+            at: Some(at),
+            ..self
+        }
+    }
+
+    fn see(self, path: &'static str, text: &'static str) -> Self {
+        Self {
+            link: Some((path, text)),
+            ..self
+        }
+    }
+}
+
+/// What is wrong comes first.
+pub(super) async fn list(
+    console: &Console,
+    instances: &[Instance],
+    now: Timestamp,
+    zone: &LocalTime,
+) -> Result<Vec<Check>, StorageError> {
+    let mut checks = vec![database(console), worker(instances)];
+    checks.extend(clock(console, instances));
+    checks.extend(versions(instances));
+    checks.extend(backup(console, now, zone).await?);
+    checks.extend(shared_store(console).await);
+    checks.push(banks(console).await?);
+    checks.push(jobs(console, now, zone).await?);
+    checks.push(webhooks(console, now, zone).await?);
+    checks.sort_by_key(|check| check.is_good);
+    Ok(checks)
+}
+
+fn database(console: &Console) -> Check {
+    const NAME: &str = "Database";
+    let storage = console.storage();
+    if let Err(error) = storage.check_file() {
+        return Check::new(NAME, false, error.to_string());
+    }
+    if let Some(fault) = storage.instances().fault() {
+        return Check::new(NAME, false, fault);
+    }
+    if let Some(free) = storage.free_bytes().filter(|free| *free < FREE_BYTES_NOTED) {
+        let text = format!("{} MiB are free on its disk", free / (1024 * 1024));
+        return Check::new(NAME, false, text);
+    }
+    let kind = match storage.kind() {
+        "sqlite" => "SQLite",
+        _ => "PostgreSQL",
+    };
+    Check::new(NAME, true, format!("{kind}, read and written"))
+}
+
+fn worker(instances: &[Instance]) -> Check {
+    const NAME: &str = "Worker";
+    let is_worker = |instance: &&Instance| instance.roles.iter().any(|role| role == "worker");
+    match instances.iter().filter(is_worker).count() as u64 {
+        0 => Check::new(
+            NAME,
+            false,
+            "no instance is one, so nothing is synced or delivered",
+        ),
+        workers => Check::new(
+            NAME,
+            true,
+            format!("{} running", count(workers, "instance")),
+        ),
+    }
+}
+
+fn clock(console: &Console, instances: &[Instance]) -> Option<Check> {
+    const NAME: &str = "Clock";
+    if console.storage().kind() == "sqlite" {
+        return None;
+    }
+    let worst = instances
+        .iter()
+        .max_by_key(|instance| instance.clock_ahead_ms.unsigned_abs())?;
+    let ahead = SignedDuration::from_millis(worst.clock_ahead_ms);
+    Some(if ahead.abs() >= CLOCK_NOTICED {
+        let direction = if ahead.is_positive() {
+            "ahead of"
+        } else {
+            "behind"
+        };
+        let text = format!(
+            "that of {worst} is {} s {direction} the database's: set it by NTP",
+            ahead.abs().as_secs()
+        );
+        Check::new(NAME, false, text)
+    } else {
+        let text = format!("within {} ms of the database's", ahead.abs().as_millis());
+        Check::new(NAME, true, text)
+    })
+}
+
+/// Only during an upgrade.
+fn versions(instances: &[Instance]) -> Option<Check> {
+    let first = instances.first()?;
+    let other = instances
+        .iter()
+        .find(|instance| instance.version != first.version)?;
+    let text = format!(
+        "{first} has {} and {other} has {}: upgrade the older one",
+        first.version, other.version
+    );
+    Some(Check::new("Versions", false, text))
+}
+
+/// None: this is PostgreSQL, which may have backups that nobody records.
+async fn backup(
+    console: &Console,
+    now: Timestamp,
+    zone: &LocalTime,
+) -> Result<Option<Check>, StorageError> {
+    let Some(at) = console.storage().audit().last_backup_at().await? else {
+        return Ok(None);
+    };
+    let is_good = now.duration_since(at) <= BACKUP_AGE_MAX;
+    let text = if is_good {
+        "the last one"
+    } else {
+        "make one with bellbird backup: none since"
+    };
+    Ok(Some(
+        Check::new("Backup", is_good, text).at(zone.when(at, now)),
+    ))
+}
+
+async fn shared_store(console: &Console) -> Option<Check> {
+    const NAME: &str = "Valkey";
+    let store = console.inner.context.shared_store()?;
+    Some(match store.check().await {
+        Ok(()) => Check::new(NAME, true, "responds"),
+        Err(error) => {
+            let text = format!("{error}. Until this is mended, each instance counts for itself");
+            Check::new(NAME, false, text)
+        }
+    })
+}
+
+async fn banks(console: &Console) -> Result<Check, StorageError> {
+    const NAME: &str = "Banks";
+    let counts = console.storage().connections().count().await?;
+    let broken: u64 = counts
+        .iter()
+        .filter(|counted| {
+            use ConnectionStatus::{Invalidated, PendingMfa, Revoked};
+            matches!(counted.status, Invalidated | PendingMfa | Revoked)
+        })
+        .map(|counted| counted.count)
+        .sum();
+    let check = match broken {
+        0 => return Ok(Check::new(NAME, true, "no user has to reconnect one")),
+        1 => Check::new(NAME, false, "1 must be reconnected by its user"),
+        many => Check::new(
+            NAME,
+            false,
+            format!("{many} must be reconnected by their users"),
+        ),
+    };
+    Ok(check.see("/operator/users?only=attention", "Whose?"))
+}
+
+async fn jobs(console: &Console, now: Timestamp, zone: &LocalTime) -> Result<Check, StorageError> {
+    const NAME: &str = "Jobs";
+    let mut counts = console.storage().jobs().count(now).await?;
+    counts.retain(|counts| job_kinds().any(|kind| kind == counts.kind));
+    let overdue = counts.iter().filter(|counts| is_overdue(counts, now));
+    let failing: u64 = counts.iter().map(|counts| counts.failing).sum();
+    Ok(
+        match (overdue.filter_map(|counts| counts.next).min(), failing) {
+            (Some(at), _) => Check::new(NAME, false, "overdue since").at(zone.when(at, now)),
+            (None, 0) => Check::new(NAME, true, "none is late, and none fails"),
+            (None, failing) => Check::new(NAME, false, format!("{failing} failing")),
+        },
+    )
+}
+
+async fn webhooks(
+    console: &Console,
+    now: Timestamp,
+    zone: &LocalTime,
+) -> Result<Check, StorageError> {
+    const NAME: &str = "Webhooks";
+    let overview = console.storage().deliveries().overview(now).await?;
+    let is_late = |oldest: &Timestamp| now.duration_since(*oldest) > OVERDUE_AFTER;
+    if let Some(oldest) = overview.oldest_due.filter(is_late) {
+        let text = format!("{} due, the first", count(overview.due, "event"));
+        return Ok(Check::new(NAME, false, text).at(zone.when(oldest, now)));
+    }
+    let check = match (overview.disabled, overview.failing) {
+        (0, 0) => return Ok(Check::new(NAME, true, "all endpoints work")),
+        (disabled, failing) => Check::new(
+            NAME,
+            false,
+            format!("{disabled} of the endpoints disabled, {failing} failing"),
+        ),
+    };
+    Ok(check.see("/operator/deliveries", "Which?"))
+}
