@@ -528,7 +528,8 @@ impl Parts {
             .map(|email| Mailer::new(email, &urls.public_console))
             .transpose();
         let mailer = mailer.context("cannot set up TLS for the mail server")?;
-        let api = V1State::new(context, &settings.caches, urls.public_api.clone());
+        let (api_url, console_url) = (urls.public_api.clone(), urls.public_console.clone());
+        let api = V1State::new(context, &settings.caches, api_url, console_url);
         let (storage, clock) = ((*storage).clone(), clock.clone());
         Ok(Self {
             storage,

@@ -21,9 +21,11 @@ for (const text of document.querySelectorAll('.copy')) {
   text.append(button);
 }
 
-// The browser's timezone, in a field that is empty.
+// The browser's timezone, in a field that is empty, or below one that has another.
 for (const field of document.querySelectorAll('[data-zone]')) {
-  field.value ||= Intl.DateTimeFormat().resolvedOptions().timeZone ?? '';
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone ?? '';
+  field.value ||= zone;
+  if (zone && zone !== field.value) document.getElementById(field.dataset.zone)?.append(` This browser says ${zone}.`);
 }
 
 // Days and exact times in the browser's language, if that is not English. The words around them stay.
@@ -37,6 +39,9 @@ if (!/^en\b/.test(navigator.language)) {
   }
 }
 
+// Menus and filters lie above the page, so a click beside them closes them.
+const CLOSING = 'details[name="menu"], details[name="filter"]';
+
 // `/` is the search. Escape closes the menu or the filter that is open.
 document.addEventListener('keydown', event => {
   const isTyping = event.target.closest('input, select, textarea');
@@ -48,7 +53,7 @@ document.addEventListener('keydown', event => {
     }
   }
   if (event.key === 'Escape') {
-    const open = document.querySelector('details[name][open]');
+    const open = document.querySelector(`:is(${CLOSING})[open]`);
     if (open) {
       open.open = false;
       open.querySelector('summary').focus();
@@ -56,7 +61,7 @@ document.addEventListener('keydown', event => {
   }
 });
 document.addEventListener('click', event => {
-  for (const open of document.querySelectorAll('details[name][open]')) {
+  for (const open of document.querySelectorAll(`:is(${CLOSING})[open]`)) {
     if (!open.contains(event.target)) open.open = false;
   }
 });

@@ -3,18 +3,18 @@
 
 use askama::Template;
 use axum::extract::{RawQuery, State};
-use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::response::Response;
 use bellbird_domain::{ApiKey, KeyId, KeyStatus, UserId};
 use bellbird_management::Refusal;
 use bellbird_management::keys::{self, NewKey};
 use bellbird_management::values::KeyName;
 use bellbird_storage::{KeyReadCount, KeyRecord, StorageError};
 use http::StatusCode;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::error_page;
 use crate::pages::names::sanitized;
-use crate::pages::{LocalTime, SignedInFrame, page_response};
+use crate::pages::{Done, LocalTime, SignedInFrame, When, page_response};
 use crate::plan;
 use crate::session::{OwnForm, Session};
 use crate::state::Console;
@@ -23,19 +23,38 @@ use crate::state::Console;
 /// endpoints.
 pub(crate) const FIRST_SIGN_IN: &str = "/keys?first";
 
+/// How long a new key works: the value of the form, its text, and the days. The first is chosen.
+const LIVES: [(&str, &str, Option<i64>); 4] = [
+    ("", "until you revoke it", None),
+    ("30", "30 days", Some(30)),
+    ("90", "90 days", Some(90)),
+    ("365", "1 year", Some(365)),
+];
+
 #[derive(Template)]
 #[template(path = "keys.html")]
 struct KeysPage<'a> {
     frame: &'a SignedInFrame<'a>,
     api_url: &'a str,
-    /// Shown now, and never again.
-    new_key: Option<&'a ApiKey>,
+    shown: Shown<'a>,
+    /// Those that work, newest first.
     keys: Vec<KeyRow>,
-    /// The newest key. A form that is sent again, by a reload, has another one.
+    ended: Vec<KeyRow>,
+    /// See [`newest_of`].
     newest: String,
+}
+
+/// What the page shows beside the keys.
+#[derive(Default)]
+struct Shown<'a> {
+    /// Now, and never again.
+    new_key: Option<&'a ApiKey>,
     /// The page says that others have made the keys.
     is_first_sign_in: bool,
-    problem: Option<&'static str>,
+    /// Why no key was made.
+    not_made: Option<&'static str>,
+    /// Why no key was changed.
+    not_changed: Option<&'static str>,
 }
 
 pub(crate) struct KeyRow {
@@ -45,6 +64,7 @@ pub(crate) struct KeyRow {
     pub(crate) created: String,
     /// None: never.
     pub(crate) last_used: Option<String>,
+    used: Option<When>,
     pub(crate) expires: Option<String>,
     pub(crate) works: bool,
     /// Requests of the last 30 days.
@@ -58,64 +78,50 @@ pub(crate) async fn show(
     session: Session,
     RawQuery(query): RawQuery,
 ) -> Response {
-    let is_first_sign_in = query.as_deref() == Some("first");
-    render(&console, &session, None, is_first_sign_in, None).await
+    let shown = Shown {
+        is_first_sign_in: query.as_deref() == Some("first"),
+        ..Shown::default()
+    };
+    page(&console, &session, shown).await
 }
 
-async fn page(
-    console: &Console,
-    session: &Session,
-    new_key: Option<&ApiKey>,
-    problem: Option<&'static str>,
-) -> Response {
-    render(console, session, new_key, false, problem).await
-}
-
-async fn render(
-    console: &Console,
-    session: &Session,
-    new_key: Option<&ApiKey>,
-    is_first_sign_in: bool,
-    problem: Option<&'static str>,
-) -> Response {
+async fn page(console: &Console, session: &Session, shown: Shown<'_>) -> Response {
     let keys = match rows(console, session, session.user()).await {
         Ok(keys) => keys,
         Err(error) => return error_page::storage_error(console, &error),
     };
     let frame = session.frame(console, "/keys");
     let api_url = console.inner.site.api_url.trim_end_matches('/');
-    let status = if problem.is_some() {
+    let status = if shown.not_made.or(shown.not_changed).is_some() {
         StatusCode::BAD_REQUEST
     } else {
         StatusCode::OK
     };
+    let newest = newest_of(keys.iter().map(|key| key.id));
+    let (keys, ended) = keys.into_iter().partition(|key| key.works);
     page_response(
         status,
         &KeysPage {
             frame: &frame,
             api_url,
-            new_key,
-            newest: newest(keys.iter().map(|key| key.id)),
+            shown,
             keys,
-            is_first_sign_in,
-            problem,
+            ended,
+            newest,
         },
     )
 }
 
-/// Ids are UUIDv7, so the largest is the newest. Empty without keys.
-fn newest(ids: impl Iterator<Item = KeyId>) -> String {
+/// The newest key, for a form that makes one. A form that is sent again names an older key. Ids are
+/// UUIDv7, so the largest is the newest. Empty without keys.
+fn newest_of(ids: impl Iterator<Item = KeyId>) -> String {
     ids.max().map(|id| id.to_string()).unwrap_or_default()
 }
 
-/// Whether the form is of a page that does not list the newest key: it has made that key itself, if
-/// the page with the key is reloaded.
-async fn is_sent_again(console: &Console, form: &OwnForm) -> Result<bool, StorageError> {
-    let Some(known) = form.field("newest") else {
-        return Ok(false);
-    };
-    let keys = console.storage().keys().list(form.session.user()).await?;
-    Ok(newest(keys.iter().map(|key| key.id)) != known)
+/// As [`newest_of`], of the user's keys.
+pub(crate) async fn newest(console: &Console, session: &Session) -> Result<String, StorageError> {
+    let keys = console.storage().keys().list(session.user()).await?;
+    Ok(newest_of(keys.iter().map(|key| key.id)))
 }
 
 /// The keys of a user. What works comes first, newest first.
@@ -162,6 +168,7 @@ fn row(
         last_used: key
             .last_used_at
             .map(|at| format!("{}, {}", zone.day(at), zone.time(at))),
+        used: key.last_used_at.map(|at| zone.when(at, now)),
         expires: key
             .expires_at
             .map(|at| format!("{}, {}", zone.day(at), zone.time(at))),
@@ -171,8 +178,8 @@ fn row(
     }
 }
 
-/// `POST /keys`, with the field `name`, `rotate` or `revoke`. The first two with `newest`, which
-/// keeps a reload from making another key.
+/// `POST /keys`, with the field `name`, `rotate` or `revoke`. The first two with `newest`, so that
+/// a reload makes no other key, and the first with `works`, how many days the key works.
 pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Response {
     let session = &form.session;
     if form.field("revoke").is_none()
@@ -180,61 +187,111 @@ pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Res
     {
         return refused;
     }
-    match is_sent_again(&console, &form).await {
-        Ok(false) => {}
-        Ok(true) => return Redirect::to(&console.path("/keys")).into_response(),
-        Err(error) => return error_page::storage_error(&console, &error),
-    }
-    let changed = match (
+    let made = match (
         form.field("name"),
         form.parsed::<KeyId>("rotate"),
         form.parsed::<KeyId>("revoke"),
     ) {
-        (Some(name), ..) => match name.parse() {
-            Ok(name) => create_key(&console, session, &name).await.map(Some),
-            Err(_) => {
-                let text = "Give the key a name of up to 100 characters.";
-                return page(&console, session, None, Some(text)).await;
-            }
-        },
-        (None, Some(id), None) => rotate(&console, session, id).await.map(Some),
-        (None, None, Some(id)) => revoke(&console, session, id).await.map(|()| None),
+        (Some(name), ..) => {
+            let Some(expires_at) = expiry(&form) else {
+                return error_page::invalid_form(&console);
+            };
+            let Ok(name) = name.parse() else {
+                let shown = Shown {
+                    not_made: Some("Give the key a name of up to 100 characters."),
+                    ..Shown::default()
+                };
+                return page(&console, session, shown).await;
+            };
+            create_key(&console, &form, &name, expires_at).await
+        }
+        (None, Some(id), None) => rotate(&console, &form, id).await,
+        (None, None, Some(id)) => {
+            return match revoke(&console, session, id).await {
+                Ok(()) => Done::KeyRevoked.redirect(&console, "/keys", "keys"),
+                Err(refusal) => not_changed(&console, session, refusal).await,
+            };
+        }
         _ => return error_page::invalid_form(&console),
     };
-    match changed {
-        Ok(Some(key)) => page(&console, session, Some(&key), None).await,
-        Ok(None) => Redirect::to(&console.path("/keys")).into_response(),
-        Err(Refusal::NotFound(_) | Refusal::KeyEnded) => {
-            let text = "This key does not work any more.";
-            page(&console, session, None, Some(text)).await
+    match made {
+        Ok(Some(key)) => {
+            let shown = Shown {
+                new_key: Some(&key),
+                ..Shown::default()
+            };
+            page(&console, session, shown).await
         }
-        Err(Refusal::TooMany(text)) => page(&console, session, None, Some(text)).await,
-        Err(refusal) => error_page::refused(&console, refusal),
+        Ok(None) => Done::KeyShownBefore.redirect(&console, "/keys", "keys"),
+        Err(Refusal::TooMany(text)) => {
+            let shown = Shown {
+                not_made: Some(text),
+                ..Shown::default()
+            };
+            page(&console, session, shown).await
+        }
+        Err(refusal) => not_changed(&console, session, refusal).await,
     }
 }
 
-/// Makes a key with this name.
+async fn not_changed(console: &Console, session: &Session, refusal: Refusal) -> Response {
+    if !matches!(refusal, Refusal::NotFound(_) | Refusal::KeyEnded) {
+        return error_page::refused(console, refusal);
+    }
+    let shown = Shown {
+        not_changed: Some("This key does not work any more."),
+        ..Shown::default()
+    };
+    page(console, session, shown).await
+}
+
+/// When the new key of a form ends. None: the form is not one of ours.
+fn expiry(form: &OwnForm) -> Option<Option<Timestamp>> {
+    let works = form.field("works").unwrap_or_default();
+    let (_, _, days) = LIVES.iter().find(|(value, ..)| *value == works)?;
+    Some(days.map(|days| form.session.now + SignedDuration::from_hours(24 * days)))
+}
+
+/// Makes a key with this name. None: the form was sent before, and has made its key.
 pub(crate) async fn create_key(
     console: &Console,
-    session: &Session,
+    form: &OwnForm,
     name: &KeyName,
-) -> Result<ApiKey, Refusal> {
+    expires_at: Option<Timestamp>,
+) -> Result<Option<ApiKey>, Refusal> {
+    let session = &form.session;
     let mut change = session.begin(console).await?;
+    if is_sent_again(console, form).await? {
+        return Ok(None);
+    }
     let new = NewKey {
         user_id: session.user(),
         name: Some(name),
-        expires_at: None,
+        expires_at,
     };
     let created = keys::create(&mut change, new).await?;
     session.commit(change).await?;
-    Ok(created.key)
+    Ok(Some(created.key))
 }
 
-async fn rotate(console: &Console, session: &Session, id: KeyId) -> Result<ApiKey, Refusal> {
+/// Whether the form's page did not list the newest key. Only while a change of the user is open,
+/// because it keeps another one from making a key meanwhile.
+async fn is_sent_again(console: &Console, form: &OwnForm) -> Result<bool, StorageError> {
+    let Some(known) = form.field("newest") else {
+        return Ok(false);
+    };
+    Ok(newest(console, &form.session).await? != known)
+}
+
+async fn rotate(console: &Console, form: &OwnForm, id: KeyId) -> Result<Option<ApiKey>, Refusal> {
+    let session = &form.session;
     let mut change = session.begin(console).await?;
+    if is_sent_again(console, form).await? {
+        return Ok(None);
+    }
     let rotated = keys::rotate(&mut change, id, keys::DEFAULT_GRACE).await?;
     session.commit(change).await?;
-    Ok(rotated.new.key)
+    Ok(Some(rotated.new.key))
 }
 
 async fn revoke(console: &Console, session: &Session, id: KeyId) -> Result<(), Refusal> {

@@ -63,8 +63,8 @@ async fn page(console: &Console, session: &Session, problem: Option<&'static str
 /// `POST /settings/leave`, with the user's address in the field `email`.
 pub(crate) async fn leave(State(console): State<Console>, form: OwnForm) -> Response {
     const OTHER_ADDRESS: &str = "This is not your e-mail address. Nothing was deleted.";
-    const STILL_CONNECTED: &str = "An institution has not confirmed yet that its consent is withdrawn. Nothing is read \
-        any more, and it is tried again by itself. Come back in an hour, and delete yourself then.";
+    const STILL_CONNECTED: &str = "A bank has not confirmed yet that its consent is withdrawn. Nothing is read any more, \
+        and Bellbird tries again by itself. Come back in an hour, and delete your account then.";
     let session = &form.session;
     if !form
         .field("email")
@@ -74,9 +74,9 @@ pub(crate) async fn leave(State(console): State<Console>, form: OwnForm) -> Resp
     }
     match delete(&console, session).await {
         Ok(true) => {
-            let notice = Notice::new(Tone::Good, "You are deleted")
-                .with("The consents are withdrawn, and your keys have ended.")
-                .with("Only that connections existed, and what operators changed, is still stored, without your name.");
+            let notice = Notice::new(Tone::Good, "Your account is deleted")
+                .with("Your consents are withdrawn, and your keys have ended.")
+                .with("Still stored, without your name, is that banks were linked, and what operators changed.");
             sign_out_of(
                 &console,
                 page_response(StatusCode::OK, &notice.page(&console.inner.frame)),

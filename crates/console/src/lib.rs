@@ -33,7 +33,7 @@ mod own_data;
 mod pages;
 mod plan;
 mod prefetch;
-mod programs_page;
+mod programs;
 mod provider_control;
 mod provider_events;
 mod qr_code;
@@ -139,10 +139,7 @@ pub fn router(
         .route("/transactions.ofx", get(rows::transactions::download_ofx))
         .route("/investments", get(investments::show))
         .route("/trades.csv", get(investments::download_csv))
-        .route(
-            "/programs",
-            get(programs_page::show).post(programs_page::change),
-        )
+        .route("/programs", get(programs::show).post(programs::change))
         .route("/keys", get(keys_page::show).post(keys_page::change))
         .route("/webhooks", get(webhooks::show).post(webhooks::change))
         .route(

@@ -4,24 +4,25 @@ use std::collections::HashMap;
 
 use askama::Template;
 use axum::extract::State;
-use axum::response::{IntoResponse as _, Redirect, Response};
-use bellbird_domain::user::find_timezone;
+use axum::response::Response;
+use bellbird_domain::user::{find_timezone, timezone_names};
 use bellbird_domain::{ActorKind, EmailKind};
 use bellbird_management::{Refusal, sign_in, users};
 use bellbird_storage::{AuditRow, SessionRecord, StorageError, UserChange};
 use http::StatusCode;
+use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::error_page;
 use crate::pages::names::sanitized;
-use crate::pages::{LocalTime, SignedInFrame, page_response};
+use crate::pages::{Done, LocalTime, SignedInFrame, When, page_response};
 use crate::session::{OwnForm, Session};
 use crate::sign_in::{end_session, signed_out};
 use crate::state::Console;
 
 /// The e-mails that a user can switch off. A thief would switch off the others.
 const OPTIONAL_EMAILS: [(EmailKind, &str); 2] = [
-    (EmailKind::Connection, "A connection needs me, or will soon"),
+    (EmailKind::Connection, "A bank needs me, or will soon"),
     (EmailKind::Endpoint, "A webhook endpoint was disabled"),
 ];
 /// Rows of the audit that are shown. The file with all data has the others.
@@ -33,11 +34,13 @@ struct SettingsPage<'a> {
     frame: &'a SignedInFrame<'a>,
     plan: &'static str,
     timezone: &'a str,
+    timezones: &'static [&'static str],
     sessions: Vec<SessionRow>,
     /// Empty: this service sends none.
     emails: Vec<EmailSwitch>,
     audit: Vec<ActivityRow>,
-    problem: Option<&'static str>,
+    /// What is wrong with a timezone, and what was written.
+    problem: Option<(String, &'a str)>,
 }
 
 struct SessionRow {
@@ -45,7 +48,7 @@ struct SessionRow {
     browser: String,
     is_this: bool,
     since: String,
-    last_used: String,
+    last_used: When,
 }
 
 /// What happened to the user's access.
@@ -53,7 +56,7 @@ struct ActivityRow {
     text: String,
     /// The name of a key, the URL of an endpoint.
     detail: Option<String>,
-    at: String,
+    at: When,
     by: String,
 }
 
@@ -68,7 +71,7 @@ pub(crate) async fn show(State(console): State<Console>, session: Session) -> Re
     page(&console, &session, None).await
 }
 
-async fn page(console: &Console, session: &Session, problem: Option<&'static str>) -> Response {
+async fn page(console: &Console, session: &Session, problem: Option<(String, &str)>) -> Response {
     let sessions = match console
         .storage()
         .sessions()
@@ -98,13 +101,9 @@ async fn page(console: &Console, session: &Session, problem: Option<&'static str
         browser: record.browser.clone(),
         is_this: record.id == session.id(),
         since: zone.day(record.created_at),
-        last_used: format!(
-            "{}, {}",
-            zone.day(record.last_used_at),
-            zone.time(record.last_used_at)
-        ),
+        last_used: zone.when(record.last_used_at, session.now),
     };
-    let audit = audit_rows(&audit, &sessions, &zone);
+    let audit = audit_rows(&audit, &sessions, &zone, session.now);
     let sessions = sessions.iter().map(row).collect();
     let frame = session.frame(console, "/settings");
     let status = if problem.is_some() {
@@ -113,12 +112,14 @@ async fn page(console: &Console, session: &Session, problem: Option<&'static str
         StatusCode::OK
     };
     let plan = session.caller.plan.as_str();
+    let written = problem.as_ref().map(|(_, written)| *written);
     page_response(
         status,
         &SettingsPage {
             frame: &frame,
             plan,
-            timezone,
+            timezone: written.unwrap_or(timezone),
+            timezones: timezone_names(),
             sessions,
             emails,
             audit,
@@ -127,7 +128,12 @@ async fn page(console: &Console, session: &Session, problem: Option<&'static str
     )
 }
 
-fn audit_rows(rows: &[AuditRow], sessions: &[SessionRecord], zone: &LocalTime) -> Vec<ActivityRow> {
+fn audit_rows(
+    rows: &[AuditRow],
+    sessions: &[SessionRecord],
+    zone: &LocalTime,
+    now: Timestamp,
+) -> Vec<ActivityRow> {
     let begun = rows.iter().filter(|row| row.action == "session.create");
     let begun = begun.filter_map(|row| Some((row.actor.id.clone(), row.detail.as_deref()?)));
     let open = sessions
@@ -149,7 +155,7 @@ fn audit_rows(rows: &[AuditRow], sessions: &[SessionRecord], zone: &LocalTime) -
                 .as_deref()
                 .filter(|text| row.action != "session.create" && !text.is_empty())
                 .map(sanitized),
-            at: zone.at(row.at),
+            at: zone.when(row.at, now),
             by,
         }
     };
@@ -163,13 +169,13 @@ pub(crate) fn action_text(action: &str) -> String {
         "session.revoke" => "Signed out",
         "session.revoke_others" => "Signed out everywhere else",
         "session.revoke_all" => "Signed out everywhere",
-        "sign_in_link.create" => "Link to sign in made",
-        "link.create" | "link_session.create" => "Change of a connection begun",
+        "sign_in_link.create" => "Sign-in link made",
+        "link.create" | "link_session.create" => "Linking of a bank begun",
         "key.create" => "Key made",
         "key.rotate" => "Key replaced",
         "key.revoke" => "Key revoked",
         "setup_token.create" => "Setup token made",
-        "setup_token.revoke" => "Unused setup tokens made void",
+        "setup_token.revoke" => "Unused setup tokens revoked",
         "webhook_endpoint.create" => "Endpoint made",
         "webhook_endpoint.update" => "Endpoint changed",
         "webhook_endpoint.rotate_secret" => "Secret of an endpoint replaced",
@@ -182,10 +188,10 @@ pub(crate) fn action_text(action: &str) -> String {
         "user.update" => "User changed",
         "operator.add" => "Made an operator",
         "operator.remove" => "No longer an operator",
-        "identity.forget" => "Account at the identity provider forgotten",
-        "connection.import" => "Connection imported",
-        "connection.sync" => "Connection synced",
-        "connection.remove" => "Connection removed",
+        "identity.forget" => "Sign-in by the identity provider forgotten",
+        "connection.import" => "Bank imported",
+        "connection.sync" => "Bank synced",
+        "connection.remove" => "Bank removed",
         other => other,
     };
     text.to_owned()
@@ -211,43 +217,63 @@ async fn email_switches(
 /// that are wanted.
 pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Response {
     let session = &form.session;
-    let changed = if let Some(name) = form.field("timezone") {
-        if find_timezone(name).is_err() {
-            return page(
-                &console,
-                session,
-                Some("Choose a name such as Australia/Sydney."),
-            )
-            .await;
-        }
-        set_timezone(&console, session, name).await
+    let (changed, done, place) = if let Some(written) = form.field("timezone") {
+        let name = match timezone_of(written) {
+            Ok(name) => name,
+            Err(problem) => return page(&console, session, Some((problem, written))).await,
+        };
+        let changed = set_timezone(&console, session, &name).await;
+        (changed, Done::TimezoneSaved, "you")
     } else if form.field("emails").is_some() {
         let kinds = OPTIONAL_EMAILS.iter().map(|(kind, _)| *kind);
         let off: Vec<_> = kinds
             .filter(|kind| form.field(kind.as_str()).is_none())
             .collect();
-        console
-            .storage()
-            .emails()
-            .set_off(session.user(), &off)
-            .await
-            .map_err(Refusal::from)
+        let emails = console.storage().emails();
+        let changed = emails.set_off(session.user(), &off).await;
+        (changed.map_err(Refusal::from), Done::Saved, "emails")
     } else if form.field("end-others").is_some() {
-        end_others(&console, session).await
+        let changed = end_others(&console, session).await;
+        (changed, Done::OtherSessionsEnded, "sessions")
     } else if let Some(id) = form.parsed::<Uuid>("end") {
         match end_session(&console, session, id).await {
             Ok(()) if id == session.id() => return signed_out(&console),
-            other => other,
+            changed => (changed, Done::SessionEnded, "sessions"),
         }
     } else {
         return error_page::invalid_form(&console);
     };
     match changed {
-        Ok(()) => Redirect::to(&console.path("/settings")).into_response(),
+        Ok(()) => done.redirect(&console, "/settings", place),
         Err(Refusal::NotFound(_)) => {
-            page(&console, session, Some("This session has ended already.")).await
+            Done::SessionHasEnded.redirect(&console, "/settings", "sessions")
         }
         Err(refusal) => error_page::refused(&console, refusal),
+    }
+}
+
+/// The IANA name of what a user writes: one, in any case, or only its city. Otherwise what is wrong.
+fn timezone_of(written: &str) -> Result<String, String> {
+    let written = written.trim().replace(' ', "_");
+    let zone = find_timezone(&written).ok();
+    if let Some(name) = zone.as_ref().and_then(|zone| zone.iana_name()) {
+        return Ok(name.to_owned());
+    }
+    let is_city = |name: &&&str| {
+        let city = name.rsplit('/').next();
+        city.is_some_and(|city| city.eq_ignore_ascii_case(&written))
+    };
+    let found: Vec<&str> = timezone_names().iter().filter(is_city).copied().collect();
+    match found[..] {
+        [name] => Ok(name.to_owned()),
+        [] => Err(
+            "There is no such timezone. Choose one of the list, such as Australia/Sydney."
+                .to_owned(),
+        ),
+        _ => Err(format!(
+            "There is more than one. Choose {}.",
+            found.join(" or ")
+        )),
     }
 }
 
@@ -265,4 +291,30 @@ async fn end_others(console: &Console, session: &Session) -> Result<(), Refusal>
     let mut change = session.begin(console).await?;
     sign_in::end_other_sessions(&mut change, session.user(), session.id()).await?;
     session.commit(change).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timezone_is_found_by_its_city() {
+        for (written, name) in [
+            ("Australia/Sydney", "Australia/Sydney"),
+            ("sydney", "Australia/Sydney"),
+            (" Pacific/auckland ", "Pacific/Auckland"),
+            ("New York", "America/New_York"),
+            ("UTC", "UTC"),
+        ] {
+            assert_eq!(timezone_of(written).as_deref(), Ok(name), "{written}");
+        }
+        let ambiguous = timezone_of("Louisville").unwrap_err();
+        assert!(
+            ambiguous.contains("America/Kentucky/Louisville"),
+            "{ambiguous}"
+        );
+        for written in ["", "Mars", "Australia", "Sydney/Australia"] {
+            assert!(timezone_of(written).is_err(), "{written}");
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! Users, their plans and timezones, and the authenticated caller of a request.
 
+use std::sync::LazyLock;
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -89,6 +91,34 @@ pub fn parse_email(text: &str) -> Result<String, InvalidEmail> {
 /// Finds an IANA zone in the bundled timezone database.
 pub fn find_timezone(name: &str) -> Result<TimeZone, UnknownZone> {
     TimeZone::get(name).map_err(|_| UnknownZone)
+}
+
+/// The names of places in the bundled timezone database, and UTC, in the order of the alphabet.
+pub fn timezone_names() -> &'static [&'static str] {
+    const AREAS: [&str; 10] = [
+        "Africa/",
+        "America/",
+        "Antarctica/",
+        "Arctic/",
+        "Asia/",
+        "Atlantic/",
+        "Australia/",
+        "Europe/",
+        "Indian/",
+        "Pacific/",
+    ];
+    static NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| {
+        let all = jiff::tz::db().available();
+        let is_place =
+            |name: &str| name == "UTC" || AREAS.iter().any(|area| name.starts_with(area));
+        let places = all.filter(|name| is_place(name.as_str()));
+        let mut names: Vec<&str> = places
+            .map(|name| &*name.as_str().to_owned().leak())
+            .collect();
+        names.sort_unstable();
+        names
+    });
+    &NAMES
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -54,7 +54,7 @@ const DOCS: DocsPaths = DocsPaths {
 pub fn interface(admin: &Admin) -> Interface {
     Interface::new(&admin.context, "/admin", STYLE, UnknownPath::Operators)
         .add(admin, routes())
-        .add(&(), docs::routes(document, &admin.admin_url, &DOCS))
+        .add(&(), docs::routes(document, [&admin.admin_url, ""], &DOCS))
 }
 
 /// The OpenAPI document, made when it is first asked for.

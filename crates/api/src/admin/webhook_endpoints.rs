@@ -137,7 +137,10 @@ struct PingView {
 }
 
 impl From<PingOutcome> for PingView {
-    fn from(PingOutcome { event_id, exchange }: PingOutcome) -> Self {
+    fn from(outcome: PingOutcome) -> Self {
+        let PingOutcome {
+            event_id, exchange, ..
+        } = outcome;
         Self {
             event_id,
             delivered: exchange.is_success(),

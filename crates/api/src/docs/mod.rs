@@ -25,6 +25,8 @@ use utoipa::openapi::{
 use crate::http::problem::{ErrorBody, ErrorObject};
 use crate::http::{DocumentedRoutes, Routes};
 
+pub use webhooks::{EventExample, event_examples};
+
 /// The OpenAPI document of an interface.
 pub struct Document {
     value: Value,
@@ -54,14 +56,14 @@ pub(crate) const V1_PATHS: DocsPaths = DocsPaths {
 };
 
 /// The routes of the document and the page. All are made when they are first asked for: most
-/// services never are, and together they would take half of the time of a start. `public_url`
-/// begins the URLs of the page's `curl` lines.
+/// services never are, and together they would take half of the time of a start. The first URL
+/// begins those of the page's `curl` lines. The second one is the console's, or empty.
 pub(crate) fn routes(
     document: fn() -> &'static Document,
-    public_url: &str,
+    urls: [&str; 2],
     docs: &'static DocsPaths,
 ) -> Routes<()> {
-    let public_url = public_url.to_owned();
+    let urls = urls.map(str::to_owned);
     let [json, yaml] = docs.document;
     let [page, script, style, logo] = docs.page;
     let router = Router::new()
@@ -74,7 +76,7 @@ pub(crate) fn routes(
             get(async move || serve(document().yaml_bytes(), "application/yaml")),
         );
     let router = file(router, page, move || {
-        page::File::page(document(), &public_url, docs)
+        page::File::page(document(), &urls, docs)
     });
     let router = file(router, script, page::File::script);
     let router = file(router, style, page::File::style);

@@ -1,9 +1,13 @@
 //! The webhook events in the document. Another crate writes them, so `webhooks.yaml` describes
 //! them, and tests compare real events with it.
 
+use std::sync::LazyLock;
+
 use bellbird_domain::EventType;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+
+use super::page;
 
 /// The parts of `webhooks.yaml`.
 #[derive(Deserialize)]
@@ -49,6 +53,35 @@ pub(crate) fn types() -> impl Iterator<Item = &'static str> {
     EventType::ALL.iter().map(|event| event.as_str())
 }
 
+/// An event as the reference page shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventExample {
+    pub event_type: EventType,
+    /// Where it is on the reference page.
+    pub anchor: String,
+    /// An example of its body, as indented JSON.
+    pub body: String,
+}
+
+/// Every event type in the order of the page.
+pub fn event_examples() -> &'static [EventExample] {
+    static EXAMPLES: LazyLock<Vec<EventExample>> = LazyLock::new(|| {
+        let mut document = json!({"components": {"schemas": {}}});
+        describe(&mut document);
+        let example = |event_type: &EventType| {
+            let event = &document["webhooks"][event_type.as_str()]["post"];
+            let schema = &event["requestBody"]["content"]["application/json"]["schema"];
+            EventExample {
+                event_type: *event_type,
+                anchor: event["operationId"].as_str().unwrap_or_default().to_owned(),
+                body: page::example(&document, schema),
+            }
+        };
+        EventType::ALL.iter().map(example).collect()
+    });
+    &EXAMPLES
+}
+
 fn operation(common: &Map<String, Value>, event: &Value) -> Value {
     let mut operation = common.clone();
     for member in ["operationId", "summary", "description"] {
@@ -79,4 +112,20 @@ fn body(envelope: &Value, name: &str, event: &Value) -> Value {
 
 fn reference(schema: &Value) -> Value {
     json!({"$ref": format!("#/components/schemas/{}", schema.as_str().unwrap_or_default())})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_event_has_an_example() {
+        assert_eq!(event_examples().len(), EventType::ALL.len());
+        for example in event_examples() {
+            let body: Value = serde_json::from_str(&example.body).unwrap();
+            assert_eq!(body["type"], example.event_type.as_str());
+            assert!(example.anchor.starts_with("receive_"), "{example:?}");
+        }
+        assert!(event_examples()[0].body.contains("\"amount\": "));
+    }
 }

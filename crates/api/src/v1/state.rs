@@ -40,6 +40,8 @@ pub struct V1State {
 pub(crate) struct Inner {
     /// The public URL of the API, without a trailing slash.
     pub(crate) public_url: String,
+    /// The public URL of the console. Empty: there is none.
+    pub(crate) console_url: String,
     /// The `Link` header of a deprecated request.
     pub(crate) deprecation_link: HeaderValue,
     pub(crate) balances_cache: ResponseCache<BalancesKey, CachedBalances>,
@@ -63,9 +65,15 @@ impl FromRef<UserState<Self>> for V1State {
 }
 
 impl V1State {
-    /// `public_url` is that of the API, without a trailing slash.
+    /// `public_url` is that of the API, without a trailing slash, and `console_url` that of the
+    /// console, to which the reference page leads back.
     #[must_use]
-    pub fn new(context: ApiContext, settings: &ApiSettings, public_url: String) -> Self {
+    pub fn new(
+        context: ApiContext,
+        settings: &ApiSettings,
+        public_url: String,
+        console_url: String,
+    ) -> Self {
         let bytes_of = |key: &BalancesKey, value: &CachedBalances| {
             key.account_ids.len() * 16 + value.body.json.0.len() + 200
         };
@@ -104,6 +112,7 @@ impl V1State {
             ),
             sync_flights: LiveFlights::new(tasks),
             public_url,
+            console_url,
         };
         Self {
             context,
@@ -119,6 +128,10 @@ impl V1State {
 
     pub(crate) fn public_url(&self) -> &str {
         &self.inner.public_url
+    }
+
+    pub(crate) fn console_url(&self) -> &str {
+        &self.inner.console_url
     }
 
     /// Frees the memory of all cached responses, credentials and cursors that have expired.

@@ -28,10 +28,17 @@ pub(crate) enum Done {
     UserRemoved,
     LinkSent,
     SignedOut,
+    KeyShownBefore,
+    TokenShownBefore,
+    NoUnusedTokens,
+    SecretShownBefore,
+    TestShownBefore,
+    NoFailedEvents,
+    SessionHasEnded,
 }
 
 impl Done {
-    const ALL: [(Self, &'static str, &'static str); 19] = [
+    const ALL: &[(Self, &'static str, &'static str)] = &[
         (Self::Saved, "saved", "Saved."),
         (
             Self::TimezoneSaved,
@@ -61,7 +68,7 @@ impl Done {
         (
             Self::EndpointEnabled,
             "enabled",
-            "The endpoint gets events again.",
+            "The endpoint gets events again. What it missed is sent again from its log.",
         ),
         (
             Self::EndpointDisabled,
@@ -111,6 +118,41 @@ impl Done {
             "The link is sent by e-mail. It works once, for a day.",
         ),
         (Self::SignedOut, "goodbye", "You are signed out."),
+        (
+            Self::KeyShownBefore,
+            "key-shown-before",
+            "The key was made and shown before, and no second one is made. If you have not copied it, revoke it, and make another.",
+        ),
+        (
+            Self::TokenShownBefore,
+            "token-shown-before",
+            "The token was made and shown before, and no second one is made. If you have not copied it, make another.",
+        ),
+        (
+            Self::NoUnusedTokens,
+            "no-unused-tokens",
+            "There was no unused token.",
+        ),
+        (
+            Self::SecretShownBefore,
+            "secret-shown-before",
+            "The secret was made and shown before, and no second one is made. If you have not copied it, make a new secret.",
+        ),
+        (
+            Self::TestShownBefore,
+            "test-shown-before",
+            "The test event was sent before, and no second one is sent. Its log has the result.",
+        ),
+        (
+            Self::NoFailedEvents,
+            "no-failed-events",
+            "No event of that time has failed.",
+        ),
+        (
+            Self::SessionHasEnded,
+            "session-has-ended",
+            "That browser was signed out already.",
+        ),
     ];
 
     fn entry(self) -> Option<&'static (Self, &'static str, &'static str)> {
@@ -173,7 +215,7 @@ mod tests {
             assert_eq!(DoneAt::of_query(query), None);
         }
         for (done, word, _) in Done::ALL {
-            assert_eq!(done.entry().unwrap().1, word);
+            assert_eq!(done.entry().unwrap().1, *word);
         }
     }
 }

@@ -57,6 +57,28 @@ impl LocalTime {
         shown_day(at.to_zoned(self.zone.clone()).date())
     }
 
+    /// As [`Self::when`], to the second, for what happens from one second to the next.
+    pub(crate) fn moment(&self, at: Timestamp, now: Timestamp) -> When {
+        let seconds = now.as_second() - at.as_second();
+        let exact = format!(
+            "{}, {} {}",
+            self.day(at),
+            at.to_zoned(self.zone.clone()).strftime("%H:%M:%S"),
+            self.name
+        );
+        let when = self.when(at, now);
+        let text = match seconds {
+            2..60 => format!("{seconds} seconds ago"),
+            -59..=-2 => format!("in {} seconds", -seconds),
+            _ => when.text,
+        };
+        When {
+            text,
+            exact,
+            ..when
+        }
+    }
+
     /// In words up to two weeks before or after now.
     pub(crate) fn when(&self, at: Timestamp, now: Timestamp) -> When {
         When {
@@ -106,6 +128,26 @@ fn zone_name(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn moments_have_seconds() {
+        let now: Timestamp = "2026-11-20T13:40:00Z".parse().unwrap();
+        let local = LocalTime::of(Some("UTC"));
+        for (at, text) in [
+            ("2026-11-20T13:39:48Z", "12 seconds ago"),
+            ("2026-11-20T13:40:05Z", "in 5 seconds"),
+            ("2026-11-20T13:39:59Z", "just now"),
+            ("2026-11-20T13:30:00Z", "10 minutes ago"),
+        ] {
+            let moment = local.moment(at.parse().unwrap(), now);
+            assert_eq!(moment.text, text);
+            let seconds = &at[17..19];
+            assert!(
+                moment.exact.contains(&format!(":{seconds} UTC")),
+                "{moment:?}"
+            );
+        }
+    }
 
     #[test]
     fn times_are_relative_to_now() {

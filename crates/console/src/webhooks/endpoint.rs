@@ -19,10 +19,13 @@ pub(super) async fn find_own(
 }
 
 /// What a form shows, or what it has submitted.
+#[derive(Clone)]
 pub(super) struct EndpointFields {
     pub(super) url: String,
     pub(super) events: Vec<EventType>,
     pub(super) problem: Option<String>,
+    /// The endpoint that the fields are of. None: it is not made yet.
+    pub(super) id: Option<EndpointId>,
     /// What it does not include is not offered.
     plan: Plan,
     /// Where events may go.
@@ -32,29 +35,38 @@ pub(super) struct EndpointFields {
 impl EndpointFields {
     /// Those of an endpoint that is not made yet.
     pub(super) fn of_new(console: &Console, plan: Plan) -> Self {
-        Self::new(console, String::new(), DEFAULT_EVENTS.to_vec(), plan)
+        let events = DEFAULT_EVENTS.to_vec();
+        Self::new(console, None, String::new(), events, plan)
     }
 
     pub(super) fn of(console: &Console, endpoint: &Endpoint, plan: Plan) -> Self {
         Self::new(
             console,
+            Some(endpoint.id),
             endpoint.url.clone(),
             endpoint.event_types.clone(),
             plan,
         )
     }
 
-    fn new(console: &Console, url: String, events: Vec<EventType>, plan: Plan) -> Self {
+    fn new(
+        console: &Console,
+        id: Option<EndpointId>,
+        url: String,
+        events: Vec<EventType>,
+        plan: Plan,
+    ) -> Self {
         Self {
             url,
             events,
             problem: None,
+            id,
             plan,
             rules: console.inner.site.webhooks.rules(),
         }
     }
 
-    /// None: the form is another one.
+    /// None: the form is another one. With the field `edit`, it changes the endpoint of this id.
     pub(super) fn submitted(console: &Console, form: &OwnForm) -> Option<Self> {
         let url = form.field("url")?.trim().to_owned();
         let events = form.fields().iter().filter(|(name, _)| name == "event");
@@ -64,6 +76,7 @@ impl EndpointFields {
             .collect();
         Some(Self::new(
             console,
+            form.parsed("edit"),
             url,
             in_order(&events),
             form.session.caller.plan,
@@ -90,6 +103,11 @@ impl EndpointFields {
         }
     }
 
+    /// What the ids of the fields end with, because a page has several forms of this kind.
+    pub(super) fn suffix(&self) -> String {
+        self.id.map(|id| format!("-{id}")).unwrap_or_default()
+    }
+
     /// What an address has to be, besides one with https and a public host name.
     pub(super) fn allows_this_machine(&self) -> bool {
         self.rules.allow_loopback
@@ -114,20 +132,22 @@ pub(super) fn sentence(error: &str) -> String {
     format!("{first}{}.", chars.as_str())
 }
 
-fn is_in_plan(event: EventType, plan: Plan) -> bool {
+pub(super) fn is_in_plan(event: EventType, plan: Plan) -> bool {
     event.plan_min() <= plan
 }
 
 /// When an event is sent.
-fn description(event: EventType) -> &'static str {
+pub(super) fn description(event: EventType) -> &'static str {
     match event {
         EventType::TransactionsSynced => "A sync found new or changed transactions.",
         EventType::TradesSynced => "A sync found new or changed trades.",
-        EventType::ConnectionCreated => "A connection was linked.",
-        EventType::ConnectionUpdated => "The status of a connection changed.",
-        EventType::ConnectionExpiring => "A consent ends soon.",
-        EventType::ConnectionRemoved => "A connection is being removed.",
+        EventType::ConnectionCreated => "A bank or broker was linked.",
+        EventType::ConnectionUpdated => "A bank stopped working, or works again.",
+        EventType::ConnectionExpiring => {
+            "A bank's consent ends within 14 days, and again within 3."
+        }
+        EventType::ConnectionRemoved => "The removal of a bank began.",
         EventType::UserRemoved => "A user was removed.",
-        EventType::Ping => "A test.",
+        EventType::Ping => "You sent a test event.",
     }
 }

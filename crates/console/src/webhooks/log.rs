@@ -1,25 +1,27 @@
 //! `/webhooks/endpoints/{id}`: the deliveries to one endpoint of the user, with their attempts. Its
-//! forms send events again, and change the endpoint.
+//! forms send events again.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 
 use askama::Template;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequestParts, Path, Query, State};
-use axum::response::{IntoResponse as _, Redirect, Response};
-use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventId, EventType};
-use bellbird_management::endpoints::{self, EndpointChange};
+use axum::response::Response;
+use bellbird_domain::{
+    ConnectionId, DeliveryState, EndpointId, EndpointStatus, EventId, EventType,
+};
 use bellbird_management::{Refusal, deliveries};
 use bellbird_storage::{AttemptRecord, DeliveryPosition, DeliveryRecord, Endpoint, StorageError};
-use bellbird_webhooks::endpoint::EndpointUrl;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use jiff::SignedDuration;
 use serde::Deserialize;
 
-use super::endpoint::{EndpointFields, find_own};
+use super::endpoint::find_own;
 use crate::error_page;
-use crate::pages::{LocalTime, SignedInFrame, page_response, why_disabled};
+use crate::pages::names::institution_name;
+use crate::pages::{Done, SignedInFrame, When, page_response, why_disabled};
 use crate::session::{OwnForm, Session};
 use crate::state::Console;
 
@@ -47,47 +49,49 @@ struct LogPage<'a> {
     query: &'a LogQuery,
     /// The query of the next page, if there are older deliveries.
     older: Option<String>,
-    done: Option<&'a Done>,
-    fields: EndpointFields,
+    not_sent: Option<NotSent>,
+}
+
+/// Why events are not sent again.
+struct NotSent {
+    /// None: it is about more than one event.
+    event: Option<EventId>,
+    why: &'static str,
 }
 
 struct DeliveryRow {
     event_id: EventId,
     event: &'static str,
-    created: String,
+    /// The bank that the event is about. Empty: none.
+    bank: String,
+    /// Such as `3 new and 1 changed row`. Empty: the event has no rows.
+    rows: String,
+    created: When,
     state: &'static str,
-    is_failed: bool,
-    /// Such as `part 1 of 2`. Empty: there is one part.
-    part: String,
-    next_attempt: Option<String>,
+    tone: &'static str,
+    outcome: String,
+    tried: String,
+    next_attempt: Option<When>,
     attempts: Vec<AttemptRow>,
     can_redeliver: bool,
 }
 
 struct AttemptRow {
-    at: String,
+    at: When,
+    /// The value of the header `webhook-timestamp`. None: no request was sent.
+    timestamp: Option<i64>,
     outcome: String,
 }
 
-/// What a form has done.
-struct Done {
-    text: String,
-    status: StatusCode,
-}
-
-impl Done {
-    fn ok(text: String) -> Self {
-        Self {
-            text,
-            status: StatusCode::OK,
-        }
+impl LogPage<'_> {
+    /// Why the event of a row is not sent again, or the events, of the form for many.
+    fn not_sent(&self, event: Option<&EventId>) -> Option<&'static str> {
+        let not_sent = self.not_sent.as_ref()?;
+        (not_sent.event.as_ref() == event).then_some(not_sent.why)
     }
 
-    fn conflict(text: &str) -> Self {
-        Self {
-            text: text.to_owned(),
-            status: StatusCode::CONFLICT,
-        }
+    fn enabled(&self) -> bool {
+        self.disabled.is_none()
     }
 }
 
@@ -97,6 +101,8 @@ struct RawQuery {
     state: String,
     #[serde(default)]
     before: String,
+    #[serde(default)]
+    event: String,
 }
 
 /// Which deliveries a page shows.
@@ -104,6 +110,8 @@ struct RawQuery {
 pub(crate) struct LogQuery {
     pub(crate) state: Option<DeliveryState>,
     pub(crate) before: Option<DeliveryPosition>,
+    /// Only this event. What is no id finds nothing.
+    event: Option<String>,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for LogQuery {
@@ -114,9 +122,11 @@ impl<S: Send + Sync> FromRequestParts<S> for LogQuery {
         let raw = Query::<RawQuery>::try_from_uri(&parts.uri)
             .map(|Query(raw)| raw)
             .unwrap_or_default();
+        let event = raw.event.trim();
         Ok(Self {
             state: raw.state.parse().ok(),
             before: raw.before.parse().ok(),
+            event: (!event.is_empty()).then(|| event.to_owned()),
         })
     }
 }
@@ -132,6 +142,10 @@ impl LogQuery {
             query.append_pair("before", &before.to_string());
         }
         query.finish()
+    }
+
+    fn searched(&self) -> &str {
+        self.event.as_deref().unwrap_or_default()
     }
 }
 
@@ -150,7 +164,7 @@ pub(crate) async fn show(
     query: LogQuery,
 ) -> Response {
     match find(&console, &session, id).await {
-        Ok(Some(endpoint)) => page(&console, &session, &endpoint, &query, None, None).await,
+        Ok(Some(endpoint)) => page(&console, &session, &endpoint, &query, None).await,
         Ok(None) => error_page::not_found(&console, &headers),
         Err(error) => error_page::storage_error(&console, &error),
     }
@@ -172,17 +186,14 @@ async fn page(
     session: &Session,
     endpoint: &Endpoint,
     query: &LogQuery,
-    done: Option<&Done>,
-    fields: Option<EndpointFields>,
+    not_sent: Option<NotSent>,
 ) -> Response {
     let (rows, older) = match load(console, session, endpoint, query).await {
         Ok(found) => found,
         Err(error) => return error_page::storage_error(console, &error),
     };
-    let fields =
-        fields.unwrap_or_else(|| EndpointFields::of(console, endpoint, session.caller.plan));
-    let status = if fields.problem.is_some() {
-        StatusCode::BAD_REQUEST
+    let status = if not_sent.is_some() {
+        StatusCode::CONFLICT
     } else {
         StatusCode::OK
     };
@@ -194,10 +205,9 @@ async fn page(
         rows,
         query,
         older,
-        done,
-        fields,
+        not_sent,
     };
-    page_response(done.map_or(status, |done| done.status), &page)
+    page_response(status, &page)
 }
 
 fn is_disabled(endpoint: &Endpoint) -> bool {
@@ -211,24 +221,41 @@ async fn load(
     endpoint: &Endpoint,
     query: &LogQuery,
 ) -> Result<(Vec<DeliveryRow>, Option<String>), StorageError> {
-    let zone = session.zone();
-    let (user, deliveries) = (session.user(), console.storage().deliveries());
+    let (storage, user) = (console.storage(), session.user());
+    let deliveries = storage.deliveries();
     let before = query.before.map(|DeliveryPosition(at, event)| (at, event));
-    let mut found = deliveries
-        .list_before(before, (user, endpoint.id), query.state, PAGE_ROWS + 1)
-        .await?;
+    let mut found = match &query.event {
+        Some(event) => match event.parse::<EventId>() {
+            Ok(event) => {
+                let found = deliveries.find(user, endpoint.id, event).await?;
+                found.into_iter().collect()
+            }
+            Err(_) => Vec::new(),
+        },
+        None => {
+            let of = (user, endpoint.id);
+            deliveries
+                .list_before(before, of, query.state, PAGE_ROWS + 1)
+                .await?
+        }
+    };
     let has_older = found.len() > PAGE_ROWS as usize;
     found.truncate(PAGE_ROWS as usize);
     let older = found
         .last()
         .filter(|_| has_older)
         .map(|last| query.at(Some(last.position())));
+    let connections = storage.connections().list(user).await?;
+    let banks: HashMap<_, _> = connections
+        .iter()
+        .map(|connection| (connection.id, institution_name(connection)))
+        .collect();
     let mut rows = Vec::with_capacity(found.len());
     for delivery in found {
         let attempts = deliveries
             .list_attempts(user, endpoint.id, delivery.event_id)
             .await?;
-        rows.push(row(&delivery, &attempts, endpoint, &zone));
+        rows.push(row(&delivery, &attempts, endpoint, &banks, session));
     }
     Ok((rows, older))
 }
@@ -237,21 +264,39 @@ fn row(
     delivery: &DeliveryRecord,
     attempts: &[AttemptRecord],
     endpoint: &Endpoint,
-    zone: &LocalTime,
+    banks: &HashMap<ConnectionId, String>,
+    session: &Session,
 ) -> DeliveryRow {
-    let has_parts = delivery.total_chunks > 1;
-    let part = || format!(", part {} of {}", delivery.chunk, delivery.total_chunks);
+    let (zone, now) = (session.zone(), session.now);
+    let bank = delivery.connection_id.map(|id| banks.get(&id));
     DeliveryRow {
         event_id: delivery.event_id,
         event: delivery.event_type.as_str(),
-        created: zone.at(delivery.created_at),
+        bank: bank.map_or_else(String::new, |bank| {
+            bank.map_or_else(|| "a bank that was removed".to_owned(), Clone::clone)
+        }),
+        rows: counts(delivery),
+        created: zone.moment(delivery.created_at, now),
         state: state_text(delivery.state),
-        is_failed: delivery.state == DeliveryState::Failed,
-        part: has_parts.then(part).unwrap_or_default(),
-        next_attempt: delivery.next_attempt_at.map(|at| zone.at(at)),
+        tone: match delivery.state {
+            DeliveryState::Delivered => "good",
+            DeliveryState::Failed => "attention",
+            DeliveryState::Pending | DeliveryState::Waiting => "",
+        },
+        outcome: outcome(delivery),
+        tried: tried(delivery.attempts, attempts.len()),
+        next_attempt: delivery.next_attempt_at.map(|at| zone.moment(at, now)),
         attempts: attempts
             .iter()
-            .map(|attempt| attempt_row(attempt, zone))
+            .map(|attempt| AttemptRow {
+                at: zone.moment(attempt.at, now),
+                timestamp: attempt.status.map(|_| attempt.at.as_second()),
+                outcome: outcome_of(
+                    attempt.status,
+                    Some(attempt.duration_ms),
+                    attempt.error.as_deref(),
+                ),
+            })
             .collect(),
         can_redeliver: !is_disabled(endpoint)
             && delivery.event_type != EventType::Ping
@@ -259,33 +304,69 @@ fn row(
     }
 }
 
-fn attempt_row(attempt: &AttemptRecord, zone: &LocalTime) -> AttemptRow {
-    let answer = attempt.status.map_or_else(
-        || "no answer".to_owned(),
-        |status| format!("answer {status}"),
-    );
-    let error = attempt
-        .error
-        .as_deref()
-        .map(|error| format!(" ({error})"))
-        .unwrap_or_default();
-    AttemptRow {
-        at: zone.at(attempt.at),
-        outcome: format!("{answer} after {} ms{error}", attempt.duration_ms),
+fn counts(delivery: &DeliveryRecord) -> String {
+    let counts = [
+        (delivery.new_count, "new"),
+        (delivery.updated_count, "changed"),
+        (delivery.removed_count, "gone"),
+    ];
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    let mut texts: Vec<_> = counts
+        .map(|(count, word)| format!("{count} {word}"))
+        .collect();
+    if delivery.total_chunks > 1 {
+        texts.push(format!(
+            "part {} of {}",
+            delivery.chunk, delivery.total_chunks
+        ));
     }
+    texts.join(", ")
+}
+
+/// How often an event was tried. After somebody has sent it again, the count begins again.
+pub(crate) fn tried(since_asked: u32, all: usize) -> String {
+    let times = |count: usize| match count {
+        0 => "not tried yet".to_owned(),
+        1 => "tried once".to_owned(),
+        many => format!("tried {many} times"),
+    };
+    let since_asked = usize::try_from(since_asked).unwrap_or(all);
+    match all.saturating_sub(since_asked) {
+        0 => times(since_asked),
+        before => format!("{}, and {before} before", times(since_asked)),
+    }
+}
+
+/// What came of the last attempt to deliver an event. Empty: there was none.
+pub(super) fn outcome(delivery: &DeliveryRecord) -> String {
+    let error = delivery.last_error.as_deref();
+    outcome_of(delivery.last_status, delivery.last_duration_ms, error)
+}
+
+fn outcome_of(status: Option<u16>, ms: Option<u32>, error: Option<&str>) -> String {
+    let status = status.map(|status| status.to_string());
+    // What was answered says it all.
+    let error = error
+        .filter(|error| *error != "rejected")
+        .map(str::to_owned);
+    let ms = ms.map(|ms| format!("{ms} ms"));
+    [status, error, ms]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(" · ")
 }
 
 pub(crate) fn state_text(state: DeliveryState) -> &'static str {
     match state {
-        DeliveryState::Pending => "is being sent",
+        DeliveryState::Pending => "to be sent",
         DeliveryState::Waiting => "waits for an earlier event",
         DeliveryState::Delivered => "delivered",
         DeliveryState::Failed => "failed",
     }
 }
 
-/// `POST /webhooks/endpoints/{id}`, with the field `redeliver` or `recover`, or with the fields of
-/// the endpoint.
+/// `POST /webhooks/endpoints/{id}`, with the field `redeliver` or `recover`.
 pub(crate) async fn change(
     State(console): State<Console>,
     headers: HeaderMap,
@@ -299,84 +380,51 @@ pub(crate) async fn change(
         Ok(None) => return error_page::not_found(&console, &headers),
         Err(error) => return error_page::storage_error(&console, &error),
     };
-    if let Some(fields) = EndpointFields::submitted(&console, &form) {
-        return update(&console, session, &endpoint, fields).await;
-    }
     let since = form
         .field("recover")
         .and_then(|value| SINCE.iter().find(|(name, ..)| *name == value));
-    let done = match (form.parsed::<EventId>("redeliver"), since) {
-        (Some(event), None) => redeliver(&console, session, &endpoint, event).await,
-        (None, Some((_, text, hours))) => recover(&console, session, &endpoint, text, *hours)
-            .await
-            .map(Some),
+    let event = form.parsed::<EventId>("redeliver");
+    let (sent, path) = match (event, since) {
+        (Some(event), None) => (
+            redeliver(&console, session, &endpoint, event).await,
+            format!("{}?event={event}", path(endpoint.id)),
+        ),
+        (None, Some((.., hours))) => (
+            recover(&console, session, &endpoint, *hours).await,
+            path(endpoint.id),
+        ),
         _ => return error_page::invalid_form(&console),
     };
-    match done {
-        Ok(Some(done)) => page(&console, session, &endpoint, &query, Some(&done), None).await,
-        Ok(None) => {
-            let path = format!("{}?{}", path(endpoint.id), query.at(query.before));
-            Redirect::to(&console.path(path.trim_end_matches('?'))).into_response()
+    match sent {
+        Ok(Ok(done)) => {
+            let place = event.map_or_else(|| "recover".to_owned(), |event| event.to_string());
+            done.redirect(&console, &path, place)
+        }
+        Ok(Err(why)) => {
+            let not_sent = Some(NotSent { event, why });
+            page(&console, session, &endpoint, &query, not_sent).await
         }
         Err(refusal) => error_page::refused(&console, refusal),
     }
 }
 
-async fn update(
-    console: &Console,
-    session: &Session,
-    endpoint: &Endpoint,
-    mut fields: EndpointFields,
-) -> Response {
-    let query = LogQuery {
-        state: None,
-        before: None,
-    };
-    let url = match fields.check().await {
-        Ok(url) => url,
-        Err(problem) => {
-            fields.problem = Some(problem);
-            return page(console, session, endpoint, &query, None, Some(fields)).await;
-        }
-    };
-    match save(console, session, endpoint, &url, &fields).await {
-        Ok(()) => Redirect::to(&console.path("/webhooks")).into_response(),
-        Err(refusal) => error_page::refused(console, refusal),
-    }
-}
+/// What was done, or why not.
+type Sent = Result<Done, &'static str>;
 
-async fn save(
-    console: &Console,
-    session: &Session,
-    endpoint: &Endpoint,
-    url: &EndpointUrl,
-    fields: &EndpointFields,
-) -> Result<(), Refusal> {
-    let mut change = session.begin(console).await?;
-    let to = EndpointChange {
-        url: Some(url),
-        events: Some(&fields.events),
-        ..EndpointChange::default()
-    };
-    endpoints::update(&mut change, endpoint.id, to).await?;
-    session.commit(change).await
-}
-
-/// None: the event is due. Otherwise why it is not.
 async fn redeliver(
     console: &Console,
     session: &Session,
     endpoint: &Endpoint,
     event: EventId,
-) -> Result<Option<Done>, Refusal> {
+) -> Result<Sent, Refusal> {
     let mut change = session.begin(console).await?;
     let why = match deliveries::redeliver(&mut change, endpoint.id, None, event).await {
         Ok(()) => {
             session.commit(change).await?;
-            return Ok(None);
+            return Ok(Ok(Done::EventRequested));
         }
         Err(Refusal::NotFound(_)) => {
-            "This event cannot be sent again: it is not stored any more, or its connection is being removed."
+            "This event cannot be sent again: it is not stored any more, or its bank is being removed."
         }
         Err(Refusal::PingRedelivered) => "A test event is not sent again. Send another one.",
         Err(Refusal::EndpointDisabled) => DISABLED,
@@ -385,27 +433,52 @@ async fn redeliver(
         }
         Err(other) => return Err(other),
     };
-    Ok(Some(Done::conflict(why)))
+    Ok(Err(why))
 }
 
 async fn recover(
     console: &Console,
     session: &Session,
     endpoint: &Endpoint,
-    text: &str,
     hours: i64,
-) -> Result<Done, Refusal> {
+) -> Result<Sent, Refusal> {
     if is_disabled(endpoint) {
-        return Ok(Done::conflict(DISABLED));
+        return Ok(Err(DISABLED));
     }
     let since = session.now - SignedDuration::from_hours(hours);
     let mut change = session.begin(console).await?;
     let user = session.user();
     let recovered = deliveries::recover(&mut change, endpoint, user, since).await?;
     session.commit(change).await?;
-    Ok(Done::ok(match recovered {
-        0 => format!("No event of {text} has failed."),
-        1 => "1 event is sent again.".to_owned(),
-        many => format!("{many} events are sent again."),
+    Ok(Ok(match recovered {
+        0 => Done::NoFailedEvents,
+        _ => Done::EventsRequested,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_are_counted_since_the_event_was_asked_for() {
+        assert_eq!(tried(0, 0), "not tried yet");
+        assert_eq!(tried(1, 1), "tried once");
+        assert_eq!(tried(3, 3), "tried 3 times");
+        assert_eq!(tried(1, 11), "tried once, and 10 before");
+    }
+
+    #[test]
+    fn outcome_has_what_is_known() {
+        assert_eq!(outcome_of(Some(204), Some(12), None), "204 · 12 ms");
+        assert_eq!(
+            outcome_of(Some(500), Some(3), Some("rejected")),
+            "500 · 3 ms"
+        );
+        assert_eq!(
+            outcome_of(None, Some(15_000), Some("no response in time")),
+            "no response in time · 15000 ms"
+        );
+        assert_eq!(outcome_of(None, None, None), "");
+    }
 }

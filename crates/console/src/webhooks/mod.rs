@@ -3,22 +3,25 @@
 
 mod endpoint;
 pub(crate) mod log;
+mod ping;
 
 use askama::Template;
 use axum::extract::State;
-use axum::response::{IntoResponse as _, Redirect, Response};
-use bellbird_domain::{EndpointId, EndpointStatus};
+use axum::response::Response;
+use bellbird_api::docs::{EventExample, event_examples};
+use bellbird_domain::{EndpointId, EndpointStatus, EventType};
 use bellbird_management::Refusal;
-use bellbird_management::endpoints::{self, CreatedEndpoint, NewEndpoint};
-use bellbird_storage::{Endpoint, StorageError};
+use bellbird_management::endpoints::{self, CreatedEndpoint, EndpointChange, NewEndpoint};
+use bellbird_storage::{DeliveryRecord, Endpoint, StorageError};
 use bellbird_webhooks::endpoint::{ENDPOINTS_MAX, EndpointUrl};
-use bellbird_webhooks::{PingError, PingOutcome};
 use http::{HeaderMap, StatusCode};
 use secrecy::{ExposeSecret as _, SecretString};
 
-use self::endpoint::{EndpointFields, find_own, sentence};
+use self::endpoint::{EndpointFields, description, find_own, is_in_plan};
+use self::log::outcome;
+use self::ping::Pinged;
 use crate::error_page;
-use crate::pages::{LocalTime, SignedInFrame, page_response, why_disabled};
+use crate::pages::{Done, LocalTime, SignedInFrame, When, page_response, why_disabled};
 use crate::plan;
 use crate::session::{OwnForm, Session};
 use crate::state::Console;
@@ -28,8 +31,24 @@ use crate::state::Console;
 struct WebhooksPage<'a> {
     frame: &'a SignedInFrame<'a>,
     rows: Vec<EndpointRow>,
-    done: Option<&'a Done>,
-    fields: &'a EndpointFields,
+    shown: &'a Shown,
+    new: EndpointFields,
+    /// The newest endpoint, for the form that makes one. Empty without endpoints.
+    newest: String,
+}
+
+/// What the page shows beside the endpoints, because of the form that led to it.
+enum Shown {
+    Nothing,
+    /// A secret, shown now and never again.
+    Secret {
+        url: String,
+        secret: SecretString,
+        kind: SecretKind,
+    },
+    Pinged(EndpointId, Pinged),
+    /// What is wrong with the fields.
+    Fields(Box<EndpointFields>),
 }
 
 struct EndpointRow {
@@ -38,28 +57,17 @@ struct EndpointRow {
     events: Vec<&'static str>,
     /// Why it is disabled, and what to do.
     disabled: Option<&'static str>,
-    failing_since: Option<String>,
+    failing_since: Option<When>,
     /// None: never.
-    delivered: Option<String>,
-}
-
-/// What a form has done.
-enum Done {
-    /// A secret, shown now and never again.
-    Secret {
-        url: String,
-        secret: SecretString,
-        kind: SecretKind,
-    },
-    Pinged {
-        url: String,
-        text: String,
-        is_delivered: bool,
-    },
-    NotPinged {
-        text: String,
-        status: StatusCode,
-    },
+    delivered: Option<When>,
+    /// When a test event was last sent, and what came of it.
+    test: Option<(When, String)>,
+    /// The id of that event, for the form that sends one: one that is sent again has another.
+    tested: String,
+    /// The same for the form that makes a new secret: when the previous one ends.
+    rotated: String,
+    fields: EndpointFields,
+    is_edited: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -81,60 +89,110 @@ enum Action {
     Delete,
 }
 
-impl Done {
-    fn status(&self) -> StatusCode {
-        match self {
-            Self::Secret { .. } | Self::Pinged { .. } => StatusCode::OK,
-            Self::NotPinged { status, .. } => *status,
+impl Action {
+    const ALL: [(&'static str, Self); 5] = [
+        ("ping", Self::Ping),
+        ("rotate", Self::Rotate),
+        ("enable", Self::Enable),
+        ("disable", Self::Disable),
+        ("delete", Self::Delete),
+    ];
+}
+
+impl WebhooksPage<'_> {
+    /// What came of the test event that was just sent to an endpoint.
+    fn pinged(&self, row: &EndpointRow) -> Option<&Pinged> {
+        match self.shown {
+            Shown::Pinged(id, pinged) if *id == row.id => Some(pinged),
+            _ => None,
         }
+    }
+
+    /// The events that the user's endpoints can get, and the test event.
+    fn catalogue(&self) -> impl Iterator<Item = (&'static EventExample, &'static str)> {
+        let plan = self.frame.plan;
+        let is_offered = move |example: &&EventExample| {
+            example.event_type != EventType::UserRemoved && is_in_plan(example.event_type, plan)
+        };
+        let examples = event_examples().iter().filter(is_offered);
+        examples.map(|example| (example, description(example.event_type)))
     }
 }
 
 /// `GET /webhooks`
 pub(crate) async fn show(State(console): State<Console>, session: Session) -> Response {
-    page(
-        &console,
-        &session,
-        None,
-        &EndpointFields::of_new(&console, session.caller.plan),
-    )
-    .await
+    page(&console, &session, Shown::Nothing).await
 }
 
-async fn page(
-    console: &Console,
-    session: &Session,
-    done: Option<&Done>,
-    fields: &EndpointFields,
-) -> Response {
-    let endpoints = match console.storage().endpoints().list(session.user()).await {
-        Ok(endpoints) => endpoints,
+async fn page(console: &Console, session: &Session, shown: Shown) -> Response {
+    let rows = match rows(console, session, &shown).await {
+        Ok(rows) => rows,
         Err(error) => return error_page::storage_error(console, &error),
     };
-    let zone = session.zone();
-    let rows = endpoints
-        .into_iter()
-        .map(|endpoint| row(endpoint, &zone))
-        .collect();
     let frame = session.frame(console, "/webhooks");
-    let status = if fields.problem.is_some() {
-        StatusCode::BAD_REQUEST
-    } else {
-        StatusCode::OK
+    let status = match &shown {
+        Shown::Nothing | Shown::Secret { .. } => StatusCode::OK,
+        Shown::Pinged(_, pinged) => pinged.status,
+        Shown::Fields(_) => StatusCode::BAD_REQUEST,
     };
-    let status = done.map_or(status, Done::status);
+    let newest = newest(rows.iter().map(|row| row.id));
+    let new = match &shown {
+        Shown::Fields(fields) if fields.id.is_none() => EndpointFields::clone(fields),
+        _ => EndpointFields::of_new(console, session.caller.plan),
+    };
     page_response(
         status,
         &WebhooksPage {
             frame: &frame,
             rows,
-            done,
-            fields,
+            shown: &shown,
+            new,
+            newest,
         },
     )
 }
 
-fn row(endpoint: Endpoint, zone: &LocalTime) -> EndpointRow {
+/// Ids are UUIDv7, so the largest is the newest.
+fn newest(ids: impl Iterator<Item = EndpointId>) -> String {
+    ids.max().map(|id| id.to_string()).unwrap_or_default()
+}
+
+async fn rows(
+    console: &Console,
+    session: &Session,
+    shown: &Shown,
+) -> Result<Vec<EndpointRow>, StorageError> {
+    let storage = console.storage();
+    let mut rows = Vec::new();
+    for endpoint in storage.endpoints().list(session.user()).await? {
+        let deliveries = storage.deliveries();
+        let ping = deliveries
+            .find_last_ping(session.user(), endpoint.id)
+            .await?;
+        let edited = match shown {
+            Shown::Fields(fields) if fields.id == Some(endpoint.id) => Some(&**fields),
+            _ => None,
+        };
+        let fields = edited.map_or_else(
+            || EndpointFields::of(console, &endpoint, session.caller.plan),
+            EndpointFields::clone,
+        );
+        let row = row(endpoint, ping.as_ref(), fields, session);
+        rows.push(EndpointRow {
+            is_edited: edited.is_some(),
+            ..row
+        });
+    }
+    Ok(rows)
+}
+
+fn row(
+    endpoint: Endpoint,
+    ping: Option<&DeliveryRecord>,
+    fields: EndpointFields,
+    session: &Session,
+) -> EndpointRow {
+    let (zone, now): (LocalTime, _) = (session.zone(), session.now);
     let is_disabled = endpoint.status == EndpointStatus::Disabled;
     EndpointRow {
         id: endpoint.id,
@@ -145,28 +203,46 @@ fn row(endpoint: Endpoint, zone: &LocalTime) -> EndpointRow {
             .map(|event| event.as_str())
             .collect(),
         disabled: is_disabled.then(|| why_disabled(endpoint.disabled_reason.as_deref())),
-        failing_since: endpoint.failing_since.map(|at| zone.at(at)),
-        delivered: endpoint.delivered_at.map(|at| zone.at(at)),
+        failing_since: endpoint.failing_since.map(|at| zone.when(at, now)),
+        delivered: endpoint.delivered_at.map(|at| zone.when(at, now)),
+        test: ping.map(|ping| (zone.moment(ping.created_at, now), outcome(ping))),
+        tested: ping
+            .map(|ping| ping.event_id.to_string())
+            .unwrap_or_default(),
+        rotated: rotation(endpoint.old_secret_expires_at),
+        fields,
+        is_edited: false,
     }
 }
 
-/// `POST /webhooks`, with the fields of a new endpoint, or with one field: what to do, and the
-/// endpoint's id.
+fn rotation(old_secret_expires_at: Option<jiff::Timestamp>) -> String {
+    old_secret_expires_at
+        .map(|at| at.as_microsecond().to_string())
+        .unwrap_or_default()
+}
+
+/// `POST /webhooks`, with the fields of an endpoint that is new or, with `edit`, changed, or with a
+/// field that says what to do, whose value is the endpoint's id.
 pub(crate) async fn change(
     State(console): State<Console>,
     headers: HeaderMap,
     form: OwnForm,
 ) -> Response {
-    if let Some(fields) = EndpointFields::submitted(&console, &form) {
-        if let Some(refused) = plan::refuse_form(&console, &form.session) {
+    let session = &form.session;
+    let changed = if let Some(fields) = EndpointFields::submitted(&console, &form) {
+        if let Some(refused) = plan::refuse_form(&console, session) {
             return refused;
         }
-        return create(&console, &form.session, fields).await;
-    }
-    let Some((action, id)) = chosen(&form) else {
+        match fields.id {
+            Some(id) => update(&console, session, id, fields).await,
+            None => create(&console, &form, fields).await.map(Some),
+        }
+    } else if let Some((action, id)) = chosen(&form) {
+        act(&console, &form, action, id).await
+    } else {
         return error_page::invalid_form(&console);
     };
-    match act(&console, &form.session, action, id).await {
+    match changed {
         Ok(Some(response)) => response,
         // Also if the endpoint was deleted meanwhile.
         Ok(None) | Err(Refusal::NotFound(_)) => error_page::not_found(&console, &headers),
@@ -175,83 +251,73 @@ pub(crate) async fn change(
 }
 
 fn chosen(form: &OwnForm) -> Option<(Action, EndpointId)> {
-    let [(name, id)] = form.fields() else {
-        return None;
+    let find = |(name, value): &(String, String)| {
+        let (_, action) = Action::ALL.iter().find(|(of, _)| of == name)?;
+        Some((*action, value.parse().ok()?))
     };
-    let action = match name.as_str() {
-        "ping" => Action::Ping,
-        "rotate" => Action::Rotate,
-        "enable" => Action::Enable,
-        "disable" => Action::Disable,
-        "delete" => Action::Delete,
-        _ => return None,
-    };
-    Some((action, id.parse().ok()?))
+    let mut chosen = form.fields().iter().filter_map(find);
+    chosen.next().filter(|_| chosen.next().is_none())
 }
 
 fn too_many() -> String {
     format!("You have {ENDPOINTS_MAX} endpoints, which is the limit. Delete one first.")
 }
 
-/// The URL in its normal form, or what is wrong. Asks no name server for an endpoint that would be
-/// one too many.
-async fn check_new(
+async fn wrong(
     console: &Console,
     session: &Session,
-    fields: &EndpointFields,
-) -> Result<Result<EndpointUrl, String>, StorageError> {
-    if console
-        .storage()
-        .endpoints()
-        .list(session.user())
-        .await?
-        .len()
-        >= ENDPOINTS_MAX as usize
-    {
-        return Ok(Err(too_many()));
-    }
-    Ok(fields.check().await)
+    mut fields: EndpointFields,
+    problem: String,
+) -> Response {
+    fields.problem = Some(problem);
+    page(console, session, Shown::Fields(Box::new(fields))).await
 }
 
-async fn create(console: &Console, session: &Session, mut fields: EndpointFields) -> Response {
-    let url = match check_new(console, session, &fields).await {
-        Ok(Ok(url)) => url,
-        Ok(Err(problem)) => {
-            fields.problem = Some(problem);
-            return page(console, session, None, &fields).await;
-        }
-        Err(error) => return error_page::storage_error(console, &error),
+/// Asks no name server for an endpoint that would be one too many.
+async fn create(
+    console: &Console,
+    form: &OwnForm,
+    fields: EndpointFields,
+) -> Result<Response, Refusal> {
+    let session = &form.session;
+    let count = console.storage().endpoints().list(session.user()).await?;
+    if count.len() >= ENDPOINTS_MAX as usize {
+        return Ok(wrong(console, session, fields, too_many()).await);
+    }
+    let url = match fields.check().await {
+        Ok(url) => url,
+        Err(problem) => return Ok(wrong(console, session, fields, problem).await),
     };
-    match insert(console, session, &url, &fields).await {
-        Ok(created) => {
-            let done = Done::Secret {
+    match insert(console, form, &url, &fields).await {
+        Ok(Some(created)) => {
+            let shown = Shown::Secret {
                 url: created.endpoint.url,
                 secret: created.secret,
                 kind: SecretKind::OfNewEndpoint,
             };
-            page(
-                console,
-                session,
-                Some(&done),
-                &EndpointFields::of_new(console, session.caller.plan),
-            )
-            .await
+            Ok(page(console, session, shown).await)
         }
-        Err(Refusal::TooManyEndpoints) => {
-            fields.problem = Some(too_many());
-            page(console, session, None, &fields).await
-        }
-        Err(refusal) => error_page::refused(console, refusal),
+        Ok(None) => Ok(Done::SecretShownBefore.redirect(console, "/webhooks", "endpoints")),
+        Err(Refusal::TooManyEndpoints) => Ok(wrong(console, session, fields, too_many()).await),
+        Err(refusal) => Err(refusal),
     }
 }
 
+/// None: the form was sent before, and has made its endpoint.
 async fn insert(
     console: &Console,
-    session: &Session,
+    form: &OwnForm,
     url: &EndpointUrl,
     fields: &EndpointFields,
-) -> Result<CreatedEndpoint, Refusal> {
+) -> Result<Option<CreatedEndpoint>, Refusal> {
+    let session = &form.session;
     let mut change = session.begin(console).await?;
+    if let Some(known) = form.field("newest") {
+        let present = console.storage().endpoints().list(session.user()).await?;
+        if newest(present.iter().map(|endpoint| endpoint.id)) != known {
+            return Ok(None);
+        }
+    }
     let new = NewEndpoint {
         user_id: session.user(),
         url,
@@ -260,43 +326,77 @@ async fn insert(
     };
     let created = endpoints::create(&mut change, new).await?;
     session.commit(change).await?;
-    Ok(created)
+    Ok(Some(created))
+}
+
+/// None: the user has no such endpoint.
+async fn update(
+    console: &Console,
+    session: &Session,
+    id: EndpointId,
+    fields: EndpointFields,
+) -> Result<Option<Response>, Refusal> {
+    if find_own(console, session, id).await?.is_none() {
+        return Ok(None);
+    }
+    let url = match fields.check().await {
+        Ok(url) => url,
+        Err(problem) => return Ok(Some(wrong(console, session, fields, problem).await)),
+    };
+    let mut change = session.begin(console).await?;
+    let to = EndpointChange {
+        url: Some(&url),
+        events: Some(&fields.events),
+        ..EndpointChange::default()
+    };
+    endpoints::update(&mut change, id, to).await?;
+    session.commit(change).await?;
+    Ok(Some(Done::Saved.redirect(console, "/webhooks", id)))
 }
 
 /// None: the user has no such endpoint.
 async fn act(
     console: &Console,
-    session: &Session,
+    form: &OwnForm,
     action: Action,
     id: EndpointId,
 ) -> Result<Option<Response>, Refusal> {
+    let session = &form.session;
     let Some(endpoint) = find_own(console, session, id).await? else {
         return Ok(None);
     };
-    let done = match action {
-        Action::Ping => ping(console, session, &endpoint).await?,
-        Action::Rotate => Some(rotate(console, session, &endpoint).await?),
+    let (done, place) = match action {
+        Action::Ping => {
+            let deliveries = console.storage().deliveries();
+            let last = deliveries.find_last_ping(session.user(), id).await?;
+            let last = last
+                .map(|ping| ping.event_id.to_string())
+                .unwrap_or_default();
+            if form.field("tested").is_some_and(|known| known != last) {
+                (Done::TestShownBefore, id.to_string())
+            } else {
+                let Some(pinged) = ping::send(console, session, &endpoint).await? else {
+                    return Ok(None);
+                };
+                return Ok(Some(
+                    page(console, session, Shown::Pinged(id, pinged)).await,
+                ));
+            }
+        }
+        Action::Rotate => match rotate(console, form, &endpoint).await? {
+            Some(shown) => return Ok(Some(page(console, session, shown).await)),
+            None => (Done::SecretShownBefore, id.to_string()),
+        },
         Action::Enable | Action::Disable | Action::Delete => {
             change_state(console, session, action, id).await?;
-            // What was missed meanwhile can be sent again there.
-            let next = if action == Action::Enable {
-                log::path(id)
-            } else {
-                "/webhooks".to_owned()
-            };
-            return Ok(Some(Redirect::to(&console.path(&next)).into_response()));
+            match action {
+                Action::Enable => (Done::EndpointEnabled, id.to_string()),
+                Action::Disable => (Done::EndpointDisabled, id.to_string()),
+                _ => (Done::EndpointDeleted, "endpoints".to_owned()),
+            }
         }
     };
-    let Some(done) = done else { return Ok(None) };
-    Ok(Some(
-        page(
-            console,
-            session,
-            Some(&done),
-            &EndpointFields::of_new(console, session.caller.plan),
-        )
-        .await,
-    ))
+    Ok(Some(done.redirect(console, "/webhooks", place)))
 }
 
 async fn change_state(
@@ -315,13 +415,19 @@ async fn change_state(
     session.commit(change).await
 }
 
+/// None: the form was sent before, and has made its secret.
 async fn rotate(
     console: &Console,
-    session: &Session,
+    form: &OwnForm,
     endpoint: &Endpoint,
-) -> Result<Done, Refusal> {
+) -> Result<Option<Shown>, Refusal> {
+    let session = &form.session;
     let mut change = session.begin(console).await?;
     let rotated = endpoints::rotate_secret(&mut change, endpoint.id).await?;
+    let before = rotation(rotated.endpoint.old_secret_expires_at);
+    if form.field("rotated").is_some_and(|known| known != before) {
+        return Ok(None);
+    }
     session.commit(change).await?;
     let is_broken = endpoint.disabled_reason.as_deref() == Some("secret broken");
     let kind = if is_broken {
@@ -329,61 +435,9 @@ async fn rotate(
     } else {
         SecretKind::Rotated
     };
-    Ok(Done::Secret {
+    Ok(Some(Shown::Secret {
         url: rotated.endpoint.url,
         secret: rotated.secret,
         kind,
-    })
-}
-
-async fn ping(
-    console: &Console,
-    session: &Session,
-    endpoint: &Endpoint,
-) -> Result<Option<Done>, StorageError> {
-    if let Some(limit) = &console.inner.ping_limit
-        && !limit.take(session.user(), session.now).await.allowed
-    {
-        let text = "You have sent many test events. Wait a minute before the next one.".to_owned();
-        return Ok(Some(Done::NotPinged {
-            text,
-            status: StatusCode::TOO_MANY_REQUESTS,
-        }));
-    }
-    let text = match console.inner.site.webhooks.ping(endpoint).await {
-        Ok(outcome) => {
-            let (text, is_delivered) = (outcome_text(&outcome), outcome.exchange.is_success());
-            return Ok(Some(Done::Pinged {
-                url: endpoint.url.clone(),
-                text,
-                is_delivered,
-            }));
-        }
-        Err(PingError::NotFound) => return Ok(None),
-        Err(PingError::Storage(error)) => return Err(error),
-        Err(PingError::Secret) => {
-            "Its secret cannot be read any more. Give it a new one.".to_owned()
-        }
-        Err(PingError::Target(error)) => sentence(&error.to_string()),
-    };
-    Ok(Some(Done::NotPinged {
-        text,
-        status: StatusCode::CONFLICT,
     }))
-}
-
-fn outcome_text(outcome: &PingOutcome) -> String {
-    let (exchange, ms) = (outcome.exchange, outcome.exchange.duration.as_millis());
-    match (exchange.status, exchange.shown()) {
-        (Some(status), _) if exchange.is_success() => {
-            format!("It answered {status} after {ms} ms.")
-        }
-        (Some(status), _) => {
-            format!(
-                "It answered {status} after {ms} ms. An event is delivered when the answer is from 200 to 299."
-            )
-        }
-        (None, Some(error)) => format!("It did not answer: {error}, after {ms} ms."),
-        (None, None) => format!("It did not answer within {ms} ms."),
-    }
 }

@@ -32,6 +32,8 @@ statements! {
 
     FIND = "SELECT user_id, id, name, expires_at, key_id FROM setup_tokens WHERE token_hash = $1";
 
+    FIND_NEWEST = "SELECT id FROM setup_tokens WHERE user_id = $1 ORDER BY id DESC LIMIT 1";
+
     SET_KEY = "UPDATE setup_tokens SET key_id = $3 WHERE user_id = $1 AND id = $2 AND key_id IS NULL";
 
     DELETE_UNCLAIMED = "DELETE FROM setup_tokens WHERE user_id = $1 AND key_id IS NULL AND expires_at > $2";
@@ -83,6 +85,12 @@ struct StoredToken {
 }
 
 impl SetupTokens<'_> {
+    /// The id of the token that was made last. None: all have expired, or there was none.
+    pub async fn find_newest(self, user: UserId) -> Result<Option<Uuid>> {
+        let id = |row: &Row<'_>| row.id(0);
+        self.0.db.one(FIND_NEWEST, params![user], id).await
+    }
+
     /// Creates `key` for the user of the token. Of several concurrent claims, one succeeds.
     /// [`StorageError::TooMany`] if the user has too many keys: the token can then still be
     /// claimed.

@@ -4,7 +4,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType, SyncRunId, UserId};
+use bellbird_domain::{
+    ConnectionId, DeliveryState, EndpointId, EventId, EventType, SyncRunId, UserId,
+};
 use jiff::Timestamp;
 use serde::Serialize;
 use uuid::Uuid;
@@ -14,13 +16,16 @@ use crate::db::{Param, Row, Tx, params, statements};
 use crate::error::Result;
 use crate::webhooks::endpoints::user_or_null;
 
+/// How many of the newest events of an endpoint are searched for its last test event.
+const LAST_PING_AMONG: i64 = 200;
+
 /// The columns that [`delivery`] expects, in its order.
 macro_rules! select_deliveries {
     ($rest:literal) => {
         concat!(
             "SELECT e.id, e.event_type, e.sync_run_id, e.chunk, e.total_chunks, e.new_count, e.updated_count,
                 e.created_at, d.state, d.attempts, d.next_attempt_at, d.last_attempt_at, d.last_status, d.last_error,
-                d.last_duration_ms, d.ended_at, e.user_id, CAST(LENGTH(e.removed) / 24 AS BIGINT) ",
+                d.last_duration_ms, d.ended_at, e.user_id, CAST(LENGTH(e.removed) / 24 AS BIGINT), e.connection_id ",
             $rest
         )
     };
@@ -54,6 +59,15 @@ statements! {
     FIND = select_deliveries!(
         "FROM webhook_deliveries d CROSS JOIN webhook_events e
         WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.event_id = $3 AND e.user_id = $1 AND e.id = $3"
+    );
+
+    /// The newest test event among the newest events, so that a long log is not read for it.
+    FIND_LAST_PING = select_deliveries!(
+        "FROM webhook_deliveries d CROSS JOIN webhook_events e
+        WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.event_id IN (SELECT n.event_id FROM webhook_deliveries n
+                WHERE n.user_id = $1 AND n.endpoint_id = $2 ORDER BY n.event_id DESC LIMIT $4)
+            AND e.user_id = d.user_id AND e.id = d.event_id AND e.event_type = $3
+        ORDER BY d.event_id DESC LIMIT 1"
     );
 
     /// A success at the first attempt has no row of its own, and no attempt comes after it. Sorted
@@ -134,6 +148,10 @@ pub struct DeliveryRecord {
     /// When it was delivered, or failed and was no longer retried.
     #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
     pub ended_at: Option<Timestamp>,
+    // None: the event is about no connection. The console shows the bank's name in its place.
+    #[serde(skip)]
+    #[schema(ignore)]
+    pub connection_id: Option<ConnectionId>,
 }
 
 /// Where a page of deliveries ends: when the event was created, and its id.
@@ -266,6 +284,16 @@ impl Deliveries<'_> {
             .await
     }
 
+    /// Finds the last test event among the newest events of the user's endpoint.
+    pub async fn find_last_ping(
+        self,
+        user: UserId,
+        endpoint: EndpointId,
+    ) -> Result<Option<DeliveryRecord>> {
+        let values = params![user, endpoint, EventType::Ping.as_str(), LAST_PING_AMONG];
+        self.0.db.one(FIND_LAST_PING, values, delivery).await
+    }
+
     /// Lists the attempts to deliver an event to the user's endpoint, oldest first.
     pub async fn list_attempts(
         self,
@@ -340,6 +368,7 @@ fn delivery(row: &Row<'_>) -> Result<DeliveryRecord> {
         last_error: row.opt_text(13)?.map(str::to_owned),
         last_duration_ms: row.opt_number(14, "a duration")?,
         ended_at: row.opt_time(15)?,
+        connection_id: row.opt_id(18)?,
     })
 }
 

@@ -31,7 +31,7 @@ macro_rules! select_endpoints {
             "SELECT e.user_id, e.id, e.url, e.event_types, e.api_version, e.status, e.disabled_reason,
                 (SELECT MIN(q.failing_since) FROM webhook_queues q
                     WHERE q.endpoint_id = e.id AND q.failing_since >= e.enabled_at),
-                e.delivered_at, e.created_at
+                e.delivered_at, e.created_at, e.old_secret_expires_at
             FROM webhook_endpoints e ",
             $rest
         )
@@ -155,6 +155,11 @@ pub struct Endpoint {
     pub delivered_at: Option<Timestamp>,
     #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]
     pub created_at: Timestamp,
+    // Until then, the previous secret signs too. Changes with each rotation of a secret that can be
+    // opened.
+    #[serde(skip)]
+    #[schema(ignore)]
+    pub old_secret_expires_at: Option<Timestamp>,
 }
 
 /// Writes the installation as null.
@@ -373,6 +378,7 @@ pub async fn insert(
         failing_since: None,
         delivered_at: None,
         created_at: as_stored(now),
+        old_secret_expires_at: None,
     })
 }
 
@@ -584,6 +590,7 @@ fn endpoint(row: &Row<'_>) -> Result<Endpoint> {
         failing_since: row.opt_time(7)?,
         delivered_at: row.opt_time(8)?,
         created_at: row.time(9)?,
+        old_secret_expires_at: row.opt_time(10)?,
     })
 }
 

@@ -10,10 +10,15 @@ use crate::delivery::sign::Signer;
 use crate::event::payload::{Envelope, body};
 use crate::target::{TargetError, check_url};
 
+/// How much of a response body whoever sent the ping sees.
+const RESPONSE_BYTES_MAX: usize = 1024;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PingOutcome {
     pub event_id: EventId,
     pub exchange: Exchange,
+    /// The beginning of the response body, for whoever sent the ping. It is not stored.
+    pub response: String,
 }
 
 /// Why no ping was sent.
@@ -47,7 +52,11 @@ impl Webhooks {
         let envelope = ping_envelope(event, run, now);
         let body = body(&envelope, endpoint.api_version.into(), &[], &[]);
         let message = signer.sign(event, id, now, body);
-        let exchange = inner.client.send(&url, message, ConnectTime::Usual).await;
+        let sending = inner
+            .client
+            .send_and_read(&url, message, ConnectTime::Usual);
+        let (exchange, response) = sending.await;
+        let response = &response[..response.len().min(RESPONSE_BYTES_MAX)];
         let result = PingResult {
             at: now,
             duration_ms: u32::try_from(exchange.duration.as_millis()).unwrap_or(u32::MAX),
@@ -66,6 +75,7 @@ impl Webhooks {
         Ok(PingOutcome {
             event_id: event,
             exchange,
+            response: String::from_utf8_lossy(response).into_owned(),
         })
     }
 

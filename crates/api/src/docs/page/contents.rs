@@ -13,6 +13,8 @@ use crate::docs::{DocsPaths, webhooks};
 #[derive(Template)]
 #[template(path = "docs.html")]
 pub(super) struct Contents {
+    /// Empty: the page leads to no console.
+    console_url: String,
     title: String,
     version: String,
     /// Links to the document, from the folder of the page.
@@ -113,7 +115,7 @@ impl Contents {
     pub(super) fn new(
         document: &Value,
         paths: &[String],
-        public_url: &str,
+        [public_url, console_url]: &[String; 2],
         docs: &DocsPaths,
     ) -> Self {
         let groups = document["tags"].as_array().into_iter().flatten();
@@ -123,6 +125,7 @@ impl Contents {
             .into_iter()
             .flatten();
         Self {
+            console_url: console_url.clone(),
             title: heading(&string(&document["info"]["title"])),
             document: docs
                 .document

@@ -42,11 +42,20 @@ function indent(json) {
   });
 }
 
-// Offers the ids of a list to the inputs that ask for them.
+// Offers the ids of a list to the inputs that ask for them. Those that a call cannot do without and that are empty get
+// the first one.
 function offerIds(path, body) {
   const offered = document.getElementById(`ids-${path}`);
   if (!offered) return;
-  offered.replaceChildren(...JSON.parse(body).data.map(row => new Option(row.name ?? row.institutionName, row.id)));
+  const { data } = JSON.parse(body);
+  offered.replaceChildren(...data.map(row => new Option(row.name ?? row.institutionName, row.id)));
+  for (const input of document.querySelectorAll(`input[required][list="${offered.id}"]`)) {
+    const kinds = /holdings|trades/.test(input.form.dataset.path) ? ['brokerage'] : ['banking', 'transaction'];
+    const row = data.find(row => kinds.includes(row.category ?? row.type));
+    if (!row || input.value) continue;
+    input.value = row.id;
+    input.dispatchEvent(new Event('input', { bubbles: true }));
+  }
 }
 
 function show(form, response, body) {
@@ -128,6 +137,14 @@ search.addEventListener('input', () => {
   }
   search.parentElement.querySelector('[role=status]').textContent = search.value && `${found} found`;
 });
+
+// With a key of the console, the ids are there at once.
+async function readIds(path) {
+  const headers = { Authorization: `Bearer ${given[1]}` };
+  const response = await fetch(new URL(`.${path}`, location.href), { headers, cache: 'no-store', credentials: 'omit' });
+  if (response.ok) offerIds(path, await response.text());
+}
+if (given) Promise.all(['/v1/connections', '/v1/accounts'].map(readIds)).catch(() => {});
 
 const menu = document.querySelector('nav details');
 menu.addEventListener('click', event => {

@@ -18,12 +18,18 @@ use http::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue};
+use serde_json::Value;
 
 use crate::docs::{DocsPaths, Document};
 use contents::Contents;
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// An example of a schema of the document, as the page shows it.
+pub(super) fn example(document: &Value, schema: &Value) -> String {
+    schema::example(document, schema)
+}
 
 /// A file in memory, also compressed.
 pub(crate) struct File {
@@ -33,9 +39,10 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Renders the page. `public_url` begins the URLs of the `curl` lines.
-    pub(crate) fn page(document: &Document, public_url: &str, docs: &DocsPaths) -> Self {
-        let contents = Contents::new(document.value(), &document.paths, public_url, docs);
+    /// Renders the page. The first URL begins those of the `curl` lines, and the second one is the
+    /// console's, or empty.
+    pub(crate) fn page(document: &Document, urls: &[String; 2], docs: &DocsPaths) -> Self {
+        let contents = Contents::new(document.value(), &document.paths, urls, docs);
         Self::new(
             "text/html; charset=utf-8",
             &contents.render().unwrap_or_default(),

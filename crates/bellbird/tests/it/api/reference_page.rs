@@ -249,6 +249,10 @@ async fn page_is_self_contained() {
                 );
                 continue;
             }
+            // The way back, which is followed by whoever reads, and loads nothing.
+            if link == format!("{}/keys", app.console_url) {
+                continue;
+            }
             assert!(
                 !link.contains("//") && !link.starts_with('/'),
                 "{link} does not work behind a proxy with a prefix"

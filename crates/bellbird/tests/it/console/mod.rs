@@ -2,6 +2,7 @@
 
 mod banks;
 mod chromium;
+mod developers;
 mod identity_provider;
 mod money;
 mod operator;
@@ -85,6 +86,14 @@ impl Page {
     pub(crate) fn assert_shows(&self, status: u16, words: &str) {
         self.assert_status(status);
         self.assert_has(words);
+    }
+
+    /// After a form that has done something.
+    #[track_caller]
+    pub(crate) fn assert_leads_to(&self, path: &str) {
+        self.assert_status(303);
+        let (request, location) = (&self.request, self.location.as_deref());
+        assert_eq!(location, Some(path), "{request}");
     }
 
     #[track_caller]

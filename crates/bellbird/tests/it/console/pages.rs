@@ -22,65 +22,6 @@ pub(super) fn text_of(html: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-#[tokio::test]
-async fn keys_are_made_replaced_and_revoked() {
-    let app = App::start(Setup::default()).await;
-    let (browser, other) = (
-        app.sign_in(app.ben.user.id).await,
-        app.sign_in(app.olivia.user.id).await,
-    );
-    let made = browser.post("/keys", "name=%3Cb%3ESheet").await;
-    let key = shown_key(&made.text).expect("the new key");
-    made.assert_has("&#60;b&#62;Sheet");
-    assert!(
-        !browser.get("/keys").await.text.contains(&key),
-        "shown once"
-    );
-    assert_eq!(app.get_as(&key, "/v1/me").await.status, 200);
-    let record = find(&app, "<b>Sheet").await;
-    for form in [format!("revoke={record}"), format!("rotate={record}")] {
-        let page = other.post("/keys", &form).await;
-        page.assert_status(400);
-    }
-    let replaced = shown_key(
-        &browser
-            .post("/keys", &format!("rotate={record}"))
-            .await
-            .text,
-    )
-    .expect("a new key");
-    for key in [&key, &replaced] {
-        assert_eq!(
-            app.get_as(key, "/v1/me").await.status,
-            200,
-            "the old one works for a day"
-        );
-    }
-    browser
-        .post("/keys", &format!("revoke={record}"))
-        .await
-        .assert_status(303);
-    assert_eq!(app.get_as(&key, "/v1/me").await.status, 401);
-    for wrong in [
-        "",
-        "name=",
-        "name=%20",
-        "revoke=1",
-        "revoke=&rotate=",
-        "name=a&name=b",
-    ] {
-        browser.post("/keys", wrong).await.assert_status(400);
-    }
-    browser
-        .post("/keys", &format!("name={}", "a".repeat(101)))
-        .await
-        .assert_status(400);
-    browser
-        .post("/keys", &format!("name={}", "a".repeat(5_000)))
-        .await
-        .assert_status(413);
-}
-
 /// Nothing is offered, made or linked that the plan cannot use.
 #[tokio::test]
 async fn plan_decides_what_is_offered() {
@@ -168,118 +109,6 @@ async fn plan_decides_what_is_offered() {
     browser.get("/webhooks").await.assert_has("trades.synced");
 }
 
-/// After a takeover, its user finds which session made which key.
-#[tokio::test]
-async fn settings_show_what_happened() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.ben.user.id).await;
-    browser.post("/keys", "name=Sheet").await;
-    let key = find(&app, "Sheet").await;
-    browser.post("/keys", &format!("revoke={key}")).await;
-    browser.post("/programs", "program=Actual+Budget").await;
-    let text = text_of(&browser.get("/settings").await.text);
-    let (_, happened) = text.split_once("What happened").unwrap();
-    for words in [
-        "Setup token made Actual Budget",
-        "Key revoked Sheet",
-        "Key made Sheet",
-        "Signed in",
-    ] {
-        assert!(happened.contains(words), "{words}: {happened}");
-    }
-    let rows = app
-        .storage
-        .audit()
-        .list_before(None, Some(app.ben.user.id), 9)
-        .await
-        .unwrap();
-    let actions: Vec<_> = rows
-        .iter()
-        .rev()
-        .map(|row| (&*row.action, row.detail.as_deref()))
-        .collect();
-    let expected = [
-        ("key.create", Some("Sheet")),
-        ("key.revoke", Some("Sheet")),
-        ("setup_token.create", Some("Actual Budget")),
-    ];
-    assert_eq!(actions[1..], expected);
-    assert_eq!(actions[0].0, "session.create");
-    assert!(
-        rows.iter().all(|row| row.actor == rows[0].actor),
-        "one session"
-    );
-    let other = app.sign_in(app.olivia.user.id).await.get("/settings").await;
-    assert!(!other.text.contains("Sheet"), "{}", other.text);
-}
-
-#[tokio::test]
-async fn settings_change_the_user_alone() {
-    let app = App::start(Setup::default()).await;
-    let (browser, second) = (
-        app.sign_in(app.ben.user.id).await,
-        app.sign_in(app.ben.user.id).await,
-    );
-    let other = app.sign_in(app.olivia.user.id).await;
-    browser
-        .post("/settings", "timezone=Pacific%2FAuckland")
-        .await
-        .assert_status(303);
-    browser
-        .get("/settings")
-        .await
-        .assert_has("value=\"Pacific/Auckland\"");
-    browser
-        .post("/settings", "timezone=Mars")
-        .await
-        .assert_status(400);
-    let sessions = app
-        .storage
-        .sessions()
-        .list(app.ben.user.id, app.clock.now())
-        .await
-        .unwrap();
-    assert_eq!(sessions.len(), 2);
-    for session in &sessions {
-        other
-            .post("/settings", &format!("end={}", session.id))
-            .await
-            .assert_status(400);
-    }
-    browser
-        .post("/settings", "end-others=yes")
-        .await
-        .assert_status(303);
-    second.get("/settings").await.assert_needs_sign_in("ended");
-    // Another user's session goes on.
-    other.get("/settings").await.assert_status(200);
-    let own = app
-        .storage
-        .sessions()
-        .list(app.ben.user.id, app.clock.now())
-        .await
-        .unwrap();
-    let out = browser
-        .post("/settings", &format!("end={}", own[0].id))
-        .await;
-    assert_eq!(out.location.as_deref(), Some(SIGNED_OUT), "the own session");
-    browser.get("/settings").await.assert_needs_sign_in("ended");
-}
-
-fn shown_key(page: &str) -> Option<String> {
-    let key = page.split("<code>").nth(1)?.split('<').next()?;
-    key.starts_with("bb_").then(|| key.to_owned())
-}
-
-async fn find(app: &App, name: &str) -> String {
-    let keys = app.keys_of(app.ben.user.id).await;
-    keys.iter()
-        .find(|key| key.name == name)
-        .unwrap()
-        .id
-        .to_string()
-}
-
 #[tokio::test]
 async fn investments_need_their_plan() {
     let app = App::start(Setup::default()).await;
@@ -288,79 +117,6 @@ async fn investments_need_their_plan() {
         .get("/investments")
         .await
         .assert_has("Not in your plan");
-}
-
-/// What the page of programs makes is what a program takes.
-#[tokio::test]
-async fn programs_get_what_they_take() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.ben.user.id).await;
-    let codes = |page: &str| -> Vec<String> {
-        page.split("<code>")
-            .skip(1)
-            .map(|code| code.split('<').next().unwrap().to_owned())
-            .collect()
-    };
-    let claim = async |text: &str| {
-        use base64::Engine as _;
-        let url = base64::engine::general_purpose::STANDARD
-            .decode(text)
-            .unwrap();
-        let path = String::from_utf8(url)
-            .unwrap()
-            .replace("https://bellbird.example", "");
-        app.http
-            .post(format!("{}{path}", app.url))
-            .send()
-            .await
-            .unwrap()
-            .status()
-            .as_u16()
-    };
-    let token = &codes(
-        &browser
-            .post("/programs", "program=Actual+Budget")
-            .await
-            .text,
-    )[0];
-    assert_eq!((claim(token).await, claim(token).await), (200, 403), "once");
-    let names = app.keys_of(app.ben.user.id).await;
-    assert!(names.iter().any(|key| key.name == "Actual Budget"));
-    let unused = &codes(
-        &browser
-            .post("/programs", "program=Home+Assistant")
-            .await
-            .text,
-    )[0];
-    let voided = browser.post("/programs", "void=yes").await.text;
-    assert!(
-        voided.contains("No program can use the tokens any more"),
-        "{voided}"
-    );
-    assert_eq!(claim(unused).await, 403);
-    for (program, path) in [
-        ("Spreadsheet", "/v1/export/transactions.csv"),
-        ("My+program", "/v1/accounts"),
-    ] {
-        let shown = codes(
-            &browser
-                .post("/programs", &format!("program={program}"))
-                .await
-                .text,
-        );
-        assert_eq!(shown[0], format!("https://bellbird.example{path}"));
-        let key = shown[1].strip_prefix("Authorization: Bearer ").unwrap();
-        assert_eq!(app.get_as(key, path).await.status, 200, "{program}");
-    }
-    assert!(
-        codes(&browser.get("/programs").await.text).is_empty(),
-        "shown once"
-    );
-    for wrong in ["", "program=", "program=Other"] {
-        browser.post("/programs", wrong).await.assert_status(400);
-    }
-    let file = browser.get("/transactions.ofx?from=2026-11-01").await;
-    file.assert_shows(200, "<OFX>");
 }
 
 #[tokio::test]
@@ -403,7 +159,7 @@ async fn user_deletes_themselves_with_everything() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.ben.user.id).await;
     let asked = browser.get("/settings/leave").await;
-    asked.assert_shows(200, "Delete me");
+    asked.assert_shows(200, "Delete your account");
     for wrong in ["", "email=", "email=olivia%40example.com"] {
         let kept = browser.post("/settings/leave", wrong).await;
         kept.assert_status(409);
@@ -436,28 +192,6 @@ async fn user_deletes_themselves_with_everything() {
     let consent = app.ben.connections[0].id;
     let audit = app.audit_of(consent).await;
     assert_eq!(audit.last().unwrap().to, None, "withdrawn, then deleted");
-}
-
-#[tokio::test]
-async fn keys_say_what_they_were_used_for() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.ben.user.id).await;
-    for path in ["/v1/me", "/v1/me", "/v1/accounts?limit=1", "/v1/none"] {
-        app.get_as(&app.ben.key, path).await;
-    }
-    app.get_as(&app.olivia.key, "/v1/me").await;
-    browser.get("/overview").await;
-    app.write_key_reads().await;
-    let page = browser.get("/keys").await;
-    let text = text_of(&page.text);
-    assert!(
-        text.contains("4 requests in 30 days") && text.contains("/v1/me 2"),
-        "{text}"
-    );
-    assert!(
-        text.contains("/v1/accounts 1") && !text.contains("limit=1") && !text.contains("/v1/none"),
-        "{text}"
-    );
 }
 
 #[tokio::test]

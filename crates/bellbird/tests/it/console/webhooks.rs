@@ -1,7 +1,8 @@
 //! The page of a user's own webhook endpoints, and the log of each.
 
-use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventType, UserId};
+use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventId, EventType, UserId};
 use bellbird_storage::{Endpoint, in_tx};
+use secrecy::ExposeSecret as _;
 
 use super::SignedIn;
 use crate::support::harness::{App, Setup};
@@ -54,11 +55,32 @@ async fn endpoint_is_made_tried_repaired_and_deleted() {
     let pinged = browser
         .post("/webhooks", &format!("ping={}", made.id))
         .await;
-    pinged.assert_shows(200, "was delivered");
+    pinged.assert_shows(
+        200,
+        "The test event was delivered. Your program answered 200",
+    );
     let event = receiver.drain().remove(0);
+    let first = format!("ping={}&tested=", made.id);
+    let reloaded = browser.post("/webhooks", &first).await;
+    reloaded.assert_leads_to(&format!(
+        "/webhooks?done=test-shown-before&at={}#done",
+        made.id
+    ));
+    assert_eq!(receiver.drain().len(), 0, "a reload sends nothing");
+    let card = browser.get("/webhooks").await;
+    card.assert_has("<dt>Last test</dt>");
+    card.assert_has("200 · ");
     let log_path = format!("/webhooks/endpoints/{}", made.id);
     let log = browser.get(&log_path).await;
-    log.assert_has("<strong id=\"d1\">");
+    log.assert_has(&format!("webhook-id: {}", event.id));
+    log.assert_has(&format!("webhook-timestamp: {}", event.timestamp));
+    log.assert_has("tried once");
+    let found = browser.get(&format!("{log_path}?event={}", event.id)).await;
+    found.assert_has(&event.id);
+    for unknown in ["x", &EventId::new().to_string()] {
+        let none = browser.get(&format!("{log_path}?event={unknown}")).await;
+        none.assert_shows(200, "No event at this endpoint has this id");
+    }
     assert!(!log.text.contains(&secret), "{}", log.text);
 
     receiver.reply_with(Reply::Status(500));
@@ -66,7 +88,7 @@ async fn endpoint_is_made_tried_repaired_and_deleted() {
         .post("/webhooks", &format!("ping={}", made.id))
         .await;
     assert!(
-        failed.text.contains("was not delivered") && failed.text.contains("500"),
+        failed.text.contains("was not delivered") && failed.text.contains("answered 500"),
         "{}",
         failed.text
     );
@@ -75,20 +97,52 @@ async fn endpoint_is_made_tried_repaired_and_deleted() {
     let again = browser
         .post(&log_path, &format!("redeliver={}", event.id))
         .await;
-    assert!([200, 303, 409].contains(&again.status), "{}", again.text);
+    again.assert_shows(409, "A test event is not sent again");
 
-    let rotated = browser
-        .post("/webhooks", &format!("rotate={}", made.id))
-        .await;
+    let rotation = format!("rotate={}&rotated=", made.id);
+    let rotated = browser.post("/webhooks", &rotation).await;
     assert!(
         rotated.text.contains("whsec_") && !rotated.text.contains(&secret),
         "{}",
         rotated.text
     );
+    let secrets = app
+        .storage
+        .endpoints()
+        .secrets(user, made.id, app.clock.now());
+    let secrets = secrets.await.unwrap().unwrap();
+    let place = format!("at={}#done", made.id);
+    let reloaded = browser.post("/webhooks", &rotation).await;
+    reloaded.assert_leads_to(&format!("/webhooks?done=secret-shown-before&{place}"));
+    let kept = app
+        .storage
+        .endpoints()
+        .secrets(user, made.id, app.clock.now());
+    assert_eq!(
+        kept.await.unwrap().unwrap().current.expose_secret(),
+        secrets.current.expose_secret()
+    );
+    let edited = form_of(&receiver.url, &[EventType::ConnectionUpdated]);
+    let edited = format!("{edited}&edit={}", made.id);
+    browser
+        .post("/webhooks", &edited)
+        .await
+        .assert_leads_to(&format!("/webhooks?done=saved&{place}"));
+    assert_eq!(
+        endpoint(&app, user).await.event_types,
+        [EventType::ConnectionUpdated]
+    );
+    browser
+        .post(
+            "/webhooks",
+            &format!("edit={}&url=nothing&event=trades.synced", made.id),
+        )
+        .await
+        .assert_shows(400, "aria-invalid");
     browser
         .post("/webhooks", &format!("disable={}", made.id))
         .await
-        .assert_status(303);
+        .assert_leads_to(&format!("/webhooks?done=disabled&{place}"));
     assert_eq!(endpoint(&app, user).await.status, EndpointStatus::Disabled);
     browser
         .get("/webhooks")
@@ -102,7 +156,7 @@ async fn endpoint_is_made_tried_repaired_and_deleted() {
     browser
         .post("/webhooks", &format!("enable={}", made.id))
         .await
-        .assert_status(303);
+        .assert_leads_to(&format!("/webhooks?done=enabled&{place}"));
     assert_eq!(endpoint(&app, user).await.status, EndpointStatus::Enabled);
     let (endpoint, now) = ((user, made.id), app.clock.now());
     in_tx!(app.storage, endpoints::disable(endpoint, "failing", now))
@@ -113,7 +167,7 @@ async fn endpoint_is_made_tried_repaired_and_deleted() {
     browser
         .post("/webhooks", &format!("delete={}", made.id))
         .await
-        .assert_status(303);
+        .assert_leads_to("/webhooks?done=deleted&at=endpoints#done");
     assert_eq!(app.storage.endpoints().list(user).await.unwrap(), []);
     browser.get(&log_path).await.assert_status(404);
 }
@@ -132,32 +186,36 @@ async fn what_failed_is_in_the_log_and_is_sent_again() {
     assert!(states.contains(&DeliveryState::Failed), "{states:?}");
     let browser = app.sign_in(app.ben.user.id).await;
     let path = format!("/webhooks/endpoints/{}", hook.endpoint.id);
-    let log = browser.get(&format!("{path}?state=failed")).await;
-    assert!(
-        log.text.contains("attempts</summary>") && log.text.contains("503"),
-        "{}",
-        log.text
-    );
-    assert!(
-        !browser
-            .get(&format!("{path}?state=delivered"))
-            .await
-            .text
-            .contains("attempts</summary>")
-    );
-
-    hook.receiver.reply_with(Reply::Status(200));
     let failed = app
         .deliveries_to(&hook)
         .await
         .into_iter()
         .find(|one| one.state == DeliveryState::Failed)
         .unwrap();
+    let log = browser.get(&format!("{path}?state=failed")).await;
+    assert!(
+        log.text
+            .contains(&format!("tried {} times", failed.attempts))
+            && log.text.contains("503 · "),
+        "{}",
+        log.text
+    );
+    log.assert_has(&app.ben.connections[0].institution_name);
+    browser
+        .get(&format!("{path}?state=delivered"))
+        .await
+        .assert_has("No event is in this state");
+
+    hook.receiver.reply_with(Reply::Status(200));
     hook.drain();
     let again = browser
         .post(&path, &format!("redeliver={}", failed.event_id))
         .await;
-    assert!([200, 303].contains(&again.status), "{}", again.text);
+    let event = failed.event_id;
+    let shown = format!("{path}?event={event}&done=event-requested&at={event}#done");
+    again.assert_leads_to(&shown);
+    let page = browser.get(shown.trim_end_matches("#done")).await;
+    page.assert_has("The event is sent again now");
     let received = app.delivered_to(&hook).await;
     assert!(
         received
@@ -190,7 +248,6 @@ async fn endpoints_of_others_look_missing() {
         for form in [
             "recover=day",
             &format!("redeliver={}", uuid::Uuid::now_v7()),
-            "url=https%3A%2F%2Fa.example",
         ] {
             let done = browser
                 .post(&format!("/webhooks/endpoints/{id}"), form)
@@ -198,6 +255,12 @@ async fn endpoints_of_others_look_missing() {
             assert_ne!(done.status, 200, "{form}: {}", done.text);
             assert_ne!(done.status, 303, "{form}");
         }
+        let edited = format!(
+            "{}&edit={id}",
+            form_of("https://a.example", &[EventType::TradesSynced])
+        );
+        let done = browser.post("/webhooks", &edited).await;
+        assert_eq!((done.status, &done.text), (404, &expected.text));
     }
     assert!(
         !browser
@@ -238,5 +301,41 @@ async fn wrong_endpoints_are_said() {
     );
     for wrong in ["", "ping=1", "ping=", "x=1"] {
         browser.post("/webhooks", wrong).await.assert_status(400);
+    }
+}
+
+/// What a reload or a second press sends makes nothing.
+#[tokio::test]
+async fn forms_that_are_sent_again_make_no_endpoint() {
+    let app = App::start(Setup::default()).await;
+    let (browser, user) = (app.sign_in(app.ben.user.id).await, app.ben.user.id);
+    let receiver = Receiver::start().await;
+    let form = form_of(&receiver.url, &[EventType::TransactionsSynced]) + "&newest=";
+    let (first, second) = tokio::join!(
+        browser.post("/webhooks", &form),
+        browser.post("/webhooks", &form)
+    );
+    let mut statuses = [first.status, second.status];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 303]);
+    browser
+        .post("/webhooks", &form)
+        .await
+        .assert_leads_to("/webhooks?done=secret-shown-before&at=endpoints#done");
+    assert_eq!(app.storage.endpoints().list(user).await.unwrap().len(), 1);
+}
+
+/// The page shows an example of each type that an endpoint can get.
+#[tokio::test]
+async fn catalogue_has_each_event() {
+    let app = App::start(Setup::default()).await;
+    let page = app.sign_in(app.olivia.user.id).await.get("/webhooks").await;
+    for event in EventType::SUBSCRIBABLE_BY_USERS
+        .iter()
+        .chain(&[EventType::Ping])
+    {
+        page.assert_has(&format!("&#34;type&#34;: &#34;{event}&#34;"));
+        let anchor = format!("/docs#receive_{}", event.as_str().replace('.', "_"));
+        page.assert_has(&anchor);
     }
 }

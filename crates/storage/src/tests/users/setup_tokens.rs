@@ -41,9 +41,14 @@ both! {
 
     async fn unclaimed_tokens_are_revoked(db) {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        assert_eq!(db.setup_tokens().find_newest(user).await.unwrap(), None);
+        let mut newest = Vec::new();
         for (user, token) in [(user, 1), (user, 2), (other, 3)] {
             insert_setup_token(db, user, token, at(60)).await;
+            newest.extend(db.setup_tokens().find_newest(user).await.unwrap());
         }
+        assert!(newest[0] < newest[1] && newest[1] < newest[2], "{newest:?}");
+        assert_eq!(db.setup_tokens().find_newest(user).await.unwrap(), Some(newest[1]));
         claimed(db, 1, 8, 10).await;
         assert_eq!(in_tx!(db, setup_tokens::revoke_unclaimed(user, at(20))).await.unwrap(), 1);
         assert_eq!(in_tx!(db, setup_tokens::revoke_unclaimed(user, at(20))).await.unwrap(), 0);

@@ -52,6 +52,10 @@ both! {
         let delivered = ping(db, user, id, true).await.expect("written");
         let failed = ping(db, user, id, false).await.expect("written");
         assert_eq!(states(db, user, id).await, [Delivered, Failed]);
+        let last = db.deliveries().find_last_ping(user, id).await.unwrap().expect("there");
+        assert_eq!((last.event_id, last.connection_id, last.last_status), (failed, None, None));
+        let other = endpoint(db, user, SYNCS_AND_CHANGES).await;
+        assert_eq!(db.deliveries().find_last_ping(user, other).await.unwrap(), None);
         let event = db.webhook_events().find(user, delivered).await.unwrap().expect("there");
         assert_eq!(
             (event.event_type, event.connection_id, event.rows.len(), event.created_at),

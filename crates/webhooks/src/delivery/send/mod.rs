@@ -11,10 +11,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bellbird_domain::EventId;
 use bellbird_providers::http::pool::{self, Limits, Pool, SendError, TcpError};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 #[cfg(feature = "test-support")]
 use futures_util::future::BoxFuture;
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, Response, Uri};
@@ -233,9 +233,19 @@ impl Client {
     /// Checks the URL again. Each address that its host name resolves to is vetted when the
     /// connection is opened.
     pub async fn send(&self, url: &Url, message: Message, connect_time: ConnectTime) -> Exchange {
+        self.send_and_read(url, message, connect_time).await.0
+    }
+
+    /// As [`Self::send`], with what was read of the response body.
+    pub(crate) async fn send_and_read(
+        &self,
+        url: &Url,
+        message: Message,
+        connect_time: ConnectTime,
+    ) -> (Exchange, Bytes) {
         #[cfg(feature = "test-support")]
         if let Some(receiver) = &self.receiver {
-            return receiver.send(url, message).await;
+            return (receiver.send(url, message).await, Bytes::new());
         }
         let pool = self.pool(connect_time);
         let started = Instant::now();
@@ -253,15 +263,17 @@ impl Client {
         match response {
             Ok(response) => {
                 let exchange = exchange_of(&response, sent_at, duration);
-                drain(response, deadline).await;
-                exchange
+                (exchange, drain(response, deadline).await)
             }
-            Err(error) => Exchange {
-                status: None,
-                retry_after: None,
-                duration,
-                error: Some(error),
-            },
+            Err(error) => {
+                let exchange = Exchange {
+                    status: None,
+                    retry_after: None,
+                    duration,
+                    error: Some(error),
+                };
+                (exchange, Bytes::new())
+            }
         }
     }
 }
@@ -315,10 +327,23 @@ fn exchange_of(response: &Response<Incoming>, sent_at: i64, duration: Duration) 
 }
 
 /// Reads a small body to its end, so that the connection can be reused. A larger or slower one is
-/// dropped together with its connection.
-async fn drain(response: Response<Incoming>, deadline: Instant) {
-    let reading = pool::read(response.into_body(), BODY_BYTES_MAX);
+/// dropped together with its connection. Returns what was read.
+async fn drain(response: Response<Incoming>, deadline: Instant) -> Bytes {
+    let (mut body, mut read) = (response.into_body(), BytesMut::new());
+    let reading = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            let Ok(chunk) = frame.into_data() else {
+                continue;
+            };
+            let room = BODY_BYTES_MAX - read.len();
+            read.extend_from_slice(&chunk[..chunk.len().min(room)]);
+            if chunk.len() > room {
+                return;
+            }
+        }
+    };
     let _ = tokio::time::timeout_at(deadline.min(Instant::now() + BODY_TIMEOUT), reading).await;
+    read.freeze()
 }
 
 /// Parses `Retry-After`: seconds, or an HTTP date relative to the time of sending.

@@ -1,0 +1,474 @@
+//! The pages of keys, programs and settings.
+
+use bellbird_domain::KeyStatus;
+use jiff::SignedDuration;
+
+use super::pages::text_of;
+use crate::support::chromium::Browser;
+use crate::support::harness::{App, Setup};
+use crate::support::receiver::Reply;
+
+#[tokio::test]
+async fn keys_are_made_replaced_and_revoked() {
+    let app = App::start(Setup::default()).await;
+    let (browser, other) = (
+        app.sign_in(app.ben.user.id).await,
+        app.sign_in(app.olivia.user.id).await,
+    );
+    let made = browser.post("/keys", "name=%3Cb%3ESheet").await;
+    let key = shown_key(&made.text).expect("the new key");
+    made.assert_has("&#60;b&#62;Sheet");
+    assert!(
+        !browser.get("/keys").await.text.contains(&key),
+        "shown once"
+    );
+    assert_eq!(app.get_as(&key, "/v1/me").await.status, 200);
+    let record = find(&app, "<b>Sheet").await;
+    for form in [format!("revoke={record}"), format!("rotate={record}")] {
+        let page = other.post("/keys", &form).await;
+        page.assert_status(400);
+    }
+    let rotated = browser.post("/keys", &format!("rotate={record}")).await;
+    let replaced = shown_key(&rotated.text).expect("a new key");
+    for key in [&key, &replaced] {
+        assert_eq!(
+            app.get_as(key, "/v1/me").await.status,
+            200,
+            "the old one works for a day"
+        );
+    }
+    browser
+        .post("/keys", &format!("revoke={record}"))
+        .await
+        .assert_leads_to("/keys?done=key-revoked&at=keys#done");
+    let page = browser.get("/keys?done=key-revoked&at=keys").await;
+    page.assert_has("The key is revoked");
+    page.assert_has("1 key that has ended");
+    assert_eq!(app.get_as(&key, "/v1/me").await.status, 401);
+    for wrong in [
+        "",
+        "name=",
+        "name=%20",
+        "revoke=1",
+        "revoke=&rotate=",
+        "name=a&name=b",
+        "name=a&works=7",
+    ] {
+        browser.post("/keys", wrong).await.assert_status(400);
+    }
+    browser
+        .post("/keys", &format!("name={}", "a".repeat(101)))
+        .await
+        .assert_status(400);
+    browser
+        .post("/keys", &format!("name={}", "a".repeat(5_000)))
+        .await
+        .assert_status(413);
+}
+
+/// After a takeover, its user finds which session made which key.
+#[tokio::test]
+async fn settings_show_what_happened() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.ben.user.id).await;
+    browser.post("/keys", "name=Sheet").await;
+    let key = find(&app, "Sheet").await;
+    browser.post("/keys", &format!("revoke={key}")).await;
+    browser.post("/programs", "program=Actual+Budget").await;
+    let text = text_of(&browser.get("/settings").await.text);
+    let (_, happened) = text.split_once("What happened").unwrap();
+    for words in [
+        "Setup token made Actual Budget",
+        "Key revoked Sheet",
+        "Key made Sheet",
+        "Signed in",
+    ] {
+        assert!(happened.contains(words), "{words}: {happened}");
+    }
+    let rows = app
+        .storage
+        .audit()
+        .list_before(None, Some(app.ben.user.id), 9)
+        .await
+        .unwrap();
+    let actions: Vec<_> = rows
+        .iter()
+        .rev()
+        .map(|row| (&*row.action, row.detail.as_deref()))
+        .collect();
+    let expected = [
+        ("key.create", Some("Sheet")),
+        ("key.revoke", Some("Sheet")),
+        ("setup_token.create", Some("Actual Budget")),
+    ];
+    assert_eq!(actions[1..], expected);
+    assert_eq!(actions[0].0, "session.create");
+    assert!(
+        rows.iter().all(|row| row.actor == rows[0].actor),
+        "one session"
+    );
+    let other = app.sign_in(app.olivia.user.id).await.get("/settings").await;
+    assert!(!other.text.contains("Sheet"), "{}", other.text);
+}
+
+#[tokio::test]
+async fn settings_change_the_user_alone() {
+    let app = App::start(Setup::default()).await;
+    let (browser, second) = (
+        app.sign_in(app.ben.user.id).await,
+        app.sign_in(app.ben.user.id).await,
+    );
+    let other = app.sign_in(app.olivia.user.id).await;
+    browser
+        .post("/settings", "timezone=auckland")
+        .await
+        .assert_leads_to("/settings?done=timezone-saved&at=you#done");
+    browser
+        .get("/settings")
+        .await
+        .assert_has("value=\"Pacific/Auckland\"");
+    browser
+        .post("/settings", "timezone=Mars")
+        .await
+        .assert_shows(400, "value=\"Mars\"");
+    let sessions = app
+        .storage
+        .sessions()
+        .list(app.ben.user.id, app.clock.now())
+        .await
+        .unwrap();
+    assert_eq!(sessions.len(), 2);
+    for session in &sessions {
+        other
+            .post("/settings", &format!("end={}", session.id))
+            .await
+            .assert_leads_to("/settings?done=session-has-ended&at=sessions#done");
+    }
+    browser
+        .post("/settings", "end-others=yes")
+        .await
+        .assert_leads_to("/settings?done=others-signed-out&at=sessions#done");
+    second.get("/settings").await.assert_needs_sign_in("ended");
+    // Another user's session goes on.
+    other.get("/settings").await.assert_status(200);
+    let own = app
+        .storage
+        .sessions()
+        .list(app.ben.user.id, app.clock.now())
+        .await
+        .unwrap();
+    let out = browser
+        .post("/settings", &format!("end={}", own[0].id))
+        .await;
+    assert_eq!(out.location.as_deref(), Some("/sign-in"), "the own session");
+    browser.get("/settings").await.assert_needs_sign_in("ended");
+}
+
+/// What the page of programs makes is what a program takes.
+#[tokio::test]
+async fn programs_get_what_they_take() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.ben.user.id).await;
+    let codes = |page: &str| -> Vec<String> {
+        page.split("<code>")
+            .skip(1)
+            .map(|code| code.split('<').next().unwrap().to_owned())
+            .collect()
+    };
+    let claim = async |text: &str| {
+        use base64::Engine as _;
+        let url = base64::engine::general_purpose::STANDARD
+            .decode(text)
+            .unwrap();
+        let path = String::from_utf8(url)
+            .unwrap()
+            .replace("https://bellbird.example", "");
+        app.http
+            .post(format!("{}{path}", app.url))
+            .send()
+            .await
+            .unwrap()
+            .status()
+            .as_u16()
+    };
+    let token = async |program: &str| {
+        let page = browser
+            .post("/programs", &format!("program={program}"))
+            .await;
+        page.assert_status(200);
+        codes(&page.text).remove(0)
+    };
+    let first = token("Actual+Budget").await;
+    assert_eq!(
+        (claim(&first).await, claim(&first).await),
+        (200, 403),
+        "once"
+    );
+    let names = app.keys_of(app.ben.user.id).await;
+    assert!(names.iter().any(|key| key.name == "Actual Budget"));
+    let unused = token("Home+Assistant").await;
+    browser
+        .post("/programs", "void=yes")
+        .await
+        .assert_leads_to("/programs?done=tokens-revoked&at=void#done");
+    assert_eq!(claim(&unused).await, 403);
+    browser
+        .post("/programs", "void=yes")
+        .await
+        .assert_leads_to("/programs?done=no-unused-tokens&at=void#done");
+    for (program, path) in [
+        (
+            "Google+Sheets",
+            "/v1/export/transactions.jsonl?partial=true",
+        ),
+        ("Excel", "/v1/connections"),
+        ("Claude+Code", "/v1/me"),
+        ("Another+assistant", "/v1/me"),
+        ("My+program", "/v1/accounts"),
+    ] {
+        let page = browser
+            .post("/programs", &format!("program={program}"))
+            .await;
+        page.assert_status(200);
+        let steps = codes(&page.text).join("\n");
+        assert!(
+            steps.contains("https://bellbird.example"),
+            "{program}: {steps}"
+        );
+        let (_, key) = steps.split_once("bb_").expect("a key");
+        let key: String = key
+            .chars()
+            .take_while(char::is_ascii_alphanumeric)
+            .collect();
+        assert_eq!(
+            app.get_as(&format!("bb_{key}"), path).await.status,
+            200,
+            "{program}"
+        );
+    }
+    assert!(
+        codes(&browser.get("/programs").await.text).is_empty(),
+        "shown once"
+    );
+    for wrong in ["", "program=", "program=Other", "program=GnuCash"] {
+        browser.post("/programs", wrong).await.assert_status(400);
+    }
+    let file = browser.get("/transactions.ofx?from=2026-11-01").await;
+    file.assert_shows(200, "<OFX>");
+}
+
+#[tokio::test]
+async fn keys_say_what_they_were_used_for() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.ben.user.id).await;
+    for path in ["/v1/me", "/v1/me", "/v1/accounts?limit=1", "/v1/none"] {
+        app.get_as(&app.ben.key, path).await;
+    }
+    app.get_as(&app.olivia.key, "/v1/me").await;
+    browser.get("/overview").await;
+    app.write_key_reads().await;
+    let page = browser.get("/keys").await;
+    let text = text_of(&page.text);
+    assert!(
+        text.contains("4 requests in 30 days") && text.contains("/v1/me 2"),
+        "{text}"
+    );
+    assert!(
+        text.contains("/v1/accounts 1") && !text.contains("limit=1") && !text.contains("/v1/none"),
+        "{text}"
+    );
+}
+
+/// What a reload or a second press sends makes nothing.
+#[tokio::test]
+async fn forms_that_are_sent_again_make_no_key_or_token() {
+    let app = App::start(Setup::default()).await;
+    let (browser, user) = (app.sign_in(app.ben.user.id).await, app.ben.user.id);
+    let newest = app.keys_of(user).await.remove(0).id;
+    let form = format!("name=Sheet&newest={newest}");
+    let (one, other) = tokio::join!(browser.post("/keys", &form), browser.post("/keys", &form));
+    let mut statuses = [one.status, other.status];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 303]);
+    browser
+        .post("/keys", &form)
+        .await
+        .assert_leads_to("/keys?done=key-shown-before&at=keys#done");
+    let form = format!("program=Excel&newest={newest}");
+    browser
+        .post("/programs", &form)
+        .await
+        .assert_leads_to("/programs?done=key-shown-before&at=excel#done");
+    let page = browser
+        .get("/programs?done=key-shown-before&at=excel")
+        .await;
+    page.assert_has("id=\"excel\" open");
+    assert_eq!(app.keys_of(user).await.len(), 2);
+    let form = "program=Actual+Budget&newest=";
+    browser.post("/programs", form).await.assert_status(200);
+    browser
+        .post("/programs", form)
+        .await
+        .assert_leads_to("/programs?done=token-shown-before&at=actual#done");
+}
+
+#[tokio::test]
+async fn key_works_as_long_as_its_user_wants() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.ben.user.id).await;
+    let made = browser.post("/keys", "name=Trial&works=30").await;
+    let key = shown_key(&made.text).expect("the new key");
+    let trial = async || {
+        let keys = app.keys_of(app.ben.user.id).await;
+        keys.into_iter().find(|key| key.name == "Trial").unwrap()
+    };
+    let made_at = trial().await.created_at;
+    let expires_at = trial().await.expires_at.unwrap();
+    assert_eq!(
+        expires_at.duration_since(made_at),
+        SignedDuration::from_hours(30 * 24)
+    );
+    made.assert_has("Works until");
+    assert_eq!(app.get_as(&key, "/v1/me").await.status, 200);
+    assert_eq!(trial().await.status(expires_at), KeyStatus::Expired);
+    browser
+        .post("/keys", "name=Lasting&works=")
+        .await
+        .assert_status(200);
+    let keys = app.keys_of(app.ben.user.id).await;
+    assert!(
+        keys.iter()
+            .any(|key| key.name == "Lasting" && key.expires_at.is_none())
+    );
+}
+
+fn shown_key(page: &str) -> Option<String> {
+    let key = page.split("<code>").nth(1)?.split('<').next()?;
+    key.starts_with("bb_").then(|| key.to_owned())
+}
+
+async fn find(app: &App, name: &str) -> String {
+    let keys = app.keys_of(app.ben.user.id).await;
+    keys.iter()
+        .find(|key| key.name == name)
+        .unwrap()
+        .id
+        .to_string()
+}
+
+/// Where the focus and the line of a form are.
+const DONE: &str =
+    "document.activeElement.id === 'done' && document.activeElement.textContent.trim()";
+
+/// Opens every question.
+const OPEN: &str = "document.querySelectorAll('main details').forEach(one => one.open = true)";
+
+/// Each page and what its forms lead to, with axe, at 360 and 1280 pixels, light and dark.
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_developers_in_a_browser() {
+    let app = App::start(Setup::default()).await;
+    let user = app.olivia.user.id;
+    let mut browser = Browser::start();
+    browser.size(1280, 800, false);
+    browser.open(&app.sign_in_link(user).await);
+    browser.click("button.strong");
+
+    browser.open(&format!("{}/programs", app.console_url));
+    browser.assert_accessible("developers-programs");
+    browser.press("#actual summary");
+    browser.click("#actual button[name=program]");
+    browser.assert_accessible("developers-programs-token");
+    assert_eq!(
+        browser.evaluate("document.querySelector('#actual').open"),
+        true
+    );
+    browser.press("#excel summary");
+    browser.click("#excel button[name=program]");
+    browser.assert_accessible("developers-programs-key");
+    browser.evaluate("document.body.click()");
+    assert_eq!(
+        browser.evaluate("document.querySelector('#excel').open"),
+        true,
+        "a click elsewhere closes menus only"
+    );
+
+    browser.open(&format!("{}/keys", app.console_url));
+    browser.write("#name", "Spreadsheet");
+    browser.click("form.line button");
+    browser.assert_accessible("developers-keys-new");
+    let key = browser.evaluate("document.querySelector('.card.good code').textContent");
+    let key = key.as_str().unwrap().to_owned();
+    browser
+        .evaluate("navigator.clipboard.writeText = text => Promise.resolve(window.copied = text)");
+    browser.evaluate("document.querySelector('.card.good .copy button').click()");
+    assert_eq!(browser.evaluate("window.copied"), key);
+    let reference = browser.evaluate("document.querySelector('.card.good a').href");
+    let reference = reference.as_str().unwrap().to_owned();
+    browser.evaluate(OPEN);
+    browser.assert_accessible("developers-keys-questions");
+    browser.open(&reference.replace("https://bellbird.example", &app.url));
+    assert_eq!(
+        browser.evaluate("document.getElementById('key-input').value"),
+        key
+    );
+    assert_eq!(
+        browser.evaluate("location.hash"),
+        "",
+        "the key is in its input only"
+    );
+    for id in [
+        "list_transactions-connectionId",
+        "list_holdings-connectionId",
+    ] {
+        browser.wait_for(&format!(
+            "document.getElementById('{id}').value.length === 36"
+        ));
+    }
+    browser.click("header .console");
+    assert!(browser.url().ends_with("/keys"), "{}", browser.url());
+    browser.evaluate(OPEN);
+    browser.click("button[name=revoke]");
+    assert_eq!(
+        app.get_as(&key, "/v1/me").await.status,
+        401,
+        "the newest is first"
+    );
+    browser.wait_for(DONE);
+    browser.assert_accessible("developers-keys-revoked");
+
+    let hook = app.hook(&app.olivia.user).await;
+    hook.receiver.reply_with(Reply::Status(503));
+    app.sync(&app.olivia.connections[0]).await;
+    app.webhooks.run_due_deliveries().await;
+    browser.open(&format!("{}/webhooks", app.console_url));
+    browser.assert_accessible("developers-webhooks");
+    browser.click("button[name=ping]");
+    browser.wait_for(DONE);
+    browser.assert_accessible("developers-webhooks-pinged");
+    browser.evaluate(OPEN);
+    browser.assert_accessible("developers-webhooks-questions");
+    browser.click("button[name=disable]");
+    browser.wait_for(DONE);
+    browser.assert_accessible("developers-webhooks-disabled");
+    browser.click("button[name=enable]");
+    browser.click(&format!(
+        "a[href='/webhooks/endpoints/{}']",
+        hook.endpoint.id
+    ));
+    browser.evaluate(OPEN);
+    browser.assert_accessible("developers-webhooks-log");
+    browser.click("button[name=redeliver]");
+    browser.wait_for(DONE);
+    browser.assert_accessible("developers-webhooks-sent-again");
+
+    browser.open(&format!("{}/settings", app.console_url));
+    browser.assert_accessible("developers-settings");
+    browser.write("#timezone", "Mars");
+    browser.click("form.line button");
+    browser.assert_accessible("developers-settings-wrong");
+    browser.write("#timezone", "perth");
+    browser.click("form.line button");
+    browser.wait_for(DONE);
+    browser.click("a[href='/settings/leave']");
+    browser.assert_accessible("developers-leave");
+}

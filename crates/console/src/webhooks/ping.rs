@@ -1,0 +1,78 @@
+//! A test event, and what the endpoint answered. The answer is shown now, and stored nowhere.
+
+use bellbird_storage::{Endpoint, StorageError};
+use bellbird_webhooks::{PingError, PingOutcome};
+use http::StatusCode;
+
+use super::endpoint::sentence;
+use crate::session::Session;
+use crate::state::Console;
+
+/// What came of a test event.
+pub(super) struct Pinged {
+    pub(super) text: String,
+    pub(super) is_delivered: bool,
+    /// The beginning of the response body. Empty: there was none.
+    pub(super) response: String,
+    /// Of the page.
+    pub(super) status: StatusCode,
+}
+
+impl Pinged {
+    fn not_sent(status: StatusCode, why: &str) -> Self {
+        Self {
+            text: format!("No test event was sent. {why}"),
+            is_delivered: false,
+            response: String::new(),
+            status,
+        }
+    }
+}
+
+/// None: the endpoint is gone.
+pub(super) async fn send(
+    console: &Console,
+    session: &Session,
+    endpoint: &Endpoint,
+) -> Result<Option<Pinged>, StorageError> {
+    if let Some(limit) = &console.inner.ping_limit
+        && !limit.take(session.user(), session.now).await.allowed
+    {
+        let why = "You have sent many. Wait a minute before the next one.";
+        return Ok(Some(Pinged::not_sent(StatusCode::TOO_MANY_REQUESTS, why)));
+    }
+    let why = match console.inner.site.webhooks.ping(endpoint).await {
+        Ok(outcome) => return Ok(Some(pinged(outcome))),
+        Err(PingError::NotFound) => return Ok(None),
+        Err(PingError::Storage(error)) => return Err(error),
+        Err(PingError::Secret) => {
+            "Its secret cannot be read any more. Give it a new one.".to_owned()
+        }
+        Err(PingError::Target(error)) => sentence(&error.to_string()),
+    };
+    Ok(Some(Pinged::not_sent(StatusCode::CONFLICT, &why)))
+}
+
+fn pinged(outcome: PingOutcome) -> Pinged {
+    let exchange = outcome.exchange;
+    let ms = exchange.duration.as_millis();
+    let text = match (exchange.status, exchange.shown()) {
+        (Some(status), _) if exchange.is_success() => {
+            format!("The test event was delivered. Your program answered {status} after {ms} ms.")
+        }
+        (Some(status), _) => format!(
+            "The test event was not delivered. Your program answered {status} after {ms} ms, and an event is delivered \
+             when the answer is from 200 to 299."
+        ),
+        (None, Some(error)) => {
+            format!("The test event was not delivered: {error}, after {ms} ms.")
+        }
+        (None, None) => format!("The test event was not delivered: no answer within {ms} ms."),
+    };
+    Pinged {
+        text,
+        is_delivered: exchange.is_success(),
+        response: outcome.response,
+        status: StatusCode::OK,
+    }
+}
