@@ -244,6 +244,8 @@ pub(crate) trait Controls: Send + Sync {
     fn announce(&self);
     /// Writes the state into its file, if there is one.
     fn save(&self) -> io::Result<()>;
+    /// Lets a state that is saved go on until now. Returns whether it has changed.
+    fn repeat_rows(&self) -> bool;
 }
 
 impl<P: ConsentProvider + WebhookSource> Controls for P {
@@ -333,5 +335,10 @@ impl<P: ConsentProvider + WebhookSource> Controls for P {
             Some(file) => file.save(|| serde_json::to_vec(&*self.store.read())),
             None => Ok(()),
         }
+    }
+
+    fn repeat_rows(&self) -> bool {
+        let now = self.clock.now();
+        self.state_file.is_some() && self.store.write().repeat_rows(now)
     }
 }

@@ -32,8 +32,10 @@ mod webhooks;
 mod world;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
+use tokio::task::AbortHandle;
 
 pub use bank::Bank;
 pub use consent::{ConsentState, Credentials};
@@ -50,6 +52,9 @@ pub const PROVIDERS: [&str; 3] = ["fiskil", "akahu", "snaptrade"];
 /// The paths at which browsers arrive, of all providers.
 const PAGES: [&str; 4] = ["/", "/consent", "/authorize", "/snapTrade/redeemToken"];
 
+/// How often rows are added to a saved state, so that they end today.
+const REPEAT_INTERVAL: Duration = Duration::from_secs(3600);
+
 /// The running listeners. Dropping it stops them.
 pub struct Sandbox {
     description: Description,
@@ -61,11 +66,26 @@ pub struct Sandbox {
     _save: SaveAtStop,
 }
 
-/// Saves what pages have changed in the last second.
-struct SaveAtStop([Bank; 3]);
+/// Until it is aborted.
+async fn repeat_rows(banks: &[Bank; 3]) {
+    loop {
+        tokio::time::sleep(REPEAT_INTERVAL).await;
+        for bank in banks {
+            if bank.0.repeat_rows() && bank.0.save().is_err() {
+                tracing::warn!("could not write the state of a simulated provider");
+            }
+        }
+    }
+}
+
+/// Saves what pages have changed in the last second, and ends what goes on without calls.
+struct SaveAtStop([Bank; 3], Option<AbortHandle>);
 
 impl Drop for SaveAtStop {
     fn drop(&mut self) {
+        if let Some(repeating) = &self.1 {
+            repeating.abort();
+        }
         for bank in &self.0 {
             let file = bank.0.shared().state_file.as_ref();
             if file.is_some_and(state::StateFile::is_save_pending) && bank.0.save().is_err() {
@@ -108,15 +128,16 @@ impl Sandbox {
         ]
     }
 
-    /// The routes of the provider with this name, if `path` is one of its pages for browsers.
+    /// The routes of the provider with this name, if `path` is one of its pages for browsers, or a
+    /// logo.
     #[must_use]
     pub fn page_router(&self, provider: &str, path: &str) -> Option<&Router> {
         let index = PROVIDERS.iter().position(|name| *name == provider)?;
-        PAGES.contains(&path).then(|| &self.pages[index])
+        let is_page = PAGES.contains(&path) || path.starts_with(logos::PREFIX);
+        is_page.then(|| &self.pages[index])
     }
 
-    /// Lets users of an app at this URI, which is not of this machine, come back from a consent
-    /// page.
+    /// Lets users come back from a consent page to this URI of the app, and to no other.
     pub fn register_redirect_uri(&self, uri: &str) -> Result<(), Refused> {
         let options = serde_json::json!({"redirectUris": [uri]});
         self.bank("akahu").set_options(&options).map(drop)
@@ -159,8 +180,13 @@ pub async fn start(options: Options) -> std::io::Result<Sandbox> {
         people,
     };
     for bank in &banks {
+        bank.0.repeat_rows();
         bank.0.save()?;
     }
+    let repeating = options.state.as_ref().map(|_| {
+        let banks = banks.clone();
+        tokio::spawn(async move { repeat_rows(&banks).await }).abort_handle()
+    });
     let [fiskil_bank, akahu_bank, snaptrade_bank] = &banks;
     let [fiskil, akahu, snaptrade] = [fiskil.router(), akahu.router(), snaptrade.router()];
     let pages = [
@@ -179,7 +205,7 @@ pub async fn start(options: Options) -> std::io::Result<Sandbox> {
     ];
     Ok(Sandbox {
         description,
-        _save: SaveAtStop(banks.clone()),
+        _save: SaveAtStop(banks.clone(), repeating),
         banks,
         pages,
         listeners,

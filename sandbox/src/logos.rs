@@ -8,9 +8,12 @@ use axum::routing::get;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 
+/// Below it are all of them.
+pub(crate) const PREFIX: &str = "/logos/";
+
 /// The URL of a logo at the provider with this base URL.
 pub(crate) fn url(base_url: &str, id: &str) -> String {
-    format!("{base_url}/logos/{id}.svg")
+    format!("{base_url}{PREFIX}{id}.svg")
 }
 
 /// `name_of` returns the name of the institution with an id.
@@ -21,7 +24,7 @@ pub(crate) fn routes(name_of: fn(&str) -> Option<&'static str>) -> Router {
             None => StatusCode::NOT_FOUND.into_response(),
         }
     };
-    Router::new().route("/logos/{file}", get(show))
+    Router::new().route(&format!("{PREFIX}{{file}}"), get(show))
 }
 
 fn svg(name: &str) -> String {

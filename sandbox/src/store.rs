@@ -19,7 +19,18 @@ pub(crate) const NUMBERS_PER_ACCOUNT: u64 = 1 << 32;
 pub(crate) trait Numbered: Clone {
     fn number(&self) -> u64;
     fn set_number(&mut self, number: u64);
+    /// When it was settled, in Unix milliseconds. None: it does not occur again.
+    fn repeats_from(&self) -> Option<i64> {
+        None
+    }
+    /// The same row, this much later.
+    fn later(&self, _ms: i64) -> Self {
+        self.clone()
+    }
 }
+
+/// Four weeks, so that days of the week stay.
+const PERIOD_MS: i64 = 28 * 86_400_000;
 
 /// How a provider names, orders and writes its rows.
 pub(crate) trait Protocol: Sized + 'static {
@@ -288,6 +299,14 @@ impl<P: Protocol> Account<P> {
         self.entries = entries;
     }
 
+    /// The drawn rows that occur again, with their times.
+    fn repeating(&self) -> impl Iterator<Item = (i64, &P::Row)> {
+        self.entries.iter().filter_map(|entry| match &entry.body {
+            Body::Drawn(row) => Some((row.repeats_from()?, row)),
+            Body::Given(_) => None,
+        })
+    }
+
     pub(crate) fn insert(&mut self, entry: Entry<P>) {
         let index = self
             .entries
@@ -330,6 +349,41 @@ impl<P: Protocol> DerefMut for Store<P> {
 }
 
 impl<P: Protocol> Store<P> {
+    /// Adds the rows since the newest one, so that rows end today however old the state is: what
+    /// happened four weeks before happens again. Balances stay. Returns whether there are any.
+    pub(crate) fn repeat_rows(&mut self, now: Timestamp) -> bool {
+        let now = now.as_millisecond();
+        let newest = |account: &Account<P>| account.repeating().map(|(at, _)| at).max();
+        let Some(newest_of_all) = self.accounts.iter().filter_map(newest).max() else {
+            return false;
+        };
+        let mut is_changed = false;
+        for account in &mut self.accounts {
+            // Nothing has happened on an older one for long, as on one that was closed.
+            let Some(newest) = newest(account).filter(|at| *at > newest_of_all - PERIOD_MS) else {
+                continue;
+            };
+            let mut added = Vec::new();
+            for (at, row) in account
+                .repeating()
+                .filter(|(at, _)| *at > newest - PERIOD_MS)
+            {
+                let mut later = PERIOD_MS;
+                while at + later <= now {
+                    added.push((at + later, row.later(later)));
+                    later += PERIOD_MS;
+                }
+            }
+            added.sort_by_key(|(at, row)| (*at, row.number()));
+            is_changed |= !added.is_empty();
+            for (_, mut row) in added {
+                row.set_number(account.take_number());
+                account.insert(Entry::drawn(row));
+            }
+        }
+        is_changed
+    }
+
     pub(crate) const fn empty(seed: u64, state: P::State) -> Self {
         Self {
             seed,

@@ -38,6 +38,10 @@ pub trait ProcessSandbox: Send + Sync {
     /// simulated. Starts them if they do not run yet.
     async fn settings(&self) -> anyhow::Result<ProviderSettings>;
 
+    /// Says where browsers find the console, to which they come back. Before the first call of
+    /// [`Self::settings`].
+    fn set_console_url(&self, url: &str);
+
     /// Adds the pages at which users consent to the router of the console, which leads there.
     fn attach_pages(self: Arc<Self>, console: Router) -> Router;
 }

@@ -7,7 +7,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context as _, anyhow, bail};
 use async_trait::async_trait;
@@ -34,6 +34,7 @@ use crate::provider_loader::{self, NO_SANDBOX, ProcessSandbox, ProviderLoader};
 
 /// Below the console.
 const PREFIX: &str = "/sandbox";
+const CALLBACK: &str = "/link/callback";
 /// How the running service tells commands where its simulated providers are.
 const RUNNING_FILE: &str = "running.json";
 /// The policy of a provider whose pages may be in a frame of any other.
@@ -44,14 +45,38 @@ const PAGE_BYTES_MAX: usize = 1024 * 1024;
 /// Starts the simulated providers when they are needed first.
 pub struct SandboxBeside {
     options: Options,
-    /// Of the console, because providers compare it. None: its port is not known yet, and it is on
-    /// this machine, which they know.
-    redirect_uri: Option<String>,
-    /// The path of the console behind a proxy, without a slash at its end.
-    root: String,
+    console: OnceLock<ConsoleAddress>,
     /// Whether only programs on this machine reach the console. They may skip the pages.
     is_console_local: bool,
     running: OnceCell<Sandbox>,
+}
+
+/// Where browsers find the console.
+struct ConsoleAddress {
+    /// To which they come back from a consent page. Providers compare it.
+    redirect_uri: String,
+    /// The path of the console behind a proxy, without a slash at its end.
+    root: String,
+}
+
+impl ConsoleAddress {
+    fn new(url: &str) -> Self {
+        let url = url.trim_end_matches('/');
+        let uri = url.parse::<Uri>().ok();
+        let root = uri.map(|uri| uri.path().trim_end_matches('/').to_owned());
+        Self {
+            redirect_uri: format!("{url}{CALLBACK}"),
+            root: root.unwrap_or_default(),
+        }
+    }
+
+    /// The callback without its host: a browser may have come by another address of this machine,
+    /// where its session is.
+    fn callback_from<'a>(&self, location: &'a str) -> Option<(&str, &'a str)> {
+        let rest = location.strip_prefix(&self.redirect_uri)?;
+        let is_whole = rest.is_empty() || rest.starts_with(['?', '#']);
+        is_whole.then_some((&self.root, rest))
+    }
 }
 
 impl SandboxBeside {
@@ -70,15 +95,9 @@ impl SandboxBeside {
             ..options
         };
         let console = &settings.console;
-        let url = console
-            .expected_url()
-            .map(|url| url.trim_end_matches('/').to_owned());
-        let uri = url.as_ref().and_then(|url| url.parse::<Uri>().ok());
-        let root = uri.map(|uri| uri.path().trim_end_matches('/').to_owned());
         Some(Self {
             options,
-            redirect_uri: url.map(|url| format!("{url}/link/callback")),
-            root: root.unwrap_or_default(),
+            console: OnceLock::new(),
             is_console_local: console.public_url.is_none() && console.listen.ip().is_loopback(),
             running: OnceCell::new(),
         })
@@ -89,8 +108,7 @@ impl SandboxBeside {
     pub fn without_state(options: Options) -> Self {
         Self {
             options,
-            redirect_uri: None,
-            root: String::new(),
+            console: OnceLock::new(),
             is_console_local: true,
             running: OnceCell::new(),
         }
@@ -106,14 +124,18 @@ impl SandboxBeside {
                     publish(folder, sandbox.description())
                         .context("could not write the state of the simulated providers")?;
                 }
-                if let Some(uri) = &self.redirect_uri {
-                    let registered = sandbox.register_redirect_uri(uri);
+                if let Some(ConsoleAddress { redirect_uri, .. }) = self.console.get() {
+                    let registered = sandbox.register_redirect_uri(redirect_uri);
                     registered.map_err(|error| anyhow!("{error}"))?;
                 }
                 tracing::info!("simulated providers started");
                 Ok(sandbox)
             })
             .await
+    }
+
+    fn root(&self) -> &str {
+        self.console.get().map_or("", |console| &console.root)
     }
 
     /// The provider at whose listener this URL is, and the path there.
@@ -146,10 +168,12 @@ impl SandboxBeside {
         parts.uri = format!("{path}{}", query.unwrap_or_default())
             .parse()
             .ok()?;
+        // Parts of the console's path would count as parts of this one.
+        parts.extensions.clear();
         let response = router.oneshot(Request::from_parts(parts, body)).await;
         let response = response.unwrap_or_else(|never| match never {});
-        let prefix = format!("{}{PREFIX}/{provider}", self.root);
-        Some(below_prefix(&prefix, response).await)
+        let prefix = format!("{}{PREFIX}/{provider}", self.root());
+        Some(below_prefix(&prefix, self.console.get(), response).await)
     }
 }
 
@@ -158,6 +182,11 @@ impl ProcessSandbox for SandboxBeside {
     async fn settings(&self) -> anyhow::Result<ProviderSettings> {
         let description = self.running().await?.description();
         sandbox_settings(description)
+    }
+
+    fn set_console_url(&self, url: &str) {
+        // A process serves one console.
+        let _ = self.console.set(ConsoleAddress::new(url));
     }
 
     fn attach_pages(self: Arc<Self>, console: Router) -> Router {
@@ -192,6 +221,8 @@ impl ProcessSandbox for SandboxOfService {
         let text = text.context("the service has not simulated any provider yet: start it")?;
         Ok(settings_of(&serde_json::from_slice(&text)?))
     }
+
+    fn set_console_url(&self, _: &str) {}
 
     fn attach_pages(self: Arc<Self>, console: Router) -> Router {
         console
@@ -303,18 +334,27 @@ async fn lead_to_pages(
     let mut response = next.run(request).await;
     let location = header_text(response.headers(), &header::LOCATION);
     if let Some((provider, path)) = location.as_deref().and_then(|url| sandbox.find(url)) {
-        let root = &sandbox.root;
+        let root = sandbox.root();
         set_location(&mut response, &format!("{root}{PREFIX}/{provider}{path}"));
     }
     response
 }
 
-/// Moves the links of a consent page below the prefix. The console's pages are in no frame, and nor
-/// are these.
-async fn below_prefix(prefix: &str, mut response: Response) -> Response {
+/// Moves the links of a consent page below the prefix, and the way back below the console. The
+/// console's pages are in no frame, and nor are these.
+async fn below_prefix(
+    prefix: &str,
+    console: Option<&ConsoleAddress>,
+    mut response: Response,
+) -> Response {
     let location = header_text(response.headers(), &header::LOCATION);
-    if let Some(path) = location.filter(|location| location.starts_with('/')) {
-        set_location(&mut response, &format!("{prefix}{path}"));
+    if let Some(location) = location {
+        let back = console.and_then(|console| console.callback_from(&location));
+        if let Some((root, rest)) = back {
+            set_location(&mut response, &format!("{root}{CALLBACK}{rest}"));
+        } else if location.starts_with('/') {
+            set_location(&mut response, &format!("{prefix}{location}"));
+        }
         return response;
     }
     let policy = header_text(response.headers(), &header::CONTENT_SECURITY_POLICY);
@@ -333,7 +373,11 @@ async fn below_prefix(prefix: &str, mut response: Response) -> Response {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     let page = String::from_utf8_lossy(&page);
-    let page = page.replace(" action=\"/", &format!(" action=\"{prefix}/"));
+    let mut page = page.replace(" action=\"/", &format!(" action=\"{prefix}/"));
+    if let Some(ConsoleAddress { redirect_uri, root }) = console {
+        let back = format!(" href=\"{root}{CALLBACK}");
+        page = page.replace(&format!(" href=\"{redirect_uri}"), &back);
+    }
     parts.headers.remove(header::CONTENT_LENGTH);
     Response::from_parts(parts, Body::from(page))
 }

@@ -106,9 +106,12 @@ impl Service {
         if settings.master_keys.is_some() {
             storage.secrets().check_sealing_key().await?;
         }
+        let urls = listeners.urls(&settings);
+        if let Some(sandbox) = &start.sandbox {
+            sandbox.set_console_url(&urls.public_console);
+        }
         wiring.provider_loader.end_unused_sandbox().await?;
         wiring.provider_loader.apply().await?;
-        let urls = listeners.urls(&settings);
         let parts = Parts::new(&wiring, &urls)?;
         let info = InstanceInfo {
             id,
@@ -194,6 +197,7 @@ impl Service {
         let site = Site {
             api_url: urls.public_api,
             console_url: urls.public_console,
+            is_api_open: !settings.api.listen.ip().is_loopback(),
             mailer,
             webhooks,
             providers: provider_loader,

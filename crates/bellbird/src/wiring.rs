@@ -1,7 +1,6 @@
 //! Builds the parts of the service from settings: storage, providers, connections, webhooks and
 //! reads.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +26,7 @@ use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::place::{DATA_DIR, INSTALLED_SETTINGS, Surroundings};
+use crate::config::place::{self, DATA_DIR, Surroundings};
 use crate::config::{Database, Settings};
 use crate::failure::Failure;
 use crate::provider_loader::{ProcessSandbox, ProviderLoader};
@@ -167,10 +166,10 @@ pub fn missing_database(settings: &Settings, what: &str) -> String {
     if !names_installation(settings) {
         return no_installation(&format!("the {location} {what}"));
     }
-    let elsewhere = if settings.file.is_none() && Path::new(INSTALLED_SETTINGS).exists() {
-        format!(" The service has its settings in {INSTALLED_SETTINGS}.")
-    } else {
-        String::new()
+    let mut of_machine = place::of_machine().into_iter();
+    let elsewhere = match of_machine.find(|file| settings.file.is_none() && file.exists()) {
+        Some(file) => format!(" The service has its settings in {}.", file.display()),
+        None => String::new(),
     };
     format!(
         "the {location} {what}: is this the right folder, and database.url right ({origin})?{elsewhere} If there was \

@@ -63,7 +63,6 @@ pub(crate) struct KeyRow {
     pub(crate) prefix: String,
     pub(crate) created: String,
     /// None: never.
-    pub(crate) last_used: Option<String>,
     used: Option<When>,
     pub(crate) expires: Option<String>,
     pub(crate) works: bool,
@@ -91,7 +90,7 @@ async fn page(console: &Console, session: &Session, shown: Shown<'_>) -> Respons
         Err(error) => return error_page::storage_error(console, &error),
     };
     let frame = session.frame(console, "/keys");
-    let api_url = console.inner.site.api_url.trim_end_matches('/');
+    let api_url = &session.api_url(console);
     let status = if shown.not_made.or(shown.not_changed).is_some() {
         StatusCode::BAD_REQUEST
     } else {
@@ -165,9 +164,6 @@ fn row(
         name: sanitized(&key.name),
         prefix: key.prefix.clone(),
         created: zone.day(key.created_at),
-        last_used: key
-            .last_used_at
-            .map(|at| format!("{}, {}", zone.day(at), zone.time(at))),
         used: key.last_used_at.map(|at| zone.when(at, now)),
         expires: key
             .expires_at

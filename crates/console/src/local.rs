@@ -11,8 +11,11 @@ use http::{Extensions, HeaderMap};
 /// Whether the request names a loopback address as its host, and no proxy says that it forwards the
 /// request.
 pub(crate) fn is_addressed_locally(headers: &HeaderMap) -> bool {
-    let is_forwarded = headers.contains_key(FORWARDED) || headers.contains_key("x-forwarded-for");
-    !is_forwarded && host(headers).is_some_and(|host| is_loopback_host(host.host()))
+    !is_forwarded(headers) && host(headers).is_some_and(|host| is_loopback_host(host.host()))
+}
+
+fn is_forwarded(headers: &HeaderMap) -> bool {
+    headers.contains_key(FORWARDED) || headers.contains_key("x-forwarded-for")
 }
 
 /// As [`is_addressed_locally`], and the connection comes from this machine. A page of another site
@@ -49,6 +52,15 @@ pub(crate) fn is_own_form(console_url: &str, headers: &HeaderMap) -> bool {
         console.is_some() && host.as_ref().is_some_and(|host| is_home_host(host.host()))
     };
     is_public || (is_of_host && (is_addressed_locally(headers) || is_at_home()))
+}
+
+/// The address at home at which the browser has the page, if the settings do not say how another
+/// device reaches the console: its URL is one of this machine then. No page of another site has
+/// such an address, so nobody else chooses it.
+pub(crate) fn home_authority(console_url: &str, headers: &HeaderMap) -> Option<Authority> {
+    let is_other = |host: &Authority| is_home_host(host.host()) && !is_loopback_host(host.host());
+    let is_at_home = is_loopback_url(console_url) && !is_forwarded(headers);
+    host(headers).filter(|host| is_at_home && is_other(host))
 }
 
 fn is_home_url(url: &Uri) -> bool {
@@ -236,6 +248,28 @@ mod tests {
         ] {
             let origin = format!("http://{host}");
             assert!(!is_own("http://127.0.0.1:8081", host, &origin), "{host}");
+        }
+    }
+
+    #[test]
+    fn address_at_home_is_that_of_the_browser() {
+        let found = |console_url: &str, pairs: &[(&'static str, &str)]| {
+            home_authority(console_url, &headers(pairs)).map(|host| host.to_string())
+        };
+        let local = "http://127.0.0.1:8081";
+        for host in ["192.168.1.20:8081", "umbrel.local:8081", "[fd00::1]:8081"] {
+            assert_eq!(found(local, &[("host", host)]).as_deref(), Some(host));
+            assert_eq!(found("http://umbrel.lan:8081", &[("host", host)]), None);
+            let proxied = [("host", host), ("x-forwarded-for", "192.168.1.9")];
+            assert_eq!(found(local, &proxied), None, "{host}");
+        }
+        for host in [
+            "localhost:8081",
+            "127.0.0.1:8081",
+            "evil.example",
+            "203.0.113.9",
+        ] {
+            assert_eq!(found(local, &[("host", host)]), None, "{host}");
         }
     }
 

@@ -11,11 +11,13 @@ use bellbird_limits::{RateLimiter, gcra};
 use bellbird_management::{ManagementChange, Refusal};
 use bellbird_storage::{SignedIn, StorageError};
 use http::HeaderMap;
+use http::Uri;
 use http::request::Parts;
+use http::uri::Authority;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::local::is_own_form;
+use crate::local::{home_authority, is_loopback_url, is_own_form};
 use crate::pages::{DoneAt, LocalTime, SignedInFrame};
 use crate::state::Console;
 use crate::{body, error_page};
@@ -28,6 +30,8 @@ pub(crate) struct Session {
     pub(crate) email: String,
     pub(crate) is_operator: bool,
     pub(crate) now: Timestamp,
+    /// Where the browser has the console, if that is at an address at home which no setting names.
+    at_home: Option<Authority>,
     /// What the form that led to the page has done.
     done: Option<DoneAt>,
 }
@@ -79,6 +83,33 @@ impl Session {
         LocalTime::of(self.caller.timezone.iana_name())
     }
 
+    /// The URL of the console, for links that are shown here and opened elsewhere.
+    pub(crate) fn console_url(&self, console: &Console) -> String {
+        let url = &console.inner.site.console_url;
+        match &self.at_home {
+            Some(host) => format!("http://{host}{}", console.inner.frame.root),
+            None => url.trim_end_matches('/').to_owned(),
+        }
+    }
+
+    /// Whether the browser has the console at an address at home which no setting names.
+    pub(crate) fn is_at_home(&self) -> bool {
+        self.at_home.is_some()
+    }
+
+    /// The URL of the API, without a slash at its end, as far as the browser can tell.
+    pub(crate) fn api_url(&self, console: &Console) -> String {
+        let site = &console.inner.site;
+        let url = site.api_url.trim_end_matches('/');
+        let port = url.parse().ok().and_then(|url: Uri| url.port_u16());
+        match (&self.at_home, port) {
+            (Some(host), Some(port)) if site.is_api_open && is_loopback_url(url) => {
+                format!("http://{}:{port}", host.host())
+            }
+            _ => url.to_owned(),
+        }
+    }
+
     /// The frame of a page of the menu, or of one that belongs to it.
     pub(crate) fn frame<'a>(
         &'a self,
@@ -92,6 +123,7 @@ impl Session {
             self.caller.plan,
             current,
         )
+        .with_api_url(&self.api_url(console))
         .with_done(self.done.as_ref())
     }
 }
@@ -132,6 +164,7 @@ impl Session {
             email,
             is_operator,
             now,
+            at_home: home_authority(&console.inner.site.console_url, headers),
             done: None,
         })
     }

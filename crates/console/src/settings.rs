@@ -50,6 +50,8 @@ pub struct Site {
     /// Public URLs of the service.
     pub api_url: String,
     pub console_url: String,
+    /// Whether the API listens beyond this machine.
+    pub is_api_open: bool,
     /// None: no e-mails.
     pub mailer: Option<Mailer>,
     pub webhooks: Webhooks,

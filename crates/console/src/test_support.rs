@@ -144,6 +144,7 @@ impl TestConsole {
         Site {
             api_url: api.to_owned(),
             console_url: console.to_owned(),
+            is_api_open: true,
             mailer: None,
             webhooks,
             providers: Arc::new(FakeProviders),

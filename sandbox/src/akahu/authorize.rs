@@ -138,7 +138,7 @@ impl AuthorizeParams {
         if !is_redirect_uri(uri) || !akahu.is_registered(uri) {
             return Err(Rejection::Page(format!(
                 "The redirect URI (redirect_uri) is not registered: {uri} - The sandbox knows all URIs of its own \
-                 computer. There, register any other one: curl {}/__control/options -d \
+                 computer until you register others there: curl {}/__control/options -d \
                  '{{\"redirectUris\": [\"REDIRECT_URI\"]}}'",
                 akahu.access.oauth_url
             )));
@@ -267,13 +267,12 @@ pub(super) async fn begin(State(akahu): State<Arc<Akahu>>, request: Request) -> 
 
 impl Akahu {
     fn is_registered(&self, uri: &str) -> bool {
-        is_loopback(uri)
-            || self
-                .options
-                .lock()
-                .redirect_uris
-                .iter()
-                .any(|known| known == uri)
+        let known = &self.options.lock().redirect_uris;
+        if known.is_empty() {
+            is_loopback(uri)
+        } else {
+            known.iter().any(|known| known == uri)
+        }
     }
 
     /// Consents as the user with the e-mail address in `email`, or else as the first user. All

@@ -78,7 +78,7 @@ pub(crate) struct LinkingOptions {
     old_token_lives: bool,
     /// A login that is linked again gets a new id. Its accounts keep theirs.
     new_authorisation: bool,
-    /// Every loopback URI is registered (a sandbox choice).
+    /// Without any, every loopback URI is registered (a sandbox choice).
     redirect_uris: Vec<String>,
 }
 

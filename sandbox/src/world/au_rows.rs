@@ -44,6 +44,20 @@ impl Numbered for Row {
     fn set_number(&mut self, number: u64) {
         self.number = number;
     }
+
+    fn repeats_from(&self) -> Option<i64> {
+        let is_plain = !self.pending && matches!(self.amount, Amount::Cents(_));
+        self.posted.filter(|_| is_plain)
+    }
+
+    fn later(&self, ms: i64) -> Self {
+        let later = |at: i64| at + ms;
+        Self {
+            posted: self.posted.map(later),
+            executed: self.executed.map(later),
+            ..self.clone()
+        }
+    }
 }
 
 /// Draws the rows of an account. `base` is the number of its first row, `busiest_rows` the number

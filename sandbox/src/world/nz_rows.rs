@@ -44,6 +44,20 @@ impl Numbered for Row {
     fn set_number(&mut self, number: u64) {
         self.number = number;
     }
+
+    fn repeats_from(&self) -> Option<i64> {
+        Some(self.at)
+    }
+
+    fn later(&self, ms: i64) -> Self {
+        Self {
+            at: self.at + ms,
+            first_seen: self.first_seen + ms,
+            last_changed: self.last_changed + ms,
+            balance: None,
+            ..self.clone()
+        }
+    }
 }
 
 /// The days of the three zones whose midnights matter.

@@ -1,7 +1,10 @@
 //! A sandbox that goes on with the state of an earlier one.
 
+use std::collections::BTreeMap;
+
 use bellbird_sandbox::{ConsentState, Credentials, Options, PROVIDERS, start};
-use serde_json::json;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
 
 #[tokio::test]
 async fn state_is_the_same_after_a_restart() {
@@ -53,6 +56,51 @@ async fn state_is_the_same_after_a_restart() {
     }
     assert_eq!(second.description().credentials, consents);
     second.stop().await;
+}
+
+/// Rows of a saved state end today, whenever it was made.
+#[tokio::test]
+async fn rows_go_on_where_the_state_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let began: Timestamp = "2026-11-20T09:24:00Z".parse().unwrap();
+    let restarted = began + SignedDuration::from_hours(40 * 24);
+    // The number of each row, and when it was.
+    let run = async |now: Timestamp, name: &str| -> BTreeMap<u64, i64> {
+        let sandbox = start(Options {
+            state: Some(folder.path().to_owned()),
+            rows: 300,
+            now: Some(now),
+            ..Options::default()
+        });
+        sandbox.await.unwrap().stop().await;
+        let state = std::fs::read(folder.path().join(format!("{name}.json"))).unwrap();
+        let state: Value = serde_json::from_slice(&state).unwrap();
+        let accounts = state["accounts"].as_array().unwrap().iter();
+        let entries = accounts.flat_map(|account| account["entries"].as_array().unwrap());
+        let rows = entries.filter_map(|entry| {
+            let row = &entry[1]["Drawn"];
+            let at = row["posted"].as_i64().or(row["at"].as_i64())?;
+            Some((entry[0].as_u64().unwrap(), at))
+        });
+        rows.collect()
+    };
+    for name in ["fiskil", "akahu"] {
+        let before = run(began, name).await;
+        let after = run(restarted, name).await;
+        assert!(
+            before
+                .iter()
+                .all(|(number, at)| after.get(number) == Some(at))
+        );
+        let newest = Timestamp::from_millisecond(*after.values().max().unwrap()).unwrap();
+        let age = restarted.duration_since(newest);
+        assert!(
+            !age.is_negative() && age < SignedDuration::from_hours(72),
+            "{name}: {age}"
+        );
+        assert_eq!(run(restarted, name).await, after, "once");
+        std::fs::remove_dir_all(folder.path()).unwrap();
+    }
 }
 
 fn provider(credentials: &Credentials) -> &'static str {

@@ -26,7 +26,7 @@ const SECRET_BYTES_MAX: u64 = 64 * 1024;
 #[derive(Debug, Clone, Args)]
 pub(super) struct SettingArgs {
     /// Path of the settings file; by default bellbird.toml in the working directory, in the data
-    /// folder, or in /etc/bellbird
+    /// folder, in /var/lib/bellbird, or in /etc/bellbird
     #[arg(long, global = true, value_name = "FILE", help_heading = "Settings")]
     config: Option<PathBuf>,
 
@@ -108,6 +108,12 @@ impl SettingArgs {
             format!("HOME is not set: name the data folder with --data-dir, or {DATA_DIR}")
         });
         folder.map(Some)
+    }
+
+    /// `--data-dir` as it was given, for a command that is shown. Empty without it.
+    pub(super) fn data_dir_flag(&self) -> String {
+        let flag = |folder: &PathBuf| format!(" --data-dir {}", folder.display());
+        self.data_dir.as_ref().map(flag).unwrap_or_default()
     }
 
     fn find_file(&self) -> anyhow::Result<Option<PathBuf>> {

@@ -20,8 +20,9 @@ use super::output::{self, JsonFlag, count};
 use crate::config::Settings;
 use crate::wiring;
 
-/// The name of a backup in a folder.
-const NAME: &str = "bellbird-%Y%m%dT%H%M%SZ.db";
+/// The name of a backup in a folder. With milliseconds, so that two of a second have names of their
+/// own.
+const NAME: &str = "bellbird-%Y%m%dT%H%M%S%.3fZ.db";
 
 /// Copy the SQLite database to a new file, also while the service runs.
 ///

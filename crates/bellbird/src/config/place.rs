@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf, absolute};
 
 /// The name of a settings file.
 pub const SETTINGS_FILE: &str = "bellbird.toml";
-/// The settings of the package's service.
-pub const INSTALLED_SETTINGS: &str = "/etc/bellbird/bellbird.toml";
+/// Settings that belong to the machine and not to a data folder.
+const MACHINE_SETTINGS: &str = "/etc/bellbird/bellbird.toml";
 /// The database of settings that name none.
 const DATABASE_HERE: &str = "bellbird.db";
 /// Names the data folder.
@@ -35,7 +35,7 @@ pub struct Surroundings {
 pub enum FoundFile {
     /// In the working directory.
     Here,
-    /// In the data folder, or the one of the package.
+    /// In the data folder, in that of the package's service, or in `/etc`.
     Elsewhere(PathBuf),
     None,
 }
@@ -79,7 +79,7 @@ impl Surroundings {
     /// in the working directory is that of a start with the key in the environment.
     #[must_use]
     pub fn is_first_start(&self) -> bool {
-        let has_database = || is_there(Path::new(DATABASE_HERE)) && !self.is_named_or_here();
+        let has_database = || Path::new(DATABASE_HERE).exists() && !self.is_named_or_here();
         !self.names_installation && self.settings_file() == FoundFile::None && !has_database()
     }
 
@@ -91,30 +91,54 @@ impl Surroundings {
     }
 
     /// The settings file that a command uses: that of `--data-dir`, of the working directory, of
-    /// the data folder, of the package. An environment that names a database or a key is complete,
-    /// so that only the working directory may add to it.
+    /// the data folder, of the package's service, of the machine. An environment that names a
+    /// database or a key is complete, so that only the working directory may add to it.
     #[must_use]
     pub fn settings_file(&self) -> FoundFile {
-        let in_folder = self.data_folder().map(|folder| folder.join(SETTINGS_FILE));
-        let elsewhere = |path: PathBuf| is_there(&path).then_some(FoundFile::Elsewhere(path));
+        let folder = self.data_folder();
         if self.flag.is_some() {
-            return in_folder.and_then(elsewhere).unwrap_or(FoundFile::None);
+            let file = folder.map(|folder| folder.join(SETTINGS_FILE));
+            return first_of(file.filter(|file| is_there(file)));
         }
-        if is_there(Path::new(SETTINGS_FILE)) {
+        // One that this user may not see, as that of root may be, holds nothing for them.
+        if Path::new(SETTINGS_FILE).exists() {
             return FoundFile::Here;
         }
         if self.names_installation {
             return FoundFile::None;
         }
-        let installed = || {
-            let is_default = self.data_dir.is_none();
-            is_default.then(|| elsewhere(INSTALLED_SETTINGS.into()))?
-        };
-        in_folder
-            .and_then(elsewhere)
-            .or_else(installed)
-            .unwrap_or(FoundFile::None)
+        let is_named = self.data_dir.is_some();
+        let is_of_machine = !is_named || folder.as_deref() == Some(Path::new(SYSTEM_FOLDER));
+        let in_folder = folder.map(|folder| folder.join(SETTINGS_FILE));
+        // The home of another user is not theirs either. What somebody has named is there, so that
+        // they learn who may read it.
+        let own = in_folder.filter(|file| {
+            if is_named {
+                is_there(file)
+            } else {
+                file.exists()
+            }
+        });
+        let of_machine = of_machine();
+        let of_machine = of_machine
+            .into_iter()
+            .filter(|file| is_of_machine && is_there(file));
+        first_of(own.into_iter().chain(of_machine))
     }
+}
+
+/// Where the settings of the package's service are, and those that belong to the machine.
+#[must_use]
+pub fn of_machine() -> [PathBuf; 2] {
+    [
+        Path::new(SYSTEM_FOLDER).join(SETTINGS_FILE),
+        MACHINE_SETTINGS.into(),
+    ]
+}
+
+fn first_of(files: impl IntoIterator<Item = PathBuf>) -> FoundFile {
+    let first = files.into_iter().next();
+    first.map_or(FoundFile::None, FoundFile::Elsewhere)
 }
 
 /// Whether there is a file, also if this user may not see it.

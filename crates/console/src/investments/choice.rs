@@ -207,7 +207,7 @@ impl Choice {
         search: &str,
         offsets: &[u64],
     ) -> String {
-        let mut query = form_urlencoded::Serializer::new("?".to_owned());
+        let mut query = form_urlencoded::Serializer::for_suffix("?".to_owned(), 1);
         if let Some(id) = account {
             query.append_pair("account", &id.to_string());
         }

@@ -16,7 +16,7 @@ use futures_util::stream::FuturesOrdered;
 use http::{StatusCode, Uri, Version};
 
 use crate::error_page;
-use crate::pages::{Notice, SignedInFrame, Tone, page_response};
+use crate::pages::{Notice, SignedInFrame, Tone, page_response, rendered_part};
 use crate::plan;
 use crate::session::Session;
 use crate::state::Console;

@@ -50,6 +50,8 @@ struct PublicAddress<'a> {
     url: &'a str,
     /// Whether it is this machine only.
     is_local: bool,
+    /// Whether the browser has found it, and no setting names it.
+    is_unset: bool,
 }
 
 struct ProviderRow {
@@ -138,7 +140,7 @@ async fn page(console: &Console, session: &Session, rejected: Option<Rejected>) 
         })
         .collect();
     let is_unset = |row: &ProviderRow| matches!(row.state, ProviderState::Off);
-    let url = &console.inner.site.console_url;
+    let url = &session.console_url(console);
     let page = ProvidersPage {
         frame: &session.frame(console, PROVIDERS_PATH),
         offers_sandbox: console.inner.site.providers.has_sandbox() && rows.iter().all(is_unset),
@@ -147,6 +149,7 @@ async fn page(console: &Console, session: &Session, rejected: Option<Rejected>) 
         address: first_start.then(|| PublicAddress {
             url,
             is_local: is_loopback_url(url),
+            is_unset: session.is_at_home(),
         }),
     };
     let status = rejected.map_or(StatusCode::OK, |_| StatusCode::BAD_REQUEST);

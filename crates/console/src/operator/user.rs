@@ -176,7 +176,7 @@ async fn load<'a>(
         sessions: storage.sessions().list(user.id, session.now).await?.len(),
         link: None,
         qr_code: None,
-        is_local: is_loopback_url(&console.inner.site.console_url),
+        is_local: is_loopback_url(&session.console_url(console)),
         sends_links: console.inner.site.mailer.is_some() && user.console_sign_in,
         is_self: session.user() == user.id,
         problem: None,
@@ -339,7 +339,7 @@ async fn send_link(
     let user = console.storage().users().find(id).await?;
     let user = user.ok_or(Refusal::NotFound("User"))?;
     let mut change = session.begin_as_operator(console).await?;
-    let url = sign_in::create_invitation(&mut change, id, &console.inner.site.console_url).await?;
+    let url = sign_in::create_invitation(&mut change, id, &session.console_url(console)).await?;
     change.commit().await?;
     let url = url.expose_secret();
     let Ok(text) = (InvitationEmail { url }).text() else {
@@ -370,7 +370,7 @@ async fn create_link(
     id: UserId,
 ) -> Result<SecretString, Refusal> {
     let mut change = session.begin_as_operator(console).await?;
-    let link = sign_in::create_link(&mut change, id, &console.inner.site.console_url).await?;
+    let link = sign_in::create_link(&mut change, id, &session.console_url(console)).await?;
     change.commit().await?;
     Ok(link)
 }

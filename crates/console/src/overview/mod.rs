@@ -20,7 +20,7 @@ use futures_util::stream::FuturesUnordered;
 use http::Uri;
 
 use crate::error_page;
-use crate::pages::SignedInFrame;
+use crate::pages::{SignedInFrame, rendered_part};
 use crate::plan;
 use crate::session::Session;
 use crate::state::Console;
@@ -29,7 +29,6 @@ use attention::Attention;
 use balances::BalancesOf;
 use money::MoneyOf;
 use query::OverviewQuery;
-
 
 /// The page, with a mark where its parts go.
 #[derive(Template)]

@@ -90,7 +90,7 @@ impl OverviewQuery {
 
     /// The query of the page for another period or currency.
     pub(super) fn link(&self, period: Period, currency: Option<&str>) -> String {
-        let mut query = form_urlencoded::Serializer::new("?".to_owned());
+        let mut query = form_urlencoded::Serializer::for_suffix("?".to_owned(), 1);
         query.append_pair("period", period.key());
         if let Some(currency) = currency {
             query.append_pair("currency", currency);

@@ -25,8 +25,8 @@ pub(crate) struct Institution {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Logo {
     pub(crate) url: String,
-    /// Scheme, host and port, for the content security policy.
-    origin: String,
+    /// Scheme, host and port, for the content security policy. None: those of the console.
+    origin: Option<String>,
 }
 
 /// The servers, other than the console, from which a page may load images. An extension of its
@@ -37,7 +37,7 @@ pub(crate) struct ImageOrigins(pub(crate) BTreeSet<String>);
 impl ImageOrigins {
     pub(crate) fn of<'a>(institutions: impl Iterator<Item = &'a Institution>) -> Self {
         let logos = institutions.filter_map(|institution| institution.logo.as_ref());
-        let origins: BTreeSet<String> = logos.map(|logo| logo.origin.clone()).collect();
+        let origins: BTreeSet<String> = logos.filter_map(|logo| logo.origin.clone()).collect();
         Self(origins.into_iter().take(ORIGINS_MAX).collect())
     }
 }
@@ -49,15 +49,19 @@ impl Institution {
             .chars()
             .find(|c| c.is_alphanumeric())
             .map(|c| c.to_uppercase().to_string());
-        let logo = connection
-            .institution_logo
-            .as_deref()
-            .and_then(|url| logo(url, frame.is_on_loopback));
+        let is_sandbox = frame.providers.is_sandbox(&connection.provider);
+        let logo = connection.institution_logo.as_deref().and_then(|url| {
+            if is_sandbox {
+                sandbox_logo(url, frame, &connection.provider)
+            } else {
+                logo(url, frame.is_on_loopback)
+            }
+        });
         Self {
             name,
             letter: letter.unwrap_or_default(),
             logo,
-            is_sandbox: frame.providers.is_sandbox(&connection.provider),
+            is_sandbox,
         }
     }
 }
@@ -93,6 +97,16 @@ pub(crate) fn account_rows(linked: &LinkedConnection) -> Vec<AccountRow> {
     linked.accounts.iter().map(row).collect()
 }
 
+/// A simulated provider is in the process of the console, at a port that changes with each start,
+/// and that no other machine reaches, so its logos are below the console. One elsewhere is made up.
+fn sandbox_logo(url: &str, frame: &Frame, provider: &str) -> Option<Logo> {
+    let url: Url = logo(url, true)?.url.parse().ok()?;
+    (url.scheme() == "http").then(|| Logo {
+        url: format!("{}/sandbox/{provider}{}", frame.root, url.path()),
+        origin: None,
+    })
+}
+
 /// Accepts https, and on a console on this machine http from this machine: the sandbox. The host
 /// has no character with a meaning in a content security policy.
 fn logo(url: &str, is_on_loopback: bool) -> Option<Logo> {
@@ -113,7 +127,7 @@ fn logo(url: &str, is_on_loopback: bool) -> Option<Logo> {
     let origin = parsed.origin().ascii_serialization();
     (is_allowed && is_plain && !has_user).then(|| Logo {
         url: parsed.into(),
-        origin,
+        origin: Some(origin),
     })
 }
 
@@ -123,7 +137,7 @@ mod tests {
 
     #[test]
     fn logos_come_from_plain_https_servers() {
-        let origin = |url| logo(url, false).map(|logo| logo.origin);
+        let origin = |url| logo(url, false).and_then(|logo| logo.origin);
         assert_eq!(
             origin("https://cdn.example/a.png?x=1").as_deref(),
             Some("https://cdn.example")

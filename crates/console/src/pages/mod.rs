@@ -29,7 +29,7 @@ pub(crate) use home::Home;
 pub(crate) use institution::ImageOrigins;
 pub(crate) use local_time::{LocalTime, When, day_of_week, shown_day};
 pub(crate) use notice::{Notice, Retry, Tone, WayBack, sentence};
-pub(crate) use number::{Money, Number, with_commas};
+pub(crate) use number::{Money, Number};
 pub(crate) use response::{
     REFRESH_AFTER, page_response, page_with_images, rendered_part, streamed_page,
 };

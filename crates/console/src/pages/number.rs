@@ -90,11 +90,6 @@ impl Number {
     }
 }
 
-/// Commas between the thousands. Every digit stays as it is.
-pub(crate) fn with_commas(value: &str) -> String {
-    Number::of(value, 0, usize::MAX).text
-}
-
 fn places_of(currency: &str) -> usize {
     Currency::parse(currency).map_or(2, |currency| currency.minor_unit_digits() as usize)
 }

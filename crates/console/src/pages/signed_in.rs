@@ -50,6 +50,8 @@ pub(crate) struct SignedInFrame<'a> {
     pub(crate) plan: Plan,
     /// The path of the page in the menu.
     pub(crate) current: &'static str,
+    /// The reference of the API, where this browser finds it.
+    pub(crate) docs: String,
     /// What the form that led to the page has done.
     done: Option<&'a DoneAt>,
 }
@@ -68,8 +70,14 @@ impl<'a> SignedInFrame<'a> {
             is_operator,
             plan,
             current,
+            docs: frame.docs.clone(),
             done: None,
         }
+    }
+
+    pub(crate) fn with_api_url(mut self, url: &str) -> Self {
+        self.docs = format!("{url}/docs");
+        self
     }
 
     pub(crate) fn with_done(mut self, done: Option<&'a DoneAt>) -> Self {

@@ -18,7 +18,7 @@ use crate::error_page;
 use crate::keys_page::{self, create_key};
 use crate::pages::{Done, SignedInFrame, page_response};
 use crate::plan;
-use crate::rows::choice::{Choice, ChoiceQuery};
+use crate::rows::linked::{Bank, Linked};
 use crate::session::{OwnForm, Session};
 use crate::state::Console;
 
@@ -32,7 +32,7 @@ struct ProgramsPage<'a> {
     /// `keys_page::newest`.
     newest: [String; 2],
     /// Accounts of banks, for a file.
-    choice: &'a Choice,
+    banks: &'a [Bank],
 }
 
 /// What a form has done for a program.
@@ -82,14 +82,8 @@ pub(crate) async fn show(State(console): State<Console>, session: Session) -> Re
 }
 
 async fn page(console: &Console, session: &Session, shown: Option<Shown>) -> Response {
-    let loaded = Choice::load(
-        console,
-        session,
-        ConnectionCategory::Banking,
-        ChoiceQuery::default(),
-    );
-    let choice = match loaded.await {
-        Ok(choice) => choice,
+    let linked = match Linked::load(console, session).await {
+        Ok(linked) => linked,
         Err(error) => return error_page::storage_error(console, &error),
     };
     let newest = match newest(console, session).await {
@@ -97,7 +91,7 @@ async fn page(console: &Console, session: &Session, shown: Option<Shown>) -> Res
         Err(error) => return error_page::storage_error(console, &error),
     };
     let frame = session.frame(console, "/programs");
-    let api_url = console.inner.site.api_url.trim_end_matches('/');
+    let api_url = &session.api_url(console);
     let status = match &shown {
         Some(Shown { made: Err(_), .. }) => StatusCode::CONFLICT,
         _ => StatusCode::OK,
@@ -109,7 +103,7 @@ async fn page(console: &Console, session: &Session, shown: Option<Shown>) -> Res
             api_url,
             shown,
             newest,
-            choice: &choice,
+            banks: &linked.banks,
         },
     )
 }
@@ -190,5 +184,5 @@ async fn create_token(
     }
     let created = setup_tokens::create(&mut change, session.user(), Some(name)).await?;
     session.commit(change).await?;
-    Ok(Some(created.text(&console.inner.site.api_url)))
+    Ok(Some(created.text(&session.api_url(console))))
 }

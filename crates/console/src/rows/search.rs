@@ -1,42 +1,6 @@
-//! The windows of the API, and a search in the rows of the chosen days. The API has none, so all
-//! windows are read.
+//! What a search looks for in a row. The API has no search, so the page reads the rows.
 
 use bellbird_domain::{Category, Decimal, Transaction};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
-
-use super::choice::Choice;
-use crate::api_client::ApiError;
-use crate::session::Session;
-use crate::state::Console;
-
-/// Rows of one read: as many as the API gives.
-const WINDOW: u64 = 500;
-/// Rows that a search reads at most.
-const SEARCHED_MAX: u64 = 5_000;
-/// Rows that a search shows at most.
-const FOUND_MAX: usize = 200;
-
-/// A response of the API with rows.
-#[derive(Deserialize)]
-pub(super) struct Window<T> {
-    pub(super) data: Vec<T>,
-    pub(super) pagination: Pagination,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Pagination {
-    /// Negative: nobody has counted the rows.
-    total: i64,
-    pub(super) has_more: bool,
-}
-
-impl Pagination {
-    pub(super) fn total(&self) -> Option<u64> {
-        u64::try_from(self.total).ok()
-    }
-}
 
 /// What a search looks for.
 pub(super) struct Wanted {
@@ -107,99 +71,9 @@ fn amount_of(text: &str) -> Option<Decimal<'static>> {
     Decimal::parse(&digits).ok().map(Decimal::into_owned)
 }
 
-/// A row of a table.
-pub(super) trait Searched {
-    /// As the page shows them.
-    fn texts(&self) -> impl Iterator<Item = &str>;
-
-    /// An amount is found with its commas and without them, whatever its sign and the zeros at its
-    /// end, because banks write these differently.
-    fn has(&self, wanted: &Wanted) -> bool {
-        let is_equal = |text: &str| match (&wanted.amount, amount_of(text)) {
-            (Some(wanted), Some(amount)) => wanted.cmp_absolute(&amount).is_eq(),
-            _ => false,
-        };
-        self.texts().any(|text| {
-            text.to_lowercase().contains(&wanted.text)
-                || text.replace(',', "").contains(&wanted.text)
-                || is_equal(text)
-        })
-    }
-}
-
-/// The rows that have the text, newest first, and how many they are. `path` is that of the API.
-pub(super) async fn search<T: DeserializeOwned, R: From<T> + Searched>(
-    console: &Console,
-    session: &Session,
-    choice: &Choice,
-    path: &str,
-) -> Result<(Vec<R>, String), ApiError> {
-    let wanted = Wanted::from(&*choice.search);
-    let (mut rows, mut found, mut searched, mut has_more) = (Vec::new(), 0_u64, 0, true);
-    while has_more && searched < SEARCHED_MAX {
-        let Some(window) = choice.window_of(WINDOW, searched) else {
-            break;
-        };
-        let read = console
-            .inner
-            .api
-            .get::<Window<T>>(&session.caller, &format!("{path}?{window}"))
-            .await?;
-        searched += read.data.len() as u64;
-        has_more = read.pagination.has_more && !read.data.is_empty();
-        for row in read
-            .data
-            .into_iter()
-            .map(R::from)
-            .filter(|row| row.has(&wanted))
-        {
-            found += 1;
-            if rows.len() < FOUND_MAX {
-                rows.push(row);
-            }
-        }
-    }
-    let shown = match found > FOUND_MAX as u64 {
-        true => format!("The newest {FOUND_MAX} of {found} found"),
-        false => format!("{found} found"),
-    };
-    let of = match has_more {
-        true => format!("in the newest {searched} rows: choose other days for the rest"),
-        false => format!("in {searched} rows"),
-    };
-    Ok((rows, format!("{shown}, {of}")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct Amount(&'static str);
-
-    impl Searched for Amount {
-        fn texts(&self) -> impl Iterator<Item = &str> {
-            [self.0].into_iter()
-        }
-    }
-
-    #[test]
-    fn amount_is_found_whatever_its_sign_and_zeros() {
-        for (wanted, amount, is_found) in [
-            ("12.50", "-12.5", true),
-            ("-12.5", "12.50", true),
-            ("$1,042.5", "-1,042.50", true),
-            ("1042.5", "1,042.50", true),
-            ("12.5", "12.51", true),
-            ("12.50", "12.51", false),
-            ("cafe", "12.5", false),
-        ] {
-            assert_eq!(
-                Amount(amount).has(&Wanted::from(wanted)),
-                is_found,
-                "{wanted} {amount}"
-            );
-        }
-    }
 
     #[test]
     fn amount_is_found_in_a_row_whatever_its_sign_and_currency() {

@@ -2,30 +2,26 @@
 //! its filters, then the rows: those that are there after a moment, and all of them when every bank
 //! has answered.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_domain::{
-    Account, AccountId, Caller, Connection, ConnectionCategory, ConnectionId, MaskedNumber,
-};
-use bellbird_storage::StorageError;
+use bellbird_domain::{AccountId, Caller, ConnectionCategory, ConnectionId};
 use futures_util::future::BoxFuture;
 use futures_util::stream;
 use http::{StatusCode, Version};
 use jiff::civil::Date;
 
-use super::choice::ChoiceQuery;
+use super::file;
 use super::filter::{CategoryChoice, DayError, Days, Filter, FilterQuery, PageStart, Period};
 use super::find::{Found, Progress, READ_ROWS_MAX, Row, Stopped, find};
-use super::{download, file};
+use super::linked::{Bank, Linked};
 use crate::error_page;
-use crate::pages::names::{institution_name, sanitized};
 use crate::pages::{
-    BankTrouble, SignedInFrame, day_of_week, page_response, rendered_part, shown_day,
+    BankTrouble, Notice, SignedInFrame, Tone, day_of_week, page_response, rendered_part, shown_day,
 };
 use crate::plan;
 use crate::session::Session;
@@ -34,77 +30,6 @@ use crate::state::Console;
 const PATH: &str = "/transactions";
 /// How long the first rows wait for slower banks.
 const FIRST_ROWS_WITHIN: Duration = Duration::from_millis(700);
-
-/// A bank and its accounts, for the list of accounts and for the rows.
-struct Bank {
-    id: ConnectionId,
-    name: String,
-    is_sandbox: bool,
-    accounts: Vec<(AccountId, String)>,
-}
-
-/// What the user has linked.
-struct Linked {
-    banks: Vec<Bank>,
-    /// For the command of developers.
-    connection_of: BTreeMap<AccountId, ConnectionId>,
-}
-
-impl Linked {
-    async fn load(console: &Console, session: &Session) -> Result<Self, StorageError> {
-        let storage = console.storage();
-        let (connections, (accounts, _)) = tokio::try_join!(
-            storage.connections().list(session.user()),
-            storage.accounts().list(session.user(), u32::MAX, 0),
-        )?;
-        let is_bank = |connection: &&Connection| connection.category == ConnectionCategory::Banking;
-        let banks: Vec<Bank> = connections
-            .iter()
-            .filter(is_bank)
-            .map(|connection| Bank::new(console, connection, &accounts))
-            .collect();
-        let ids = banks
-            .iter()
-            .flat_map(|bank| bank.accounts.iter().map(|(account, _)| (*account, bank.id)));
-        Ok(Self {
-            connection_of: ids.collect(),
-            banks,
-        })
-    }
-
-    /// The name of an account, and that of its bank.
-    fn names(&self, id: AccountId) -> Option<(&str, &str)> {
-        let connection = self.connection_of.get(&id)?;
-        let bank = self.banks.iter().find(|bank| bank.id == *connection)?;
-        let (_, account) = bank.accounts.iter().find(|(account, _)| *account == id)?;
-        Some((account, &bank.name))
-    }
-
-    fn names_of(&self, ids: &BTreeSet<ConnectionId>) -> Vec<&str> {
-        let banks = self.banks.iter().filter(|bank| ids.contains(&bank.id));
-        banks.map(|bank| &*bank.name).collect()
-    }
-}
-
-impl Bank {
-    fn new(console: &Console, connection: &Connection, accounts: &[Account]) -> Self {
-        let own = accounts
-            .iter()
-            .filter(|account| account.connection_id == connection.id);
-        let name_of = |account: &Account| {
-            let number = account.number.as_ref().map(MaskedNumber::as_str);
-            let number = number.map(|number| format!(" {number}"));
-            sanitized(&account.name) + &number.unwrap_or_default()
-        };
-        let registry = &console.inner.frame.providers;
-        Self {
-            id: connection.id,
-            name: institution_name(connection),
-            is_sandbox: registry.is_sandbox(&connection.provider),
-            accounts: own.map(|account| (account.id, name_of(account))).collect(),
-        }
-    }
-}
 
 /// The page, with a mark where its rows go.
 #[derive(Template)]
@@ -256,7 +181,7 @@ pub(crate) async fn show(
         error: days.err(),
         api_url: days
             .ok()
-            .map(|days| api_url(&console, &linked, &filter, days)),
+            .map(|days| api_url(&session.api_url(&console), &linked, &filter, days)),
     };
     let days = match days {
         Ok(days) if !linked.banks.is_empty() => days,
@@ -298,7 +223,7 @@ fn filter_of(session: &Session, query: FilterQuery, linked: &Linked) -> Filter {
     Filter::new(query, today, |id| linked.connection_of.contains_key(&id))
 }
 
-fn api_url(console: &Console, linked: &Linked, filter: &Filter, days: Days) -> String {
+fn api_url(api: &str, linked: &Linked, filter: &Filter, days: Days) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     let account = filter.account();
     let place = account.and_then(|account| Some((account, linked.connection_of.get(&account)?)));
@@ -316,7 +241,6 @@ fn api_url(console: &Console, linked: &Linked, filter: &Filter, days: Days) -> S
         .append_pair("from", &from.to_string())
         .append_pair("to", &to.to_string())
         .finish();
-    let api = console.inner.site.api_url.trim_end_matches('/');
     format!("{api}{path}?{query}")
 }
 
@@ -583,15 +507,37 @@ pub(crate) async fn download_ofx(
     State(console): State<Console>,
     session: Session,
     version: Version,
-    query: ChoiceQuery,
+    query: FilterQuery,
 ) -> Response {
-    download(
-        &console,
-        &session,
-        ConnectionCategory::Banking,
-        query,
-        "transactions.ofx",
-        version,
-    )
-    .await
+    let linked = match Linked::load(&console, &session).await {
+        Ok(linked) => linked,
+        Err(error) => return error_page::storage_error(&console, &error),
+    };
+    let filter = filter_of(&session, query, &linked);
+    let account = filter.account().or_else(|| linked.first_account());
+    let chosen = account.and_then(|id| Some((linked.connection_of.get(&id)?, id)));
+    let (Some((connection, account)), Ok(days)) = (chosen, filter.days()) else {
+        return no_file(&console, "Choose an account and its days again.");
+    };
+    let Days { from, to } = days;
+    let path = format!(
+        "/v1/export/transactions.ofx?connectionId={connection}&accountId={account}&from={from}&to={to}"
+    );
+    match console
+        .inner
+        .api
+        .open(&session.caller, &path, version)
+        .await
+    {
+        // With all that the listener has to know of it.
+        Ok(file) => file,
+        Err(error) => no_file(&console, &error.message),
+    }
+}
+
+fn no_file(console: &Console, why: &str) -> Response {
+    let notice = Notice::new(Tone::Attention, "There is no file")
+        .with(why)
+        .with_retry_link();
+    page_response(StatusCode::BAD_GATEWAY, &notice.page(&console.inner.frame))
 }

@@ -25,6 +25,7 @@ struct FirstStartWorld {
     console: TestConsole,
     router: Router,
     cookies: Vec<(String, String)>,
+    host: &'static str,
 }
 
 struct Response {
@@ -71,6 +72,7 @@ impl FirstStartWorld {
             console,
             router,
             cookies: Vec::new(),
+            host: "",
         }
     }
 
@@ -88,7 +90,8 @@ impl FirstStartWorld {
         let cookies: Vec<_> = cookies
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
-        let response = send(&self.router, method, path, form, &cookies.join("; "), 1).await;
+        let cookies = cookies.join("; ");
+        let response = send_at(self.host, &self.router, method, path, form, &cookies, 1).await;
         for cookie in response.headers.get_all(SET_COOKIE) {
             let pair = cookie.to_str().unwrap().split(';').next().unwrap();
             let (name, value) = pair.split_once('=').unwrap();
@@ -148,7 +151,21 @@ async fn send(
     cookies: &str,
     client: u32,
 ) -> Response {
+    send_at("", router, method, path, form, cookies, client).await
+}
+
+/// As [`send`], to a host that the request names.
+async fn send_at(
+    host: &str,
+    router: &Router,
+    method: &str,
+    path: &str,
+    form: &str,
+    cookies: &str,
+    client: u32,
+) -> Response {
     let mut request = Request::builder()
+        .header("host", host)
         .method(method)
         .uri(path)
         .header("sec-fetch-site", "same-origin")
@@ -453,6 +470,47 @@ async fn link_that_no_phone_reaches_has_no_qr_code() {
         linked.text
     );
     assert!(!linked.text.contains("class=\"qr\""));
+}
+
+/// Without a setting, a link leads to where the operator's browser has the console.
+#[tokio::test]
+async fn links_and_addresses_are_those_of_the_browser_at_home() {
+    let mut world = FirstStartWorld::start().await;
+    world.router = world.console.router(Site {
+        console_url: "http://127.0.0.1:8081/console/".to_owned(),
+        ..world.console.site()
+    });
+    world.make_operator().await;
+    let users = world.storage().users().list().await.unwrap();
+    let path = format!("/operator/users/{}", users[0].id);
+    world.host = "192.168.1.20:9000";
+    let linked = world.post(&path, "sign-in-link=yes").await;
+    assert!(
+        linked
+            .text
+            .contains("http://192.168.1.20:9000/console/sign-in/"),
+        "{}",
+        linked.text
+    );
+    assert!(linked.text.contains("class=\"qr\""));
+    let keys = world.get("/keys").await.text;
+    assert!(
+        keys.contains("<code>http://192.168.1.20:8080</code>"),
+        "{keys}"
+    );
+    assert!(keys.contains("href=\"http://192.168.1.20:8080/docs"));
+    let providers = world.get("/operator/providers").await.text;
+    assert!(
+        providers.contains("It is <code>http://192.168.1.20:9000/console</code>")
+            && providers.contains("before you link one"),
+        "{providers}"
+    );
+    world.host = "evil.example";
+    let keys = world.get("/keys").await.text;
+    assert!(
+        keys.contains("<code>http://127.0.0.1:8080</code>"),
+        "{keys}"
+    );
 }
 
 #[tokio::test]

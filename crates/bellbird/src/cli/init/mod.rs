@@ -2,6 +2,8 @@
 
 mod credentials;
 
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow, bail};
@@ -12,6 +14,7 @@ use bellbird_storage::{Storage, StoredProviderSettings};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use jiff::tz::TimeZone;
+use rustix::process::geteuid;
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
 
@@ -130,7 +133,8 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &InitArgs) -> anyhow::
     let storage = wiring::open_sealed_storage(&settings).await?;
     let made = make(&settings, &storage, &answers).await;
     storage.close().await;
-    output::print(args.format, &made?, text)
+    let flag = setting_args.data_dir_flag();
+    output::print(args.format, &made?, |view| text(view, &flag))
 }
 
 impl Answers {
@@ -313,14 +317,24 @@ pub(super) fn contents() -> String {
     lines.join("\n")
 }
 
-fn text(view: &InitView) -> String {
+/// `flag` is what other commands need to find the same installation.
+fn text(view: &InitView, flag: &str) -> String {
     let made = view.folder.as_ref().map(|folder| {
         let contents = contents();
         format!("Bellbird is in {}:\n\n{contents}\n\n", folder.display())
     });
+    // Root prepares the folder of a service, which runs as another user.
+    let is_of_service = |folder: &PathBuf| {
+        fs::metadata(folder).is_ok_and(|folder| folder.uid() != geteuid().as_raw())
+    };
+    let start = match view.folder.as_ref().filter(|folder| is_of_service(folder)) {
+        Some(_) => "systemctl start bellbird".to_owned(),
+        None => format!("bellbird serve{flag}"),
+    };
     format!(
-        "{}Start it with `bellbird serve`, unless it runs already, and open this link within ten minutes. It signs \
-         in {}.\n\n  {}\n\nLater, the console is at {}, and `bellbird console login --user {}` prints another link.",
+        "{}Start it with `{start}`, unless it runs already, and open this link within ten minutes. It signs in \
+         {}.\n\n  {}\n\nLater, the console is at {}, and `bellbird console login --user {}{flag}` prints another \
+         link.",
         made.unwrap_or_default(),
         view.email,
         view.sign_in_url,

@@ -652,13 +652,13 @@ async fn newest_backups_of_a_folder_are_kept() {
     let folder = deployment.workdir.folder.path().join("backups");
     fs::create_dir(&folder).unwrap();
     let old = [
-        "bellbird-20260101T000000Z.db",
-        "bellbird-20260102T000000Z.db",
-        "bellbird-20260103T000000Z.db",
+        "bellbird-20260101T000000.000Z.db",
+        "bellbird-20260102T000000.000Z.db",
+        "bellbird-20260103T000000.000Z.db",
     ];
     let others = [
         "bellbird-2026-01-01.db",
-        "bellbird-20260101T000000Z.db.old",
+        "bellbird-20260101T000000.000Z.db.old",
         "notes.txt",
     ];
     for name in old.iter().chain(&others) {
@@ -674,6 +674,9 @@ async fn newest_backups_of_a_folder_are_kept() {
     left.sort();
     assert_eq!((left.len(), left[0].as_str()), (2, old[2]));
     assert!(text(&printed, "file").ends_with(&left[1]), "{printed}");
+    // At once, and not only in the next second.
+    let again = deployment.workdir.json("backup --keep 2 backups");
+    assert_eq!(again["deleted"], json!([old[2]]));
     let file = text(
         &deployment.workdir.json("backup --keep 1 new/folder"),
         "file",

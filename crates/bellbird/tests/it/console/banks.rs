@@ -1,4 +1,4 @@
-//! The page *Banks*: what it says of each bank, what its buttons do, and where the results of linking
+//! The page *Banks*: what it says of each bank, what its buttons do, and where results of linking
 //! lead.
 
 use bellbird_domain::{Connection, ConnectionStatus, Plan};
@@ -202,7 +202,7 @@ async fn banks_are_linked_and_removed_without_a_command() {
     browser.click(&format!("{row} button[name=confirm-removal]"));
     assert_eq!(app.connections_of(user).await.len(), linked.len() - 1);
     assert!(browser.url().ends_with("?done=removed&at=banks#done"));
-    assert_eq!(browser.evaluate("document.activeElement.id"), "done");
+    browser.wait_for("document.activeElement.id === 'done'");
     browser.assert_accessible("console-bank-removed");
 
     let row = format!("#bank-{}", linked[1].id);
@@ -213,7 +213,7 @@ async fn banks_are_linked_and_removed_without_a_command() {
         text.contains("Being read now") && text.contains("within a minute"),
         "{text}"
     );
-    assert_eq!(browser.evaluate("document.activeElement.id"), "done");
+    browser.wait_for("document.activeElement.id === 'done'");
     browser.assert_accessible("console-bank-syncing");
 }
 

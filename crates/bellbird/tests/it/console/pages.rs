@@ -5,8 +5,7 @@ use bellbird_domain::Plan;
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
 
-use super::{SIGNED_OUT, get, post};
-use crate::support::client::Transaction;
+use super::{get, post};
 use crate::support::harness::{App, Setup};
 
 /// The text of a page between tags, with single spaces.
@@ -192,7 +191,4 @@ async fn user_deletes_themselves_with_everything() {
     let consent = app.ben.connections[0].id;
     let audit = app.audit_of(consent).await;
     assert_eq!(audit.last().unwrap().to, None, "withdrawn, then deleted");
-}
-
-#[tokio::test]
 }

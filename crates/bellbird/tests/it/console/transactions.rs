@@ -1,14 +1,12 @@
 //! The page of transactions and its file, compared with `/v1`.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use bellbird_domain::Plan;
 use bellbird_sandbox::{ConsentState, Fault};
 use jiff::civil::Date;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::SignedIn;
 use super::pages::text_of;
 use crate::support::client::Transaction;
 use crate::support::harness::{App, Person, Setup};
@@ -336,11 +334,11 @@ async fn query_takes_no_nonsense() {
     }
 }
 
-fn names(app: &App, person: &Person, provider: &str) -> String {
+/// The name of the person's bank at a provider.
+fn bank_at<'p>(person: &'p Person, provider: &str) -> &'p str {
     let mut connections = person.connections.iter();
     let found = connections.find(|connection| connection.provider == provider);
-    let _ = app;
-    found.unwrap().institution_name.clone()
+    &found.unwrap().institution_name
 }
 
 #[tokio::test]
@@ -352,7 +350,7 @@ async fn slow_bank_delays_only_its_own_rows() {
     app.bank("akahu").add_fault(Fault::delay_ms(2_500));
     let page = browser.get("/transactions").await;
     app.clear_faults();
-    let slow = names(&app, &person, "akahu");
+    let slow = bank_at(&person, "akahu");
     page.assert_has(&format!("Still asking <bdi>{slow}</bdi> …"));
     let parts: Vec<&str> = page.text.split("<div class=\"rows-head\">").collect();
     assert_eq!(parts.len(), 3, "{}", page.text);
@@ -403,47 +401,4 @@ async fn broken_bank_has_a_way_back_and_spoils_no_other() {
     page.assert_has("needs you.");
     let file = browser.get(&format!("/transactions.csv?{alone}")).await;
     file.assert_shows(502, "There is no file");
-}
-
-/// What a page of all accounts costs, beside the pages of each account that it replaces.
-#[tokio::test]
-#[ignore = "prints a measurement"]
-async fn cost_of_the_page() {
-    let app = App::start(Setup::default()).await;
-    let (fiskil, akahu) = (app.credentials_of("fiskil"), app.credentials_of("akahu"));
-    let all: Vec<_> = fiskil[3..].iter().chain(&akahu).collect();
-    let person = app
-        .add_person("all@example.com", Plan::Professional, &all)
-        .await;
-    let browser: SignedIn<'_> = app.sign_in(person.user.id).await;
-    let calls = || app.bank("fiskil").total_calls() + app.bank("akahu").total_calls();
-    let accounts = app.accounts_by(&person).await;
-    app.reset_calls();
-    for (account, _) in &accounts {
-        app.transactions(account).by(&person).limit(50).page().await;
-    }
-    eprintln!(
-        "{} accounts of {} banks, one by one: {} calls",
-        accounts.len(),
-        person.connections.len(),
-        calls()
-    );
-    for path in [
-        "/transactions",
-        "/transactions?period=12m",
-        "/transactions?search=12.50",
-        "/transactions?search=no+such+row",
-        "/transactions.csv",
-    ] {
-        app.reset_calls();
-        let begun = std::time::Instant::now();
-        let page = browser.get(path).await;
-        let time: Duration = begun.elapsed();
-        eprintln!(
-            "{path}: {} calls, {time:?}, {} bytes, {} rows",
-            calls(),
-            page.text.len(),
-            listed(&page.text).len()
-        );
-    }
 }

@@ -54,6 +54,31 @@ async fn init_makes_the_first_operator() {
     stop(service);
 }
 
+/// A command that is shown finds the same installation.
+#[test]
+fn commands_that_init_shows_name_its_folder() {
+    let workdir = Workdir::new();
+    let output = workdir.run("init --email me@example.com --data-dir mine");
+    let shown = String::from_utf8(output.stdout).unwrap();
+    for command in [
+        "`bellbird serve --data-dir mine`",
+        "`bellbird console login --user me@example.com --data-dir mine`",
+    ] {
+        assert!(shown.contains(command), "{shown}");
+    }
+    // The folder of a service: only root can give it away.
+    let folder = workdir.data_folder();
+    std::fs::create_dir_all(&folder).unwrap();
+    if std::os::unix::fs::chown(&folder, Some(1), Some(1)).is_ok() {
+        let output = workdir.run("init --email me@example.com");
+        let shown = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            shown.contains("Start it with `systemctl start bellbird`"),
+            "{shown}"
+        );
+    }
+}
+
 #[test]
 fn init_asks_for_nothing_without_a_terminal() {
     let workdir = Workdir::new();

@@ -37,8 +37,13 @@ async fn links_outlive_a_restart() {
             "a browser elsewhere reaches it: {page}"
         );
         page.query_pairs_mut().append_pair("sandbox_auto", "accept");
-        let callback = open(page.as_str()).await.location();
-        open(callback.as_str()).await;
+        let consented = open(page.as_str()).await;
+        let callback = consented.headers["location"].to_str().unwrap();
+        assert!(
+            callback.starts_with("/link/callback?"),
+            "the browser stays at the address where its session is: {callback}"
+        );
+        open(page.join(callback).unwrap().as_str()).await;
     }
     let api = format!("http://{}", addresses.api);
     let rows = async || {
@@ -93,6 +98,20 @@ async fn consent_pages_are_below_the_console() {
     let shown = reqwest::get(page.as_str()).await.unwrap();
     assert_eq!(shown.status(), 200);
     let console = format!("http://{}", addresses.console);
+    // Nobody uses the sandbox to lead somebody elsewhere.
+    let mut elsewhere = page.clone();
+    let pairs: Vec<_> = page.query_pairs().into_owned().collect();
+    let changed = pairs.into_iter().map(|(name, value)| match name.as_str() {
+        "redirect_uri" => (name, "http://127.0.0.1:9/link/callback".to_owned()),
+        _ => (name, value),
+    });
+    elsewhere.query_pairs_mut().clear().extend_pairs(changed);
+    let rejected = reqwest::get(elsewhere.as_str()).await.unwrap();
+    assert_eq!(rejected.status(), 400);
+    // Another device of the network reaches no port but the console's.
+    let logo = format!("{console}/sandbox/fiskil/logos/11.svg");
+    let logo = reqwest::get(logo).await.unwrap();
+    assert_eq!(logo.headers()["content-type"], "image/svg+xml");
     for path in [
         "/sandbox/akahu/v1/accounts",
         "/sandbox/akahu/__control/calls",

@@ -250,29 +250,10 @@ async fn link_page_distinguishes_connections_in_the_users_time() {
         }
     }
     assert!(page.text.contains("class=\"number\">xxxx"), "{}", page.text);
-    // The logos are those of the sandbox, and the policy names its origin.
-    let logo = page
-        .text
-        .split_once("<img src=\"http://127.0.0.1:")
-        .expect("a logo")
-        .1
-        .split('"')
-        .next()
-        .unwrap();
+    // The logos of simulated providers are below the console, and at no port of their own.
+    assert!(page.text.contains("<img src=\"/sandbox/"), "{}", page.text);
     let policy = page.headers["content-security-policy"].to_str().unwrap();
-    let origin = format!(" http://127.0.0.1:{}", logo.split('/').next().unwrap());
-    assert!(
-        policy.contains(&format!("img-src 'self' data:{origin}; ")),
-        "{policy}"
-    );
-    let image = browse(client().get(format!("http://127.0.0.1:{logo}"))).await;
-    assert_eq!(
-        (
-            image.status,
-            image.headers["content-type"].to_str().unwrap()
-        ),
-        (200, "image/svg+xml")
-    );
+    assert!(policy.contains("img-src 'self' data:; "), "{policy}");
     for words in ["bellbird connection", app.url.as_str()] {
         assert!(!page.text.contains(words), "{words}: {}", page.text);
     }

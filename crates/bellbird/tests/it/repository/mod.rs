@@ -5,6 +5,7 @@ mod documents;
 mod layers;
 mod metrics;
 mod modules;
+mod stores;
 
 use std::fs;
 use std::path::{Path, PathBuf};

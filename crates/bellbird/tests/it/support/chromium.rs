@@ -267,7 +267,9 @@ impl Browser {
                 return;
             }
             self.press_at(&summary);
-            self.evaluate("new Promise(resolve => requestAnimationFrame(resolve)).then(() => null)");
+            self.evaluate(
+                "new Promise(resolve => requestAnimationFrame(resolve)).then(() => null)",
+            );
         }
     }
 
@@ -305,6 +307,13 @@ impl Browser {
     pub(crate) fn write(&mut self, selector: &str, text: &str) {
         self.evaluate_on(selector, "input => input.select()");
         self.call("Input.insertText", json!({ "text": text }));
+    }
+
+    /// Sets the language that the browser prefers.
+    pub(crate) fn language(&mut self, language: &str) {
+        let agent = self.evaluate("navigator.userAgent");
+        let values = json!({"userAgent": agent, "acceptLanguage": language});
+        self.call("Emulation.setUserAgentOverride", values);
     }
 
     pub(crate) fn size(&mut self, width: u32, height: u32, dark: bool) {

@@ -93,6 +93,29 @@ async fn link_by_email_signs_in_the_browser_that_asked() {
     assert_eq!(mail.arrived(), Vec::<Value>::new());
 }
 
+#[tokio::test]
+async fn operator_sends_a_user_a_link() {
+    let mail = MailServer::start();
+    let app = App::start(Setup::with(|settings| mail.configure(settings, ""))).await;
+    let operator = app.sign_in_operator().await;
+    let path = format!("/operator/users/{}", app.olivia.user.id);
+    let sent = operator.post(&path, "send-link=yes").await;
+    sent.assert_shows(200, "The e-mail is sent. Its link works once, for a day.");
+    let email = mail.take(1).await.remove(0);
+    assert_eq!(email["to"], serde_json::json!(["olivia@example.com"]));
+    assert_eq!(email["subject"], "Your link to Bellbird");
+    let url = link(&email);
+    assert!(!sent.text.contains(&url), "only the user gets it");
+    app.advance_clock(SignedDuration::from_hours(23));
+    assert_eq!(browser_post(&url, "").await.status, 303);
+    assert_eq!(browser_post(&url, "").await.status, 410, "used");
+
+    // An e-mail that no server takes is no sent one.
+    drop(mail);
+    let failed = operator.post(&path, "send-link=yes").await;
+    failed.assert_shows(400, "The e-mail was not sent");
+}
+
 async fn browser_post(url: &str, cookies: &str) -> Page {
     let request = browser::post(url, "")
         .header("sec-fetch-site", "same-origin")

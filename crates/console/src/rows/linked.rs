@@ -1,0 +1,88 @@
+//! The banks of a user and their accounts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bellbird_domain::{
+    Account, AccountId, Connection, ConnectionCategory, ConnectionId, MaskedNumber,
+};
+use bellbird_storage::StorageError;
+
+use crate::pages::names::{institution_name, sanitized};
+use crate::session::Session;
+use crate::state::Console;
+
+/// A bank and its accounts, for the list of accounts and for the rows.
+pub(crate) struct Bank {
+    pub(crate) id: ConnectionId,
+    pub(crate) name: String,
+    pub(crate) is_sandbox: bool,
+    pub(crate) accounts: Vec<(AccountId, String)>,
+}
+
+/// What the user has linked.
+pub(crate) struct Linked {
+    pub(crate) banks: Vec<Bank>,
+    /// For the command of developers.
+    pub(crate) connection_of: BTreeMap<AccountId, ConnectionId>,
+}
+
+impl Linked {
+    pub(crate) async fn load(console: &Console, session: &Session) -> Result<Self, StorageError> {
+        let storage = console.storage();
+        let (connections, (accounts, _)) = tokio::try_join!(
+            storage.connections().list(session.user()),
+            storage.accounts().list(session.user(), u32::MAX, 0),
+        )?;
+        let is_bank = |connection: &&Connection| connection.category == ConnectionCategory::Banking;
+        let banks: Vec<Bank> = connections
+            .iter()
+            .filter(is_bank)
+            .map(|connection| Bank::new(console, connection, &accounts))
+            .collect();
+        let ids = banks
+            .iter()
+            .flat_map(|bank| bank.accounts.iter().map(|(account, _)| (*account, bank.id)));
+        Ok(Self {
+            connection_of: ids.collect(),
+            banks,
+        })
+    }
+
+    pub(super) fn first_account(&self) -> Option<AccountId> {
+        let mut accounts = self.banks.iter().flat_map(|bank| &bank.accounts);
+        accounts.next().map(|(id, _)| *id)
+    }
+
+    /// The name of an account, and that of its bank.
+    pub(super) fn names(&self, id: AccountId) -> Option<(&str, &str)> {
+        let connection = self.connection_of.get(&id)?;
+        let bank = self.banks.iter().find(|bank| bank.id == *connection)?;
+        let (_, account) = bank.accounts.iter().find(|(account, _)| *account == id)?;
+        Some((account, &bank.name))
+    }
+
+    pub(super) fn names_of(&self, ids: &BTreeSet<ConnectionId>) -> Vec<&str> {
+        let banks = self.banks.iter().filter(|bank| ids.contains(&bank.id));
+        banks.map(|bank| &*bank.name).collect()
+    }
+}
+
+impl Bank {
+    fn new(console: &Console, connection: &Connection, accounts: &[Account]) -> Self {
+        let own = accounts
+            .iter()
+            .filter(|account| account.connection_id == connection.id);
+        let name_of = |account: &Account| {
+            let number = account.number.as_ref().map(MaskedNumber::as_str);
+            let number = number.map(|number| format!(" {number}"));
+            sanitized(&account.name) + &number.unwrap_or_default()
+        };
+        let registry = &console.inner.frame.providers;
+        Self {
+            id: connection.id,
+            name: institution_name(connection),
+            is_sandbox: registry.is_sandbox(&connection.provider),
+            accounts: own.map(|account| (account.id, name_of(account))).collect(),
+        }
+    }
+}
