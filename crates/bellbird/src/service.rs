@@ -201,6 +201,7 @@ impl Service {
             mailer,
             webhooks,
             providers: provider_loader,
+            serves_sandbox: start.sandbox.is_some(),
             master_key: master_key(&settings),
             demo,
         };

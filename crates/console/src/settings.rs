@@ -56,6 +56,8 @@ pub struct Site {
     pub mailer: Option<Mailer>,
     pub webhooks: Webhooks,
     pub providers: Arc<dyn ProviderControl>,
+    /// Whether pages and logos of simulated providers are below the console.
+    pub serves_sandbox: bool,
     /// None: there is no first start to complete.
     pub master_key: Option<MasterKey>,
     /// Only in `bellbird demo`.

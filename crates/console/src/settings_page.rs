@@ -252,7 +252,8 @@ pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Res
     }
 }
 
-/// The IANA name of what a user writes: one, in any case, or only its city. Otherwise what is wrong.
+/// The IANA name of what a user writes: one, in any case, or only its city. Otherwise what is
+/// wrong.
 fn timezone_of(written: &str) -> Result<String, String> {
     let written = written.trim().replace(' ', "_");
     let zone = find_timezone(&written).ok();

@@ -12,7 +12,8 @@ use crate::pages::streamed_page;
 /// The mark in a page where its parts go.
 pub(crate) const PARTS: &str = "<!-- parts -->";
 
-/// Sends the page, which is rendered, up to the mark at once, the parts when they are there, and then its end.
+/// Sends the page, which is rendered, up to the mark at once, the parts when they are there, and
+/// then its end.
 pub(crate) fn response(page: &str, parts: impl Stream<Item = String> + Send + 'static) -> Response {
     let Some((head, end)) = page.split_once(PARTS) else {
         return streamed_page(Body::from(page.to_owned()));

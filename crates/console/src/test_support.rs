@@ -148,6 +148,7 @@ impl TestConsole {
             mailer: None,
             webhooks,
             providers: Arc::new(FakeProviders),
+            serves_sandbox: false,
             master_key: None,
             demo: None,
         }

@@ -3,7 +3,8 @@
 
 use std::sync::LazyLock;
 
-use bellbird_domain::EventType;
+use bellbird_domain::{ApiVersion, EventId, EventType};
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -53,6 +54,10 @@ pub(crate) fn types() -> impl Iterator<Item = &'static str> {
     EventType::ALL.iter().map(|event| event.as_str())
 }
 
+/// As in the descriptions of these fields.
+const KEY_OF_EXAMPLE: &str = "9f3b2c61d07a4e58";
+const AMOUNT_OF_EXAMPLE: &str = "-49.13";
+
 /// An event as the reference page shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventExample {
@@ -61,6 +66,43 @@ pub struct EventExample {
     pub anchor: String,
     /// An example of its body, as indented JSON.
     pub body: String,
+}
+
+impl EventExample {
+    /// The example as an endpoint of a user gets it that asks for this version. Marked as a test,
+    /// because nothing has happened.
+    pub fn test_body(&self, id: EventId, created: Timestamp, version: ApiVersion) -> Vec<u8> {
+        let mut body: Value = serde_json::from_str(&self.body).unwrap_or_default();
+        body["id"] = json!(id.to_string());
+        body["created"] = json!(created.as_second());
+        body["api_version"] = json!(version.as_str());
+        remove(&mut body["metadata"], &["user_id", "user_reference"]);
+        body["metadata"]["test"] = json!(true);
+        // The examples of the page have the fields of every version.
+        if version.has_keys() && body["data"].get("new").is_some() {
+            body["metadata"]["removed_count"] = json!(0);
+            body["data"]["removed"] = json!([]);
+            for rows in ["new", "updated"] {
+                let rows = body["data"][rows].as_array_mut().into_iter().flatten();
+                rows.for_each(|row| add_key(row));
+            }
+        }
+        body.to_string().into_bytes()
+    }
+}
+
+fn remove(object: &mut Value, members: &[&str]) {
+    if let Some(object) = object.as_object_mut() {
+        object.retain(|name, _| !members.contains(&name.as_str()));
+    }
+}
+
+/// Adds the fields of a row that has a key.
+fn add_key(row: &mut Value) {
+    row["key"] = json!(KEY_OF_EXAMPLE);
+    if row["object"] == "transaction" {
+        row["amount_decimal"] = json!(AMOUNT_OF_EXAMPLE);
+    }
 }
 
 /// Every event type in the order of the page.
@@ -127,5 +169,27 @@ mod tests {
             assert!(example.anchor.starts_with("receive_"), "{example:?}");
         }
         assert!(event_examples()[0].body.contains("\"amount\": "));
+    }
+
+    #[test]
+    fn test_event_has_the_fields_of_its_version() {
+        let example = &event_examples()[0];
+        assert_eq!(example.event_type, EventType::TransactionsSynced);
+        let (id, now) = (EventId::new(), Timestamp::UNIX_EPOCH);
+        let body = |version| -> Value {
+            serde_json::from_slice(&example.test_body(id, now, version)).unwrap()
+        };
+        let (old, new) = (body(ApiVersion::V2026_11_01), body(ApiVersion::V2026_12_01));
+        for body in [&old, &new] {
+            assert_eq!(
+                (&body["id"], &body["created"]),
+                (&json!(id.to_string()), &json!(0))
+            );
+            assert_eq!(body["metadata"]["test"], true);
+            assert!(body["metadata"].get("user_id").is_none());
+        }
+        let has_key = |body: &Value| body["data"]["new"][0].get("key").is_some();
+        assert!(has_key(&new) && !has_key(&old), "{new} {old}");
+        assert!(new["data"].get("removed").is_some() && old["data"].get("removed").is_none());
     }
 }

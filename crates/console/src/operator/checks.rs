@@ -3,11 +3,10 @@
 
 use bellbird_connections::job_kinds;
 use bellbird_domain::ConnectionStatus;
-use bellbird_storage::{CLOCK_NOTICED, Instance, StorageError};
+use bellbird_storage::{CLOCK_NOTICED, Instance, JobCounts, StorageError};
 use jiff::{SignedDuration, Timestamp};
 
 use super::count;
-use super::health::{OVERDUE_AFTER, is_overdue};
 use crate::pages::{LocalTime, When};
 use crate::state::Console;
 
@@ -15,6 +14,9 @@ use crate::state::Console;
 const BACKUP_AGE_MAX: SignedDuration = SignedDuration::from_hours(48);
 /// As `bellbird doctor`.
 const FREE_BYTES_NOTED: u64 = 256 * 1024 * 1024;
+
+/// A running service runs due jobs and deliveries within seconds.
+const OVERDUE_AFTER: SignedDuration = SignedDuration::from_mins(10);
 
 /// What was checked, and what was found.
 pub(super) struct Check {
@@ -51,6 +53,12 @@ impl Check {
             ..self
         }
     }
+}
+
+/// Whether the oldest due job should have run long ago.
+pub(super) fn is_overdue(counts: &JobCounts, now: Timestamp) -> bool {
+    let is_late = |next: Timestamp| now.duration_since(next) > OVERDUE_AFTER;
+    counts.due > 0 && counts.next.is_some_and(is_late)
 }
 
 /// What is wrong comes first.

@@ -10,17 +10,15 @@ use bellbird_connections::job_kinds;
 use bellbird_domain::ConnectionStatus;
 use bellbird_storage::{FailingJob, Instance, JobCounts, ProviderCalls, StorageError};
 use http::StatusCode;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-use super::checks::{self, Check};
+use super::checks::{self, Check, is_overdue};
 use super::users::UsersQuery;
 use super::{Operator, count, status_text};
 use crate::error_page;
 use crate::pages::{LocalTime, SignedInFrame, When, page_response};
 use crate::state::Console;
 
-/// A running service runs due jobs and deliveries within seconds.
-pub(super) const OVERDUE_AFTER: SignedDuration = SignedDuration::from_mins(10);
 /// Failing jobs that are listed individually.
 const FAILING_SHOWN_MAX: u32 = 20;
 
@@ -190,12 +188,6 @@ async fn providers(
         }
     };
     Ok(counts.into_iter().map(row).collect())
-}
-
-/// Whether the oldest due job should have run long ago.
-pub(super) fn is_overdue(counts: &JobCounts, now: Timestamp) -> bool {
-    let is_late = |next: Timestamp| now.duration_since(next) > OVERDUE_AFTER;
-    counts.due > 0 && counts.next.is_some_and(is_late)
 }
 
 fn job_row(counts: JobCounts, now: Timestamp, zone: &LocalTime) -> JobRow {

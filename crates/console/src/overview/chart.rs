@@ -31,11 +31,11 @@ pub(super) fn scaled(size: u128, max: u128) -> u32 {
         .clamp(1, LENGTH)
 }
 
-/// The size at the top of a chart: the next of 1, 2, 5, 10, 20 and so on.
+/// The size at the top of a chart: the next number that has one digit before its zeros.
 pub(super) fn top_of(max: u128) -> u128 {
     let mut unit = 100;
     loop {
-        for factor in [1, 2, 5] {
+        for factor in 1..10 {
             if unit * factor >= max {
                 return unit * factor;
             }
@@ -80,6 +80,7 @@ mod tests {
         for (max, top, labels) in [
             (0, 100, Some(["1", "0.5"])),
             (101, 200, Some(["2", "1"])),
+            (2_366_337, 3_000_000, Some(["30,000", "15,000"])),
             (500_000, 500_000, Some(["5,000", "2,500"])),
             (4_348_304, 5_000_000, Some(["50,000", "25,000"])),
             (999_999_999, 1_000_000_000, None),

@@ -35,6 +35,9 @@ pub(crate) enum Done {
     TestShownBefore,
     NoFailedEvents,
     SessionHasEnded,
+    ExampleDelivered,
+    ExampleNotDelivered,
+    ExampleNotSent,
 }
 
 impl Done {
@@ -152,6 +155,21 @@ impl Done {
             Self::SessionHasEnded,
             "session-has-ended",
             "That browser was signed out already.",
+        ),
+        (
+            Self::ExampleDelivered,
+            "example-delivered",
+            "The example was sent, and your program accepted it.",
+        ),
+        (
+            Self::ExampleNotDelivered,
+            "example-not-delivered",
+            "The example was sent, but your program did not accept it. Send a test event to see its answer.",
+        ),
+        (
+            Self::ExampleNotSent,
+            "example-not-sent",
+            "No example was sent. Wait a minute, or send a test event to see why.",
         ),
     ];
 

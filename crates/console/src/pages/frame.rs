@@ -24,6 +24,8 @@ pub(crate) struct Frame {
     pub(crate) is_demo: bool,
     /// Which providers are enabled, and simulated, now.
     pub(crate) providers: Registry,
+    /// Whether the logos of simulated providers are below the console.
+    pub(crate) serves_sandbox: bool,
     /// Whether the console is on this machine only, without TLS.
     pub(crate) is_on_loopback: bool,
 }
@@ -43,6 +45,7 @@ impl Frame {
             root,
             operator: settings.operator_name.as_deref().map(sanitized),
             is_demo: site.demo.is_some(),
+            serves_sandbox: site.serves_sandbox,
             providers,
             is_on_loopback: is_http
                 && url

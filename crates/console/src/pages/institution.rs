@@ -51,7 +51,7 @@ impl Institution {
             .map(|c| c.to_uppercase().to_string());
         let is_sandbox = frame.providers.is_sandbox(&connection.provider);
         let logo = connection.institution_logo.as_deref().and_then(|url| {
-            if is_sandbox {
+            if is_sandbox && frame.serves_sandbox {
                 sandbox_logo(url, frame, &connection.provider)
             } else {
                 logo(url, frame.is_on_loopback)

@@ -295,7 +295,9 @@ impl Notice {
             app_return,
         } = callback;
         let notice = match outcome {
-            CallbackOutcome::NeedsAnswer { is_urgent } => Self::for_question(&title_of(provider), consents, *is_urgent),
+            CallbackOutcome::NeedsAnswer { is_urgent } => {
+                Self::for_question(&title_of(provider), consents, *is_urgent)
+            }
             CallbackOutcome::UnknownState => Self::new(Tone::Attention, "This link does not work")
                 .with("It is forged, too old, or incomplete. Nothing was changed.")
                 .with(match way {

@@ -67,6 +67,7 @@ impl Number {
         }
         let needed = places.trim_end_matches('0');
         let (kept, dropped) = needed.split_at(needed.len().min(most));
+        let kept = kept.trim_end_matches('0');
         let zeros = least.saturating_sub(kept.len());
         if kept.len() + zeros > 0 {
             text.push('.');
@@ -122,7 +123,7 @@ mod tests {
             ("-12.3400", "AUD", "−12.34", true),
             ("-12.345", "AUD", "−12.34", false),
             ("-0.001", "NZD", "−0.001", true),
-            ("0.0000000012", "NZD", "0.00000000", false),
+            ("0.0000000012", "NZD", "0.00", false),
             ("1500", "JPY", "1,500", true),
             ("1500.5", "JPY", "1,500", false),
             ("1.5", "KWD", "1.500", true),

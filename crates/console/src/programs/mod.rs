@@ -42,28 +42,29 @@ struct Shown {
 }
 
 impl ProgramsPage<'_> {
+    /// What a form has done for this program.
+    fn shown(&self, program: &Program) -> Option<&Shown> {
+        let shown = self.shown.as_ref();
+        shown.filter(|shown| shown.program.id == program.id)
+    }
+
     /// Whether the program's part is open.
     fn is_open(&self, program: &Program) -> bool {
-        let is_shown = |shown: &Shown| std::ptr::eq(shown.program, program);
-        self.shown.as_ref().is_some_and(is_shown) || self.frame.done_at(program.id).is_some()
+        self.shown(program).is_some() || self.frame.done_at(program.id).is_some()
     }
 
     /// What a step lets the user copy. None: the secret is not made yet, or is not shown any more.
     fn copied(&self, program: &Program, copy: Option<&Copy>) -> Option<String> {
-        let shown = self.shown.as_ref()?;
-        let secret = shown.made.as_ref().ok()?;
-        std::ptr::eq(shown.program, program)
-            .then(|| Some(copy?.text(self.api_url, secret.expose_secret())))?
+        let secret = self.shown(program)?.made.as_ref().ok()?;
+        Some(copy?.text(self.api_url, secret.expose_secret()))
     }
 
     fn is_made(&self, program: &Program) -> bool {
-        let is_made = |shown: &Shown| std::ptr::eq(shown.program, program) && shown.made.is_ok();
-        self.shown.as_ref().is_some_and(is_made)
+        self.shown(program).is_some_and(|shown| shown.made.is_ok())
     }
 
     fn problem(&self, program: &Program) -> Option<&'static str> {
-        let shown = self.shown.as_ref()?;
-        std::ptr::eq(shown.program, program).then(|| shown.made.as_ref().err().copied())?
+        self.shown(program)?.made.as_ref().err().copied()
     }
 
     fn newest(&self, program: &Program) -> &str {

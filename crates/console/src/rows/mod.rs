@@ -1,5 +1,5 @@
-//! Transactions of all banks, merged while they are read, with the command that reads the same, and a
-//! file of what the page shows.
+//! Transactions of all banks, merged while they are read, with the command that reads the same, and
+//! a file of what the page shows.
 
 mod file;
 mod filter;

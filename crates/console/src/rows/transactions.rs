@@ -2,7 +2,8 @@
 //! its filters, then the rows: those that are there after a moment, and all of them when every bank
 //! has answered.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -357,24 +358,20 @@ impl Shown {
     }
 
     fn days_of<'a>(&'a self, rows: &'a [Row]) -> Vec<DayRows<'a>> {
-        let mut days: Vec<(Date, DayRows<'a>)> = Vec::new();
+        // Rows follow each other by their instants, and a row that has only a day has the midnight
+        // of its bank. So days of several time zones would alternate around midnight.
+        let mut days: BTreeMap<Reverse<Date>, Vec<ShownRow<'a>>> = BTreeMap::new();
         for row in rows {
-            let shown = ShownRow {
-                row,
-                detail: self.detail(row),
-            };
-            match days.last_mut() {
-                Some((day, group)) if *day == row.day => group.rows.push(shown),
-                _ => days.push((
-                    row.day,
-                    DayRows {
-                        day: day_of_week(row.day),
-                        rows: vec![shown],
-                    },
-                )),
-            }
+            let detail = self.detail(row);
+            let of_day = days.entry(Reverse(row.day)).or_default();
+            of_day.push(ShownRow { row, detail });
         }
-        days.into_iter().map(|(_, group)| group).collect()
+        days.into_iter()
+            .map(|(Reverse(day), rows)| DayRows {
+                day: day_of_week(day),
+                rows,
+            })
+            .collect()
     }
 
     /// The account only where several are shown, and the bank where there are several.

@@ -87,15 +87,17 @@ enum Action {
     Enable,
     Disable,
     Delete,
+    Example,
 }
 
 impl Action {
-    const ALL: [(&'static str, Self); 5] = [
+    const ALL: [(&'static str, Self); 6] = [
         ("ping", Self::Ping),
         ("rotate", Self::Rotate),
         ("enable", Self::Enable),
         ("disable", Self::Disable),
         ("delete", Self::Delete),
+        ("example", Self::Example),
     ];
 }
 
@@ -382,6 +384,13 @@ async fn act(
                     page(console, session, Shown::Pinged(id, pinged)).await,
                 ));
             }
+        }
+        Action::Example => {
+            let Some(event_type) = form.parsed("type") else {
+                return Ok(None);
+            };
+            let done = ping::send_example(console, session, &endpoint, event_type).await?;
+            (done, format!("example-{event_type}"))
         }
         Action::Rotate => match rotate(console, form, &endpoint).await? {
             Some(shown) => return Ok(Some(page(console, session, shown).await)),

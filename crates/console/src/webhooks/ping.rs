@@ -1,10 +1,13 @@
 //! A test event, and what the endpoint answered. The answer is shown now, and stored nowhere.
 
+use bellbird_api::docs::event_examples;
+use bellbird_domain::{EventId, EventType};
 use bellbird_storage::{Endpoint, StorageError};
 use bellbird_webhooks::{PingError, PingOutcome};
 use http::StatusCode;
 
 use super::endpoint::sentence;
+use crate::pages::Done;
 use crate::session::Session;
 use crate::state::Console;
 
@@ -35,9 +38,7 @@ pub(super) async fn send(
     session: &Session,
     endpoint: &Endpoint,
 ) -> Result<Option<Pinged>, StorageError> {
-    if let Some(limit) = &console.inner.ping_limit
-        && !limit.take(session.user(), session.now).await.allowed
-    {
+    if is_limited(console, session).await {
         let why = "You have sent many. Wait a minute before the next one.";
         return Ok(Some(Pinged::not_sent(StatusCode::TOO_MANY_REQUESTS, why)));
     }
@@ -51,6 +52,40 @@ pub(super) async fn send(
         Err(PingError::Target(error)) => sentence(&error.to_string()),
     };
     Ok(Some(Pinged::not_sent(StatusCode::CONFLICT, &why)))
+}
+
+/// Sends the example of an event type, which counts like a test event.
+pub(super) async fn send_example(
+    console: &Console,
+    session: &Session,
+    endpoint: &Endpoint,
+    event_type: EventType,
+) -> Result<Done, StorageError> {
+    let mut examples = event_examples().iter();
+    let example = examples.find(|example| example.event_type == event_type);
+    let (Some(example), false) = (example, is_limited(console, session).await) else {
+        return Ok(Done::ExampleNotSent);
+    };
+    let event = EventId::new();
+    let body = example.test_body(event, session.now, endpoint.api_version);
+    let sent = console
+        .inner
+        .site
+        .webhooks
+        .send_example(endpoint, event, body);
+    match sent.await {
+        Ok(exchange) if exchange.is_success() => Ok(Done::ExampleDelivered),
+        Ok(_) => Ok(Done::ExampleNotDelivered),
+        Err(PingError::Storage(error)) => Err(error),
+        Err(_) => Ok(Done::ExampleNotSent),
+    }
+}
+
+async fn is_limited(console: &Console, session: &Session) -> bool {
+    match &console.inner.ping_limit {
+        Some(limit) => !limit.take(session.user(), session.now).await.allowed,
+        None => false,
+    }
 }
 
 fn pinged(outcome: PingOutcome) -> Pinged {

@@ -138,7 +138,8 @@ impl<'m, K: RowKind, T: Send> Merged<'m, K, T> {
     }
 
     /// Returns the next row. `None` at the end, and when no further row is certain to be the next
-    /// because reading has stopped ([`Self::is_stopped`]). A list that fails ends, and the others continue.
+    /// because reading has stopped ([`Self::is_stopped`]). A list that fails ends, and the others
+    /// continue.
     pub async fn next(&mut self, call: &CallContext) -> Result<Option<T>, PositionLost> {
         self.fill(call).await;
         if self.lists.iter().any(|list| list.is_lost) {

@@ -79,6 +79,22 @@ impl Webhooks {
         })
     }
 
+    /// Signs this body of an event, such as an example, and sends it once. Nothing is stored, so it
+    /// is in no log, and it counts neither as a success nor as a failure of the endpoint.
+    pub async fn send_example(
+        &self,
+        endpoint: &Endpoint,
+        event: EventId,
+        body: Vec<u8>,
+    ) -> Result<Exchange, PingError> {
+        let inner = &self.inner;
+        let url = check_url(&endpoint.url, inner.settings.rules)?;
+        let signer = self.signer(endpoint.user_id, endpoint.id).await?;
+        let signer = signer.ok_or(PingError::NotFound)?;
+        let message = signer.sign(event, endpoint.id, inner.clock.now(), body.into());
+        Ok(inner.client.send(&url, message, ConnectTime::Usual).await)
+    }
+
     /// Loads the secrets that currently sign for an endpoint. `None` if the endpoint does not
     /// exist.
     pub(crate) async fn signer(

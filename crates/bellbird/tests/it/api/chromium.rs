@@ -119,7 +119,7 @@ async fn keyboard_skips_the_menu_and_sends_calls() {
     );
     browser.press_key("Enter");
     browser.wait_for("document.activeElement.id === 'content'");
-    for _ in 0..3 {
+    for _ in 0..4 {
         browser.press_key("Tab");
     }
     assert_eq!(browser.evaluate("document.activeElement.id"), "key-input");

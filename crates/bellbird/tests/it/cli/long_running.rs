@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 
+use crate::console;
 use crate::support::database::execute;
 use crate::support::deployment::Deployment;
 use crate::support::harness::{Database, also_on_postgres, eventually, simulated_providers};
@@ -459,6 +460,21 @@ async fn demo_sends_webhook_events() {
         1,
     );
     assert!(error.contains("https"), "{error}");
+}
+
+/// A developer tries a receiver on this machine without a flag.
+#[tokio::test]
+async fn demo_takes_a_receiver_on_this_machine() {
+    let (receiver, workdir) = (Receiver::start().await, Workdir::new());
+    let running = RunningCommand::start(&workdir, &format!("demo --json --rows 50 {ANY_PORTS}"));
+    let demo = running.json();
+    let console = text(&demo, "consoleUrl");
+    let signed_in = console::post(&format!("{console}/demo/sign-in"), None, "").await;
+    let cookie = signed_in.cookie.expect("a session");
+    let url = receiver.url.replace(':', "%3A").replace('/', "%2F");
+    let form = format!("url={url}&event=transactions.synced");
+    let made = console::post(&format!("{console}/webhooks"), Some(&cookie), &form).await;
+    made.assert_shows(200, "whsec_");
 }
 
 /// A browser keeps connections for later, and opens some in advance.

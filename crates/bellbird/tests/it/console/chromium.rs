@@ -302,3 +302,33 @@ async fn transactions_fit_a_phone() {
     assert!(browser.has("details[open] #to-error"), "{}", browser.text());
     browser.assert_accessible("console-transactions-days");
 }
+
+/// On a phone, from the overview: a transaction of months ago in two clicks, whichever account it
+/// is in, and the rows behind the sum of a category in one.
+#[tokio::test(flavor = "multi_thread")]
+async fn everyday_tasks_take_few_clicks() {
+    let app = App::start(Setup::default()).await;
+    let mut old = Vec::new();
+    for (account, _) in app.accounts_by(&app.ben).await {
+        let rows = app.transactions(&account).by(&app.ben).from("2026-04-01");
+        old.extend(rows.all(200).await);
+    }
+    let wanted = old.iter().find(|row| row.date.starts_with("2026-04"));
+    let wanted = wanted.expect("a row of April");
+    let mut browser = Browser::start();
+    browser.size(360, 780, false);
+    browser.open(&app.sign_in_link(app.ben.user.id).await);
+    browser.click("button.strong");
+
+    browser.click("nav a[href='/overview']");
+    browser.click("nav a[href='/transactions']");
+    browser.write("#search", &wanted.description);
+    browser.click("form.search button");
+    let text = browser.text();
+    assert!(text.contains(" Apr 2026"), "{}: {text}", wanted.description);
+
+    browser.click("nav a[href='/overview']");
+    browser.click(".bars a.what");
+    assert!(browser.url().contains("category="), "{}", browser.url());
+    assert!(browser.has(".transactions > li"), "{}", browser.text());
+}

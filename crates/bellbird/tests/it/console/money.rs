@@ -7,6 +7,7 @@ use bellbird_domain::{ConnectionStatus, Decimal, ExactSum, Plan};
 use bellbird_sandbox::{ConsentState, Fault};
 use jiff::SignedDuration;
 use jiff::civil::Date;
+use serde_json::Value;
 
 use super::SignedIn;
 use super::pages::text_of;
@@ -346,7 +347,7 @@ async fn overview_says_what_needs_the_user() {
     page.assert_has(">Reconnect<");
     let changed = [
         "<summary>History</summary>",
-        "<li>Your consent was withdrawn <span",
+        "<li>Its consent was withdrawn <span",
     ];
     assert!(
         changed.iter().all(|words| page.text.contains(words)),
@@ -384,10 +385,18 @@ fn shown_gain(gain: &ExactSum, cost: &ExactSum) -> String {
     format!("{plus}{}{percent}", shown(&text(gain)))
 }
 
+/// A person at every broker.
+async fn investor(app: &App) -> Person {
+    let credentials = app.credentials_of("snaptrade");
+    let all: Vec<&Value> = credentials.iter().collect();
+    let email = "investor@example.com";
+    app.add_person(email, Plan::Professional, &all).await
+}
+
 #[tokio::test]
 async fn holdings_are_those_of_the_api_with_exact_sums() {
     let app = App::start(Setup::default()).await;
-    let person = app.person_at("snaptrade").await;
+    let person = investor(&app).await;
     let browser = app.sign_in(person.user.id).await;
     let mut holdings = Vec::new();
     for connection in &person.connections {
@@ -455,7 +464,7 @@ async fn holdings_are_those_of_the_api_with_exact_sums() {
 #[tokio::test]
 async fn trades_of_all_brokers_follow_each_other() {
     let app = App::start(Setup::default()).await;
-    let person = app.person_at("snaptrade").await;
+    let person = investor(&app).await;
     let browser = app.sign_in(person.user.id).await;
     let mut trades: Vec<Trade> = Vec::new();
     let connections = app.connections_of(person.user.id).await;
@@ -496,7 +505,7 @@ async fn trades_of_all_brokers_follow_each_other() {
 #[tokio::test]
 async fn an_account_a_period_and_a_text_filter_the_investments() {
     let app = App::start(Setup::default()).await;
-    let person = app.person_at("snaptrade").await;
+    let person = investor(&app).await;
     let browser = app.sign_in(person.user.id).await;
     let (account, _) = app
         .accounts_by(&person)
@@ -548,13 +557,12 @@ async fn an_account_a_period_and_a_text_filter_the_investments() {
 #[tokio::test]
 async fn a_broker_that_fails_spoils_no_other() {
     let app = App::start(Setup::default()).await;
-    let person = app.person_at("snaptrade").await;
+    let person = investor(&app).await;
     let browser = app.sign_in(person.user.id).await;
     let before = browser.get("/investments").await.text;
     let broken = app.connections_of(person.user.id).await.remove(0);
     app.set_consent(&broken, ConsentState::Revoked).await;
-    app.clock
-        .set(app.clock.now() + SignedDuration::from_mins(11));
+    app.advance_clock(SignedDuration::from_mins(11));
     let page = browser.get("/investments").await;
     let button = format!("name=\"connection\"\n value=\"{}\"", broken.id);
     assert_eq!(page.text.matches(&button).count(), 2, "{}", page.text);

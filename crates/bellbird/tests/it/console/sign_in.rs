@@ -36,7 +36,8 @@ async fn link_signs_in_one_browser_once() {
         let opened = get(&link, None).await;
         assert_eq!((opened.status, &opened.cookie), (200, &None));
         assert!(
-            opened.text.contains("ben@example.com") && opened.text.contains("only if this is you")
+            opened.text.contains("ben@example.com")
+                && opened.text.contains("Go on only if this is")
         );
     }
     let signed_in = post(&link, None, "").await;

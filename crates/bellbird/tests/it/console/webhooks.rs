@@ -57,7 +57,7 @@ async fn endpoint_is_made_tried_repaired_and_deleted() {
         .await;
     pinged.assert_shows(
         200,
-        "The test event was delivered. Your program answered 200",
+        "The test event was delivered. Your program answered 204",
     );
     let event = receiver.drain().remove(0);
     let first = format!("ping={}&tested=", made.id);
@@ -69,7 +69,7 @@ async fn endpoint_is_made_tried_repaired_and_deleted() {
     assert_eq!(receiver.drain().len(), 0, "a reload sends nothing");
     let card = browser.get("/webhooks").await;
     card.assert_has("<dt>Last test</dt>");
-    card.assert_has("200 · ");
+    card.assert_has("204 · ");
     let log_path = format!("/webhooks/endpoints/{}", made.id);
     let log = browser.get(&log_path).await;
     log.assert_has(&format!("webhook-id: {}", event.id));
@@ -338,4 +338,30 @@ async fn catalogue_has_each_event() {
         let anchor = format!("/docs#receive_{}", event.as_str().replace('.', "_"));
         page.assert_has(&anchor);
     }
+}
+
+#[tokio::test]
+async fn example_of_each_type_is_sent_once() {
+    let app = App::start(Setup::default()).await;
+    let (browser, user) = (app.sign_in(app.olivia.user.id).await, app.olivia.user.id);
+    let receiver = Receiver::start().await;
+    make(&browser, &receiver.url).await;
+    let id = endpoint(&app, user).await.id;
+    for event in EventType::SUBSCRIBABLE_BY_USERS {
+        let sent = browser
+            .post("/webhooks", &format!("example={id}&type={event}"))
+            .await;
+        let shown = format!("/webhooks?done=example-delivered&at=example-{event}#done");
+        sent.assert_leads_to(&shown);
+        let received = receiver.drain().remove(0);
+        assert_eq!(received.body["type"], event.as_str());
+        assert_eq!(received.body["id"], received.id);
+        assert_eq!(received.body["metadata"]["test"], true);
+    }
+    receiver.reply_with(Reply::Status(500));
+    let form = format!("example={id}&type=trades.synced");
+    let rejected = browser.post("/webhooks", &form).await;
+    rejected.assert_leads_to("/webhooks?done=example-not-delivered&at=example-trades.synced#done");
+    let log = browser.get(&format!("/webhooks/endpoints/{id}")).await;
+    log.assert_has("Nothing was sent to this endpoint");
 }

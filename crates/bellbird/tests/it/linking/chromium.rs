@@ -414,7 +414,7 @@ async fn reconnecting_revoked_connection_keeps_ids() {
         complete_consent_pages(&mut browser, &app, provider, UserAction::Approve);
         browser.assert_accessible(&format!("{provider}-7-again"));
         assert!(
-            browser.text().contains("again"),
+            browser.text().contains("is reconnected"),
             "{provider}: {}",
             browser.text()
         );

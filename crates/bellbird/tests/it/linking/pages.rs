@@ -181,7 +181,7 @@ async fn result_leads_back_to_a_link_of_the_same_user_only() {
     let declined = open(app.answer_consent_page(&repair, "deny").await.as_str()).await;
     declined.assert_shows(200, "Try again");
     let repaired = open(app.answer_consent_page(&repair, "accept").await.as_str()).await;
-    repaired.assert_shows(200, "again");
+    repaired.assert_shows(200, "is reconnected");
     assert!(
         !repaired.text.contains("value=\"again\""),
         "this link connects nothing else: {}",
@@ -250,10 +250,29 @@ async fn link_page_distinguishes_connections_in_the_users_time() {
         }
     }
     assert!(page.text.contains("class=\"number\">xxxx"), "{}", page.text);
-    // The logos of simulated providers are below the console, and at no port of their own.
-    assert!(page.text.contains("<img src=\"/sandbox/"), "{}", page.text);
+    // The logos are those of a sandbox that runs elsewhere, and the policy names its origin.
+    let logo = page
+        .text
+        .split_once("<img src=\"http://127.0.0.1:")
+        .expect("a logo")
+        .1
+        .split('"')
+        .next()
+        .unwrap();
     let policy = page.headers["content-security-policy"].to_str().unwrap();
-    assert!(policy.contains("img-src 'self' data:; "), "{policy}");
+    let origin = format!(" http://127.0.0.1:{}", logo.split('/').next().unwrap());
+    assert!(
+        policy.contains(&format!("img-src 'self' data:{origin}; ")),
+        "{policy}"
+    );
+    let image = browse(client().get(format!("http://127.0.0.1:{logo}"))).await;
+    assert_eq!(
+        (
+            image.status,
+            image.headers["content-type"].to_str().unwrap()
+        ),
+        (200, "image/svg+xml")
+    );
     for words in ["bellbird connection", app.url.as_str()] {
         assert!(!page.text.contains(words), "{words}: {}", page.text);
     }

@@ -759,7 +759,7 @@ async fn reconnecting_broken_connection_keeps_ids() {
 
             let (new, shown) = app.reconnect(user, connection.id).await;
             assert_eq!(new, [], "{provider} {state:?} {setting}: {}", shown.text);
-            shown.assert_shows(200, "again");
+            shown.assert_shows(200, "is reconnected");
             let now = app.connection(user, connection.id).await;
             assert_eq!(
                 now.status,

@@ -181,6 +181,7 @@ behind_both_proxies! {
     async fn every_link_leads_where_it_leads_without_a_proxy(program) {
         let settings = [
             ("LIMITS__METADATA_PER_MINUTE", "0"),
+            ("LIMITS__LIVE_PER_MINUTE", "0"),
             ("LIMITS__CONSOLE_PER_MINUTE", "0"),
             ("LIMITS__CONSOLE_FORMS_PER_MINUTE", "0"),
             // A form for an address, whose e-mails go nowhere.

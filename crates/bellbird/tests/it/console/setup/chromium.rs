@@ -77,7 +77,7 @@ fn from_an_empty_folder_to_rows() {
         browser.assert_accessible(&format!("setup-{path}"));
     }
     browser.open(&format!("{console}/transactions"));
-    assert!(browser.has("tbody tr"), "{}", browser.text());
+    assert!(browser.has(".transactions > li"), "{}", browser.text());
     browser.assert_accessible("setup-rows");
     let took = begun.elapsed();
     assert!(took < Duration::from_secs(60), "{took:?}");
