@@ -33,8 +33,8 @@ export type components = {
              */
             at: string;
             /**
-             * @description What the user calls it: the browser, the name of the key or the URL of the endpoint. Null:
-             *     an operator did it.
+             * @description What the user calls it: the browser, the name of the key or the URL of the endpoint. If an
+             *     operator did it, what changed, such as `plan: saver → developer`. Null: neither is known.
              * @example Firefox on Linux
              */
             detail: string | null;

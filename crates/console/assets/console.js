@@ -28,14 +28,15 @@ for (const field of document.querySelectorAll('[data-zone]')) {
   if (zone && zone !== field.value) document.getElementById(field.dataset.zone)?.append(` This browser says ${zone}.`);
 }
 
-// Days and exact times in the browser's language, if that is not English. The words around them stay.
-if (!/^en\b/.test(navigator.language)) {
+// Days and exact times in the browser's language, if that is not English, and in the user's timezone. The words around
+// them stay.
+const { timezone } = document.body.dataset;
+if (timezone && !/^en\b/.test(navigator.language)) {
   for (const time of document.querySelectorAll('time[datetime]')) {
-    const [at, isDay] = [new Date(time.dateTime), time.dateTime.length === 10];
-    const format = form => new Intl.DateTimeFormat(navigator.language, form).format(at);
-    if (!isDay) time.title = format({dateStyle: 'long', timeStyle: 'long'});
-    const day = {dateStyle: 'medium', timeZone: isDay ? 'UTC' : undefined};
-    if (/ \d{4}$/.test(time.textContent)) time.textContent = format(day);
+    const format = form =>
+      new Intl.DateTimeFormat(navigator.language, { timeZone: timezone, ...form }).format(new Date(time.dateTime));
+    time.title = format({ dateStyle: 'long', timeStyle: 'long' });
+    if (/ \d{4}$/.test(time.textContent)) time.textContent = format({ dateStyle: 'medium' });
   }
 }
 

@@ -1,6 +1,8 @@
 //! Reads through the API's own router as the user who is signed in. So a page shows what the API
 //! says, with its limits, its caches and the sentences of its errors.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
@@ -134,6 +136,9 @@ pub(crate) fn read_error(connection: &Connection, code: &str) -> ReadError {
     match code {
         "reconnect_required" => ReadError::Reconnect(connection.status),
         "not_found" => ReadError::NotFound,
+        "rate_limited" | "budget_used_up" | "too_many_at_once" => ReadError::BudgetUsedUp {
+            retry_after: Duration::from_secs(60),
+        },
         _ => ReadError::Unavailable {
             retry_after: None,
             is_transient: true,

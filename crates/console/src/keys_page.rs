@@ -5,9 +5,9 @@ use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use bellbird_domain::{ApiKey, KeyId, KeyStatus, UserId};
-use bellbird_management::Refusal;
 use bellbird_management::keys::{self, NewKey};
 use bellbird_management::values::KeyName;
+use bellbird_management::{ManagementChange, Refusal};
 use bellbird_storage::{KeyReadCount, KeyRecord, StorageError};
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
@@ -257,7 +257,7 @@ pub(crate) async fn create_key(
 ) -> Result<Option<ApiKey>, Refusal> {
     let session = &form.session;
     let mut change = session.begin(console).await?;
-    if is_sent_again(console, form).await? {
+    if is_sent_again(&mut change, form).await? {
         return Ok(None);
     }
     let new = NewKey {
@@ -270,19 +270,20 @@ pub(crate) async fn create_key(
     Ok(Some(created.key))
 }
 
-/// Whether the form's page did not list the newest key. Only while a change of the user is open,
-/// because it keeps another one from making a key meanwhile.
-async fn is_sent_again(console: &Console, form: &OwnForm) -> Result<bool, StorageError> {
+/// Whether the form's page did not list the newest key. The change keeps another one of the user
+/// from making a key meanwhile.
+async fn is_sent_again(change: &mut ManagementChange<'_>, form: &OwnForm) -> Result<bool, Refusal> {
     let Some(known) = form.field("newest") else {
         return Ok(false);
     };
-    Ok(newest(console, &form.session).await? != known)
+    let newest = keys::newest(change, form.session.user()).await?;
+    Ok(newest_of(newest.into_iter()) != known)
 }
 
 async fn rotate(console: &Console, form: &OwnForm, id: KeyId) -> Result<Option<ApiKey>, Refusal> {
     let session = &form.session;
     let mut change = session.begin(console).await?;
-    if is_sent_again(console, form).await? {
+    if is_sent_again(&mut change, form).await? {
         return Ok(None);
     }
     let rotated = keys::rotate(&mut change, id, keys::DEFAULT_GRACE).await?;

@@ -124,7 +124,7 @@ impl Session {
             current,
         )
         .with_api_url(&self.api_url(console))
-        .with_done(self.done.as_ref())
+        .of_session(self.caller.timezone.iana_name(), self.done.as_ref())
     }
 }
 

@@ -51,6 +51,14 @@ categories! {
     Travel "TRAVEL" "Travel",
 }
 
+impl Category {
+    /// Whether the money stays the user's, in another account.
+    #[must_use]
+    pub fn is_transfer(self) -> bool {
+        matches!(self, Self::TransferIn | Self::TransferOut)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -57,6 +57,14 @@ pub struct RotatedSecret {
     pub old_expires_at: Option<Timestamp>,
 }
 
+/// The endpoint of a user that was made last, so that a form that is sent again makes no other one.
+pub async fn newest(
+    change: &mut ManagementChange<'_>,
+    user: UserId,
+) -> Result<Option<EndpointId>, Refusal> {
+    Ok(endpoints::find_newest(change.tx(), user).await?)
+}
+
 /// Creates an endpoint. There are at most 20 of a user, and 20 for all.
 pub async fn create(
     change: &mut ManagementChange<'_>,

@@ -38,6 +38,14 @@ pub struct RotatedKey {
     pub old: KeyRecord,
 }
 
+/// The key of a user that was made last, so that a form that is sent again makes no other one.
+pub async fn newest(
+    change: &mut ManagementChange<'_>,
+    user: UserId,
+) -> Result<Option<KeyId>, Refusal> {
+    Ok(keys::find_newest(change.tx(), user).await?)
+}
+
 /// Creates a key. A user has at most 100 that work, or were made within 30 days.
 pub async fn create(
     change: &mut ManagementChange<'_>,

@@ -7,6 +7,7 @@ use bellbird_storage::writes::setup_tokens;
 use bellbird_storage::{AuditAction, ManagementChange, NewSetupToken};
 use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
+use uuid::Uuid;
 
 use crate::change::{after, require_owner};
 use crate::refusal::{Refusal, USER};
@@ -32,6 +33,14 @@ impl CreatedSetupToken {
         let claim_url = format!("{api_url}/simplefin/claim/{token}");
         STANDARD.encode(claim_url).into()
     }
+}
+
+/// The token of a user that was made last, so that a form that is sent again makes no other one.
+pub async fn newest(
+    change: &mut ManagementChange<'_>,
+    user: UserId,
+) -> Result<Option<Uuid>, Refusal> {
+    Ok(setup_tokens::find_newest(change.tx(), user).await?)
 }
 
 /// Creates a token whose claim creates a key of this name, or `SimpleFIN`. A user has at most 20

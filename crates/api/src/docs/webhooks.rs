@@ -84,7 +84,7 @@ impl EventExample {
             body["data"]["removed"] = json!([]);
             for rows in ["new", "updated"] {
                 let rows = body["data"][rows].as_array_mut().into_iter().flatten();
-                rows.for_each(|row| add_key(row));
+                rows.for_each(add_key);
             }
         }
         body.to_string().into_bytes()

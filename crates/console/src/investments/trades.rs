@@ -315,8 +315,16 @@ fn window_view<'a>(
     let position = match (has_older, total) {
         _ if count == 0 => String::new(),
         (false, _) if before == 0 => counted(count),
-        (_, Some(total)) => format!("{} to {} of {total}", before + 1, before + count),
-        _ => format!("{} to {}", before + 1, before + count),
+        (_, Some(total)) => format!(
+            "{} to {} of {total}",
+            before.saturating_add(1),
+            before.saturating_add(count)
+        ),
+        _ => format!(
+            "{} to {}",
+            before.saturating_add(1),
+            before.saturating_add(count)
+        ),
     };
     TradesPart {
         newest: (before > 0).then(|| choice.with_offsets(&[])),

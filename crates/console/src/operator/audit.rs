@@ -9,6 +9,7 @@ use axum::extract::{Query, State};
 use axum::response::{IntoResponse as _, Response};
 use bellbird_api::serve::ResponseTimeout;
 use bellbird_domain::{Actor, ActorKind, UserId};
+use bellbird_interop::export::formats::CsvLines;
 use bellbird_limits::Permit;
 use bellbird_storage::{AuditFilter, AuditRow, Storage, StorageError};
 use bytes::Bytes;
@@ -24,6 +25,7 @@ use crate::error_page;
 use crate::own_data;
 use crate::pages::names::sanitized;
 use crate::pages::{SignedInFrame, When, page_response};
+use crate::rows::file::FOR_SPREADSHEETS;
 use crate::session::Session;
 use crate::settings_page::action_text;
 use crate::state::Console;
@@ -141,7 +143,8 @@ impl AuditQuery {
             user: self.user.parse().ok(),
             subject: subject.map_or("", |(name, _)| name),
             actor_kind: self.by.parse().ok(),
-            actor_id: Some(&*self.actor).filter(|actor| !actor.is_empty()),
+            actor_id: Some(&*self.actor)
+                .filter(|actor| !actor.is_empty() && !actor.contains(char::is_control)),
             since: days.map(|days| now - SignedDuration::from_hours(days * 24)),
         }
     }
@@ -384,6 +387,7 @@ struct File {
     query: AuditQuery,
     now: Timestamp,
     names: Names,
+    lines: CsvLines,
     before: Option<Uuid>,
     rows_left: usize,
     /// A user reads one file at a time. None: all of it has been read.
@@ -408,6 +412,7 @@ pub(super) async fn download(
         query: AuditQuery::of(&uri),
         now: session.now,
         names,
+        lines: CsvLines::new(FOR_SPREADSHEETS),
         before: None,
         rows_left: FILE_ROWS_MAX,
         permit: Some(permit),
@@ -441,10 +446,9 @@ impl File {
         rows.truncate(self.rows_left);
         self.rows_left -= rows.len();
         self.before = rows.last().map(|row| row.id);
-        let mut text = String::new();
+        let mut text = Vec::new();
         for row in &rows {
-            let line = self.line(&storage, row).await?;
-            text.push_str(&line);
+            text.extend(self.line(&storage, row).await?);
         }
         if is_last {
             self.permit = None;
@@ -452,7 +456,7 @@ impl File {
         Ok(Some((text.into(), self)))
     }
 
-    async fn line(&mut self, storage: &Storage, row: &AuditRow) -> Result<String, StorageError> {
+    async fn line(&mut self, storage: &Storage, row: &AuditRow) -> Result<Vec<u8>, StorageError> {
         let email = match row.user_id {
             Some(id) => self.names.email(storage, id).await?,
             None => None,
@@ -468,34 +472,19 @@ impl File {
             row.actor.id.clone(),
             self.names.actor(storage, &row.actor).await?,
         ];
-        let fields = fields.map(|field| csv_field(&field)).join(",");
-        Ok(format!("{fields}\r\n"))
+        let mut line = Vec::new();
+        for field in &fields {
+            let field = field.replace(char::is_control, " ");
+            self.lines.text(&field, &mut line);
+        }
+        self.lines.end_line(&mut line);
+        Ok(line)
     }
-}
-
-/// In quotes, without line breaks, and with `'` before what a spreadsheet would compute.
-fn csv_field(text: &str) -> String {
-    let text = text.replace(char::is_control, " ").replace('"', "\"\"");
-    let is_formula = text.starts_with(['=', '+', '-', '@', '＝', '＋', '－', '＠']);
-    let quote = if is_formula { "'" } else { "" };
-    format!("\"{quote}{text}\"")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn fields_of_a_file_are_texts() {
-        for (text, field) in [
-            ("plan: saver → developer", "\"plan: saver → developer\""),
-            ("=1+1", "\"'=1+1\""),
-            ("a \"b\", c\r\nd", "\"a \"\"b\"\", c  d\""),
-            ("", "\"\""),
-        ] {
-            assert_eq!(csv_field(text), field);
-        }
-    }
 
     #[test]
     fn query_has_only_known_filters() {

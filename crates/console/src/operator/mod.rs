@@ -137,7 +137,7 @@ fn status_text(status: ConnectionStatus) -> &'static str {
 /// What somebody with this plan may read by API.
 fn gives(plan: Plan) -> &'static str {
     match plan {
-        Plan::Saver => "no API",
+        Plan::Saver => "no accounts",
         Plan::Developer => "banks",
         Plan::Professional => "banks, brokers",
     }

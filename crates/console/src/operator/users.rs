@@ -140,7 +140,8 @@ impl UsersQuery {
     }
 
     fn filter(&self) -> UserFilter<'_> {
-        let provider = Some(&*self.provider).filter(|provider| !provider.is_empty());
+        let provider = Some(&*self.provider)
+            .filter(|name| !name.is_empty() && !name.contains(char::is_control));
         UserFilter {
             part: self.search.trim(),
             plan: self.plan.parse().ok(),

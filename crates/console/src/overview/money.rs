@@ -80,7 +80,7 @@ impl MoneyOf {
     fn shown(&self, months: Months, sums: &MoneySums, troubles: Vec<BankTrouble>) -> String {
         let wanted = self.query.currency.as_deref();
         let shown = ShownMoney::new(sums, months, self.today(), wanted, troubles);
-        rendered_part(&self.view(MoneyState::Read(shown)))
+        rendered_part(&self.view(MoneyState::Read(Box::new(shown))))
     }
 
     /// Sums that have all of these months, and are new enough.
@@ -156,7 +156,6 @@ impl MoneyOf {
             from: Some(Bound::Day(months.first)),
             to: Some(Bound::Day(months.end(self.today()))),
         };
-        let call = api.call_context(&self.caller);
         let mut range = api.reads().range::<Transactions>(
             &self.caller,
             list.context.clone(),
@@ -166,6 +165,8 @@ impl MoneyOf {
         )?;
         let mut sink = |row: &Transaction<'_>, day: Date| add(row, day, sums);
         loop {
+            // Each page has its own deadline, because a year can have many.
+            let call = api.call_context(&self.caller);
             match range.next_page(&call, &mut sink).await {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
@@ -184,11 +185,7 @@ impl MoneyOf {
 /// Leaves out transfers, because money that moves between the user's own accounts is neither earned
 /// nor spent.
 fn add(row: &Transaction<'_>, day: Date, sums: &SumsByMonth) {
-    let is_transfer = matches!(
-        row.category,
-        Some(Category::TransferIn | Category::TransferOut)
-    );
-    if !is_transfer {
+    if !row.category.is_some_and(Category::is_transfer) {
         let mut sums = sums.lock();
         let of_month = sums.entry(day.first_of_month());
         of_month

@@ -28,7 +28,7 @@ pub(super) struct MoneyPart<'a> {
 pub(super) enum MoneyState {
     Awaited,
     Failed(String),
-    Read(ShownMoney),
+    Read(Box<ShownMoney>),
 }
 
 impl MoneyPart<'_> {
@@ -229,7 +229,7 @@ impl MoneyInCurrency {
             Month {
                 short: first.strftime("%b").to_string(),
                 name: first.strftime("%b %Y").to_string(),
-                rows: rows_of(one, today, None),
+                rows: rows_of(one, today, NO_TRANSFERS, currency),
                 in_height: scaled(size(&sums.money_in), top),
                 out_height: scaled(size(&sums.money_out), top),
                 sums: sums.shown(currency),
@@ -256,7 +256,7 @@ impl MoneyInCurrency {
         let categories = large.iter().map(|(category, sum)| {
             let name = category.map_or("No category", Category::label);
             let key = category.map_or("none", Category::key);
-            row(name, Some(rows_of(months, today, Some(key))), sum)
+            row(name, Some(rows_of(months, today, key, currency)), sum)
         });
         let rest = small
             .iter()
@@ -264,7 +264,7 @@ impl MoneyInCurrency {
         Self {
             currency: currency.to_owned(),
             total: total.shown(currency),
-            rows: rows_of(months, today, None),
+            rows: rows_of(months, today, NO_TRANSFERS, currency),
             months: match months.count {
                 1 => Vec::new(),
                 _ => months.iter().map(month).collect(),
@@ -276,11 +276,11 @@ impl MoneyInCurrency {
     }
 }
 
-/// The query of the page of transactions.
-fn rows_of(months: Months, today: Date, category: Option<&str>) -> String {
+/// The choice of category that leaves out what the sums leave out.
+const NO_TRANSFERS: &str = "no-transfers";
+
+/// The query of the page of transactions whose rows are in a sum.
+fn rows_of(months: Months, today: Date, category: &str, currency: &str) -> String {
     let (from, to) = (months.first, months.end(today));
-    let category = category
-        .map(|key| format!("category={key}&"))
-        .unwrap_or_default();
-    format!("?{category}from={from}&to={to}")
+    format!("?category={category}&currency={currency}&from={from}&to={to}")
 }

@@ -52,6 +52,8 @@ pub(crate) struct SignedInFrame<'a> {
     pub(crate) current: &'static str,
     /// The reference of the API, where this browser finds it.
     pub(crate) docs: String,
+    /// The IANA name of the user's timezone, for the script. None: it is not known.
+    pub(crate) timezone: Option<&'a str>,
     /// What the form that led to the page has done.
     done: Option<&'a DoneAt>,
 }
@@ -71,6 +73,7 @@ impl<'a> SignedInFrame<'a> {
             plan,
             current,
             docs: frame.docs.clone(),
+            timezone: None,
             done: None,
         }
     }
@@ -80,8 +83,12 @@ impl<'a> SignedInFrame<'a> {
         self
     }
 
-    pub(crate) fn with_done(mut self, done: Option<&'a DoneAt>) -> Self {
-        self.done = done;
+    pub(crate) fn of_session(
+        mut self,
+        timezone: Option<&'a str>,
+        done: Option<&'a DoneAt>,
+    ) -> Self {
+        (self.timezone, self.done) = (timezone, done);
         self
     }
 

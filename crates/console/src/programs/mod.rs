@@ -178,10 +178,11 @@ async fn create_token(
 ) -> Result<Option<SecretString>, Refusal> {
     let session = &form.session;
     let mut change = session.begin(console).await?;
-    if let Some(known) = form.field("newest")
-        && newest_token(console, session).await? != known
-    {
-        return Ok(None);
+    if let Some(known) = form.field("newest") {
+        let newest = setup_tokens::newest(&mut change, session.user()).await?;
+        if newest.map(|id| id.to_string()).unwrap_or_default() != known {
+            return Ok(None);
+        }
     }
     let created = setup_tokens::create(&mut change, session.user(), Some(name)).await?;
     session.commit(change).await?;

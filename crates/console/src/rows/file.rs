@@ -39,15 +39,18 @@ const COLUMNS: [&str; 10] = [
     "Status",
     "Id",
 ];
-const FOR_SPREADSHEETS: Options = Options {
+/// A person opens it in a spreadsheet, and others choose the texts in it.
+pub(crate) const FOR_SPREADSHEETS: Options = Options {
     layout: Layout::Wide,
     byte_order_mark: true,
     quote_formulas: true,
 };
 /// As a file of the API.
 const FILE_TIMEOUT: Duration = Duration::from_secs(3_600);
-/// Between two pieces, it is checked that the session may still read.
+/// Between two pieces, and so often while none is full, it is checked that the session may still
+/// read.
 const PIECE_BYTES: usize = 64 * 1024;
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 const OLD_HTTP: &str = "Files need HTTP/1.1: with an older version, a file that breaks off looks \
                         whole.";
 
@@ -62,12 +65,13 @@ struct File {
     caller: Caller,
     permit: LivePermit,
     merged: Merged<'static, Transactions, Vec<u8>>,
-    /// Lists that failed at once are not in the file, as they are not on the page.
+    /// Lists that failed at once. They are left out only if the page has said so.
     lists_left_out: usize,
     /// What was read and not sent.
     lines: VecDeque<Vec<u8>>,
     rows: u64,
-    is_checked: bool,
+    checked_at: Instant,
+    is_begun: bool,
     is_ended: bool,
 }
 
@@ -127,7 +131,7 @@ fn no_file(console: &Console, status: StatusCode, why: &str) -> Response {
 
 enum Opened {
     File(Box<File>, FileName),
-    /// No bank could be read.
+    /// A bank could not be read, and the page did not say so.
     Nothing(Vec<BankTrouble>),
 }
 
@@ -147,8 +151,13 @@ impl File {
         let mut lines = CsvLines::new(FOR_SPREADSHEETS);
         let mut header = Vec::new();
         lines.header(&COLUMNS, &mut header);
+        // A row that is not wanted is an empty line, because each row ends at most one page of a
+        // provider, and so has a deadline of its own.
         let line = move |row: &Transaction<'_>, day: Date| {
-            wanted.matches(row).then(|| line_of(&mut lines, row, day))
+            Some(match wanted.matches(row) {
+                true => line_of(&mut lines, row, day),
+                false => Vec::new(),
+            })
         };
         let give_up_at = Instant::now() + FILE_TIMEOUT;
         let mut merged = Merged::new(lists.ranges, None, give_up_at, line);
@@ -156,11 +165,14 @@ impl File {
         let mut troubles = lists.troubles;
         troubles.extend(failed(console, caller, &lists.contexts, &merged).await);
         let lists_left_out = merged.failed();
-        if lists_left_out == merged.lists().count() && !troubles.is_empty() {
+        let is_nothing_left = lists_left_out == merged.lists().count();
+        if !troubles.is_empty() && (is_nothing_left || !filter.may_be_partial()) {
             troubles.sort_unstable();
             return Ok(Opened::Nothing(troubles));
         }
         let first = first.unwrap_or_default();
+        let is_ended = first.is_none();
+        let first = first.filter(|line| !line.is_empty());
         let file = Self {
             console: console.clone(),
             caller: caller.clone(),
@@ -168,20 +180,24 @@ impl File {
             merged,
             lists_left_out,
             rows: u64::from(first.is_some()),
-            is_ended: first.is_none(),
+            is_ended,
             lines: [header].into_iter().chain(first).collect(),
-            is_checked: true,
+            checked_at: Instant::now(),
+            is_begun: false,
         };
         Ok(Opened::File(Box::new(file), name))
     }
 
     async fn next_piece(&mut self) -> Result<Option<Bytes>, CutOff> {
-        if !self.is_checked && !self.is_ended {
+        if self.is_begun && !self.is_ended {
             self.check().await?;
         }
-        self.is_checked = false;
+        self.is_begun = true;
         let mut piece = Vec::new();
         while piece.len() < PIECE_BYTES {
+            if self.checked_at.elapsed() >= CHECK_INTERVAL && !self.is_ended {
+                self.check().await?;
+            }
             if let Some(line) = self.lines.pop_front() {
                 piece.extend_from_slice(&line);
             } else if self.is_ended || !self.read_row().await? {
@@ -206,8 +222,9 @@ impl File {
             return Err(CutOff);
         };
         self.is_ended = next.is_none();
-        self.rows += u64::from(next.is_some());
-        self.lines.extend(next);
+        let line = next.filter(|line| !line.is_empty());
+        self.rows += u64::from(line.is_some());
+        self.lines.extend(line);
         Ok(!self.is_ended)
     }
 
@@ -218,6 +235,7 @@ impl File {
             .check_again(&api.quotas().live, &self.caller, None)
             .await;
         self.caller = checked.map_err(|_| CutOff)?;
+        self.checked_at = Instant::now();
         if let Some(permit) = &self.permit {
             permit.renew(api.clock().now()).await;
         }

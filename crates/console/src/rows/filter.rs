@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 
 use axum::extract::FromRequestParts;
-use bellbird_domain::{AccountId, Bound, Category, DateFilter, Transaction};
+use bellbird_domain::{AccountId, Bound, Category, Currency, DateFilter, Transaction};
 use bellbird_reads::merged::MergedPosition;
 use http::request::Parts;
 use jiff::ToSpan as _;
@@ -33,7 +33,10 @@ pub(crate) struct FilterQuery {
     from: String,
     to: String,
     category: Option<CategoryChoice>,
+    currency: Option<Currency>,
     search: String,
+    /// Of a file whose page has said that banks are missing.
+    is_partial: bool,
     pages: Vec<PageStart>,
 }
 
@@ -56,6 +59,8 @@ impl FilterQuery {
                 "from" => value.clone_into(&mut found.from),
                 "to" => value.clone_into(&mut found.to),
                 "category" => found.category = CategoryChoice::parse(value),
+                "currency" => found.currency = Currency::parse(value),
+                "partial" => found.is_partial = value == "true",
                 "search" => found.search = value.chars().take(SEARCH_CHARS_MAX).collect(),
                 "pages" => found.pages = value.split('~').filter_map(PageStart::parse).collect(),
                 _ => {}
@@ -165,12 +170,15 @@ pub(super) enum CategoryChoice {
     Of(Category),
     /// Rows without a category.
     Without,
+    /// All but transfers, as the overview's sums.
+    NoTransfers,
 }
 
 impl CategoryChoice {
     fn parse(text: &str) -> Option<Self> {
         match text {
             "none" => Some(Self::Without),
+            "no-transfers" => Some(Self::NoTransfers),
             key => Category::from_key(key).map(Self::Of),
         }
     }
@@ -179,6 +187,7 @@ impl CategoryChoice {
         match self {
             Self::Of(category) => category.key(),
             Self::Without => "none",
+            Self::NoTransfers => "no-transfers",
         }
     }
 
@@ -186,12 +195,13 @@ impl CategoryChoice {
         match self {
             Self::Of(category) => category.label(),
             Self::Without => "No category",
+            Self::NoTransfers => "Without transfers",
         }
     }
 
     pub(super) fn all() -> impl Iterator<Item = Self> {
         let known = Category::ALL.iter().copied().map(Self::Of);
-        known.chain([Self::Without])
+        known.chain([Self::Without, Self::NoTransfers])
     }
 }
 
@@ -277,7 +287,20 @@ impl Filter {
 
     /// Whether rows of the days and accounts are left out.
     pub(super) fn leaves_rows_out(&self) -> bool {
-        self.is_searched() || self.query.category.is_some()
+        self.is_searched() || self.query.category.is_some() || self.query.currency.is_some()
+    }
+
+    /// Whether a file may lack banks that cannot be read.
+    pub(super) fn may_be_partial(&self) -> bool {
+        self.query.is_partial
+    }
+
+    pub(super) fn currency(&self) -> Option<Currency> {
+        self.query.currency
+    }
+
+    pub(super) fn without_currency(&self) -> String {
+        self.with(|query| query.currency = None)
     }
 
     /// The last day alone is the end of thirty days, and the first day alone begins the days up to
@@ -340,6 +363,7 @@ impl Filter {
             from,
             to,
             category,
+            currency,
             search,
             ..
         } = &self.query;
@@ -360,6 +384,9 @@ impl Filter {
         }
         if let Some(category) = category {
             pairs.push(("category", category.name().to_owned()));
+        }
+        if let Some(currency) = currency {
+            pairs.push(("currency", currency.to_string()));
         }
         if left_out != "search" && !search.is_empty() {
             pairs.push(("search", search.clone()));
@@ -430,6 +457,7 @@ impl Filter {
     pub(super) fn rows(&self) -> RowFilter {
         RowFilter {
             category: self.query.category,
+            currency: self.query.currency,
             wanted: self.is_searched().then(|| Wanted::from(self.search())),
         }
     }
@@ -447,6 +475,7 @@ impl Days {
 /// Selects rows while they pass by.
 pub(super) struct RowFilter {
     category: Option<CategoryChoice>,
+    currency: Option<Currency>,
     wanted: Option<Wanted>,
 }
 
@@ -455,9 +484,13 @@ impl RowFilter {
         let is_of_category = match self.category {
             None => true,
             Some(CategoryChoice::Without) => row.category.is_none(),
+            Some(CategoryChoice::NoTransfers) => !row.category.is_some_and(Category::is_transfer),
             Some(CategoryChoice::Of(category)) => row.category == Some(category),
         };
-        is_of_category && self.wanted.as_ref().is_none_or(|wanted| wanted.is_in(row))
+        let is_in = |currency| row.currency.unwrap_or(row.account.currency) == currency;
+        is_of_category
+            && self.currency.is_none_or(is_in)
+            && self.wanted.as_ref().is_none_or(|wanted| wanted.is_in(row))
     }
 }
 

@@ -1,10 +1,12 @@
 //! What a search looks for in a row. The API has no search, so the page reads the rows.
 
 use bellbird_domain::{Category, Decimal, Transaction};
+use unicode_normalization::UnicodeNormalization as _;
+use unicode_normalization::char::is_combining_mark;
 
 /// What a search looks for.
 pub(super) struct Wanted {
-    /// In lower case.
+    /// As [`folded`].
     text: String,
     /// If the text is one, such as `-1,042.5`, `$12.50` or `AUD 12.50`.
     amount: Option<Decimal<'static>>,
@@ -13,7 +15,7 @@ pub(super) struct Wanted {
 impl From<&str> for Wanted {
     fn from(text: &str) -> Self {
         Self {
-            text: text.to_lowercase(),
+            text: folded(text),
             amount: amount_of(without_currency(text)),
         }
     }
@@ -34,8 +36,15 @@ impl Wanted {
             || texts
                 .into_iter()
                 .flatten()
-                .any(|text| text.to_lowercase().contains(&self.text))
+                .any(|text| folded(text).contains(&self.text))
     }
+}
+
+/// In lower case and without accents, because few keyboards have all of them: `kowhai` finds
+/// Kōwhai.
+fn folded(text: &str) -> String {
+    let letters = text.nfd().filter(|c| !is_combining_mark(*c));
+    letters.flat_map(char::to_lowercase).collect()
 }
 
 fn is_amount(amount: &Decimal<'_>, wanted: &Decimal<'_>) -> bool {
@@ -74,6 +83,19 @@ fn amount_of(text: &str) -> Option<Decimal<'static>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn accents_and_capitals_make_no_difference() {
+        for (text, wanted) in [
+            ("KŌWHAI BAKEHOUSE", "kowhai"),
+            ("Kowhai", "kōwhai"),
+            ("Café Ñandú", "cafe nandu"),
+            ("Ω", "ω"),
+        ] {
+            assert!(folded(text).contains(&folded(wanted)), "{text} {wanted}");
+        }
+        assert!(!folded("Kowhai").contains(&folded("kea")));
+    }
 
     #[test]
     fn amount_is_found_in_a_row_whatever_its_sign_and_currency() {

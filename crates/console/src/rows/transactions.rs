@@ -60,6 +60,10 @@ impl Head<'_> {
             .map_or("Category", CategoryChoice::label)
     }
 
+    fn without_currency(&self) -> String {
+        link(self.frame, &self.filter.without_currency())
+    }
+
     fn error_at(&self, field: &str) -> Option<&'static str> {
         let error = self.error.filter(|error| error.field == field)?;
         Some(error.text)
@@ -139,8 +143,9 @@ struct DayRows<'a> {
 
 struct ShownRow<'a> {
     row: &'a Row,
-    /// Category, account and bank.
+    /// Category and account.
     detail: Vec<&'a str>,
+    bank: Option<&'a str>,
 }
 
 struct FileLink {
@@ -362,9 +367,9 @@ impl Shown {
         // of its bank. So days of several time zones would alternate around midnight.
         let mut days: BTreeMap<Reverse<Date>, Vec<ShownRow<'a>>> = BTreeMap::new();
         for row in rows {
-            let detail = self.detail(row);
+            let (detail, bank) = self.detail(row);
             let of_day = days.entry(Reverse(row.day)).or_default();
-            of_day.push(ShownRow { row, detail });
+            of_day.push(ShownRow { row, detail, bank });
         }
         days.into_iter()
             .map(|(Reverse(day), rows)| DayRows {
@@ -374,19 +379,16 @@ impl Shown {
             .collect()
     }
 
-    /// The account only where several are shown, and the bank where there are several.
-    fn detail<'a>(&'a self, row: &'a Row) -> Vec<&'a str> {
+    /// The category and the account, and the bank. The account only where several are shown, and
+    /// the bank where there are several.
+    fn detail<'a>(&'a self, row: &'a Row) -> (Vec<&'a str>, Option<&'a str>) {
         let names = self.linked.names(row.account);
         let names = names.filter(|_| self.filter.account().is_none());
         let bank = names
             .map(|(_, bank)| bank)
             .filter(|_| self.linked.banks.len() > 1);
         let account = names.map(|(account, _)| account);
-        row.category
-            .into_iter()
-            .chain(account)
-            .chain(bank)
-            .collect()
+        (row.category.into_iter().chain(account).collect(), bank)
     }
 
     fn summary(&self, found: &Found, before: u64) -> String {
@@ -414,9 +416,9 @@ impl Shown {
             (0, _) => "No older ones".to_owned(),
             (_, true) if before == 0 && is_all => format!("{rows} found"),
             (_, true) if before == 0 => format!("The newest {rows} found"),
-            (_, true) => format!("{} to {last} found", before + 1),
-            (_, false) if is_all => format!("{} to {last} of {last}", before + 1),
-            (_, false) => format!("{} to {last}", before + 1),
+            (_, true) => format!("{} to {last} found", before.saturating_add(1)),
+            (_, false) if is_all => format!("{} to {last} of {last}", before.saturating_add(1)),
+            (_, false) => format!("{} to {last}", before.saturating_add(1)),
         };
         format!("{count} {days}{accounts}.")
     }
@@ -463,8 +465,13 @@ impl Shown {
             _ => format!("all rows, {}", lower_first(&filter.days_label())),
         };
         let url = |file: &str, query: &str| format!("{}/transactions.{file}?{query}", frame.root);
+        // The page has said which banks are missing, so the file may lack them.
+        let partial = (!found.troubles.is_empty()).then(|| "partial=true".to_owned());
+        let csv: Vec<String> = [filter.query()].into_iter().chain(partial).collect();
+        let csv = csv.join("&");
+        let csv = csv.trim_start_matches('&').to_owned();
         let mut files = vec![FileLink {
-            url: url("csv", &filter.query()),
+            url: url("csv", &csv),
             label: format!("Download {what} (CSV)"),
         }];
         if let Some(account) = filter.account().filter(|_| !filter.leaves_rows_out()) {

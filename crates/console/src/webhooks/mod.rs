@@ -315,8 +315,8 @@ async fn insert(
     let session = &form.session;
     let mut change = session.begin(console).await?;
     if let Some(known) = form.field("newest") {
-        let present = console.storage().endpoints().list(session.user()).await?;
-        if newest(present.iter().map(|endpoint| endpoint.id)) != known {
+        let present = endpoints::newest(&mut change, session.user()).await?;
+        if newest(present.into_iter()) != known {
             return Ok(None);
         }
     }

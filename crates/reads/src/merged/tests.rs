@@ -588,7 +588,10 @@ async fn lists_that_are_awaited_are_known() {
     let delays = [Duration::from_secs(10), Duration::ZERO];
     let setup = Setup::with_delays(rows, 9, delays).await;
     let seen = Mutex::new(Vec::new());
-    let map = |row: &Transaction<'_>, _| Some(seen.lock().push(row.id.to_string()));
+    let map = |row: &Transaction<'_>, _| {
+        seen.lock().push(row.id.to_string());
+        Some(())
+    };
     let mut merged = Merged::new(setup.ranges(), None, Instant::now() + FAR, map);
     let (awaited, call) = (merged.awaited(), setup.world.call());
     let next = merged.next(&call);

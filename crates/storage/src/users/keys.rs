@@ -36,6 +36,8 @@ statements! {
 
     DELETE_AUDIT = "DELETE FROM key_audit WHERE user_id = $1 AND key_id = $2";
 
+    FIND_NEWEST = "SELECT id FROM api_keys WHERE user_id = $1 ORDER BY id DESC LIMIT 1";
+
     INSERT = "INSERT INTO api_keys (user_id, id, key_hash, name, prefix, created_at, expires_at)
         VALUES ($1, $2, $3, $4, $5, $6, $7)";
 
@@ -187,6 +189,11 @@ impl Keys<'_> {
 /// Finds a key of any user.
 pub async fn find(tx: &mut Tx, id: KeyId) -> Result<Option<KeyRecord>> {
     tx.one(FIND, params![id], record).await
+}
+
+/// The key of a user that was made last, also if it has ended.
+pub async fn find_newest(tx: &mut Tx, user: UserId) -> Result<Option<KeyId>> {
+    tx.one(FIND_NEWEST, params![user], |row| row.id(0)).await
 }
 
 /// Stores the key's hash, prefix and name.

@@ -162,6 +162,11 @@ impl SetupTokens<'_> {
     }
 }
 
+/// As [`SetupTokens::find_newest`], in a change.
+pub async fn find_newest(tx: &mut Tx, user: UserId) -> Result<Option<Uuid>> {
+    tx.one(FIND_NEWEST, params![user], |row| row.id(0)).await
+}
+
 /// Stores a setup token, and returns its id.
 ///
 /// # Errors

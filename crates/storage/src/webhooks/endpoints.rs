@@ -49,6 +49,8 @@ statements! {
 
     LIST = select_endpoints!("WHERE e.user_id = $1 ORDER BY e.created_at, e.id");
 
+    FIND_NEWEST = "SELECT id FROM webhook_endpoints WHERE user_id = $1 ORDER BY id DESC LIMIT 1";
+
     LIST_ALL = select_endpoints!("ORDER BY e.created_at, e.id");
 
     LIST_AFTER = select_endpoints!("WHERE e.id > $1 ORDER BY e.id LIMIT $2");
@@ -327,6 +329,11 @@ impl Endpoints<'_> {
     pub async fn delete_old_secrets(self, now: Timestamp) -> Result<u64> {
         self.0.db.run(DELETE_OLD_SECRETS, params![now]).await
     }
+}
+
+/// The endpoint of a user that was made last.
+pub async fn find_newest(tx: &mut Tx, user: UserId) -> Result<Option<EndpointId>> {
+    tx.one(FIND_NEWEST, params![user], |row| row.id(0)).await
 }
 
 /// Adds an enabled endpoint.

@@ -324,8 +324,8 @@ async fn audit_is_filtered_and_downloaded() {
     assert_eq!(file.headers["content-type"], "text/csv; charset=utf-8");
     assert!(file.text.starts_with("\u{feff}at,action,"), "{}", file.text);
     let line = format!(
-        ",\"user.update\",\"{olivia}\",\"olivia@example.com\",\"\",\"plan: professional → saver\",\"operator\",\"{ben}\",\
-         \"ben@example.com\"\r\n"
+        ",user.update,{olivia},olivia@example.com,,plan: professional → saver,operator,{ben},\
+         ben@example.com\r\n"
     );
     file.assert_has(&line);
 }

@@ -390,7 +390,10 @@ async fn broken_bank_has_a_way_back_and_spoils_no_other() {
         .await;
     assert_eq!(reconnect.status, 303, "to the consent page");
 
-    let file = browser.get("/transactions.csv").await;
+    let whole = browser.get("/transactions.csv").await;
+    whole.assert_shows(502, "There is no file");
+    page.assert_has("/transactions.csv?partial=true");
+    let file = browser.get("/transactions.csv?partial=true").await;
     file.assert_status(200);
     assert!(!file.text.contains(&broken.institution_name), "as the page");
     let account = app.accounts_by(&person).await.into_iter();

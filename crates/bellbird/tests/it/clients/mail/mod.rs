@@ -100,7 +100,10 @@ async fn operator_sends_a_user_a_link() {
     let operator = app.sign_in_operator().await;
     let path = format!("/operator/users/{}", app.olivia.user.id);
     let sent = operator.post(&path, "send-link=yes").await;
-    sent.assert_shows(200, "The e-mail is sent. Its link works once, for a day.");
+    sent.assert_leads_to(&format!("{path}?done=link-sent&at=access#done"));
+    let led_to = format!("{path}?done=link-sent&at=access");
+    let page = operator.get(&led_to).await;
+    page.assert_has("It works once, for a day.");
     let email = mail.take(1).await.remove(0);
     assert_eq!(email["to"], serde_json::json!(["olivia@example.com"]));
     assert_eq!(email["subject"], "Your link to Bellbird");
