@@ -261,17 +261,8 @@ fn removal_error(console: &Console, error: &ConnectionsError) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use bellbird_domain::ConnectionCategory;
-
     use super::*;
-
-    const LINKABLE: [LinkableProvider; 1] = [LinkableProvider {
-        is_sandbox: false,
-        name: "somebank",
-        title: "SomeBank",
-        reaches: "Some banks",
-        category: ConnectionCategory::Banking,
-    }];
+    use crate::pages::fixtures::LINKABLE;
 
     #[test]
     fn form_names_exactly_one_choice() {

@@ -13,11 +13,12 @@ use axum::extract::State;
 use axum::response::Response;
 use bellbird_domain::ConnectionCategory;
 use futures_util::stream::FuturesOrdered;
-use http::{StatusCode, Uri, Version};
+use http::{Uri, Version};
 
 use crate::error_page;
-use crate::pages::{Notice, SignedInFrame, Tone, page_response, rendered_part};
+use crate::pages::{SignedInFrame, rendered_part};
 use crate::plan;
+use crate::rows::file;
 use crate::session::Session;
 use crate::state::Console;
 use crate::stream;
@@ -82,19 +83,5 @@ pub(crate) async fn download_csv(
         "/v1/export/trades.csv?byteOrderMark=true&quoteFormulas=true{}",
         choice.file_query()
     );
-    match console
-        .inner
-        .api
-        .open(&session.caller, &path, version)
-        .await
-    {
-        // With all that the listener has to know of it.
-        Ok(file) => file,
-        Err(error) => {
-            let notice = Notice::new(Tone::Attention, "There is no file")
-                .with(&error.message)
-                .with_retry_link();
-            page_response(StatusCode::BAD_GATEWAY, &notice.page(&console.inner.frame))
-        }
-    }
+    file::pass_on(&console, &session, &path, version).await
 }

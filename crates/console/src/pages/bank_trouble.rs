@@ -132,18 +132,8 @@ pub(crate) fn why_not_read(problem: &Problem) -> String {
 
 #[cfg(test)]
 mod tests {
-    use bellbird_domain::ConnectionCategory;
-
-    use super::super::fixtures::{HOSTILE, connection};
+    use super::super::fixtures::{HOSTILE, LINKABLE, connection};
     use super::*;
-
-    const LINKABLE: [LinkableProvider; 1] = [LinkableProvider {
-        is_sandbox: false,
-        name: "somebank",
-        title: "SomeBank",
-        reaches: "Some banks",
-        category: ConnectionCategory::Banking,
-    }];
 
     #[test]
     fn consent_that_is_gone_leads_to_its_bank() {

@@ -1,5 +1,6 @@
 //! Connections and accounts with hostile names.
 
+use bellbird_connections::LinkableProvider;
 use bellbird_domain::{
     Account, AccountId, AccountType, Connection, ConnectionCategory, ConnectionId,
     ConnectionStatus, Currency, MaskedNumber, UserId,
@@ -43,3 +44,12 @@ pub(crate) fn assert_harmless(html: &str) {
         assert!(!html.contains(harmful), "{harmful:?} in {html}");
     }
 }
+
+/// A provider that users can link themselves.
+pub(crate) const LINKABLE: [LinkableProvider; 1] = [LinkableProvider {
+    is_sandbox: false,
+    name: "somebank",
+    title: "SomeBank",
+    reaches: "Some banks",
+    category: ConnectionCategory::Banking,
+}];

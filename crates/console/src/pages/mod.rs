@@ -7,7 +7,7 @@ mod choice;
 mod disabled_endpoint;
 mod done;
 #[cfg(test)]
-mod fixtures;
+pub(crate) mod fixtures;
 mod frame;
 mod home;
 pub(crate) mod institution;

@@ -678,7 +678,7 @@ mod tests {
         }
     }
 
-    /// Whoever came by a button of the console goes on there, and is told of no link.
+    /// Whoever came by a button of the console goes on there, and sees no link.
     #[test]
     fn result_in_the_console_goes_on_there() {
         let shown = |outcome, retry| {

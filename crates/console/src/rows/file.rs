@@ -122,11 +122,23 @@ pub(super) async fn download(
     response
 }
 
-fn no_file(console: &Console, status: StatusCode, why: &str) -> Response {
+pub(super) fn no_file(console: &Console, status: StatusCode, why: &str) -> Response {
     let notice = Notice::new(Tone::Attention, "There is no file")
         .with(why)
         .with_retry_link();
     page_response(status, &notice.page(&console.inner.frame))
+}
+
+/// Passes a file of the API on while it is read, with all that the listener has to know of it.
+/// `version` is the request's.
+pub(crate) async fn pass_on(
+    console: &Console,
+    session: &Session,
+    path: &str,
+    version: Version,
+) -> Response {
+    let opened = console.inner.api.open(&session.caller, path, version).await;
+    opened.unwrap_or_else(|error| no_file(console, StatusCode::BAD_GATEWAY, &error.message))
 }
 
 enum Opened {

@@ -210,9 +210,9 @@ impl Lists {
     }
 }
 
-/// The banks of which a list has failed. Each is told to the service as the API does: a consent
-/// that is gone is a reason to ask the provider for its status. One that was removed meanwhile is
-/// left out.
+/// The banks of which a list has failed. Each is reported to the service, as the API does: a
+/// consent that is gone is a reason to ask the provider for its status. One that was removed
+/// meanwhile is left out.
 pub(super) async fn failed<T: Send>(
     console: &Console,
     caller: &Caller,

@@ -22,7 +22,7 @@ use super::find::{Found, Progress, READ_ROWS_MAX, Row, Stopped, find};
 use super::linked::{Bank, Linked};
 use crate::error_page;
 use crate::pages::{
-    BankTrouble, Notice, SignedInFrame, Tone, day_of_week, page_response, rendered_part, shown_day,
+    BankTrouble, SignedInFrame, day_of_week, page_response, rendered_part, shown_day,
 };
 use crate::plan;
 use crate::session::Session;
@@ -521,27 +521,12 @@ pub(crate) async fn download_ofx(
     let account = filter.account().or_else(|| linked.first_account());
     let chosen = account.and_then(|id| Some((linked.connection_of.get(&id)?, id)));
     let (Some((connection, account)), Ok(days)) = (chosen, filter.days()) else {
-        return no_file(&console, "Choose an account and its days again.");
+        let why = "Choose an account and its days again.";
+        return file::no_file(&console, StatusCode::BAD_REQUEST, why);
     };
     let Days { from, to } = days;
     let path = format!(
         "/v1/export/transactions.ofx?connectionId={connection}&accountId={account}&from={from}&to={to}"
     );
-    match console
-        .inner
-        .api
-        .open(&session.caller, &path, version)
-        .await
-    {
-        // With all that the listener has to know of it.
-        Ok(file) => file,
-        Err(error) => no_file(&console, &error.message),
-    }
-}
-
-fn no_file(console: &Console, why: &str) -> Response {
-    let notice = Notice::new(Tone::Attention, "There is no file")
-        .with(why)
-        .with_retry_link();
-    page_response(StatusCode::BAD_GATEWAY, &notice.page(&console.inner.frame))
+    file::pass_on(&console, &session, &path, version).await
 }

@@ -207,7 +207,7 @@ async fn script_and_gcra_hold_the_same_rule() {
             for step in 0..STEPS {
                 let (takes, is_on_credit) = (step % 3 != 1, step % 3 == 2);
                 let at = now();
-                // Later steps know only what the first one has told the server.
+                // Later steps know only what the first one has sent to the server.
                 let known = if step == 0 {
                     at.as_microsecond() + known_in_us
                 } else {

@@ -26,7 +26,7 @@ const VANISHING: i32 = 90;
 /// By the clock of the service. Thirty connections need no more live requests than the minute that
 /// a bucket holds, and some that refill.
 const WAIT_MAX: SignedDuration = SignedDuration::from_mins(3);
-/// Of one round. A service that makes no progress would be asked for ever.
+/// Of one round. A service that makes no progress would be asked without end.
 const REQUESTS_MAX: usize = 100 * CONNECTIONS;
 /// As the documentation says.
 const AT_ONCE: usize = 4;
