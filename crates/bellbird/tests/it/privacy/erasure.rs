@@ -79,18 +79,20 @@ async fn removal_erases_every_identifier() {
             .add_person(spec(provider).email, Plan::Professional, &[])
             .await;
         let user = person.user.id;
+        // Known before the consent, because the first refresh subscribes to the user's events.
+        let hook = format!("{}/webhooks/{provider}", app.console_url);
+        app.bank(provider)
+            .set_webhooks(WebhookSettings::to(hook))
+            .unwrap();
         let callback_url = app.callback_url(user, provider, "accept").await;
         open(&callback_url).await;
         let connection = app.connections_of(user).await.remove(0);
         let mut names = identifiers_of(&app, &connection).await;
 
         // Provider events come about the lost consent and about the new one after a reconnect.
-        let hook = format!("{}/webhooks/{provider}", app.console_url);
         app.advance_clock(SignedDuration::from_mins(1));
         app.run_due_jobs().await;
-        app.bank(provider)
-            .set_webhooks(WebhookSettings::to(hook))
-            .unwrap();
+        eventually(async || app.connections.tasks().is_empty()).await;
         if !setting.is_null() {
             app.bank(provider).set_options(&setting).unwrap();
         }

@@ -582,12 +582,16 @@ impl App {
         }
     }
 
-    /// Waits until the service has accepted every event of a provider.
+    /// Waits until the service has accepted every event of a provider. Fails if it rejected one,
+    /// because another attempt would be by the clock that only tests move.
     pub(crate) async fn provider_events_sent(&self, provider: &str) {
         eventually(async || {
             let deliveries = self.bank(provider).deliveries();
-            let mut states = deliveries.iter().map(|delivery| &delivery["state"]);
-            !deliveries.is_empty() && states.all(|state| *state == "sent")
+            let has_state =
+                |state: &'static str| move |delivery: &Value| delivery["state"] == state;
+            let is_rejected = deliveries.iter().any(has_state("retry"));
+            assert!(!is_rejected, "{deliveries:?}");
+            !deliveries.is_empty() && deliveries.iter().all(has_state("sent"))
         })
         .await;
     }
