@@ -1,13 +1,16 @@
-//! Five cookies. The first binds consent sessions to a browser, and its value is random and means
+//! Six cookies. The first binds consent sessions to a browser, and its value is random and means
 //! nothing else. The second holds the link token from which the browser last started a session, so
 //! that a result page can lead back to the link without naming it. The third says who is signed in.
 //! The fourth stays when the user signs out, and says that a user has signed in here before. The
-//! fifth binds a sign-in at the identity provider to the browser.
+//! fifth binds a sign-in at the identity provider to the browser. The sixth names the page that was
+//! asked for before a sign-in.
 
 use bellbird_storage::SESSION_MAX;
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderValue};
 use secrecy::SecretString;
+
+use crate::pages::page_of;
 
 /// Longer than a consent session, so that the user can return to its link URL afterwards.
 const BROWSER_MAX_AGE_SECONDS: u32 = 3600;
@@ -15,6 +18,8 @@ const BROWSER_MAX_AGE_SECONDS: u32 = 3600;
 const LINK_MAX_AGE_SECONDS: u32 = 1800;
 /// How long a browser may be at the identity provider.
 const IDENTITY_PROVIDER_MAX_AGE_SECONDS: u32 = 600;
+/// How long a sign-in may take, to lead to the page that was asked for. As long as its link works.
+const PAGE_MAX_AGE_SECONDS: u32 = 600;
 /// As long as browsers keep a cookie at most.
 const KNOWN_BROWSER_MAX_AGE_SECONDS: u32 = 400 * 86_400;
 /// Of all values, which are hexadecimal.
@@ -57,6 +62,26 @@ impl Cookie {
     /// Says in which browser users have signed in.
     pub(crate) fn of_known_browser(console_url: &str) -> Self {
         Self::new("bellbird-known", KNOWN_BROWSER_MAX_AGE_SECONDS, console_url)
+    }
+
+    /// Holds the page that was asked for, as [`Self::page_header`] writes it.
+    pub(crate) fn of_page(console_url: &str) -> Self {
+        Self::new("bellbird-page", PAGE_MAX_AGE_SECONDS, console_url)
+    }
+
+    /// The path of a page of a menu.
+    pub(crate) fn page_header(&self, page: &str) -> Option<HeaderValue> {
+        self.header(&hex::encode(format!(
+            "{page: <width$}",
+            width = VALUE_BYTES / 2
+        )))
+    }
+
+    /// The page that the browser asked for. Only those of the menus count, so a cookie of anyone
+    /// else leads nowhere.
+    pub(crate) fn page(&self, headers: &HeaderMap) -> Option<&'static str> {
+        let page = hex::decode(self.value(headers)?).ok()?;
+        page_of(std::str::from_utf8(&page).ok()?.trim_end())
     }
 
     /// Browsers store a `__Host-` cookie only over HTTPS. Without TLS, on this machine or in a home
@@ -148,6 +173,29 @@ mod tests {
             link.to_str().unwrap(),
             format!("__Host-bellbird-link={text}; {flags}")
         );
+    }
+
+    #[test]
+    fn only_pages_of_the_menus_are_asked_for() {
+        let cookie = Cookie::of_page("http://127.0.0.1:8081");
+        let asked = |page: &str| {
+            let header = cookie.page_header(page)?;
+            let (sent, _) = header.to_str().unwrap().split_once(';')?;
+            let sent = [(COOKIE, HeaderValue::from_str(sent).unwrap())];
+            cookie.page(&sent.into_iter().collect())
+        };
+        assert_eq!(asked("/transactions"), Some("/transactions"));
+        assert_eq!(asked("/operator/deliveries"), Some("/operator/deliveries"));
+        for page in [
+            "",
+            "/",
+            "//evil.example",
+            "/sign-out",
+            "https://evil.example",
+            &"/x".repeat(40),
+        ] {
+            assert_eq!(asked(page), None, "{page}");
+        }
     }
 
     #[test]

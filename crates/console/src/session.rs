@@ -12,13 +12,14 @@ use bellbird_management::{ManagementChange, Refusal};
 use bellbird_storage::{SignedIn, StorageError};
 use http::HeaderMap;
 use http::Uri;
+use http::header::SET_COOKIE;
 use http::request::Parts;
 use http::uri::Authority;
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::local::{home_authority, is_loopback_url, is_own_form};
-use crate::pages::{DoneAt, LocalTime, SignedInFrame};
+use crate::pages::{DoneAt, LocalTime, SignedInFrame, page_of};
 use crate::state::Console;
 use crate::{body, error_page};
 
@@ -174,10 +175,21 @@ impl FromRequestParts<Console> for Session {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Response> {
-        let mut session =
-            Self::find(&parts.headers, console, console.inner.page_limit.as_ref()).await?;
-        session.done = DoneAt::of_query(parts.uri.query());
-        Ok(session)
+        let found = Self::find(&parts.headers, console, console.inner.page_limit.as_ref()).await;
+        match found {
+            Ok(mut session) => {
+                session.done = DoneAt::of_query(parts.uri.query());
+                Ok(session)
+            }
+            Err(mut response) => {
+                // A sign-in leads back to the page.
+                let page = page_of(parts.uri.path()).filter(|_| response.status().is_redirection());
+                let page = page.and_then(|page| console.inner.page_cookie.page_header(page));
+                let page = page.map(|page| (SET_COOKIE, page));
+                response.headers_mut().extend(page);
+                Err(response)
+            }
+        }
     }
 }
 

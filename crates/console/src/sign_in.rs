@@ -216,8 +216,8 @@ impl BrowserSession {
     }
 
     /// Gives its cookies to the browser, once it is stored. A session that the browser had ends,
-    /// because its cookie is replaced. What follows is the overview, or at first what others have
-    /// let read the user's accounts.
+    /// because its cookie is replaced. What follows is the page that the browser asked for, or the
+    /// overview, and at first what others have let read the user's accounts.
     pub(crate) async fn begun(
         self,
         console: &Console,
@@ -240,7 +240,11 @@ impl BrowserSession {
         let next = match has_programs_of_others(console.storage(), begun, now).await {
             // The demo has made its keys for this person.
             Ok(true) if console.inner.site.demo.is_none() => keys_page::FIRST_SIGN_IN,
-            Ok(_) => "/overview",
+            Ok(_) => console
+                .inner
+                .page_cookie
+                .page(headers)
+                .unwrap_or("/overview"),
             Err(error) => return error_page::storage_error(console, &error),
         };
         let mut response = Redirect::to(&console.path(next)).into_response();
@@ -253,6 +257,7 @@ impl BrowserSession {
                 .inner
                 .known_browser_cookie
                 .header(self.known_browser.expose_secret()),
+            console.inner.page_cookie.removal(),
         ];
         response.headers_mut().extend(
             cookies

@@ -74,6 +74,7 @@ pub(crate) struct Inner {
     pub(crate) session_cookie: Cookie,
     pub(crate) identity_provider: Option<IdentityProvider>,
     pub(crate) known_browser_cookie: Cookie,
+    pub(crate) page_cookie: Cookie,
     /// Sums of money in and out, by session.
     pub(crate) money_cache: Expiring<KeyId, CachedMoney>,
     /// Of test events to webhook endpoints.
@@ -131,6 +132,7 @@ impl Console {
             .as_ref()
             .map(|oidc| IdentityProvider::new(oidc, &site.console_url));
         let known_browser_cookie = Cookie::of_known_browser(&site.console_url);
+        let page_cookie = Cookie::of_page(&site.console_url);
         let money_cache = Expiring::new(MONEY_TTL, MONEY_BYTES_MAX, |_, cached: &CachedMoney| {
             cached.bytes()
         });
@@ -154,6 +156,7 @@ impl Console {
             session_cookie,
             identity_provider,
             known_browser_cookie,
+            page_cookie,
             money_cache,
             ping_limit,
             event_permits,

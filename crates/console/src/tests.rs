@@ -593,7 +593,7 @@ async fn files_keep_what_the_listener_must_know() {
             .insert(ResponseTimeout(Duration::from_secs(3_600)));
         response
     };
-    let api = Router::new().route("/v1/export/trades.csv", get(file));
+    let api = Router::new().route("/v1/export/holdings.csv", get(file));
     let router = crate::router(
         console.context.clone(),
         api,
@@ -603,7 +603,7 @@ async fn files_keep_what_the_listener_must_know() {
     );
     let cookie = sign_in(&console, &router).await;
     let file = router
-        .oneshot(request("GET", "/trades.csv", &[("cookie", &cookie)], ""))
+        .oneshot(request("GET", "/holdings.csv", &[("cookie", &cookie)], ""))
         .await
         .unwrap();
     assert_eq!(file.status(), 200);

@@ -3,17 +3,19 @@
 use std::collections::BTreeMap;
 
 use askama::Template;
-use bellbird_domain::{Caller, Decimal, ExactSum};
+use bellbird_domain::{Decimal, ExactSum};
+use bellbird_reads::Trades;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use serde::Deserialize;
 
-use super::choice::{Broker, Choice};
-use super::symbol::Symbol;
 use crate::api_client::read_error;
 use crate::pages::names::sanitized;
-use crate::pages::{BankTrouble, Frame, Money, Number, rendered_part};
-use crate::state::Console;
+use crate::pages::{BankTrouble, Money, Number, SignedInFrame, rendered_part};
+use crate::rows::Symbol;
+use crate::rows::filter::{Filter, RowFilter};
+use crate::rows::linked::Bank;
+use crate::rows::list::RowList;
 
 /// Brokers read at the same time. The trades are read meanwhile, and a session has few permits.
 const BROKERS_AT_ONCE: usize = 2;
@@ -21,8 +23,10 @@ const BROKERS_AT_ONCE: usize = 2;
 #[derive(Template)]
 #[template(path = "investments_holdings.html")]
 struct HoldingsPart<'a> {
-    frame: &'a Frame,
-    choice: &'a Choice,
+    frame: &'a SignedInFrame<'a>,
+    filter: &'a Filter,
+    /// This page again.
+    again: String,
     troubles: Vec<BankTrouble>,
     currencies: Vec<InCurrency>,
     /// Holdings without a value, which are in no total.
@@ -115,10 +119,11 @@ fn percent(part: &ExactSum, whole: &ExactSum) -> Option<String> {
     Some(Number::percent(percent.as_str()).text)
 }
 
-pub(super) async fn part(console: &Console, caller: &Caller, choice: &Choice) -> String {
+/// Of the accounts that the page shows.
+pub(super) async fn part(list: &RowList<Trades>) -> String {
     let mut reads = Vec::new();
-    for broker in choice.chosen() {
-        reads.push(read(console, caller, choice, broker));
+    for broker in list.linked.chosen(list.filter.account()) {
+        reads.push(read(list, broker));
     }
     let read: Vec<Result<Vec<Holding>, BankTrouble>> = stream::iter(reads)
         .buffered(BROKERS_AT_ONCE)
@@ -131,32 +136,29 @@ pub(super) async fn part(console: &Console, caller: &Caller, choice: &Choice) ->
             Err(trouble) => troubles.push(trouble),
         }
     }
-    rendered_part(&view(&console.inner.frame, choice, &holdings, troubles))
+    let frame = list.session.frame(&list.console, "/investments");
+    rendered_part(&view(&frame, &list.filter, &holdings, troubles))
 }
 
-async fn read(
-    console: &Console,
-    caller: &Caller,
-    choice: &Choice,
-    broker: &Broker,
-) -> Result<Vec<Holding>, BankTrouble> {
-    let id = broker.connection.id;
-    let path = format!("/v1/holdings?{}", choice.of_broker(id));
-    let read = console.inner.api.get::<Holdings>(caller, &path).await;
-    read.map(|read| read.data)
-        .map_err(|error| trouble_of(console, broker, &error.code))
-}
-
-/// `code` is the API's word for the error.
-pub(super) fn trouble_of(console: &Console, broker: &Broker, code: &str) -> BankTrouble {
-    let connection = &broker.connection;
-    let linkable = console.inner.connections.links().providers();
-    BankTrouble::of_read(connection, &read_error(connection, code), &linkable)
+async fn read(list: &RowList<Trades>, broker: &Bank) -> Result<Vec<Holding>, BankTrouble> {
+    let (connection, console) = (&broker.connection, &list.console);
+    let account = list.filter.account();
+    let account = account.map(|id| format!("&accountId={id}"));
+    let account = account.unwrap_or_default();
+    let path = format!("/v1/holdings?connectionId={}{account}", connection.id);
+    let read = console
+        .inner
+        .api
+        .get::<Holdings>(&list.session.caller, &path);
+    read.await.map(|read| read.data).map_err(|error| {
+        let linkable = console.inner.connections.links().providers();
+        BankTrouble::of_read(connection, &read_error(connection, &error.code), &linkable)
+    })
 }
 
 fn view<'a>(
-    frame: &'a Frame,
-    choice: &'a Choice,
+    frame: &'a SignedInFrame<'a>,
+    filter: &'a Filter,
     holdings: &[Holding],
     troubles: Vec<BankTrouble>,
 ) -> HoldingsPart<'a> {
@@ -167,15 +169,17 @@ fn view<'a>(
             .or_default()
             .push(holding);
     }
+    let wanted = filter.rows();
     let mut currencies: Vec<InCurrency> = by_currency
         .iter()
-        .map(|(currency, holdings)| in_currency(choice, currency, holdings))
+        .map(|(currency, holdings)| in_currency(filter, &wanted, currency, holdings))
         .collect();
     currencies.retain(|currency| !currency.rows.is_empty());
     let count = |is: fn(&Holding) -> bool| holdings.iter().filter(|one| is(one)).count();
     HoldingsPart {
         frame,
-        choice,
+        filter,
+        again: format!("{}/investments?{}", frame.root, filter.this_page()),
         troubles,
         currencies,
         without_value: count(|one| one.value().is_none()),
@@ -183,7 +187,12 @@ fn view<'a>(
     }
 }
 
-fn in_currency(choice: &Choice, currency: &str, holdings: &[&Holding]) -> InCurrency {
+fn in_currency(
+    filter: &Filter,
+    wanted: &RowFilter,
+    currency: &str,
+    holdings: &[&Holding],
+) -> InCurrency {
     let (mut total, mut gain, mut cost) = <(ExactSum, ExactSum, ExactSum)>::default();
     for holding in holdings {
         let Some(value) = holding.value() else {
@@ -208,7 +217,7 @@ fn in_currency(choice: &Choice, currency: &str, holdings: &[&Holding]) -> InCurr
     let found = found.filter(|holding| {
         let texts = [holding.symbol.as_str()];
         let names = holding.name.as_deref();
-        choice.finds(texts.into_iter().chain(names))
+        wanted.finds(texts.into_iter().chain(names), None)
     });
     InCurrency {
         total: Money::new(currency, total.to_decimal().as_str()),
@@ -216,12 +225,12 @@ fn in_currency(choice: &Choice, currency: &str, holdings: &[&Holding]) -> InCurr
             .any(|holding| holding.gain().is_some())
             .then(|| Gain::new(&gain, &cost, currency)),
         rows: found
-            .map(|holding| row(choice, currency, holding, &total))
+            .map(|holding| row(filter, currency, holding, &total))
             .collect(),
     }
 }
 
-fn row(choice: &Choice, currency: &str, holding: &Holding, total: &ExactSum) -> HoldingRow {
+fn row(filter: &Filter, currency: &str, holding: &Holding, total: &ExactSum) -> HoldingRow {
     let (value, gain) = (holding.value(), holding.gain());
     let cost = value
         .as_ref()
@@ -230,11 +239,11 @@ fn row(choice: &Choice, currency: &str, holding: &Holding, total: &ExactSum) -> 
     let symbol = Symbol::new(&holding.symbol);
     let name = holding.name.as_deref().map(sanitized);
     HoldingRow {
-        trades: choice.with_search(&holding.symbol),
+        trades: filter.with_search(&holding.symbol),
         name: name.filter(|name| !name.is_empty() && *name != symbol.text),
         symbol,
-        account: choice
-            .account_name()
+        account: filter
+            .account()
             .is_none()
             .then(|| sanitized(&holding.account_name)),
         quantity: Number::quantity(&holding.quantity),

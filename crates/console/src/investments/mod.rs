@@ -1,87 +1,76 @@
 //! `/investments`: what the user's accounts at brokers hold, and their trades. Both are read live
 //! from all brokers at the same time, and sent when they are there.
 
-mod choice;
 mod holdings;
-mod symbol;
-mod trades;
 
-use std::pin::Pin;
+use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_domain::ConnectionCategory;
+use bellbird_reads::Trades;
+use futures_util::FutureExt as _;
 use futures_util::stream::FuturesOrdered;
-use http::{Uri, Version};
+use http::{StatusCode, Version};
 
-use crate::error_page;
-use crate::pages::{SignedInFrame, rendered_part};
+use crate::pages::{SignedInFrame, page_response, rendered_part};
 use crate::plan;
-use crate::rows::file;
+use crate::rows::filter::FilterQuery;
+use crate::rows::filter_bar::FilterBar;
+use crate::rows::list::RowList;
+use crate::rows::{ListKind as _, file};
 use crate::session::Session;
 use crate::state::Console;
 use crate::stream;
-use choice::{Choice, Period};
 
 #[derive(Template)]
 #[template(path = "investments.html")]
 struct InvestmentsPage<'a> {
     frame: &'a SignedInFrame<'a>,
-    choice: &'a Choice,
+    bar: FilterBar<'a>,
+    api_url: Option<String>,
 }
-
-type Part = Pin<Box<dyn Future<Output = String> + Send>>;
 
 /// `GET /investments`
-pub(crate) async fn show(State(console): State<Console>, session: Session, uri: Uri) -> Response {
-    if let Some(page) = plan::page_in_place(
-        &console,
-        &session,
-        "/investments",
-        ConnectionCategory::Brokerage,
-    ) {
+pub(crate) async fn show(
+    State(console): State<Console>,
+    session: Session,
+    query: FilterQuery,
+) -> Response {
+    let path = Trades::PATH;
+    if let Some(page) = plan::page_in_place(&console, &session, path, Trades::CATEGORY) {
         return page;
     }
-    let choice = match Choice::load(&console, &session, uri.query()).await {
-        Ok(choice) => choice,
-        Err(error) => return error_page::storage_error(&console, &error),
+    let list = match RowList::<Trades>::load(&console, session, query).await {
+        Ok(list) => list,
+        Err(failed) => return failed,
     };
-    let frame = session.frame(&console, "/investments");
+    let frame = list.session.frame(&console, path);
     let page = InvestmentsPage {
         frame: &frame,
-        choice: &choice,
+        bar: list.bar(&frame),
+        api_url: list.api_url(),
     };
+    if !list.is_read() {
+        return page_response(StatusCode::OK, &page);
+    }
+    let page = rendered_part(&page);
     // In the order of the page. Both are read at the same time.
-    let mut parts: FuturesOrdered<Part> = FuturesOrdered::new();
-    let of = || (console.clone(), session.caller.clone(), choice.clone());
-    let (console_of, caller, choice_of) = of();
-    parts.push_back(Box::pin(async move {
-        holdings::part(&console_of, &caller, &choice_of).await
-    }));
-    let (console_of, caller, choice_of) = of();
-    parts.push_back(Box::pin(async move {
-        trades::part(&console_of, &caller, &choice_of).await
-    }));
-    stream::response(&rendered_part(&page), parts)
+    let mut parts = FuturesOrdered::new();
+    let held = Arc::clone(&list);
+    parts.push_back(async move { holdings::part(&held).await }.boxed());
+    let traded = Arc::clone(&list);
+    parts.push_back(async move { traded.whole_part().await }.boxed());
+    stream::response(&page, parts)
 }
 
-/// `GET /trades.csv`: the trades of the account and the days that the page shows. Passes a file of
-/// the API on while it is read. `version` is the request's.
-pub(crate) async fn download_csv(
+/// `GET /holdings.csv`: all holdings, as the API gives them. Passes its file on while it is read.
+pub(crate) async fn download_holdings(
     State(console): State<Console>,
     session: Session,
     version: Version,
-    uri: Uri,
 ) -> Response {
-    let choice = match Choice::load(&console, &session, uri.query()).await {
-        Ok(choice) => choice,
-        Err(error) => return error_page::storage_error(&console, &error),
-    };
     // A person opens it in a spreadsheet, and a broker chooses the texts in it.
-    let path = format!(
-        "/v1/export/trades.csv?byteOrderMark=true&quoteFormulas=true{}",
-        choice.file_query()
-    );
-    file::pass_on(&console, &session, &path, version).await
+    let path = "/v1/export/holdings.csv?byteOrderMark=true&quoteFormulas=true";
+    file::pass_on(&console, &session, path, version).await
 }

@@ -34,4 +34,6 @@ pub(crate) use response::{
     REFRESH_AFTER, page_response, page_with_images, rendered_part, streamed_page,
 };
 pub(crate) use sign_in::SignIn;
-pub(crate) use signed_in::{DEVELOPER_PAGES, OPERATOR_PAGES, OWN_PAGES, PAGES, SignedInFrame};
+pub(crate) use signed_in::{
+    DEVELOPER_PAGES, OPERATOR_PAGES, OWN_PAGES, PAGES, SignedInFrame, page_of,
+};

@@ -18,12 +18,17 @@ pub(crate) fn institution_name(connection: &Connection) -> String {
 /// Removes control characters and bidirectional controls, which could reverse the text around the
 /// name, and truncates the name.
 pub(crate) fn sanitized(name: &str) -> String {
+    sanitized_up_to(NAME_CHARS_MAX, name)
+}
+
+/// As [`sanitized`], for a longer text.
+pub(crate) fn sanitized_up_to(chars_max: usize, name: &str) -> String {
     let is_bidi_control = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let shown = name
         .chars()
         .filter(|c| !c.is_control() && !is_bidi_control(*c));
-    let mut name: String = shown.take(NAME_CHARS_MAX + 1).collect();
-    if let Some((end, _)) = name.char_indices().nth(NAME_CHARS_MAX) {
+    let mut name: String = shown.take(chars_max + 1).collect();
+    if let Some((end, _)) = name.char_indices().nth(chars_max) {
         name.replace_range(end.., "…");
     }
     name

@@ -1,6 +1,6 @@
 //! Numbers as pages show them: short enough to compare, and with the exact text one step away.
 
-use bellbird_domain::Currency;
+use bellbird_domain::{Currency, Decimal};
 
 /// Decimal places of an amount that is less than one of its currency's smallest unit, as of coins.
 const SMALL_PLACES: usize = 8;
@@ -80,6 +80,19 @@ impl Number {
         }
     }
 
+    /// The text, marked if it does not have all digits.
+    pub(crate) fn marked(&self) -> String {
+        let mark = if self.exact.is_some() { "…" } else { "" };
+        format!("{}{mark}", self.text)
+    }
+
+    /// With all digits, for a sum. None: it is no number.
+    pub(crate) fn to_decimal(&self) -> Option<Decimal<'static>> {
+        let text = self.text.replace(',', "").replace('\u{2212}', "-");
+        let text = self.exact.as_ref().unwrap_or(&text);
+        Decimal::parse(text).ok().map(Decimal::into_owned)
+    }
+
     pub(crate) fn is_negative(&self) -> bool {
         self.text.starts_with('\u{2212}')
     }
@@ -136,6 +149,17 @@ mod tests {
             let exact = (!has_all).then(|| value.to_owned());
             assert_eq!(number.exact, exact, "{value} {currency}");
         }
+    }
+
+    #[test]
+    fn sums_have_all_digits() {
+        for value in ["-1234567.5", "0", "12.345", "-0.00000000123456789"] {
+            let number = Number::money(value, "AUD").to_decimal().unwrap();
+            let expected = Decimal::parse(value).unwrap();
+            assert!(number.cmp_absolute(&expected).is_eq(), "{value}");
+            assert_eq!(number.is_negative(), expected.is_negative(), "{value}");
+        }
+        assert!(Number::money("many", "AUD").to_decimal().is_none());
     }
 
     #[test]

@@ -40,6 +40,17 @@ pub(crate) const OPERATOR_PAGES: &[(&str, &str)] = &[
     ("/operator/audit", "Audit"),
 ];
 
+/// The page of a menu that a path belongs to.
+pub(crate) fn page_of(path: &str) -> Option<&'static str> {
+    let two = [OWN_PAGES, DEVELOPER_PAGES, OPERATOR_PAGES];
+    let two = two.into_iter().flatten().map(|(page, _)| *page);
+    let mut pages = PAGES.iter().map(|(page, ..)| *page).chain(two);
+    pages.find(|page| {
+        let rest = path.strip_prefix(page);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
+}
+
 /// The frame of a page in a menu, or of one that belongs to it.
 pub(crate) struct SignedInFrame<'a> {
     frame: &'a Frame,

@@ -83,7 +83,7 @@ pub(crate) async fn show(State(console): State<Console>, session: Session) -> Re
 }
 
 async fn page(console: &Console, session: &Session, shown: Option<Shown>) -> Response {
-    let linked = match Linked::load(console, session).await {
+    let linked = match Linked::load(console, session, ConnectionCategory::Banking).await {
         Ok(linked) => linked,
         Err(error) => return error_page::storage_error(console, &error),
     };

@@ -1,5 +1,4 @@
-//! The file of the page of transactions, for people: the same rows, all of the days, as CSV. A file
-//! that cannot be continued is cut off, so that no shorter one looks whole.
+//! The file of a page of rows, for people: the same rows, all of the days, as CSV. A file that cannot be continued is cut off, so that no shorter one looks whole.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -10,35 +9,24 @@ use axum::body::Body;
 use axum::response::Response;
 use bellbird_api::http::{LivePermit, Problem};
 use bellbird_api::serve::ResponseTimeout;
-use bellbird_domain::{Account, Caller, Category, Transaction};
+use bellbird_domain::Caller;
 use bellbird_interop::export::formats::{CsvLines, Layout, Options};
 use bellbird_interop::export::{FileName, NameParts};
-use bellbird_reads::{Merged, Transactions};
+use bellbird_reads::Merged;
 use bytes::Bytes;
 use futures_util::stream;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, StatusCode, Version};
-use jiff::civil::Date;
 use tokio::time::Instant;
 
-use super::filter::{Days, Filter};
+use super::ListKind;
+use super::filter::{Filter, FilterQuery};
 use super::find::{Lists, failed};
+use super::list::RowList;
 use crate::pages::{BankTrouble, Notice, Tone, page_response, why_not_read};
 use crate::session::Session;
 use crate::state::Console;
 
-const COLUMNS: [&str; 10] = [
-    "Date",
-    "Account",
-    "Bank",
-    "Description",
-    "Merchant",
-    "Category",
-    "Amount",
-    "Currency",
-    "Status",
-    "Id",
-];
 /// A person opens it in a spreadsheet, and others choose the texts in it.
 pub(crate) const FOR_SPREADSHEETS: Options = Options {
     layout: Layout::Wide,
@@ -60,11 +48,11 @@ const OLD_HTTP: &str = "Files need HTTP/1.1: with an older version, a file that 
 struct CutOff;
 
 /// A file that is being sent.
-struct File {
+struct File<K: ListKind> {
     console: Console,
     caller: Caller,
     permit: LivePermit,
-    merged: Merged<'static, Transactions, Vec<u8>>,
+    merged: Merged<'static, K, Vec<u8>>,
     /// Lists that failed at once. They are left out only if the page has said so.
     lists_left_out: usize,
     /// What was read and not sent.
@@ -75,23 +63,26 @@ struct File {
     is_ended: bool,
 }
 
-pub(super) async fn download(
-    console: Console,
+pub(super) async fn download<K: ListKind>(
+    console: &Console,
     session: Session,
-    filter: Filter,
+    query: FilterQuery,
     version: Version,
 ) -> Response {
-    if version < Version::HTTP_11 {
-        return no_file(&console, StatusCode::BAD_REQUEST, OLD_HTTP);
-    }
-    let days = match filter.days() {
-        Ok(days) => days,
-        Err(error) => return no_file(&console, StatusCode::BAD_REQUEST, error.text),
+    let list = match RowList::<K>::load(console, session, query).await {
+        Ok(list) => list,
+        Err(failed) => return failed,
     };
-    let opened = match File::open(&console, &session, &filter, days).await {
+    if version < Version::HTTP_11 {
+        return no_file(console, StatusCode::BAD_REQUEST, OLD_HTTP);
+    }
+    if let Err(error) = list.filter.days() {
+        return no_file(console, StatusCode::BAD_REQUEST, error.text);
+    }
+    let opened = match File::open(&list).await {
         Ok(opened) => opened,
         Err(problem) => {
-            return no_file(&console, StatusCode::BAD_GATEWAY, &why_not_read(&problem));
+            return no_file(console, StatusCode::BAD_GATEWAY, &why_not_read(&problem));
         }
     };
     let (file, name) = match opened {
@@ -101,7 +92,7 @@ pub(super) async fn download(
             for trouble in &troubles {
                 let _ = write!(why, "{} {} {} ", trouble.name, trouble.what(), trouble.why);
             }
-            return no_file(&console, StatusCode::BAD_GATEWAY, why.trim_end());
+            return no_file(console, StatusCode::BAD_GATEWAY, why.trim_end());
         }
     };
     let pieces = stream::try_unfold(file, |mut file| async move {
@@ -141,35 +132,39 @@ pub(crate) async fn pass_on(
     opened.unwrap_or_else(|error| no_file(console, StatusCode::BAD_GATEWAY, &error.message))
 }
 
-enum Opened {
-    File(Box<File>, FileName),
+enum Opened<K: ListKind> {
+    File(Box<File<K>>, FileName),
     /// A bank could not be read, and the page did not say so.
     Nothing(Vec<BankTrouble>),
 }
 
-impl File {
+impl<K: ListKind> File<K> {
     /// Reads the first page of each list.
-    async fn open(
-        console: &Console,
-        session: &Session,
-        filter: &Filter,
-        days: Days,
-    ) -> Result<Opened, Problem> {
+    async fn open(list: &RowList<K>) -> Result<Opened<K>, Problem> {
+        let RowList {
+            console,
+            session,
+            filter,
+            ..
+        } = list;
         let (api, caller, now) = (&console.inner.context, &session.caller, session.now);
         let permit = api.admit(&api.quotas().live, caller, now).await?;
-        let lists = Lists::select(console, caller, filter, days, now).await?;
-        let name = name_of(&lists, filter, days);
+        let lists = Lists::<K>::select(console, caller, filter, now).await?;
+        let name = name_of(&lists, filter);
         let wanted = filter.rows();
         let mut lines = CsvLines::new(FOR_SPREADSHEETS);
         let mut header = Vec::new();
-        lines.header(&COLUMNS, &mut header);
+        lines.header(K::COLUMNS, &mut header);
         // A row that is not wanted is an empty line, because each row ends at most one page of a
         // provider, and so has a deadline of its own.
-        let line = move |row: &Transaction<'_>, day: Date| {
-            Some(match wanted.matches(row) {
-                true => line_of(&mut lines, row, day),
-                false => Vec::new(),
-            })
+        let zone = caller.timezone.clone();
+        let line = move |row: &K::Row<'_>, place: K::Place| {
+            let mut line = Vec::new();
+            if K::is_wanted(row, &wanted) {
+                K::write(row, K::day(row, place, &zone), &mut lines, &mut line);
+                lines.end_line(&mut line);
+            }
+            Some(line)
         };
         let give_up_at = Instant::now() + FILE_TIMEOUT;
         let mut merged = Merged::new(lists.ranges, None, give_up_at, line);
@@ -255,35 +250,10 @@ impl File {
     }
 }
 
-fn line_of(lines: &mut CsvLines, row: &Transaction<'_>, day: Date) -> Vec<u8> {
-    let mut out = Vec::new();
-    let Account {
-        name,
-        number,
-        institution_name,
-        ..
-    } = row.account;
-    let number = number
-        .as_ref()
-        .map(|number| format!(" {}", number.as_str()));
-    lines.plain(&day.to_string(), &mut out);
-    lines.text(&(name.clone() + &number.unwrap_or_default()), &mut out);
-    lines.text(institution_name.as_deref().unwrap_or_default(), &mut out);
-    lines.text(&row.description, &mut out);
-    lines.text(row.merchant_name.as_deref().unwrap_or_default(), &mut out);
-    lines.plain(row.category.map_or("", Category::label), &mut out);
-    lines.plain(row.amount.as_str(), &mut out);
-    let currency = row.currency.unwrap_or(row.account.currency);
-    lines.plain(currency.as_str(), &mut out);
-    lines.plain("posted", &mut out);
-    lines.text(&row.id, &mut out);
-    lines.end_line(&mut out);
-    out
-}
-
 /// `Ironbark-Bank_Everyday_2026-10-30_2026-11-29.csv`, or without account
 /// `transactions_2026-10-30_2026-11-29.csv`.
-fn name_of(lists: &Lists, filter: &Filter, days: Days) -> FileName {
+fn name_of<K: ListKind>(lists: &Lists<K>, filter: &Filter) -> FileName {
+    let days = filter.days().unwrap_or_default();
     let context = filter.account().and_then(|id| {
         let contexts = lists.contexts.values().map(Arc::as_ref);
         let mut accounts = contexts.flat_map(|context| {
@@ -298,8 +268,8 @@ fn name_of(lists: &Lists, filter: &Filter, days: Days) -> FileName {
     let parts = NameParts {
         institution: context.map(|(connection, _)| &*connection.institution_name),
         account: context.map(|(_, account)| &*account.name),
-        resource: context.is_none().then_some("transactions"),
-        days: (Some(days.from), Some(days.to)),
+        resource: context.is_none().then_some(K::NAME),
+        days: (days.from, days.to),
         extension: "csv",
     };
     parts.name()

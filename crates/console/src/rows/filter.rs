@@ -1,10 +1,9 @@
-//! What the page of transactions shows: an account, a period, a category and a text, from its
-//! query. Pure.
+//! What a page of rows shows: an account, a period, a category and a text, from its query. Pure.
 
 use std::convert::Infallible;
 
 use axum::extract::FromRequestParts;
-use bellbird_domain::{AccountId, Bound, Category, Currency, DateFilter, Transaction};
+use bellbird_domain::{AccountId, Bound, Category, Currency, DateFilter, Decimal};
 use bellbird_reads::merged::MergedPosition;
 use http::request::Parts;
 use jiff::ToSpan as _;
@@ -73,6 +72,8 @@ impl FilterQuery {
 /// The days of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Period {
+    /// As far back as the rows go.
+    All,
     ThirtyDays,
     ThisMonth,
     LastMonth,
@@ -81,17 +82,9 @@ pub(crate) enum Period {
 }
 
 impl Period {
-    /// Those that the page offers.
-    pub(super) const OFFERED: [Self; 5] = [
-        Self::ThirtyDays,
-        Self::ThisMonth,
-        Self::LastMonth,
-        Self::Months(3),
-        Self::Months(12),
-    ];
-
     fn parse(text: &str) -> Option<Self> {
         match text {
+            "all" => Some(Self::All),
             "30d" => Some(Self::ThirtyDays),
             "month" => Some(Self::ThisMonth),
             "last-month" => Some(Self::LastMonth),
@@ -106,6 +99,7 @@ impl Period {
 
     fn name(self) -> String {
         match self {
+            Self::All => "all".to_owned(),
             Self::ThirtyDays => "30d".to_owned(),
             Self::ThisMonth => "month".to_owned(),
             Self::LastMonth => "last-month".to_owned(),
@@ -115,6 +109,7 @@ impl Period {
 
     pub(super) fn label(self) -> String {
         match self {
+            Self::All => "All days".to_owned(),
             Self::ThirtyDays => "Last 30 days".to_owned(),
             Self::ThisMonth => "This month".to_owned(),
             Self::LastMonth => "Last month".to_owned(),
@@ -125,6 +120,7 @@ impl Period {
 
     fn days(self, today: Date) -> Days {
         let (from, to) = match self {
+            Self::All => return Days::default(),
             Self::ThirtyDays => (today.saturating_sub(30.days()), today),
             Self::ThisMonth => (today.first_of_month(), today),
             Self::LastMonth => {
@@ -136,13 +132,16 @@ impl Period {
             }
             Self::Months(months) => (today.saturating_sub(i64::from(months).months()), today),
         };
-        Days { from, to }
+        Days {
+            from: Some(from),
+            to: Some(to),
+        }
     }
 
     /// The one that goes further back, for a search that did not find enough.
     fn further(self) -> Option<Self> {
         match self {
-            Self::Months(MONTHS_MAX) => None,
+            Self::All | Self::Months(MONTHS_MAX) => None,
             Self::Months(months) => Some(Self::Months(
                 months.saturating_mul(2).clamp(SEARCHED_MONTHS, MONTHS_MAX),
             )),
@@ -151,16 +150,16 @@ impl Period {
     }
 }
 
-/// The first and the last day.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Days {
-    pub(super) from: Date,
-    pub(super) to: Date,
+/// The first and the last day. Neither: all days.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Days {
+    pub(super) from: Option<Date>,
+    pub(super) to: Option<Date>,
 }
 
 /// What is wrong with days that were typed, and at which field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct DayError {
+pub(crate) struct DayError {
     pub(super) field: &'static str,
     pub(super) text: &'static str,
 }
@@ -224,9 +223,11 @@ impl PageStart {
 
 /// The filters of a page, which its links change one by one.
 #[derive(Clone)]
-pub(super) struct Filter {
+pub(crate) struct Filter {
     query: FilterQuery,
     today: Date,
+    /// Those that the page offers, the one by default first.
+    periods: &'static [Period],
 }
 
 impl Filter {
@@ -234,13 +235,24 @@ impl Filter {
     pub(super) fn new(
         mut query: FilterQuery,
         today: Date,
+        periods: &'static [Period],
         is_own: impl Fn(AccountId) -> bool,
     ) -> Self {
         query.account = query.account.filter(|id| is_own(*id));
-        Self { query, today }
+        let is_offered = |period: &Period| *period != Period::All || periods.contains(period);
+        query.period = query.period.filter(is_offered);
+        Self {
+            query,
+            today,
+            periods,
+        }
     }
 
-    pub(super) fn account(&self) -> Option<AccountId> {
+    pub(super) fn periods(&self) -> &'static [Period] {
+        self.periods
+    }
+
+    pub(crate) fn account(&self) -> Option<AccountId> {
         self.query.account
     }
 
@@ -248,7 +260,7 @@ impl Filter {
         self.query.category
     }
 
-    pub(super) fn search(&self) -> &str {
+    pub(crate) fn search(&self) -> &str {
         &self.query.search
     }
 
@@ -269,9 +281,9 @@ impl Filter {
         if self.has_own_days() {
             return None;
         }
-        let by_default = match self.is_searched() {
-            true => Period::Months(SEARCHED_MONTHS),
-            false => Period::ThirtyDays,
+        let by_default = match self.periods[0] {
+            Period::ThirtyDays if self.is_searched() => Period::Months(SEARCHED_MONTHS),
+            first => first,
         };
         Some(self.query.period.unwrap_or(by_default))
     }
@@ -281,12 +293,12 @@ impl Filter {
         self.query.period.is_some() || self.has_own_days()
     }
 
-    pub(super) fn is_searched(&self) -> bool {
+    pub(crate) fn is_searched(&self) -> bool {
         !self.query.search.is_empty()
     }
 
     /// Whether rows of the days and accounts are left out.
-    pub(super) fn leaves_rows_out(&self) -> bool {
+    pub(crate) fn leaves_rows_out(&self) -> bool {
         self.is_searched() || self.query.category.is_some() || self.query.currency.is_some()
     }
 
@@ -326,16 +338,27 @@ impl Filter {
         if from > to {
             return Err(DayError { field: "to", text });
         }
-        Ok(Days { from, to })
+        Ok(Days {
+            from: Some(from),
+            to: Some(to),
+        })
     }
 
     /// The value of the chip.
     pub(super) fn days_label(&self) -> String {
         match (self.period(), self.days()) {
             (Some(period), _) => period.label(),
-            (None, Ok(Days { from, to })) if from == to => shown_day(from),
-            (None, Ok(Days { from, to })) => format!("{} to {}", shown_day(from), shown_day(to)),
-            (None, Err(_)) => "Own days".to_owned(),
+            (
+                None,
+                Ok(Days {
+                    from: Some(from),
+                    to: Some(to),
+                }),
+            ) => match from == to {
+                true => shown_day(from),
+                false => format!("{} to {}", shown_day(from), shown_day(to)),
+            },
+            (None, _) => "Own days".to_owned(),
         }
     }
 
@@ -345,7 +368,7 @@ impl Filter {
     }
 
     /// The query of the first page. Empty if nothing is chosen.
-    pub(super) fn query(&self) -> String {
+    pub(crate) fn query(&self) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(self.pairs(""));
         query.finish()
@@ -412,6 +435,10 @@ impl Filter {
         self.with(|query| query.category = category)
     }
 
+    pub(crate) fn with_search(&self, search: &str) -> String {
+        self.with(|query| search.clone_into(&mut query.search))
+    }
+
     /// The same search over more days.
     pub(super) fn further(&self) -> Option<String> {
         let further = self.period()?.further()?;
@@ -434,7 +461,7 @@ impl Filter {
     }
 
     /// The query of this very page.
-    pub(super) fn this_page(&self) -> String {
+    pub(crate) fn this_page(&self) -> String {
         self.at(&self.query.pages)
     }
 
@@ -454,7 +481,7 @@ impl Filter {
     }
 
     /// The rows that pass.
-    pub(super) fn rows(&self) -> RowFilter {
+    pub(crate) fn rows(&self) -> RowFilter {
         RowFilter {
             category: self.query.category,
             currency: self.query.currency,
@@ -466,31 +493,48 @@ impl Filter {
 impl Days {
     pub(super) fn filter(self) -> DateFilter {
         DateFilter {
-            from: Some(Bound::Day(self.from)),
-            to: Some(Bound::Day(self.to)),
+            from: self.from.map(Bound::Day),
+            to: self.to.map(Bound::Day),
         }
+    }
+
+    /// The parameters of the API.
+    pub(super) fn pairs(self) -> impl Iterator<Item = (&'static str, String)> {
+        let days = [("from", self.from), ("to", self.to)].into_iter();
+        days.filter_map(|(name, day)| Some((name, day?.to_string())))
     }
 }
 
 /// Selects rows while they pass by.
-pub(super) struct RowFilter {
+pub(crate) struct RowFilter {
     category: Option<CategoryChoice>,
     currency: Option<Currency>,
     wanted: Option<Wanted>,
 }
 
 impl RowFilter {
-    pub(super) fn matches(&self, row: &Transaction<'_>) -> bool {
-        let is_of_category = match self.category {
+    pub(super) fn has_category(&self, category: Option<Category>) -> bool {
+        match self.category {
             None => true,
-            Some(CategoryChoice::Without) => row.category.is_none(),
-            Some(CategoryChoice::NoTransfers) => !row.category.is_some_and(Category::is_transfer),
-            Some(CategoryChoice::Of(category)) => row.category == Some(category),
-        };
-        let is_in = |currency| row.currency.unwrap_or(row.account.currency) == currency;
-        is_of_category
-            && self.currency.is_none_or(is_in)
-            && self.wanted.as_ref().is_none_or(|wanted| wanted.is_in(row))
+            Some(CategoryChoice::Without) => category.is_none(),
+            Some(CategoryChoice::NoTransfers) => !category.is_some_and(Category::is_transfer),
+            Some(CategoryChoice::Of(wanted)) => category == Some(wanted),
+        }
+    }
+
+    pub(super) fn has_currency(&self, currency: &str) -> bool {
+        self.currency
+            .is_none_or(|wanted| wanted.as_str() == currency)
+    }
+
+    /// As [`Wanted::is_in`]. Without a search, every row is found.
+    pub(crate) fn finds<'t>(
+        &self,
+        texts: impl IntoIterator<Item = &'t str>,
+        amount: Option<&Decimal<'_>>,
+    ) -> bool {
+        let wanted = self.wanted.as_ref();
+        wanted.is_none_or(|wanted| wanted.is_in(texts, amount))
     }
 }
 
@@ -503,13 +547,32 @@ mod tests {
     const TODAY: Date = date(2026, 11, 29);
 
     fn filter(query: &str) -> Filter {
-        Filter::new(FilterQuery::parse(query), TODAY, |_| true)
+        filter_of(query, &[Period::ThirtyDays, Period::ThisMonth])
+    }
+
+    fn filter_of(query: &str, periods: &'static [Period]) -> Filter {
+        Filter::new(FilterQuery::parse(query), TODAY, periods, |_| true)
     }
 
     fn days(query: &str) -> Result<(Date, Date), &'static str> {
         let days = filter(query).days();
-        days.map(|days| (days.from, days.to))
+        days.map(|days| (days.from.unwrap(), days.to.unwrap()))
             .map_err(|error| error.field)
+    }
+
+    #[test]
+    fn all_days_are_those_of_a_page_that_offers_them() {
+        const PERIODS: [Period; 2] = [Period::All, Period::Months(3)];
+        for query in ["", "period=all", "search=x", "period=nonsense"] {
+            assert_eq!(filter_of(query, &PERIODS).days(), Ok(Days::default()));
+        }
+        let filter = filter_of("search=x", &PERIODS);
+        assert_eq!(
+            (filter.days_label(), filter.further()),
+            ("All days".to_owned(), None)
+        );
+        let days = Period::Months(3).days(TODAY);
+        assert_eq!(filter_of("period=3m", &PERIODS).days(), Ok(days));
     }
 
     #[test]
@@ -526,6 +589,7 @@ mod tests {
             ("search=x", Ok((date(2025, 11, 29), TODAY))),
             ("search=x&period=month", Ok((date(2026, 11, 1), TODAY))),
             ("period=nonsense", Ok((date(2026, 10, 30), TODAY))),
+            ("period=all", Ok((date(2026, 10, 30), TODAY))),
             ("period=0m", Ok((date(2026, 10, 30), TODAY))),
             ("to=2026-01-31", Ok((date(2026, 1, 1), date(2026, 1, 31)))),
             ("from=2026-01-31", Ok((date(2026, 1, 31), TODAY))),
@@ -612,6 +676,9 @@ mod tests {
         assert_eq!(found.search.chars().count(), SEARCH_CHARS_MAX);
         let other = AccountId::new();
         let query = FilterQuery::parse(&format!("account={other}"));
-        assert_eq!(Filter::new(query, TODAY, |_| false).account(), None);
+        assert_eq!(
+            Filter::new(query, TODAY, &[Period::ThirtyDays], |_| false).account(),
+            None
+        );
     }
 }

@@ -1,79 +1,30 @@
-//! Reads the rows of a page of transactions: of all chosen accounts, newest first, and of each list
-//! no more than the page needs.
+//! Reads the rows of a page: of all chosen accounts, newest first, and of each list no more than the
+//! page needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bellbird_api::http::Problem;
 use bellbird_api::http::problem::problem_for_category;
-use bellbird_domain::{
-    AccountId, Caller, Category, Connection, ConnectionCategory, ConnectionId, Transaction,
-};
+use bellbird_domain::{Caller, Connection, ConnectionId};
 use bellbird_reads::merged::{Awaited, ListState, MergedPosition, PositionLost};
-use bellbird_reads::{
-    ConnectionContext, Merged, Range, ReadError, SelectError, Selection, Transactions,
-};
+use bellbird_reads::{ConnectionContext, Merged, Range, ReadError, SelectError, Selection};
 use jiff::Timestamp;
-use jiff::civil::Date;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::filter::{Days, Filter};
-use crate::pages::names::sanitized;
-use crate::pages::{BankTrouble, Money, why_not_read};
+use super::ListKind;
+use super::filter::Filter;
+use super::row::Row;
+use crate::pages::{BankTrouble, why_not_read};
 use crate::state::Console;
 
-/// Rows of a page, and of one that shows what a search or a category has found.
 const PAGE_ROWS: usize = 50;
-const FOUND_ROWS: usize = 100;
 /// Rows of the first page of each list. More than the page shows, because a provider may list the
 /// rows of other consents between them, which the page leaves out.
 const FIRST_PAGE_ROWS: u32 = 200;
 /// Rows that one page reads. Further ones are read on request.
 pub(super) const READ_ROWS_MAX: u64 = 20_000;
-const NO_TEXT: &str = "No description";
-
-/// A row of the page.
-#[derive(Clone)]
-pub(super) struct Row {
-    pub(super) day: Date,
-    /// The merchant, or else the description.
-    pub(super) title: String,
-    /// Beside a merchant.
-    pub(super) description: Option<String>,
-    /// Whether the search has found the description, and not the title.
-    pub(super) is_found_by_description: bool,
-    pub(super) category: Option<&'static str>,
-    pub(super) account: AccountId,
-    pub(super) amount: Money,
-}
-
-impl Row {
-    fn new(row: &Transaction<'_>, day: Date, search: &str) -> Self {
-        let text = |text: &str| Some(sanitized(text)).filter(|text| !text.trim().is_empty());
-        let description = text(&row.description);
-        let merchant = row.merchant_name.as_deref().and_then(text);
-        let (title, description) = match merchant {
-            Some(merchant) => {
-                let other = description.filter(|text| *text != merchant);
-                (merchant, other)
-            }
-            None => (description.unwrap_or_else(|| NO_TEXT.to_owned()), None),
-        };
-        let search = search.to_lowercase();
-        let has = |text: &str| !search.is_empty() && text.to_lowercase().contains(&search);
-        let currency = row.currency.unwrap_or(row.account.currency);
-        Self {
-            day,
-            is_found_by_description: !has(&title) && description.as_deref().is_some_and(has),
-            title,
-            description,
-            category: row.category.map(Category::label),
-            account: row.account.id,
-            amount: Money::new(currency.as_str(), row.amount.as_str()),
-        }
-    }
-}
 
 /// What was found.
 #[derive(Default)]
@@ -145,8 +96,8 @@ fn keep_newest(seen: &mut Vec<(Timestamp, Row)>) {
 }
 
 /// The lists to read.
-pub(super) struct Lists {
-    pub(super) ranges: Vec<Range<Transactions>>,
+pub(super) struct Lists<K: ListKind> {
+    pub(super) ranges: Vec<Range<K>>,
     pub(super) contexts: BTreeMap<ConnectionId, Arc<ConnectionContext>>,
     /// How many accounts of each bank.
     accounts: BTreeMap<ConnectionId, usize>,
@@ -154,26 +105,27 @@ pub(super) struct Lists {
     pub(super) troubles: Vec<BankTrouble>,
 }
 
-impl Lists {
+impl<K: ListKind> Lists<K> {
     /// Those of the chosen account, or of all. Calls no provider.
     pub(super) async fn select(
         console: &Console,
         caller: &Caller,
         filter: &Filter,
-        days: Days,
         now: Timestamp,
     ) -> Result<Self, Problem> {
         let reads = console.inner.context.reads();
         let account = filter.account();
         let selection = Selection {
             account_ids: account.as_ref().map(std::slice::from_ref),
-            category: Some(ConnectionCategory::Banking),
+            category: Some(K::CATEGORY),
             ..Selection::default()
         };
         let selected = reads.select(caller, selection).await.map_err(|error| {
             let (SelectError::Connection(error) | SelectError::Account(error)) = error;
-            problem_for_category(&error, "Account", ConnectionCategory::Banking)
+            problem_for_category(&error, "Account", K::CATEGORY)
         })?;
+        // A page whose days are wrong does not read.
+        let dates = filter.days().unwrap_or_default().filter();
         let mut lists = Self {
             ranges: Vec::new(),
             contexts: BTreeMap::new(),
@@ -190,7 +142,7 @@ impl Lists {
             };
             let context = &accounts.context;
             for list in accounts.lists() {
-                let (id, dates) = (list.account_id(), days.filter());
+                let id = list.account_id();
                 match reads.range(caller, Arc::clone(context), id, dates, now) {
                     Ok(range) => lists.ranges.push(range),
                     Err(error) => lists.add_trouble(console, &context.connection, &error),
@@ -213,11 +165,11 @@ impl Lists {
 /// The banks of which a list has failed. Each is reported to the service, as the API does: a
 /// consent that is gone is a reason to ask the provider for its status. One that was removed
 /// meanwhile is left out.
-pub(super) async fn failed<T: Send>(
+pub(super) async fn failed<K: ListKind, T: Send>(
     console: &Console,
     caller: &Caller,
     contexts: &BTreeMap<ConnectionId, Arc<ConnectionContext>>,
-    merged: &Merged<'_, Transactions, T>,
+    merged: &Merged<'_, K, T>,
 ) -> Vec<BankTrouble> {
     let mut errors = BTreeMap::new();
     for list in merged.lists() {
@@ -242,24 +194,22 @@ pub(super) async fn failed<T: Send>(
 }
 
 /// Reads the page. An error is a sentence for its user.
-pub(super) async fn find(
+pub(super) async fn find<K: ListKind>(
     console: &Console,
     caller: &Caller,
     filter: &Filter,
-    days: Days,
     now: Timestamp,
     progress: &Progress,
 ) -> Result<Found, String> {
-    read(console, caller, filter, days, now, progress)
+    read::<K>(console, caller, filter, now, progress)
         .await
         .map_err(|problem| why_not_read(&problem))
 }
 
-async fn read(
+async fn read<K: ListKind>(
     console: &Console,
     caller: &Caller,
     filter: &Filter,
-    days: Days,
     now: Timestamp,
     progress: &Progress,
 ) -> Result<Found, Problem> {
@@ -270,29 +220,27 @@ async fn read(
         contexts,
         accounts,
         troubles,
-    } = Lists::select(console, caller, filter, days, now).await?;
+    } = Lists::<K>::select(console, caller, filter, now).await?;
     let after = filter.start().map(|start| start.after);
-    let page_rows = match filter.leaves_rows_out() {
-        true => FOUND_ROWS,
-        false => {
-            let smaller = |range: Range<Transactions>| range.with_first_page_rows(FIRST_PAGE_ROWS);
-            ranges = ranges.into_iter().map(smaller).collect();
-            PAGE_ROWS
-        }
-    };
-    let (wanted, search) = (filter.rows(), filter.search());
+    if !filter.leaves_rows_out() {
+        let smaller = |range: Range<K>| range.with_first_page_rows(FIRST_PAGE_ROWS);
+        ranges = ranges.into_iter().map(smaller).collect();
+    }
+    let (wanted, search) = (filter.rows(), filter.search().to_lowercase());
     let heard = Mutex::new(BTreeSet::new());
     let call = api.call_context(caller);
     let time = call.deadline.saturating_duration_since(Instant::now());
     // The page is sent before its deadline.
     let stop_at = call.deadline - time / 5;
-    let merged = Merged::new(ranges, after, stop_at, |row: &Transaction<'_>, day| {
-        heard.lock().insert(row.account.connection_id);
-        let row_of_page = wanted.matches(row).then(|| Row::new(row, day, search))?;
+    let merged = Merged::<K, Row>::new(ranges, after, stop_at, |row: &K::Row<'_>, place| {
+        heard.lock().insert(K::account(row).connection_id);
+        let zone = &caller.timezone;
+        let day = K::day(row, place, zone);
+        let shown = K::is_wanted(row, &wanted).then(|| K::shown(row, day, zone, &search))?;
         if after.is_none() {
-            progress.see(row.instant, &row_of_page);
+            progress.see(K::instant(row), &shown);
         }
-        Some(row_of_page)
+        Some(shown)
     });
     let mut merged = merged.with_rows_max(READ_ROWS_MAX);
     *progress.awaited.lock() = Some(merged.awaited());
@@ -307,7 +255,7 @@ async fn read(
                 found.is_lost = true;
                 break;
             }
-            Ok(Some(_)) if found.rows.len() == page_rows => {
+            Ok(Some(_)) if found.rows.len() == PAGE_ROWS => {
                 found.older = position;
                 break;
             }

@@ -1,4 +1,4 @@
-//! The banks of a user and their accounts.
+//! The banks or brokers of a user and their accounts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,15 +11,15 @@ use crate::pages::names::{institution_name, sanitized};
 use crate::session::Session;
 use crate::state::Console;
 
-/// A bank and its accounts, for the list of accounts and for the rows.
+/// A bank or broker and its accounts, for the list of accounts and for the rows.
 pub(crate) struct Bank {
-    pub(crate) id: ConnectionId,
+    pub(crate) connection: Connection,
     pub(crate) name: String,
     pub(crate) is_sandbox: bool,
     pub(crate) accounts: Vec<(AccountId, String)>,
 }
 
-/// What the user has linked.
+/// What the user has linked, of one category.
 pub(crate) struct Linked {
     pub(crate) banks: Vec<Bank>,
     /// For the command of developers.
@@ -27,21 +27,26 @@ pub(crate) struct Linked {
 }
 
 impl Linked {
-    pub(crate) async fn load(console: &Console, session: &Session) -> Result<Self, StorageError> {
+    pub(crate) async fn load(
+        console: &Console,
+        session: &Session,
+        category: ConnectionCategory,
+    ) -> Result<Self, StorageError> {
         let storage = console.storage();
         let (connections, (accounts, _)) = tokio::try_join!(
             storage.connections().list(session.user()),
             storage.accounts().list(session.user(), u32::MAX, 0),
         )?;
-        let is_bank = |connection: &&Connection| connection.category == ConnectionCategory::Banking;
         let banks: Vec<Bank> = connections
-            .iter()
-            .filter(is_bank)
+            .into_iter()
+            .filter(|connection| connection.category == category)
             .map(|connection| Bank::new(console, connection, &accounts))
             .collect();
-        let ids = banks
-            .iter()
-            .flat_map(|bank| bank.accounts.iter().map(|(account, _)| (*account, bank.id)));
+        let ids = banks.iter().flat_map(|bank| {
+            bank.accounts
+                .iter()
+                .map(|(account, _)| (*account, bank.id()))
+        });
         Ok(Self {
             connection_of: ids.collect(),
             banks,
@@ -54,21 +59,32 @@ impl Linked {
     }
 
     /// The name of an account, and that of its bank.
-    pub(super) fn names(&self, id: AccountId) -> Option<(&str, &str)> {
+    pub(crate) fn names(&self, id: AccountId) -> Option<(&str, &str)> {
         let connection = self.connection_of.get(&id)?;
-        let bank = self.banks.iter().find(|bank| bank.id == *connection)?;
+        let bank = self.banks.iter().find(|bank| bank.id() == *connection)?;
         let (_, account) = bank.accounts.iter().find(|(account, _)| *account == id)?;
         Some((account, &bank.name))
     }
 
+    /// Those of the chosen account, or all.
+    pub(crate) fn chosen(&self, account: Option<AccountId>) -> impl Iterator<Item = &Bank> {
+        let connection = account.and_then(|id| self.connection_of.get(&id).copied());
+        let is_chosen = move |bank: &&Bank| connection.is_none_or(|id| bank.id() == id);
+        self.banks.iter().filter(is_chosen)
+    }
+
     pub(super) fn names_of(&self, ids: &BTreeSet<ConnectionId>) -> Vec<&str> {
-        let banks = self.banks.iter().filter(|bank| ids.contains(&bank.id));
+        let banks = self.banks.iter().filter(|bank| ids.contains(&bank.id()));
         banks.map(|bank| &*bank.name).collect()
     }
 }
 
 impl Bank {
-    fn new(console: &Console, connection: &Connection, accounts: &[Account]) -> Self {
+    pub(crate) fn id(&self) -> ConnectionId {
+        self.connection.id
+    }
+
+    fn new(console: &Console, connection: Connection, accounts: &[Account]) -> Self {
         let own = accounts
             .iter()
             .filter(|account| account.connection_id == connection.id);
@@ -79,10 +95,10 @@ impl Bank {
         };
         let registry = &console.inner.frame.providers;
         Self {
-            id: connection.id,
-            name: institution_name(connection),
+            name: institution_name(&connection),
             is_sandbox: registry.is_sandbox(&connection.provider),
             accounts: own.map(|account| (account.id, name_of(account))).collect(),
+            connection,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a search looks for in a row. The API has no search, so the page reads the rows.
 
-use bellbird_domain::{Category, Decimal, Transaction};
+use bellbird_domain::Decimal;
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
 
@@ -22,21 +22,17 @@ impl From<&str> for Wanted {
 }
 
 impl Wanted {
-    /// Whether a row has the text, or this amount whatever its sign. A whole number finds its
+    /// Whether a row has the text in one of its own, or this amount whatever its sign. A whole number finds its
     /// places too: 12 finds -12.50.
-    pub(super) fn is_in(&self, row: &Transaction<'_>) -> bool {
-        let texts = [
-            Some(&*row.description),
-            row.merchant_name.as_deref(),
-            row.category.map(Category::label),
-        ];
-        self.amount
-            .as_ref()
-            .is_some_and(|amount| is_amount(&row.amount, amount))
-            || texts
-                .into_iter()
-                .flatten()
-                .any(|text| folded(text).contains(&self.text))
+    pub(super) fn is_in<'t>(
+        &self,
+        texts: impl IntoIterator<Item = &'t str>,
+        amount: Option<&Decimal<'_>>,
+    ) -> bool {
+        let is_wanted = |wanted| amount.is_some_and(|amount| is_amount(amount, wanted));
+        let mut texts = texts.into_iter();
+        self.amount.as_ref().is_some_and(is_wanted)
+            || texts.any(|text| folded(text).contains(&self.text))
     }
 }
 

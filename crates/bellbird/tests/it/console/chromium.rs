@@ -269,6 +269,10 @@ async fn transactions_fit_a_phone() {
     );
     assert!(height.as_u64().unwrap() <= 58, "half of the rows: {height}");
     browser.assert_accessible("console-transactions-odd");
+    browser.press(".transactions summary");
+    assert!(browser.text().contains("Account"), "{}", browser.text());
+    browser.assert_accessible("console-transactions-open-row");
+    browser.press(".transactions summary");
     for (number, name) in [(1, "account"), (2, "period"), (3, "category")] {
         browser.evaluate(&format!(
             "document.querySelector('.filters details:nth-of-type({number})').open = true, null"

@@ -17,6 +17,7 @@ const PAGES: [&str; 13] = [
     "/investments",
     "/transactions.ofx",
     "/trades.csv",
+    "/holdings.csv",
     "/programs",
     "/connections",
     "/keys",
@@ -246,6 +247,32 @@ async fn forms_of_other_sites_change_nothing() {
     let request = browser::post(&format!("{}/settings", app.console_url), "timezone=UTC");
     let request = with_session(request, Some(&browser.cookie));
     assert_eq!(request.send().await.unwrap().status(), 303);
+}
+
+/// A page that was asked for is what follows the sign-in of that browser, once.
+#[tokio::test]
+async fn sign_in_leads_to_the_page_that_was_asked_for() {
+    let app = App::start(Setup::default()).await;
+    app.sign_in(app.ben.user.id).await;
+    for (asked, shown) in [
+        ("/transactions?period=3m", "/transactions"),
+        (
+            "/webhooks/endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee",
+            "/webhooks",
+        ),
+        ("/operator/users", "/operator/users"),
+    ] {
+        let page = get(&format!("{}{asked}", app.console_url), None).await;
+        assert_eq!(page.location.as_deref(), Some("/sign-in"), "{asked}");
+        let cookie = page.cookie.unwrap();
+        let link = app.sign_in_link(app.ben.user.id).await;
+        let request = browser::post(&link, "").header("cookie", &cookie);
+        let signed_in = request.send().await.unwrap();
+        assert_eq!(signed_in.headers()["location"], shown);
+        let removed = signed_in.headers().get_all("set-cookie").iter();
+        let mut removed = removed.filter_map(|cookie| cookie.to_str().ok());
+        assert!(removed.any(|cookie| cookie.starts_with("bellbird-page=; Path=/; Max-Age=0")));
+    }
 }
 
 /// Without an open redirect: what follows a sign-in does not depend on the request.

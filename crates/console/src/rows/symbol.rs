@@ -6,14 +6,14 @@ use crate::pages::names::sanitized;
 use crate::pages::shown_day;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Symbol {
-    pub(super) text: String,
+pub(crate) struct Symbol {
+    pub(crate) text: String,
     /// The symbol as the broker writes it, if the text is another.
-    pub(super) raw: Option<String>,
+    pub(crate) raw: Option<String>,
 }
 
 impl Symbol {
-    pub(super) fn new(symbol: &str) -> Self {
+    pub(crate) fn new(symbol: &str) -> Self {
         let raw = sanitized(symbol);
         match option_name(&raw) {
             Some(text) => Self {

@@ -1,0 +1,431 @@
+//! The rows of a page, newest first, as parts that are sent when they are there.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use askama::Template;
+use axum::response::Response;
+use bellbird_domain::{AccountId, ConnectionId, ExactSum};
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, Stream};
+use jiff::civil::Date;
+
+use super::ListKind;
+use super::filter::{Days, Filter, FilterQuery, PageStart, Period};
+use super::filter_bar::{FilterBar, link};
+use super::find::{Found, Progress, READ_ROWS_MAX, Stopped, find};
+use super::linked::Linked;
+use super::row::Row;
+use crate::error_page;
+use crate::pages::{BankTrouble, Money, SignedInFrame, day_of_week, rendered_part, shown_day};
+use crate::session::Session;
+use crate::state::Console;
+
+/// How long the first rows wait for slower banks.
+const FIRST_ROWS_WITHIN: Duration = Duration::from_millis(700);
+
+/// The rows, which come behind the head of the page.
+#[derive(Template)]
+#[template(path = "rows.html")]
+struct RowsPart<'a> {
+    frame: &'a SignedInFrame<'a>,
+    /// Of the rows, on a page that has others too.
+    anchor: &'static str,
+    banks: &'static str,
+    /// Banks that have not answered yet.
+    asking: Vec<&'a str>,
+    is_final: bool,
+    troubles: &'a [BankTrouble],
+    /// This page again.
+    again: String,
+    /// Why there are no rows.
+    problem: Option<String>,
+    /// Such as `8 found since 29 Nov 2025 in 28 accounts.`
+    summary: String,
+    /// Of all rows, by currency, if the page has all of them.
+    sums: Vec<Money>,
+    /// The search over more days.
+    further: Option<String>,
+    /// What is to be known about the end of the rows.
+    note: Option<String>,
+    days: Vec<DayRows<'a>>,
+    files: Vec<FileLink>,
+    newer: Option<String>,
+    older: Option<String>,
+}
+
+struct DayRows<'a> {
+    day: String,
+    rows: Vec<ShownRow<'a>>,
+}
+
+struct ShownRow<'a> {
+    row: &'a Row,
+    /// Of its account, where several are shown.
+    account: Option<&'a str>,
+    /// Of its bank, where there are several.
+    bank: Option<&'a str>,
+}
+
+struct FileLink {
+    url: String,
+    label: String,
+}
+
+/// The rows that a page is about.
+pub(crate) struct RowList<K> {
+    pub(crate) console: Console,
+    pub(crate) session: Session,
+    pub(crate) linked: Linked,
+    pub(crate) filter: Filter,
+    progress: Progress,
+    kind: PhantomData<K>,
+}
+
+impl<K: ListKind> RowList<K> {
+    /// Fails with a page.
+    pub(crate) async fn load(
+        console: &Console,
+        session: Session,
+        query: FilterQuery,
+    ) -> Result<Arc<Self>, Response> {
+        let linked = Linked::load(console, &session, K::CATEGORY).await;
+        let linked = linked.map_err(|error| error_page::storage_error(console, &error))?;
+        let zone = session.caller.timezone.clone();
+        let today = session.now.to_zoned(zone).date();
+        let is_own = |id| linked.connection_of.contains_key(&id);
+        Ok(Arc::new(Self {
+            console: console.clone(),
+            filter: Filter::new(query, today, K::PERIODS, is_own),
+            session,
+            linked,
+            progress: Progress::begun(),
+            kind: PhantomData,
+        }))
+    }
+
+    pub(crate) fn bar<'a>(&'a self, frame: &'a SignedInFrame<'a>) -> FilterBar<'a> {
+        FilterBar::of::<K>(frame, &self.linked, &self.filter)
+    }
+
+    /// Whether there is something to read.
+    pub(crate) fn is_read(&self) -> bool {
+        !self.linked.banks.is_empty() && self.filter.days().is_ok()
+    }
+
+    /// The URL of the API that gives these rows, without search and category.
+    pub(crate) fn api_url(&self) -> Option<String> {
+        let api = self.session.api_url(&self.console);
+        if let Some(account) = self.filter.account() {
+            return Some(format!("{api}/v1/{}?{}", K::NAME, self.query_of(account)?));
+        }
+        let mut query = form_urlencoded::Serializer::for_suffix("?".to_owned(), 1);
+        query.extend_pairs(self.filter.days().ok()?.pairs());
+        let query = query.finish();
+        let query = query.trim_end_matches('?');
+        Some(format!("{api}/v1/export/{}.jsonl{query}", K::NAME))
+    }
+
+    /// The query of the API for the days of an account. None: the account or the days are unknown.
+    pub(crate) fn query_of(&self, account: AccountId) -> Option<String> {
+        let connection = self.linked.connection_of.get(&account)?;
+        let days = self.filter.days().ok()?;
+        let query = form_urlencoded::Serializer::new(String::new())
+            .append_pair("connectionId", &connection.to_string())
+            .append_pair("accountId", &account.to_string())
+            .extend_pairs(days.pairs())
+            .finish();
+        Some(query)
+    }
+
+    /// The rows that are there after a moment, and all of them when every bank has answered.
+    pub(crate) fn parts(self: Arc<Self>) -> impl Stream<Item = String> + Send + 'static {
+        stream::unfold(Step::Begin(self), Step::next)
+    }
+
+    /// All rows, when every bank has answered.
+    pub(crate) async fn whole_part(&self) -> String {
+        self.final_part(self.find().await)
+    }
+
+    async fn find(&self) -> Result<Found, String> {
+        let Session { caller, now, .. } = &self.session;
+        let (console, filter, progress) = (&self.console, &self.filter, &self.progress);
+        find::<K>(console, caller, filter, *now, progress).await
+    }
+
+    fn early_part(&self) -> String {
+        let (rows, asked) = self.progress.take();
+        let frame = self.session.frame(&self.console, K::PATH);
+        rendered_part(&RowsPart {
+            asking: self.linked.names_of(&asked),
+            is_final: false,
+            days: self.days_of(&rows),
+            ..self.empty_part(&frame)
+        })
+    }
+
+    fn final_part(&self, found: Result<Found, String>) -> String {
+        let frame = self.session.frame(&self.console, K::PATH);
+        let empty = self.empty_part(&frame);
+        let filter = &self.filter;
+        let found = match found {
+            Ok(found) if found.is_lost => {
+                return rendered_part(&RowsPart {
+                    problem: Some(format!(
+                        "Your {} have changed these rows since. Begin again with the newest.",
+                        K::BANKS
+                    )),
+                    again: self.link(&frame, &filter.query()),
+                    ..empty
+                });
+            }
+            Ok(found) => found,
+            Err(problem) => {
+                return rendered_part(&RowsPart {
+                    problem: Some(problem),
+                    ..empty
+                });
+            }
+        };
+        let before = filter.start().map_or(0, |start| start.rows_before);
+        let rows_before = before.saturating_add(found.rows.len() as u64);
+        let start = found.older.map(|after| PageStart { rows_before, after });
+        let is_whole = before == 0 && found.older.is_none() && found.stopped.is_none();
+        let further = filter.further().filter(|_| found.stopped.is_none());
+        rendered_part(&RowsPart {
+            troubles: &found.troubles,
+            summary: self.summary(&found, before),
+            sums: match is_whole && found.rows.len() > 1 {
+                true => sums_of(&found.rows),
+                false => Vec::new(),
+            },
+            further: further.map(|query| self.link(&frame, &query)),
+            note: self.note(&found),
+            days: self.days_of(&found.rows),
+            files: self.files(&found, before, &frame),
+            newer: filter.newer().map(|query| self.link(&frame, &query)),
+            older: start.map(|start| self.link(&frame, &filter.older(start))),
+            ..empty
+        })
+    }
+
+    fn empty_part<'a>(&self, frame: &'a SignedInFrame<'a>) -> RowsPart<'a> {
+        RowsPart {
+            frame,
+            anchor: K::ANCHOR,
+            banks: K::BANKS,
+            asking: Vec::new(),
+            is_final: true,
+            troubles: &[],
+            again: self.link(frame, &self.filter.this_page()),
+            problem: None,
+            summary: String::new(),
+            sums: Vec::new(),
+            further: None,
+            note: None,
+            days: Vec::new(),
+            files: Vec::new(),
+            newer: None,
+            older: None,
+        }
+    }
+
+    /// To the rows of the page with a query.
+    fn link(&self, frame: &SignedInFrame<'_>, query: &str) -> String {
+        let mark = if K::ANCHOR.is_empty() { "" } else { "#" };
+        link(frame, K::PATH, query) + mark + K::ANCHOR
+    }
+
+    fn days_of<'a>(&'a self, rows: &'a [Row]) -> Vec<DayRows<'a>> {
+        // Rows follow each other by their instants, and a row that has only a day has the midnight
+        // of its bank. So days of several time zones would alternate around midnight.
+        let mut days: BTreeMap<Reverse<Date>, Vec<ShownRow<'a>>> = BTreeMap::new();
+        for row in rows {
+            let of_day = days.entry(Reverse(row.day)).or_default();
+            of_day.push(self.shown(row));
+        }
+        days.into_iter()
+            .map(|(Reverse(day), rows)| DayRows {
+                day: day_of_week(day),
+                rows,
+            })
+            .collect()
+    }
+
+    fn shown<'a>(&'a self, row: &'a Row) -> ShownRow<'a> {
+        let names = self.linked.names(row.account);
+        let names = names.filter(|_| self.filter.account().is_none());
+        let has_several = self.linked.banks.len() > 1;
+        ShownRow {
+            row,
+            account: names.map(|(account, _)| account),
+            bank: names.map(|(_, bank)| bank).filter(|_| has_several),
+        }
+    }
+
+    fn summary(&self, found: &Found, before: u64) -> String {
+        let rows = found.rows.len() as u64;
+        let last = before.saturating_add(rows);
+        if found.accounts == 0 && rows == 0 && !found.troubles.is_empty() {
+            return "Nothing could be read.".to_owned();
+        }
+        let is_all = found.older.is_none();
+        let accounts = match (self.filter.account(), found.accounts) {
+            (Some(_), _) => String::new(),
+            (None, 1) => " in 1 account".to_owned(),
+            (None, accounts) => format!(" in {accounts} accounts"),
+        };
+        let days = match (self.filter.days(), self.filter.period()) {
+            (
+                Ok(Days {
+                    from: Some(from),
+                    to: Some(to),
+                }),
+                period,
+            ) => match period {
+                None | Some(Period::LastMonth) => {
+                    format!(" from {} to {}", shown_day(from), shown_day(to))
+                }
+                Some(_) => format!(" since {}", shown_day(from)),
+            },
+            _ => String::new(),
+        };
+        let filtered = self.filter.leaves_rows_out();
+        let first = before.saturating_add(1);
+        let count = match (rows, filtered) {
+            (0, _) if before == 0 && found.stopped.is_some() => "None found yet".to_owned(),
+            (0, true) if before == 0 => "None found".to_owned(),
+            (0, false) if before == 0 => format!("No {}", K::NAME),
+            (0, _) => "No older ones".to_owned(),
+            (_, true) if before == 0 && is_all => format!("{rows} found"),
+            (_, true) if before == 0 => format!("The newest {rows} found"),
+            (_, true) => format!("{first} to {last} found"),
+            (_, false) if is_all => format!("{first} to {last} of {last}"),
+            (_, false) => format!("{first} to {last}"),
+        };
+        format!("{count}{days}{accounts}.")
+    }
+
+    fn note(&self, found: &Found) -> Option<String> {
+        if let Some(stopped) = found.stopped {
+            let down_to = found.older.map(|position| {
+                let zone = self.session.caller.timezone.clone();
+                let day = position.instant.to_zoned(zone).date();
+                format!(", down to {}", shown_day(day))
+            });
+            let down_to = down_to.unwrap_or_default();
+            return Some(match stopped {
+                Stopped::AtRows => format!(
+                    "Only the newest {},000 rows were read{down_to}.",
+                    READ_ROWS_MAX / 1_000
+                ),
+                Stopped::InTime => {
+                    format!(
+                        "Your {} took too long, so not all was read{down_to}.",
+                        K::BANKS
+                    )
+                }
+            });
+        }
+        let is_empty = found.rows.is_empty() && self.filter.start().is_none();
+        // A consent that has just ended can look like a bank without rows.
+        let silent: BTreeSet<ConnectionId> = found.silent.iter().copied().collect();
+        let names = self.linked.names_of(&silent);
+        (is_empty && !names.is_empty()).then(|| {
+            format!(
+                "Nothing came from {}. If that surprises you, see under Banks whether it is still \
+                 connected.",
+                names.join(", ")
+            )
+        })
+    }
+
+    fn files(&self, found: &Found, before: u64, frame: &SignedInFrame<'_>) -> Vec<FileLink> {
+        let (rows, filter) = (found.rows.len(), &self.filter);
+        if rows == 0 {
+            return Vec::new();
+        }
+        let what = match (before, found.older) {
+            (0, None) if rows == 1 => "this row".to_owned(),
+            (0, None) => format!("these {rows} rows"),
+            _ => format!("all rows, {}", lower_first(&filter.days_label())),
+        };
+        let url =
+            |extension: &str, query: &str| link(frame, &format!("/{}.{extension}", K::NAME), query);
+        // The page has said which banks are missing, so the file may lack them.
+        let partial = (!found.troubles.is_empty()).then(|| "partial=true".to_owned());
+        let csv: Vec<String> = [filter.query()].into_iter().chain(partial).collect();
+        let csv = csv.join("&");
+        let mut files = vec![FileLink {
+            url: url("csv", csv.trim_start_matches('&')),
+            label: format!("Download {what} (CSV)"),
+        }];
+        let is_plain = K::HAS_CATEGORIES && !filter.leaves_rows_out();
+        if let (true, Some(account), Ok(days)) = (is_plain, filter.account(), filter.days()) {
+            let query = form_urlencoded::Serializer::new(String::new())
+                .append_pair("account", &account.to_string())
+                .extend_pairs(days.pairs())
+                .finish();
+            files.push(FileLink {
+                url: url("ofx", &query),
+                label: format!("Download {what} (OFX)"),
+            });
+        }
+        files
+    }
+}
+
+/// Of each currency, in order.
+fn sums_of(rows: &[Row]) -> Vec<Money> {
+    let mut sums: BTreeMap<&str, ExactSum> = BTreeMap::new();
+    for amount in rows.iter().filter_map(|row| row.amount.as_ref()) {
+        let sum = sums.entry(&amount.currency).or_default();
+        // A sum without one of its rows would be wrong.
+        if !amount
+            .number
+            .to_decimal()
+            .is_some_and(|number| sum.add(&number))
+        {
+            return Vec::new();
+        }
+    }
+    let sums = sums.into_iter();
+    sums.map(|(currency, sum)| Money::new(currency, sum.to_decimal().as_str()))
+        .collect()
+}
+
+fn lower_first(text: &str) -> String {
+    let mut characters = text.chars();
+    let first = characters.next().map(|first| first.to_ascii_lowercase());
+    first.into_iter().chain(characters).collect()
+}
+
+/// Which part of the rows is sent next.
+enum Step<K> {
+    Begin(Arc<RowList<K>>),
+    /// The first rows were sent.
+    Wait(Arc<RowList<K>>, BoxFuture<'static, Result<Found, String>>),
+    End,
+}
+
+impl<K: ListKind> Step<K> {
+    async fn next(self) -> Option<(String, Self)> {
+        let (list, found) = match self {
+            Self::Begin(list) => {
+                let read = Arc::clone(&list);
+                let mut read: BoxFuture<'static, _> = Box::pin(async move { read.find().await });
+                match tokio::time::timeout(FIRST_ROWS_WITHIN, &mut read).await {
+                    Ok(found) => (list, found),
+                    Err(_) => return Some((list.early_part(), Self::Wait(list, read))),
+                }
+            }
+            Self::Wait(list, read) => (list, read.await),
+            Self::End => return None,
+        };
+        Some((list.final_part(found), Self::End))
+    }
+}

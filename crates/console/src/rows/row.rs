@@ -1,0 +1,72 @@
+//! A row of a page: one line that opens.
+
+use std::fmt::Display;
+
+use bellbird_domain::{Account, AccountId, MaskedNumber};
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+
+use crate::pages::names::sanitized_up_to;
+use crate::pages::{Money, Number, shown_day};
+
+/// Of a value that an opened row shows. A longer one is cut off.
+const FACT_CHARS_MAX: usize = 300;
+
+/// A row as the page shows it.
+#[derive(Clone)]
+pub(crate) struct Row {
+    pub(crate) day: Date,
+    pub(crate) account: AccountId,
+    pub(crate) title: String,
+    /// None: no cash was moved.
+    pub(crate) amount: Option<Money>,
+    /// Below the title, before the account.
+    pub(crate) detail: Vec<String>,
+    /// Behind the account, if there is room, or if the search has found it.
+    pub(crate) text: Option<String>,
+    pub(crate) is_found_by_text: bool,
+    /// All else that is known, for a row that is opened.
+    pub(crate) facts: Facts,
+}
+
+/// Names and values.
+#[derive(Default, Clone)]
+pub(crate) struct Facts(Vec<(&'static str, String)>);
+
+impl Facts {
+    /// Adds a text if the line has another one, or a shorter one.
+    pub(super) fn and_unless(self, shown: &str, name: &'static str, text: &str) -> Self {
+        self.and(name, Some(text).filter(|text| *text != shown))
+    }
+
+    /// Adds a value if there is one.
+    pub(super) fn and(mut self, name: &'static str, value: Option<impl Display>) -> Self {
+        let value = value.map(|value| sanitized_up_to(FACT_CHARS_MAX, &value.to_string()));
+        let value = value.filter(|value| !value.trim().is_empty());
+        self.0.extend(value.map(|value| (name, value)));
+        self
+    }
+
+    /// Adds the exact text of a number that the line has shortened.
+    pub(super) fn and_exact(self, name: &'static str, number: Option<&Number>) -> Self {
+        self.and(name, number.and_then(|number| number.exact.as_ref()))
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.0.iter().map(|(name, value)| (*name, &**value))
+    }
+}
+
+/// Such as `20 Nov 2026, 20:54`.
+pub(super) fn shown_time(at: Timestamp, zone: &TimeZone) -> String {
+    let at = at.to_zoned(zone.clone());
+    format!("{}, {}", shown_day(at.date()), at.strftime("%H:%M"))
+}
+
+/// Name and masked number.
+pub(crate) fn account_name(account: &Account) -> String {
+    let number = account.number.as_ref().map(MaskedNumber::as_str);
+    let number = number.map(|number| format!(" {number}"));
+    account.name.clone() + &number.unwrap_or_default()
+}
