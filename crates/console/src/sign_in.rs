@@ -20,7 +20,7 @@ use crate::cookie::Cookie;
 use crate::error_page;
 use crate::keys_page;
 use crate::local::is_from_here;
-use crate::pages::{Done, DoneAt, Notice, SignIn, Tone, page_response};
+use crate::pages::{Done, DoneAt, Notice, SignIn, Tone, page_of, page_response};
 use crate::prefetch::is_prefetch;
 use crate::session::{GuestForm, OwnForm, Session};
 use crate::state::Console;
@@ -237,14 +237,13 @@ impl BrowserSession {
         {
             return error_page::storage_error(console, &error);
         }
+        let asked = console.inner.page_cookie.page(headers);
+        let is_asked = asked.is_some();
         let next = match has_programs_of_others(console.storage(), begun, now).await {
             // The demo has made its keys for this person.
             Ok(true) if console.inner.site.demo.is_none() => keys_page::FIRST_SIGN_IN,
-            Ok(_) => console
-                .inner
-                .page_cookie
-                .page(headers)
-                .unwrap_or("/overview"),
+            // Only pages of the menus, so a cookie of anyone else leads nowhere.
+            Ok(_) => asked.and_then(|page| page_of(&page)).unwrap_or("/overview"),
             Err(error) => return error_page::storage_error(console, &error),
         };
         let mut response = Redirect::to(&console.path(next)).into_response();
@@ -257,7 +256,7 @@ impl BrowserSession {
                 .inner
                 .known_browser_cookie
                 .header(self.known_browser.expose_secret()),
-            console.inner.page_cookie.removal(),
+            console.inner.page_cookie.removal().filter(|_| is_asked),
         ];
         response.headers_mut().extend(
             cookies

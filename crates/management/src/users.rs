@@ -25,14 +25,16 @@ pub async fn update(
     to: &UserChange<'_>,
 ) -> Result<User, Refusal> {
     require_owner(change, id, USER)?;
-    let name = match to.is_operator {
-        Some(_) if change.actor().kind != ActorKind::Command => return Err(Refusal::CommandsOnly),
+    if to.is_operator.is_some() && change.actor().kind != ActorKind::Command {
+        return Err(Refusal::CommandsOnly);
+    }
+    let before = user::find_locked(change.tx(), id).await?;
+    let before = before.ok_or(Refusal::NotFound(USER))?;
+    let name = match to.is_operator.filter(|is| *is != before.is_operator) {
         Some(true) => "operator.add",
         Some(false) => "operator.remove",
         None => "user.update",
     };
-    let before = user::find_locked(change.tx(), id).await?;
-    let before = before.ok_or(Refusal::NotFound(USER))?;
     let user = user::update(change.tx(), id, to).await?;
     let changed = changed(&before, &user);
     let action = AuditAction::of_user(name, id)

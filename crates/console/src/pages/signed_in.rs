@@ -133,3 +133,23 @@ impl Deref for SignedInFrame<'_> {
         self.frame
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_below_belong_to_one_of_a_menu() {
+        for (path, page) in [
+            ("/transactions", Some("/transactions")),
+            ("/webhooks/endpoints/1", Some("/webhooks")),
+            ("/operator/users/1", Some("/operator/users")),
+            ("/transactions.csv", None),
+            ("/sign-out", None),
+            ("//evil.example", None),
+            ("", None),
+        ] {
+            assert_eq!(page_of(path), page, "{path}");
+        }
+    }
+}

@@ -1,4 +1,5 @@
-//! The file of a page of rows, for people: the same rows, all of the days, as CSV. A file that cannot be continued is cut off, so that no shorter one looks whole.
+//! The file of a page of rows, for people: the same rows, all of the days, as CSV. A file that
+//! cannot be continued is cut off, so that no shorter one looks whole.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;

@@ -1,5 +1,5 @@
-//! Reads the rows of a page: of all chosen accounts, newest first, and of each list no more than the
-//! page needs.
+//! Reads the rows of a page: of all chosen accounts, newest first, and of each list no more than
+//! the page needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -22,8 +22,8 @@ impl From<&str> for Wanted {
 }
 
 impl Wanted {
-    /// Whether a row has the text in one of its own, or this amount whatever its sign. A whole number finds its
-    /// places too: 12 finds -12.50.
+    /// Whether a row has the text in one of its own, or this amount whatever its sign. A whole
+    /// number finds its places too: 12 finds -12.50.
     pub(super) fn is_in<'t>(
         &self,
         texts: impl IntoIterator<Item = &'t str>,

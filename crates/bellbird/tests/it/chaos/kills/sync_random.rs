@@ -27,6 +27,8 @@ const ROUNDS_MAX: usize = 400;
 /// short time and die in the middle of a sync.
 const LIFE_MAX: usize = 600;
 const SHORT_LIFE_MAX: usize = 120;
+/// More than a machine needs that has time for the tests.
+const KILLS_MANY: usize = 200;
 
 /// How often to check a command that waits for leases of killed services.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -117,6 +119,9 @@ impl Kills {
             } else {
                 LIFE_MAX
             };
+            // On a machine so slow that services have died often enough and synced too little, they
+            // live longer.
+            let limit = limit * (1 + self.kills / KILLS_MANY);
             tokio::time::sleep(random.millis(limit)).await;
             self.kill(service);
             // The leases of a live service end too, as if it had been suspended for minutes.
