@@ -64,9 +64,57 @@ pub(super) fn shown_time(at: Timestamp, zone: &TimeZone) -> String {
     format!("{}, {}", shown_day(at.date()), at.strftime("%H:%M"))
 }
 
+/// A provider's text of a day or time, as [`shown_time`], or else as it is. Midnight of UTC is that
+/// of a day without a time.
+pub(super) fn shown_text(text: &str, zone: &TimeZone) -> String {
+    const DAY: &str = "2026-11-29";
+    let day = text.strip_suffix("T00:00:00Z").unwrap_or(text);
+    if let (Ok(day), true) = (day.parse(), day.len() == DAY.len()) {
+        return shown_day(day);
+    }
+    let instant = text.parse();
+    instant.map_or_else(|_| text.to_owned(), |instant| shown_time(instant, zone))
+}
+
 /// Name and masked number.
 pub(crate) fn account_name(account: &Account) -> String {
     let number = account.number.as_ref().map(MaskedNumber::as_str);
     let number = number.map(|number| format!(" {number}"));
     account.name.clone() + &number.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_providers_are_readable() {
+        let zone = TimeZone::get("Australia/Sydney").unwrap();
+        for (text, shown) in [
+            ("2026-11-29", "29 Nov 2026"),
+            ("2026-11-29T00:00:00Z", "29 Nov 2026"),
+            ("2026-11-29T13:30:00.5Z", "30 Nov 2026, 00:30"),
+            ("2026-11-29T13:30:00+13:00", "29 Nov 2026, 11:30"),
+            ("yesterday", "yesterday"),
+            ("", ""),
+        ] {
+            assert_eq!(shown_text(text, &zone), shown, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_fact_says_more_than_the_line() {
+        let facts = Facts::default()
+            .and_unless("Shop", "Description", "Shop")
+            .and_unless("Shop", "Description", "SHOP \u{202e}1")
+            .and("Reference", Some(" "))
+            .and("Type", None::<&str>)
+            .and("Id", Some("x".repeat(400)));
+        let facts: Vec<(&str, &str)> = facts.iter().collect();
+        assert_eq!(facts[0], ("Description", "SHOP 1"));
+        assert_eq!(
+            (facts.len(), facts[1].1.chars().count()),
+            (2, FACT_CHARS_MAX + 1)
+        );
+    }
 }

@@ -10,7 +10,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
 use super::filter::{FilterQuery, Period, RowFilter};
-use super::row::{Facts, Row, account_name, shown_time};
+use super::row::{Facts, Row, account_name, shown_text, shown_time};
 use super::{ListKind, Symbol, file};
 use crate::pages::names::sanitized;
 use crate::pages::{Money, Number};
@@ -102,7 +102,12 @@ impl ListKind for Trades {
                 .and_exact("Fee", fee.as_ref())
                 .and_exact("Amount", amount.as_ref().map(|amount| &amount.number))
                 .and("Time", time)
-                .and("Settlement", row.settlement_date.as_ref())
+                .and(
+                    "Settlement",
+                    row.settlement_date
+                        .as_ref()
+                        .map(|day| shown_text(day, zone)),
+                )
                 .and("Type", Some(&row.provider_type)),
             amount,
         }

@@ -14,7 +14,7 @@ use jiff::tz::TimeZone;
 use super::filter::{FilterQuery, Period, RowFilter};
 use super::filter_bar::FilterBar;
 use super::list::RowList;
-use super::row::{Facts, Row, account_name, shown_time};
+use super::row::{Facts, Row, account_name, shown_text, shown_time};
 use super::{ListKind, file};
 use crate::pages::names::sanitized;
 use crate::pages::{Money, SignedInFrame, page_response, rendered_part};
@@ -99,7 +99,10 @@ impl ListKind for Transactions {
                 .and("Reference", row.reference.as_ref())
                 .and_exact("Amount", Some(&amount.number))
                 .and("Posted", time)
-                .and("Executed", row.executed.as_ref())
+                .and(
+                    "Executed",
+                    row.executed.as_ref().map(|at| shown_text(at, zone)),
+                )
                 .and("Type", row.provider_type.as_ref())
                 .and("Id", Some(&row.id)),
             title,
