@@ -177,7 +177,7 @@ pub fn router(
         .layer(from_fn(request_span::enter))
 }
 
-/// Frees sums that have expired, until the console is gone.
+/// Frees sums and rows that have expired, until the console is gone.
 async fn purge_sums(console: Weak<Inner>) {
     loop {
         tokio::time::sleep(PURGE_INTERVAL).await;
@@ -185,6 +185,7 @@ async fn purge_sums(console: Weak<Inner>) {
             return;
         };
         console.money_cache.purge_expired();
+        console.rows_cache.purge_expired();
     }
 }
 

@@ -309,7 +309,12 @@ pub(crate) async fn end_session(
     let mut change = session.begin(console).await?;
     management::end_session(&mut change, session.user(), ended).await?;
     session.commit(change).await?;
-    console.inner.money_cache.remove(&KeyId::from(ended));
+    let ended = KeyId::from(ended);
+    console.inner.money_cache.remove(&ended);
+    console
+        .inner
+        .rows_cache
+        .remove_where(|(session, _)| *session == ended);
     Ok(())
 }
 

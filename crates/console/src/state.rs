@@ -25,6 +25,7 @@ use crate::emails::asked_links::AskedLink;
 use crate::money_cache::CachedMoney;
 use crate::oidc::IdentityProvider;
 use crate::pages::Frame;
+use crate::rows::found::{CACHE_TTL, CachedRows};
 use crate::settings::{ConsoleSettings, Site};
 
 /// Maximum number of large events read, and of events processed, at the same time for each
@@ -77,6 +78,8 @@ pub(crate) struct Inner {
     pub(crate) page_cookie: Cookie,
     /// Sums of money in and out, by session.
     pub(crate) money_cache: Expiring<KeyId, CachedMoney>,
+    /// Pages of trades, by session and query.
+    pub(crate) rows_cache: Expiring<(KeyId, String), CachedRows>,
     /// Of test events to webhook endpoints.
     pub(crate) ping_limit: Option<RateLimiter<UserId>>,
     /// By provider. Unknown names share the permits of the empty name.
@@ -136,6 +139,9 @@ impl Console {
         let money_cache = Expiring::new(MONEY_TTL, MONEY_BYTES_MAX, |_, cached: &CachedMoney| {
             cached.bytes()
         });
+        let rows_cache = Expiring::new(CACHE_TTL, MONEY_BYTES_MAX, |_, cached: &CachedRows| {
+            cached.bytes()
+        });
         let inner = Inner {
             context,
             api,
@@ -158,6 +164,7 @@ impl Console {
             known_browser_cookie,
             page_cookie,
             money_cache,
+            rows_cache,
             ping_limit,
             event_permits,
         };

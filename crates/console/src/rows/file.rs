@@ -149,7 +149,7 @@ impl<K: ListKind> File<K> {
             ..
         } = list;
         let (api, caller, now) = (&console.inner.context, &session.caller, session.now);
-        let permit = api.admit(&api.quotas().live, caller, now).await?;
+        let permit = api.admit(K::quota(api.quotas()), caller, now).await?;
         let lists = Lists::<K>::select(console, caller, filter, now).await?;
         let name = name_of(&lists, filter);
         let wanted = filter.rows();
@@ -221,9 +221,12 @@ impl<K: ListKind> File<K> {
 
     /// Reads the next row. Returns false at the end.
     async fn read_row(&mut self) -> Result<bool, CutOff> {
-        // Each page of a provider has its own deadline.
-        let call = self.console.inner.context.call_context(&self.caller);
-        let next = self.merged.next(&call).await;
+        // Each attempt to read a page of a provider has its own deadline.
+        let (api, caller) = (&self.console.inner.context, &self.caller);
+        let next = self
+            .merged
+            .next_with_retries(&|| api.call_context(caller))
+            .await;
         let is_whole = self.merged.failed() == self.lists_left_out && !self.merged.is_stopped();
         let Some(next) = next.ok().filter(|_| is_whole) else {
             tracing::warn!(rows = self.rows, "file of the console cut off");
@@ -240,7 +243,7 @@ impl<K: ListKind> File<K> {
     async fn check(&mut self) -> Result<(), CutOff> {
         let api = &self.console.inner.context;
         let checked = api
-            .check_again(&api.quotas().live, &self.caller, None)
+            .check_again(K::quota(api.quotas()), &self.caller, None)
             .await;
         self.caller = checked.map_err(|_| CutOff)?;
         self.checked_at = Instant::now();

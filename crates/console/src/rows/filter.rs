@@ -48,6 +48,15 @@ impl<S: Send + Sync> FromRequestParts<S> for FilterQuery {
 }
 
 impl FilterQuery {
+    /// For rows that have no category, on a page that shows all currencies.
+    pub(super) fn without_money(self) -> Self {
+        Self {
+            category: None,
+            currency: None,
+            ..self
+        }
+    }
+
     fn parse(query: &str) -> Self {
         let mut found = Self::default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -246,6 +255,10 @@ impl Filter {
             today,
             periods,
         }
+    }
+
+    pub(super) fn today(&self) -> Date {
+        self.today
     }
 
     pub(super) fn periods(&self) -> &'static [Period] {

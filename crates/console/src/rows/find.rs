@@ -15,41 +15,19 @@ use tokio::time::Instant;
 
 use super::ListKind;
 use super::filter::Filter;
+use super::found::{Found, Stopped};
 use super::row::Row;
 use crate::pages::{BankTrouble, why_not_read};
 use crate::state::Console;
 
 const PAGE_ROWS: usize = 50;
+/// What the opened rows of a page say. Long texts are cut off beyond that, so that it stays light.
+const FACTS_BYTES_MAX: usize = 40 * 1024;
 /// Rows of the first page of each list. More than the page shows, because a provider may list the
 /// rows of other consents between them, which the page leaves out.
 const FIRST_PAGE_ROWS: u32 = 200;
 /// Rows that one page reads. Further ones are read on request.
 pub(super) const READ_ROWS_MAX: u64 = 20_000;
-
-/// What was found.
-#[derive(Default)]
-pub(super) struct Found {
-    pub(super) rows: Vec<Row>,
-    /// Behind the last row, if more may follow.
-    pub(super) older: Option<MergedPosition>,
-    /// Why the rows end before the page is full, although older ones may follow.
-    pub(super) stopped: Option<Stopped>,
-    /// The rows at the beginning of the page are not those that were there.
-    pub(super) is_lost: bool,
-    pub(super) troubles: Vec<BankTrouble>,
-    /// Accounts that were read, of banks without a trouble.
-    pub(super) accounts: usize,
-    /// Banks that listed no row at all.
-    pub(super) silent: Vec<ConnectionId>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stopped {
-    /// [`READ_ROWS_MAX`] were read.
-    AtRows,
-    /// Time was up.
-    InTime,
-}
 
 /// What is known while banks are still asked.
 #[derive(Default)]
@@ -60,12 +38,9 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Collects rows.
-    pub(super) fn begun() -> Self {
-        Self {
-            seen: Mutex::new(Some(Vec::new())),
-            ..Self::default()
-        }
+    /// Collects rows from now on.
+    pub(super) fn begin(&self) {
+        *self.seen.lock() = Some(Vec::new());
     }
 
     fn see(&self, instant: Timestamp, row: &Row) {
@@ -214,7 +189,7 @@ async fn read<K: ListKind>(
     progress: &Progress,
 ) -> Result<Found, Problem> {
     let api = &console.inner.context;
-    let permit = api.admit(&api.quotas().live, caller, now).await?;
+    let permit = api.admit(K::quota(api.quotas()), caller, now).await?;
     let Lists {
         mut ranges,
         contexts,
@@ -263,6 +238,8 @@ async fn read<K: ListKind>(
                 found.rows.push(row);
                 position = merged.position();
             }
+            // A bank that is silent holds back no row of the others.
+            Ok(None) if Instant::now() >= stop_at && merged.fail_unread() => {}
             Ok(None) if merged.is_stopped() => {
                 found.older = merged
                     .position()
@@ -278,6 +255,10 @@ async fn read<K: ListKind>(
     }
     let failed = failed(console, caller, &contexts, &merged).await;
     drop((merged, permit));
+    let bytes: usize = found.rows.iter().map(|row| row.facts.bytes()).sum();
+    if bytes > FACTS_BYTES_MAX {
+        found.rows.iter_mut().for_each(|row| row.facts.shorten());
+    }
     found.troubles.extend(failed);
     found.troubles.sort_unstable();
     found.troubles.dedup();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use askama::Template;
 use axum::response::Response;
-use bellbird_domain::{AccountId, ConnectionId, ExactSum};
+use bellbird_domain::{AccountId, ConnectionId, Currency, ExactSum};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, Stream};
 use jiff::civil::Date;
@@ -16,7 +16,8 @@ use jiff::civil::Date;
 use super::ListKind;
 use super::filter::{Days, Filter, FilterQuery, PageStart, Period};
 use super::filter_bar::{FilterBar, link};
-use super::find::{Found, Progress, READ_ROWS_MAX, Stopped, find};
+use super::find::{Progress, READ_ROWS_MAX, find};
+use super::found::{CachedRows, Found, Stopped};
 use super::linked::Linked;
 use super::row::Row;
 use crate::error_page;
@@ -45,7 +46,7 @@ struct RowsPart<'a> {
     problem: Option<String>,
     /// Such as `8 found since 29 Nov 2025 in 28 accounts.`
     summary: String,
-    /// Of all rows, by currency, if the page has all of them.
+    /// Of all rows, by currency, if the page has all of them and every bank was read.
     sums: Vec<Money>,
     /// The search over more days.
     further: Option<String>,
@@ -92,6 +93,10 @@ impl<K: ListKind> RowList<K> {
         session: Session,
         query: FilterQuery,
     ) -> Result<Arc<Self>, Response> {
+        let query = match K::HAS_CATEGORIES {
+            true => query,
+            false => query.without_money(),
+        };
         let linked = Linked::load(console, &session, K::CATEGORY).await;
         let linked = linked.map_err(|error| error_page::storage_error(console, &error))?;
         let zone = session.caller.timezone.clone();
@@ -102,7 +107,7 @@ impl<K: ListKind> RowList<K> {
             filter: Filter::new(query, today, K::PERIODS, is_own),
             session,
             linked,
-            progress: Progress::begun(),
+            progress: Progress::default(),
             kind: PhantomData,
         }))
     }
@@ -143,6 +148,7 @@ impl<K: ListKind> RowList<K> {
 
     /// The rows that are there after a moment, and all of them when every bank has answered.
     pub(crate) fn parts(self: Arc<Self>) -> impl Stream<Item = String> + Send + 'static {
+        self.progress.begin();
         stream::unfold(Step::Begin(self), Step::next)
     }
 
@@ -151,10 +157,30 @@ impl<K: ListKind> RowList<K> {
         self.final_part(self.find().await)
     }
 
-    async fn find(&self) -> Result<Found, String> {
+    async fn find(&self) -> Result<Arc<Found>, String> {
         let Session { caller, now, .. } = &self.session;
         let (console, filter, progress) = (&self.console, &self.filter, &self.progress);
-        find::<K>(console, caller, filter, *now, progress).await
+        let (cache, key) = (
+            &console.inner.rows_cache,
+            (caller.key_id, filter.this_page()),
+        );
+        let (revision, today) = (caller.revision, filter.today());
+        if K::IS_CACHED
+            && let Some((cached, _)) = cache.get(&key, *now)
+            && (cached.revision, cached.today) == (revision, today)
+        {
+            return Ok(cached.found);
+        }
+        let found = Arc::new(find::<K>(console, caller, filter, *now, progress).await?);
+        if K::IS_CACHED && found.troubles.is_empty() && found.stopped.is_none() && !found.is_lost {
+            let cached = CachedRows {
+                revision,
+                today,
+                found: Arc::clone(&found),
+            };
+            cache.insert(key, cached, *now);
+        }
+        Ok(found)
     }
 
     fn early_part(&self) -> String {
@@ -168,7 +194,7 @@ impl<K: ListKind> RowList<K> {
         })
     }
 
-    fn final_part(&self, found: Result<Found, String>) -> String {
+    fn final_part(&self, found: Result<Arc<Found>, String>) -> String {
         let frame = self.session.frame(&self.console, K::PATH);
         let empty = self.empty_part(&frame);
         let filter = &self.filter;
@@ -194,12 +220,12 @@ impl<K: ListKind> RowList<K> {
         let before = filter.start().map_or(0, |start| start.rows_before);
         let rows_before = before.saturating_add(found.rows.len() as u64);
         let start = found.older.map(|after| PageStart { rows_before, after });
-        let is_whole = before == 0 && found.older.is_none() && found.stopped.is_none();
+        let is_whole = before == 0 && found.older.is_none() && found.troubles.is_empty();
         let further = filter.further().filter(|_| found.stopped.is_none());
         rendered_part(&RowsPart {
             troubles: &found.troubles,
             summary: self.summary(&found, before),
-            sums: match is_whole && found.rows.len() > 1 {
+            sums: match is_whole && found.stopped.is_none() && found.rows.len() > 1 {
                 true => sums_of(&found.rows),
                 false => Vec::new(),
             },
@@ -300,6 +326,7 @@ impl<K: ListKind> RowList<K> {
             (0, _) if before == 0 && found.stopped.is_some() => "None found yet".to_owned(),
             (0, true) if before == 0 => "None found".to_owned(),
             (0, false) if before == 0 => format!("No {}", K::NAME),
+            (0, _) if found.stopped.is_some() => "No older ones yet".to_owned(),
             (0, _) => "No older ones".to_owned(),
             (_, true) if before == 0 && is_all => format!("{rows} found"),
             (_, true) if before == 0 => format!("The newest {rows} found"),
@@ -312,11 +339,16 @@ impl<K: ListKind> RowList<K> {
 
     fn note(&self, found: &Found) -> Option<String> {
         if let Some(stopped) = found.stopped {
-            let down_to = found.older.map(|position| {
+            let reached = found.older.map(|position| {
                 let zone = self.session.caller.timezone.clone();
-                let day = position.instant.to_zoned(zone).date();
-                format!(", down to {}", shown_day(day))
+                let reached = position.instant.to_zoned(zone).date();
+                // That of a day without a time is at midnight of UTC.
+                found
+                    .rows
+                    .last()
+                    .map_or(reached, |row| row.day.max(reached))
             });
+            let down_to = reached.map(|day| format!(", down to {}", shown_day(day)));
             let down_to = down_to.unwrap_or_default();
             return Some(match stopped {
                 Stopped::AtRows => format!(
@@ -383,6 +415,10 @@ impl<K: ListKind> RowList<K> {
 fn sums_of(rows: &[Row]) -> Vec<Money> {
     let mut sums: BTreeMap<&str, ExactSum> = BTreeMap::new();
     for amount in rows.iter().filter_map(|row| row.amount.as_ref()) {
+        // Several currencies that nobody knows are not one.
+        if amount.currency == Currency::UNKNOWN.as_str() {
+            return Vec::new();
+        }
         let sum = sums.entry(&amount.currency).or_default();
         // A sum without one of its rows would be wrong.
         if !amount
@@ -408,7 +444,10 @@ fn lower_first(text: &str) -> String {
 enum Step<K> {
     Begin(Arc<RowList<K>>),
     /// The first rows were sent.
-    Wait(Arc<RowList<K>>, BoxFuture<'static, Result<Found, String>>),
+    Wait(
+        Arc<RowList<K>>,
+        BoxFuture<'static, Result<Arc<Found>, String>>,
+    ),
     End,
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod file;
 pub(crate) mod filter;
 pub(crate) mod filter_bar;
 mod find;
+pub(crate) mod found;
 pub(crate) mod linked;
 pub(crate) mod list;
 mod row;
@@ -13,6 +14,7 @@ mod symbol;
 pub(crate) mod trades;
 pub(crate) mod transactions;
 
+use bellbird_api::http::{QuotaClass, Quotas};
 use bellbird_domain::ConnectionCategory;
 use bellbird_interop::export::formats::CsvLines;
 use bellbird_reads::RowKind;
@@ -26,6 +28,8 @@ pub(crate) use symbol::Symbol;
 /// What a kind of rows has of its own: its page, its words, and what it shows of a row.
 pub(crate) trait ListKind: RowKind {
     const CATEGORY: ConnectionCategory;
+    /// Whether a page that was read counts for ten minutes.
+    const IS_CACHED: bool;
     /// Of the page that lists the rows.
     const PATH: &'static str;
     /// Where they are on the page, behind a `#`. Empty: it lists nothing else.
@@ -40,6 +44,9 @@ pub(crate) trait ListKind: RowKind {
     /// Whether rows have a category.
     const HAS_CATEGORIES: bool;
     const COLUMNS: &'static [&'static str];
+
+    /// Of a read, as of the API.
+    fn quota(quotas: &Quotas) -> &QuotaClass;
 
     /// In the user's time zone.
     fn day(row: &Self::Row<'_>, place: Self::Place, zone: &TimeZone) -> Date;

@@ -12,6 +12,8 @@ use crate::pages::{Money, Number, shown_day};
 
 /// Of a value that an opened row shows. A longer one is cut off.
 const FACT_CHARS_MAX: usize = 300;
+/// Of one on a page with many long ones.
+const SHORT_FACT_CHARS_MAX: usize = 40;
 
 /// A row as the page shows it.
 #[derive(Clone)]
@@ -26,8 +28,17 @@ pub(crate) struct Row {
     /// Behind the account, if there is room, or if the search has found it.
     pub(crate) text: Option<String>,
     pub(crate) is_found_by_text: bool,
-    /// All else that is known, for a row that is opened.
+    /// What else is known, for a row that is opened.
     pub(crate) facts: Facts,
+}
+
+impl Row {
+    /// About how many bytes of memory it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let detail = self.detail.iter().map(String::len).sum::<usize>();
+        let text = self.text.as_ref().map_or(0, String::len);
+        size_of::<Self>() + self.title.len() + detail + text + self.facts.bytes()
+    }
 }
 
 /// Names and values.
@@ -49,8 +60,33 @@ impl Facts {
     }
 
     /// Adds the exact text of a number that the line has shortened.
-    pub(super) fn and_exact(self, name: &'static str, number: Option<&Number>) -> Self {
-        self.and(name, number.and_then(|number| number.exact.as_ref()))
+    pub(super) fn and_exact(mut self, name: &'static str, number: Option<&Number>) -> Self {
+        let exact = number.and_then(|number| number.exact.clone());
+        self.0.extend(exact.map(|exact| (name, exact)));
+        self
+    }
+
+    /// About how many bytes of a page they are.
+    pub(super) fn bytes(&self) -> usize {
+        const MARKUP: usize = 45;
+        let of_char = |c: char| match c {
+            '&' | '<' | '>' | '"' | '\'' => 5,
+            c => c.len_utf8(),
+        };
+        let of_fact = |(name, value): &(&str, String)| {
+            MARKUP + name.len() + value.chars().map(of_char).sum::<usize>()
+        };
+        self.0.iter().map(of_fact).sum()
+    }
+
+    /// Cuts long texts off, and no number.
+    pub(super) fn shorten(&mut self) {
+        let is_text = |value: &str| !value.bytes().all(|byte| b"-.0123456789".contains(&byte));
+        for (_, value) in &mut self.0 {
+            if is_text(value) {
+                *value = sanitized_up_to(SHORT_FACT_CHARS_MAX, value);
+            }
+        }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
@@ -64,12 +100,14 @@ pub(super) fn shown_time(at: Timestamp, zone: &TimeZone) -> String {
     format!("{}, {}", shown_day(at.date()), at.strftime("%H:%M"))
 }
 
-/// A provider's text of a day or time, as [`shown_time`], or else as it is. Midnight of UTC is that
-/// of a day without a time.
+/// A provider's text of a day or time, as [`shown_time`], or else as it is. A time of only zeros is
+/// a day without a time.
 pub(super) fn shown_text(text: &str, zone: &TimeZone) -> String {
-    const DAY: &str = "2026-11-29";
-    let day = text.strip_suffix("T00:00:00Z").unwrap_or(text);
-    if let (Ok(day), true) = (day.parse(), day.len() == DAY.len()) {
+    let (day, time) = text
+        .split_at_checked("2026-11-29".len())
+        .unwrap_or((text, ""));
+    let is_midnight = time.bytes().all(|byte| b"T00:.Z+".contains(&byte));
+    if let (Ok(day), true) = (day.parse(), is_midnight) {
         return shown_day(day);
     }
     let instant = text.parse();
@@ -93,6 +131,9 @@ mod tests {
         for (text, shown) in [
             ("2026-11-29", "29 Nov 2026"),
             ("2026-11-29T00:00:00Z", "29 Nov 2026"),
+            ("2026-11-29T00:00:00.000Z", "29 Nov 2026"),
+            ("2026-11-29T00:00:00+00:00", "29 Nov 2026"),
+            ("2026-11-29T00:00:00", "29 Nov 2026"),
             ("2026-11-29T13:30:00.5Z", "30 Nov 2026, 00:30"),
             ("2026-11-29T13:30:00+13:00", "29 Nov 2026, 11:30"),
             ("yesterday", "yesterday"),
@@ -116,5 +157,13 @@ mod tests {
             (facts.len(), facts[1].1.chars().count()),
             (2, FACT_CHARS_MAX + 1)
         );
+        let number = Number::money(&format!("0.{}", "1".repeat(400)), "AUD");
+        let mut facts = Facts::default()
+            .and_exact("Amount", Some(&number))
+            .and("More", Some("&".repeat(300)));
+        assert!(facts.bytes() > 400 + 5 * 300);
+        facts.shorten();
+        let lengths = facts.iter().map(|(_, value)| value.chars().count());
+        assert_eq!(lengths.collect::<Vec<_>>(), [402, SHORT_FACT_CHARS_MAX + 1]);
     }
 }

@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use bellbird_api::http::{QuotaClass, Quotas};
 use bellbird_domain::{ConnectionCategory, Decimal, Trade, TradeTime, TradeType};
 use bellbird_interop::export::formats::CsvLines;
 use bellbird_reads::Trades;
@@ -19,6 +20,7 @@ use crate::state::Console;
 
 impl ListKind for Trades {
     const CATEGORY: ConnectionCategory = ConnectionCategory::Brokerage;
+    const IS_CACHED: bool = true;
     const PATH: &'static str = "/investments";
     const ANCHOR: &'static str = "trades";
     const NAME: &'static str = "trades";
@@ -46,6 +48,10 @@ impl ListKind for Trades {
         "Description",
     ];
 
+    fn quota(quotas: &Quotas) -> &QuotaClass {
+        &quotas.brokerage
+    }
+
     fn day(row: &Trade<'_>, _: u64, zone: &TimeZone) -> Date {
         match row.time {
             TradeTime::Day(day) => day,
@@ -60,7 +66,8 @@ impl ListKind for Trades {
             row.description.as_deref(),
         ];
         filter.has_currency(&row.currency)
-            && filter.finds(texts.into_iter().flatten(), row.total_amount.as_ref())
+            // Symbols have digits too.
+            && filter.finds(texts.into_iter().flatten(), None)
     }
 
     fn shown(row: &Trade<'_>, day: Date, zone: &TimeZone, _: &str) -> Row {
@@ -92,9 +99,13 @@ impl ListKind for Trades {
             account: row.account.id,
             title: words.into_iter().flatten().collect::<Vec<_>>().join(" "),
             detail: detail.into_iter().flatten().collect(),
-            text: description,
             is_found_by_text: true,
             facts: Facts::default()
+                .and_unless(
+                    description.as_deref().unwrap_or_default(),
+                    "Description",
+                    row.description.as_deref().unwrap_or_default(),
+                )
                 .and("Symbol", symbol.and_then(|symbol| symbol.raw))
                 .and("Name", row.name.as_ref())
                 .and_exact("Units", units.as_ref())
@@ -109,6 +120,7 @@ impl ListKind for Trades {
                         .map(|day| shown_text(day, zone)),
                 )
                 .and("Type", Some(&row.provider_type)),
+            text: description,
             amount,
         }
     }

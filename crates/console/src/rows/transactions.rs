@@ -4,6 +4,7 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
+use bellbird_api::http::{QuotaClass, Quotas};
 use bellbird_domain::{Category, ConnectionCategory, Transaction};
 use bellbird_interop::export::formats::CsvLines;
 use bellbird_reads::Transactions;
@@ -27,6 +28,7 @@ const NO_TEXT: &str = "No description";
 
 impl ListKind for Transactions {
     const CATEGORY: ConnectionCategory = ConnectionCategory::Banking;
+    const IS_CACHED: bool = false;
     const PATH: &'static str = "/transactions";
     const ANCHOR: &'static str = "";
     const NAME: &'static str = "transactions";
@@ -52,6 +54,10 @@ impl ListKind for Transactions {
         "Status",
         "Id",
     ];
+
+    fn quota(quotas: &Quotas) -> &QuotaClass {
+        &quotas.live
+    }
 
     fn day(_: &Transaction<'_>, day: Date, _: &TimeZone) -> Date {
         day
@@ -98,12 +104,13 @@ impl ListKind for Transactions {
                 .and("More", row.extended_description.as_ref())
                 .and("Reference", row.reference.as_ref())
                 .and_exact("Amount", Some(&amount.number))
-                .and("Posted", time)
+                .and("Time", time)
                 .and(
                     "Executed",
                     row.executed.as_ref().map(|at| shown_text(at, zone)),
                 )
                 .and("Type", row.provider_type.as_ref())
+                .and("Merchant category", row.merchant_category_code.as_ref())
                 .and("Id", Some(&row.id)),
             title,
             text,

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::MapRow;
 use super::position::{AccountList, LATE_MAX, MergedPosition};
-use crate::{Range, ReadError};
+use crate::{Attempts, Range, ReadError};
 
 /// How far a list was read.
 #[derive(Debug, Clone)]
@@ -28,9 +28,18 @@ pub enum ListState {
     Failed(ReadError),
 }
 
+/// Who pays for the calls of a page, and how long they may take.
+#[derive(Clone, Copy)]
+pub(super) enum Calls<'s> {
+    /// One call, which may fail.
+    One(&'s CallContext),
+    /// Several attempts ([`Attempts`]), each with a call of its own.
+    Several(&'s (dyn Fn() -> CallContext + Sync)),
+}
+
 /// What all lists share.
 pub(super) struct MergedRead<'s, 'm, K: RowKind, T> {
-    pub(super) call: &'s CallContext,
+    pub(super) calls: Calls<'s>,
     pub(super) map: &'s Mutex<Box<MapRow<'m, K, T>>>,
     pub(super) stop_at: Instant,
     pub(super) slots: &'s Semaphore,
@@ -40,10 +49,11 @@ pub(super) struct MergedRead<'s, 'm, K: RowKind, T> {
 }
 
 impl<K: RowKind, T> MergedRead<'_, '_, K, T> {
-    /// Whether no further page is read.
-    fn is_over(&self) -> bool {
+    /// Whether no further page is read of a list. Enough rows are never too many to read the first
+    /// page of each.
+    fn is_over(&self, is_begun: bool) -> bool {
         let rows = self.rows_read.load(atomic::Ordering::Relaxed);
-        Instant::now() >= self.stop_at || rows >= self.rows_max
+        Instant::now() >= self.stop_at || (is_begun && rows >= self.rows_max)
     }
 }
 
@@ -129,13 +139,24 @@ impl<K: RowKind, T: Send> MergedList<K, T> {
 
     async fn read_pages(&mut self, read: &MergedRead<'_, '_, K, T>) {
         while self.needs_page() {
-            if read.is_over() {
+            if read.is_over(self.reached.is_some()) {
                 self.state = ListState::Stopped;
                 return;
             }
             let page = async {
                 let _slot = read.slots.acquire().await;
-                self.read_page(read).await
+                match read.calls {
+                    Calls::One(call) => self.read_page(read, call).await,
+                    Calls::Several(new_call) => {
+                        let mut new_call = || new_call();
+                        let mut attempts = Attempts::new(Some(read.stop_at), &mut new_call);
+                        attempts
+                            .run((&mut *self, read), |(list, read), call| {
+                                Box::pin(list.read_page(read, call))
+                            })
+                            .await
+                    }
+                }
             };
             self.state = match timeout_at(read.stop_at, page).await {
                 Ok(Ok(true)) => ListState::Reading,
@@ -160,7 +181,11 @@ impl<K: RowKind, T: Send> MergedList<K, T> {
     }
 
     /// Reads a page. Buffers nothing of it if it fails.
-    async fn read_page(&mut self, read: &MergedRead<'_, '_, K, T>) -> Result<bool, ReadError> {
+    async fn read_page(
+        &mut self,
+        read: &MergedRead<'_, '_, K, T>,
+        call: &CallContext,
+    ) -> Result<bool, ReadError> {
         let mut page = MergedPage {
             items: Vec::new(),
             reached: self.reached,
@@ -172,7 +197,7 @@ impl<K: RowKind, T: Send> MergedList<K, T> {
             let value = read.map.lock()(row, place);
             page.push(K::instant(row), || hash_of::<K>(row), value);
         };
-        let more = self.range.next_page(read.call, &mut sink).await?;
+        let more = self.range.next_page(call, &mut sink).await?;
         let is_cut = !more
             && page
                 .skip

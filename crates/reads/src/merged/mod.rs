@@ -23,9 +23,9 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::Range;
+use crate::{Range, ReadError};
 pub use list::ListState;
-use list::{MergedList, MergedRead};
+use list::{Calls, MergedList, MergedRead};
 use position::LATE_MAX;
 pub use position::{MergedPosition, PositionError, ShownRows};
 
@@ -141,7 +141,35 @@ impl<'m, K: RowKind, T: Send> Merged<'m, K, T> {
     /// because reading has stopped ([`Self::is_stopped`]). A list that fails ends, and the others
     /// continue.
     pub async fn next(&mut self, call: &CallContext) -> Result<Option<T>, PositionLost> {
-        self.fill(call).await;
+        self.next_of(Calls::One(call)).await
+    }
+
+    /// As [`Self::next`], for a long read: a page that fails is attempted again ([`Attempts`]).
+    pub async fn next_with_retries(
+        &mut self,
+        new_call: &(dyn Fn() -> CallContext + Sync),
+    ) -> Result<Option<T>, PositionLost> {
+        self.next_of(Calls::Several(new_call)).await
+    }
+
+    /// After time was up: counts the lists whose first page has not come as failed, so that they
+    /// hold back no row of the others. Returns whether there were any.
+    pub fn fail_unread(&mut self) -> bool {
+        let is_unread = |list: &&mut MergedList<K, T>| {
+            matches!(list.state, ListState::Stopped) && list.reached.is_none()
+        };
+        let unread = self.lists.iter_mut().filter(is_unread);
+        let failed = unread.map(|list| {
+            list.state = ListState::Failed(ReadError::Unavailable {
+                retry_after: None,
+                is_transient: true,
+            });
+        });
+        failed.count() > 0
+    }
+
+    async fn next_of(&mut self, calls: Calls<'_>) -> Result<Option<T>, PositionLost> {
+        self.fill(calls).await;
         if self.lists.iter().any(|list| list.is_lost) {
             return Err(PositionLost);
         }
@@ -184,7 +212,7 @@ impl<'m, K: RowKind, T: Send> Merged<'m, K, T> {
     /// their ends, or until time is up.
     pub async fn count_rest(&mut self, call: &CallContext) -> Rest {
         let read = MergedRead {
-            call,
+            calls: Calls::One(call),
             map: &self.map,
             stop_at: self.stop_at,
             slots: &self.slots,
@@ -240,9 +268,9 @@ impl<'m, K: RowKind, T: Send> Merged<'m, K, T> {
     }
 
     /// Reads on in each list whose next row is unknown.
-    async fn fill(&mut self, call: &CallContext) {
+    async fn fill(&mut self, calls: Calls<'_>) {
         let read = MergedRead {
-            call,
+            calls,
             map: &self.map,
             stop_at: self.stop_at,
             slots: &self.slots,

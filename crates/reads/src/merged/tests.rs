@@ -270,6 +270,50 @@ async fn failing_list_leaves_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn long_read_attempts_a_page_again() {
+    let rows = (0..9)
+        .map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64))
+        .collect();
+    let setup = Setup::new(rows, 2).await;
+    setup.banks[0].fail_next([None, Some(UNAVAILABLE), Some(UNAVAILABLE)]);
+    let map = |row: &Transaction<'_>, _| Some(row.id.to_string());
+    let stop_at = Instant::now() + Duration::from_secs(3_600);
+    let mut merged = Merged::new(setup.ranges(), None, stop_at, map);
+    let mut ids = Vec::new();
+    while let Some(id) = merged
+        .next_with_retries(&|| setup.world.call())
+        .await
+        .unwrap()
+    {
+        ids.push(id);
+    }
+    let all: Vec<String> = (0..9).map(|number| number.to_string()).collect();
+    assert_eq!((ids, merged.failed()), (all, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn silent_list_can_be_given_up() {
+    let rows = (0..9)
+        .map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64))
+        .collect();
+    let setup = Setup::with_delays(rows, 9, [Duration::from_secs(10), Duration::ZERO]).await;
+    let map = |row: &Transaction<'_>, _| Some(row.id.to_string());
+    let stop_at = Instant::now() + Duration::from_secs(5);
+    let (mut merged, call) = (
+        Merged::new(setup.ranges(), None, stop_at, map),
+        setup.world.call(),
+    );
+    assert_eq!(merged.next(&call).await, Ok(None));
+    assert!(merged.is_stopped() && merged.fail_unread() && !merged.fail_unread());
+    let mut ids = Vec::new();
+    while let Some(id) = merged.next(&call).await.unwrap() {
+        ids.push(id);
+    }
+    assert_eq!(ids, ["1", "2", "4", "5", "7", "8"], "those of the others");
+    assert_eq!((merged.failed(), merged.is_stopped()), (1, false));
+}
+
+#[tokio::test(start_paused = true)]
 async fn at_most_four_calls_run_at_once() {
     let bank = Simulated::new("first", ConnectionCategory::Banking, 5, vec![]);
     let bank = Arc::new(bank.with_delay(Duration::from_secs(1)));

@@ -268,7 +268,7 @@ async fn transactions_fit_a_phone() {
     assert!(height.as_u64().unwrap() <= 58, "half of the rows: {height}");
     browser.assert_accessible("console-transactions-odd");
     browser.press(".transactions summary");
-    assert!(browser.text().contains("Account"), "{}", browser.text());
+    browser.wait_for("document.querySelector('details[open] dl dt')?.textContent === 'Account'");
     browser.assert_accessible("console-transactions-open-row");
     browser.press(".transactions summary");
     for (number, name) in [(1, "account"), (2, "period"), (3, "category")] {

@@ -469,6 +469,15 @@ async fn trades_of_all_brokers_follow_each_other() {
     for page_number in 0..3 {
         app.reset_calls();
         let page = browser.get(&path).await.text;
+        let calls = app.bank("snaptrade").total_calls();
+        assert!(calls > 0 || page_number > 0);
+        app.reset_calls();
+        assert_eq!(browser.get(&path).await.text, page);
+        assert_eq!(
+            app.bank("snaptrade").total_calls(),
+            0,
+            "as cached as by the API"
+        );
         let (_, list) = page.split_once("<h2 id=\"trades\">").unwrap();
         let rows: Vec<String> = list.split("<li").skip(1).map(plain_text).collect();
         assert_eq!(rows.len(), 50);
@@ -571,6 +580,25 @@ async fn a_broker_that_fails_spoils_no_other() {
     let page = browser.get("/investments").await;
     let button = format!("name=\"connection\"\n value=\"{}\"", broken.id);
     assert_eq!(page.text.matches(&button).count(), 2, "{}", page.text);
-    let count = |page: &str| page.matches("<li").count();
-    assert!(count(&page.text) > 0 && count(&page.text) <= count(&before));
+    let rows = |page: &str| -> Vec<String> {
+        let (_, traded) = page.split_once("<h2 id=\"trades\">").unwrap();
+        traded.split("<li>").skip(1).map(plain_text).collect()
+    };
+    let (left, before) = (rows(&page.text), rows(&before));
+    let is_broken = |row: &String| row.contains(&plain_text(&broken.institution_name));
+    assert!(before.iter().any(is_broken), "{before:?}");
+    assert!(!left.is_empty() && !left.iter().any(is_broken), "{left:?}");
+    assert!(!page.text.contains("Together"));
+    let file = browser.get("/trades.csv").await;
+    file.assert_shows(502, "There is no file");
+    let file = browser.get("/trades.csv?partial=true").await;
+    file.assert_status(200);
+    assert!(!file.text.contains(&broken.institution_name));
+    // Trades need the highest plan, in a file too.
+    app.set_plan(person.user.id, Plan::Developer).await;
+    for path in ["/trades.csv", "/holdings.csv"] {
+        let file = browser.get(path).await;
+        file.assert_shows(502, "There is no file");
+        file.assert_has("plan");
+    }
 }
