@@ -207,7 +207,7 @@ impl QueueCounts {
 
 async fn record_small_metrics(storage: &Storage, now: Timestamp) -> Result<(), StorageError> {
     metrics::gauge!(INSTANCES).set(gauge_value(instances::running(storage).await?.len() as u64));
-    if let Some(last) = storage.audit().last_backup_at().await? {
+    if let Some(last) = storage.audit().unsaved_since().await? {
         let age = now.duration_since(last).as_secs().max(0);
         metrics::gauge!(BACKUP_AGE).set(gauge_value(age.unsigned_abs()));
     }

@@ -20,8 +20,9 @@ const IDENTITY_PROVIDER_MAX_AGE_SECONDS: u32 = 600;
 const PAGE_MAX_AGE_SECONDS: u32 = 600;
 /// As long as browsers keep a cookie at most.
 const KNOWN_BROWSER_MAX_AGE_SECONDS: u32 = 400 * 86_400;
-/// Of all values, which are hexadecimal.
+/// Of all values but that of a page. All are hexadecimal.
 const VALUE_BYTES: usize = 64;
+const PAGE_VALUE_BYTES_MAX: usize = 1_024;
 
 /// Name, lifetime and flags of a cookie.
 pub(crate) struct Cookie {
@@ -67,18 +68,17 @@ impl Cookie {
         Self::new("bellbird-page", PAGE_MAX_AGE_SECONDS, console_url)
     }
 
-    /// The path of a page of a menu.
+    /// The path and query of a page. None: they are too long to be kept.
     pub(crate) fn page_header(&self, page: &str) -> Option<HeaderValue> {
-        self.header(&hex::encode(format!(
-            "{page: <width$}",
-            width = VALUE_BYTES / 2
-        )))
+        let value = hex::encode(page);
+        (value.len() <= PAGE_VALUE_BYTES_MAX).then(|| self.header(&value))?
     }
 
     /// What the browser says that it asked for, which may be anything.
     pub(crate) fn page(&self, headers: &HeaderMap) -> Option<String> {
-        let page = String::from_utf8(hex::decode(self.value(headers)?).ok()?).ok()?;
-        Some(page.trim_end().to_owned())
+        let page = self.any_value(headers)?;
+        let page = hex::decode(page.get(..PAGE_VALUE_BYTES_MAX).unwrap_or(page)).ok()?;
+        String::from_utf8(page).ok()
     }
 
     /// Browsers store a `__Host-` cookie only over HTTPS. Without TLS, on this machine or in a home
@@ -95,6 +95,13 @@ impl Cookie {
 
     /// The value that the browser sent. None if it is absent, repeated or not ours.
     pub(crate) fn value<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
+        let value = self.any_value(headers)?;
+        (value.len() == VALUE_BYTES && value.bytes().all(|byte| byte.is_ascii_hexdigit()))
+            .then_some(value)
+    }
+
+    /// None if it is absent or repeated.
+    fn any_value<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
         let cookies = headers
             .get_all(COOKIE)
             .iter()
@@ -105,9 +112,7 @@ impl Cookie {
         let mut values = pairs
             .filter(|(name, _)| *name == self.name)
             .map(|(_, value)| value);
-        let value = values.next().filter(|_| values.next().is_none())?;
-        (value.len() == VALUE_BYTES && value.bytes().all(|byte| byte.is_ascii_hexdigit()))
-            .then_some(value)
+        values.next().filter(|_| values.next().is_none())
     }
 
     /// The browser's value, or a new one. Several sessions of one browser share it.
@@ -181,10 +186,10 @@ mod tests {
             let sent = [(COOKIE, HeaderValue::from_str(sent).unwrap())];
             cookie.page(&sent.into_iter().collect())
         };
-        for page in ["/transactions", "/operator/deliveries", ""] {
+        for page in ["/transactions?search=%22", "/settings", ""] {
             assert_eq!(asked(page).as_deref(), Some(page));
         }
-        assert_eq!(asked(&"/x".repeat(40)), None);
+        assert_eq!(asked(&"/x".repeat(500)), None);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use http::HeaderMap;
 use http::Uri;
 use http::header::SET_COOKIE;
 use http::request::Parts;
-use http::uri::Authority;
+use http::uri::{Authority, PathAndQuery};
 use jiff::Timestamp;
 use uuid::Uuid;
 
@@ -183,7 +183,10 @@ impl FromRequestParts<Console> for Session {
             }
             Err(mut response) => {
                 // A sign-in leads back to the page.
-                let page = page_of(parts.uri.path()).filter(|_| response.status().is_redirection());
+                let uri = parts.uri.path_and_query().map(PathAndQuery::as_str);
+                let page = uri
+                    .and_then(page_of)
+                    .filter(|_| response.status().is_redirection());
                 let page = page.and_then(|page| console.inner.page_cookie.page_header(page));
                 let page = page.map(|page| (SET_COOKIE, page));
                 response.headers_mut().extend(page);

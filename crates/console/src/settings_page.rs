@@ -190,7 +190,7 @@ pub(crate) fn action_text(action: &str) -> String {
         "operator.remove" => "No longer an operator",
         "identity.forget" => "Sign-in by the identity provider forgotten",
         "connection.import" => "Bank imported",
-        "connection.sync" => "Bank synced",
+        "connection.sync" => "Sync of a bank requested",
         "connection.remove" => "Bank removed",
         other => other,
     };

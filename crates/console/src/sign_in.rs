@@ -238,12 +238,11 @@ impl BrowserSession {
             return error_page::storage_error(console, &error);
         }
         let asked = console.inner.page_cookie.page(headers);
-        let is_asked = asked.is_some();
         let next = match has_programs_of_others(console.storage(), begun, now).await {
             // The demo has made its keys for this person.
             Ok(true) if console.inner.site.demo.is_none() => keys_page::FIRST_SIGN_IN,
-            // Only pages of the menus, so a cookie of anyone else leads nowhere.
-            Ok(_) => asked.and_then(|page| page_of(&page)).unwrap_or("/overview"),
+            // Only to pages of the menus, so a cookie of anyone else leads nowhere else.
+            Ok(_) => asked.as_deref().and_then(page_of).unwrap_or("/overview"),
             Err(error) => return error_page::storage_error(console, &error),
         };
         let mut response = Redirect::to(&console.path(next)).into_response();
@@ -256,7 +255,11 @@ impl BrowserSession {
                 .inner
                 .known_browser_cookie
                 .header(self.known_browser.expose_secret()),
-            console.inner.page_cookie.removal().filter(|_| is_asked),
+            console
+                .inner
+                .page_cookie
+                .removal()
+                .filter(|_| asked.is_some()),
         ];
         response.headers_mut().extend(
             cookies

@@ -162,14 +162,15 @@ async fn backup(
     now: Timestamp,
     zone: &LocalTime,
 ) -> Result<Option<Check>, StorageError> {
-    let Some(at) = console.storage().audit().last_backup_at().await? else {
+    let audit = console.storage().audit();
+    let Some(at) = audit.unsaved_since().await? else {
         return Ok(None);
     };
     let is_good = now.duration_since(at) <= BACKUP_AGE_MAX;
-    let text = if is_good {
-        "the last one"
-    } else {
-        "make one with bellbird backup: none since"
+    let text = match (is_good, audit.last_backup_at().await?) {
+        (true, Some(_)) => "the last one",
+        (true, None) => "none yet of this database, which was made",
+        (false, _) => "make one with bellbird backup: none since",
     };
     Ok(Some(
         Check::new("Backup", is_good, text).at(zone.when(at, now)),

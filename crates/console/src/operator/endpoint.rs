@@ -19,7 +19,7 @@ use crate::pages::names::sanitized;
 use crate::pages::{Done, LocalTime, SignedInFrame, When, page_response};
 use crate::session::Session;
 use crate::state::Console;
-use crate::webhooks::log::{LogQuery, state_text};
+use crate::webhooks::log::{LogQuery, outcome, state_text};
 
 const NOT_SENT_AGAIN: &str = "This event cannot be sent again now: its endpoint is disabled, it waits for an earlier \
     event, or its connection is being removed.";
@@ -50,7 +50,9 @@ struct DeliveryRow {
     is_failed: bool,
     /// Such as `tried 3 times`.
     tried: String,
-    error: Option<String>,
+    /// What came of the last attempt. Empty: there was none.
+    last: String,
+    can_redeliver: bool,
     next_attempt: Option<When>,
 }
 
@@ -117,6 +119,7 @@ async fn load<'a>(
     let email = email_of(storage, endpoint.user_id).await?;
     let (id, is_of_all) = (endpoint.id, endpoint.user_id == UserId::INSTALLATION);
     let endpoint = EndpointRow::new(endpoint, email, &zone, now);
+    let is_enabled = !endpoint.can_enable;
     let mut emails = HashMap::new();
     let mut rows = Vec::with_capacity(found.len());
     for delivery in found {
@@ -129,7 +132,8 @@ async fn load<'a>(
             emails.insert(delivery.user_id, email);
         }
         let email = emails.get(&delivery.user_id).cloned().flatten();
-        rows.push(row(delivery, attempts.len() as u64, email, &zone, now));
+        let attempts = attempts.len() as u64;
+        rows.push(row(delivery, attempts, email, is_enabled, &zone, now));
     }
     let states = DeliveryState::ALL.iter();
     Ok(EndpointPage {
@@ -150,6 +154,7 @@ fn row(
     delivery: DeliveryRecord,
     attempts: u64,
     email: Option<String>,
+    is_enabled: bool,
     zone: &LocalTime,
     now: Timestamp,
 ) -> DeliveryRow {
@@ -160,12 +165,13 @@ fn row(
         event: delivery.event_type.as_str(),
         created: zone.when(delivery.created_at, now),
         state: state_text(delivery.state),
+        can_redeliver: is_enabled && delivery.state == DeliveryState::Failed,
         is_failed: delivery.state == DeliveryState::Failed,
         tried: match attempts {
             0 => "not tried yet".to_owned(),
             attempts => format!("tried {}", count(attempts, "time")),
         },
-        error: delivery.last_error.as_deref().map(sanitized),
+        last: sanitized(&outcome(&delivery)),
         next_attempt: delivery.next_attempt_at.map(|at| zone.when(at, now)),
     }
 }

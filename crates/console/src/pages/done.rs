@@ -71,7 +71,7 @@ impl Done {
         (
             Self::EndpointEnabled,
             "enabled",
-            "The endpoint gets events again. What it missed is sent again from its log.",
+            "The endpoint gets events again. Send again from its log what it missed.",
         ),
         (
             Self::EndpointDisabled,
@@ -113,7 +113,7 @@ impl Done {
         (
             Self::UserRemoved,
             "user-removed",
-            "The user is being removed: access has ended, and the consents are being withdrawn.",
+            "The user's access has ended, and the user is removed once every consent is withdrawn.",
         ),
         (
             Self::LinkSent,

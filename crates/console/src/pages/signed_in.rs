@@ -40,15 +40,21 @@ pub(crate) const OPERATOR_PAGES: &[(&str, &str)] = &[
     ("/operator/audit", "Audit"),
 ];
 
-/// The page of a menu that a path belongs to. Those of operators count as none, because nobody else
-/// learns of them.
-pub(crate) fn page_of(path: &str) -> Option<&'static str> {
+/// A page of a menu, or the one that a path below it belongs to. `page` has a path and perhaps a
+/// query, which is kept. Those of operators count as none, because nobody else learns of them.
+pub(crate) fn page_of(page: &str) -> Option<&str> {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'\\';
     let two = [OWN_PAGES, DEVELOPER_PAGES];
-    let two = two.into_iter().flatten().map(|(page, _)| *page);
-    let mut pages = PAGES.iter().map(|(page, ..)| *page).chain(two);
-    pages.find(|page| {
-        let rest = path.strip_prefix(page);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    let two = two.into_iter().flatten().map(|(path, _)| *path);
+    let mut paths = PAGES.iter().map(|(path, ..)| *path).chain(two);
+    let is_of = |path: &&str| {
+        let rest = page.strip_prefix(path);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']))
+    };
+    let path = paths.find(is_of).filter(|_| page.bytes().all(is_plain))?;
+    Some(match page.as_bytes().get(path.len()) {
+        Some(b'/') => path,
+        _ => page,
     })
 }
 
@@ -145,6 +151,11 @@ mod tests {
             ("/transactions", Some("/transactions")),
             ("/webhooks/endpoints/1", Some("/webhooks")),
             ("/operator/users", None),
+            (
+                "/transactions?period=3m&x=/",
+                Some("/transactions?period=3m&x=/"),
+            ),
+            ("/settings?a\r\nb", None),
             ("/transactions.csv", None),
             ("/sign-out", None),
             ("//evil.example", None),

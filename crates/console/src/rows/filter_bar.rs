@@ -17,6 +17,8 @@ pub(crate) struct FilterBar<'a> {
     pub(crate) filter: &'a Filter,
     path: &'static str,
     placeholder: &'static str,
+    /// What the days are of, if the page shows more than that.
+    days_of: &'static str,
     has_categories: bool,
     /// What is wrong with the days. Then no rows are read.
     pub(crate) error: Option<DayError>,
@@ -41,6 +43,7 @@ impl<'a> FilterBar<'a> {
             filter,
             path: K::PATH,
             placeholder: K::SEARCH_PLACEHOLDER,
+            days_of: K::ANCHOR,
             has_categories: K::HAS_CATEGORIES,
             error: filter.days().err(),
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bellbird_api::http::Problem;
 use bellbird_api::http::problem::problem_for_category;
 use bellbird_domain::{Caller, Connection, ConnectionId};
-use bellbird_reads::merged::{Awaited, ListState, MergedPosition, PositionLost};
+use bellbird_reads::merged::{Awaited, ListState, PositionLost};
 use bellbird_reads::{ConnectionContext, Merged, Range, ReadError, SelectError, Selection};
 use jiff::Timestamp;
 use parking_lot::Mutex;

@@ -47,7 +47,7 @@ struct RowsPart<'a> {
     /// Such as `8 found since 29 Nov 2025 in 28 accounts.`
     summary: String,
     /// Of all rows, by currency, if the page has all of them and every bank was read.
-    sums: Vec<Money>,
+    sums: Vec<Together>,
     /// The search over more days.
     further: Option<String>,
     /// What is to be known about the end of the rows.
@@ -56,6 +56,13 @@ struct RowsPart<'a> {
     files: Vec<FileLink>,
     newer: Option<String>,
     older: Option<String>,
+}
+
+/// The sum of the rows of a currency.
+struct Together {
+    net: Money,
+    /// Of the rows above and below zero, if there are both.
+    in_and_out: Option<[Money; 2]>,
 }
 
 struct DayRows<'a> {
@@ -384,7 +391,14 @@ impl<K: ListKind> RowList<K> {
         let what = match (before, found.older) {
             (0, None) if rows == 1 => "this row".to_owned(),
             (0, None) => format!("these {rows} rows"),
-            _ => format!("all rows, {}", lower_first(&filter.days_label())),
+            _ => {
+                let found = if filter.leaves_rows_out() {
+                    " found"
+                } else {
+                    ""
+                };
+                format!("all rows{found}, {}", lower_first(&filter.days_label()))
+            }
         };
         let url =
             |extension: &str, query: &str| link(frame, &format!("/{}.{extension}", K::NAME), query);
@@ -412,26 +426,29 @@ impl<K: ListKind> RowList<K> {
 }
 
 /// Of each currency, in order.
-fn sums_of(rows: &[Row]) -> Vec<Money> {
-    let mut sums: BTreeMap<&str, ExactSum> = BTreeMap::new();
+fn sums_of(rows: &[Row]) -> Vec<Together> {
+    let mut sums: BTreeMap<&str, [ExactSum; 2]> = BTreeMap::new();
     for amount in rows.iter().filter_map(|row| row.amount.as_ref()) {
-        // Several currencies that nobody knows are not one.
-        if amount.currency == Currency::UNKNOWN.as_str() {
-            return Vec::new();
-        }
-        let sum = sums.entry(&amount.currency).or_default();
-        // A sum without one of its rows would be wrong.
-        if !amount
-            .number
-            .to_decimal()
-            .is_some_and(|number| sum.add(&number))
-        {
+        // Several currencies that nobody knows are not one, and a sum without one of its rows would
+        // be wrong.
+        let is_known = amount.currency != Currency::UNKNOWN.as_str();
+        let number = amount.number.to_decimal().filter(|_| is_known);
+        let sums = sums.entry(&amount.currency).or_default();
+        let sum = &mut sums[usize::from(amount.number.is_negative())];
+        if !number.is_some_and(|number| sum.add(&number)) {
             return Vec::new();
         }
     }
-    let sums = sums.into_iter();
-    sums.map(|(currency, sum)| Money::new(currency, sum.to_decimal().as_str()))
-        .collect()
+    let sums = sums.into_iter().map(|(currency, [money_in, money_out])| {
+        let money = |sum: &ExactSum| Money::new(currency, sum.to_decimal().as_str());
+        let nothing = ExactSum::default();
+        let has_both = money_in != nothing && money_out != nothing;
+        Together {
+            net: money(&money_in.plus(&money_out)),
+            in_and_out: has_both.then(|| [&money_in, &money_out].map(money)),
+        }
+    });
+    sums.collect()
 }
 
 fn lower_first(text: &str) -> String {

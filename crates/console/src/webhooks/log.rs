@@ -338,7 +338,7 @@ pub(crate) fn tried(since_asked: u32, all: usize) -> String {
 }
 
 /// What came of the last attempt to deliver an event. Empty: there was none.
-pub(super) fn outcome(delivery: &DeliveryRecord) -> String {
+pub(crate) fn outcome(delivery: &DeliveryRecord) -> String {
     let error = delivery.last_error.as_deref();
     outcome_of(delivery.last_status, delivery.last_duration_ms, error)
 }

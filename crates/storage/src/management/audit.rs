@@ -212,16 +212,19 @@ impl Audit<'_> {
         self.0.db.all(list, &values, row).await
     }
 
-    /// When the last backup was recorded. Without one, when a SQLite database was created, because
-    /// only a command can copy it safely. PostgreSQL may have backups that nobody records.
+    /// When the last backup was recorded.
     pub async fn last_backup_at(self) -> Result<Option<Timestamp>> {
         let last = self
             .0
             .db
-            .one(FIND_LAST_BACKUP, params![], |row| row.opt_time(0))
-            .await?
-            .flatten();
-        match last {
+            .one(FIND_LAST_BACKUP, params![], |row| row.opt_time(0));
+        Ok(last.await?.flatten())
+    }
+
+    /// As [`Self::last_backup_at`]. Without one, when a SQLite database was created, because only a
+    /// command can copy it safely. PostgreSQL may have backups that nobody records.
+    pub async fn unsaved_since(self) -> Result<Option<Timestamp>> {
+        match self.last_backup_at().await? {
             None if self.0.kind() == "sqlite" => Ok(self
                 .0
                 .db

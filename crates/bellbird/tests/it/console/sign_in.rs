@@ -255,7 +255,7 @@ async fn sign_in_leads_to_the_page_that_was_asked_for() {
     let app = App::start(Setup::default()).await;
     app.sign_in(app.ben.user.id).await;
     for (asked, shown) in [
-        ("/transactions?period=3m", "/transactions"),
+        ("/transactions?period=3m", "/transactions?period=3m"),
         (
             "/webhooks/endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee",
             "/webhooks",
