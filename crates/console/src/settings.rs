@@ -1,6 +1,7 @@
 //! The settings of the console, and what it takes when it starts.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bellbird_domain::{Plan, UserId};
 use bellbird_limits::client_address::Network;
@@ -24,6 +25,8 @@ pub struct ConsoleSettings {
     pub console_per_minute: u32,
     /// The same for forms.
     pub console_forms_per_minute: u32,
+    /// How long a page of trades counts, as their windows in the API. Zero caches none.
+    pub trades_cache: Duration,
     /// None: users sign in by link only.
     pub oidc: Option<OidcSettings>,
     /// None: no e-mails.

@@ -25,7 +25,7 @@ use crate::emails::asked_links::AskedLink;
 use crate::money_cache::CachedMoney;
 use crate::oidc::IdentityProvider;
 use crate::pages::Frame;
-use crate::rows::found::{CACHE_TTL, CachedRows};
+use crate::rows::found::CachedRows;
 use crate::settings::{ConsoleSettings, Site};
 
 /// Maximum number of large events read, and of events processed, at the same time for each
@@ -139,9 +139,11 @@ impl Console {
         let money_cache = Expiring::new(MONEY_TTL, MONEY_BYTES_MAX, |_, cached: &CachedMoney| {
             cached.bytes()
         });
-        let rows_cache = Expiring::new(CACHE_TTL, MONEY_BYTES_MAX, |_, cached: &CachedRows| {
-            cached.bytes()
-        });
+        let rows_cache = Expiring::new(
+            settings.trades_cache,
+            MONEY_BYTES_MAX,
+            |_, cached: &CachedRows| cached.bytes(),
+        );
         let inner = Inner {
             context,
             api,

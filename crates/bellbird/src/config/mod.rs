@@ -266,6 +266,7 @@ impl Settings {
             cors_origins,
         };
         let pages = ConsoleSettings {
+            trades_cache,
             operator_name,
             trusted_proxies: api_context.trusted_proxies.clone(),
             failed_auth_per_minute: from.number("limits.failed_auth_per_minute", 60, 0..=1_000_000),

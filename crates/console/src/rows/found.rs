@@ -1,7 +1,6 @@
 //! What a page of rows has found.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bellbird_domain::ConnectionId;
 use bellbird_reads::merged::MergedPosition;
@@ -9,10 +8,6 @@ use jiff::civil::Date;
 
 use super::row::Row;
 use crate::pages::BankTrouble;
-
-/// How long a page of trades counts, which brokers report once a day. As long as the API caches
-/// their windows.
-pub(crate) const CACHE_TTL: Duration = Duration::from_secs(600);
 
 /// A page of rows, the user's revision at which it was read, and its last day. Has no `Debug`,
 /// because it holds rows.

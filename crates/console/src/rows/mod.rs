@@ -28,7 +28,7 @@ pub(crate) use symbol::Symbol;
 /// What a kind of rows has of its own: its page, its words, and what it shows of a row.
 pub(crate) trait ListKind: RowKind {
     const CATEGORY: ConnectionCategory;
-    /// Whether a page that was read counts for ten minutes.
+    /// Whether a page that was read counts for a while, as in the API.
     const IS_CACHED: bool;
     /// Of the page that lists the rows.
     const PATH: &'static str;

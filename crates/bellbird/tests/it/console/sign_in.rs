@@ -268,7 +268,7 @@ async fn sign_in_leads_to_the_page_that_was_asked_for() {
         let request = browser::post(&link, "").header("cookie", page.set_cookies());
         let signed_in = Page::of(request.send().await.unwrap()).await;
         signed_in.assert_leads_to(shown);
-        let removed = signed_in.headers.get_all("set-cookie").iter().last();
+        let removed = signed_in.headers.get_all("set-cookie").iter().next_back();
         let removed = removed.unwrap().to_str().unwrap();
         assert!(
             removed.starts_with("bellbird-page=; Path=/; Max-Age=0;"),
