@@ -49,6 +49,8 @@ struct UserPage<'a> {
     /// Whether the operator is this user.
     is_self: bool,
     problem: Option<String>,
+    /// What was written in place of the address, so that nobody is removed.
+    other_address: Option<String>,
 }
 
 struct ConnectionRow {
@@ -80,6 +82,7 @@ enum Shown<'a> {
     Only,
     Link(&'a SecretString),
     Problem(String),
+    OtherAddress(String),
 }
 
 /// `GET /operator/users/{id}`
@@ -121,6 +124,13 @@ async fn page(
                 qr_code: (!page.is_local)
                     .then(|| qr_code::svg(link.expose_secret()))
                     .flatten(),
+                ..page
+            },
+        ),
+        Shown::OtherAddress(written) => page_response(
+            StatusCode::BAD_REQUEST,
+            &UserPage {
+                other_address: Some(written),
                 ..page
             },
         ),
@@ -180,6 +190,7 @@ async fn load<'a>(
         sends_links: console.inner.site.mailer.is_some() && user.console_sign_in,
         is_self: session.user() == user.id,
         problem: None,
+        other_address: None,
     })
 }
 
@@ -303,11 +314,11 @@ async fn remove(console: &Console, headers: &HeaderMap, form: &OwnForm, id: User
         let own = Shown::Problem("You delete yourself on the page Settings.".to_owned());
         return page(console, headers, session, id, own).await;
     }
+    let written = form.field("confirm-email").unwrap_or_default().trim();
     let removed = async {
         let user = console.storage().users().find(id).await?;
         let user = user.ok_or(Refusal::NotFound("User"))?;
-        let confirmed = form.field("confirm-email").map(str::trim);
-        if confirmed.is_none_or(|email| !email.eq_ignore_ascii_case(&user.email)) {
+        if !written.eq_ignore_ascii_case(&user.email) {
             return Ok(false);
         }
         let mut change = session.begin_as_operator(console).await?;
@@ -320,7 +331,7 @@ async fn remove(console: &Console, headers: &HeaderMap, form: &OwnForm, id: User
     match removed.await {
         Ok(true) => Done::UserRemoved.redirect(console, "/operator/users", "users"),
         Ok(false) => {
-            let other = Shown::Problem("That is not the address of this user.".to_owned());
+            let other = Shown::OtherAddress(written.to_owned());
             page(console, headers, session, id, other).await
         }
         Err(refusal) => refused(console, headers, session, id, refusal).await,

@@ -13,7 +13,7 @@ use crate::money_cache::MoneySums;
 use crate::months::Months;
 use crate::pages::{BankTrouble, Frame, Number};
 
-/// Categories of which each has a row. Those of more are one row, with the smallest.
+/// Categories of which each has a row. Those of more are behind one row, with the smallest.
 const CATEGORIES_MAX: usize = 8;
 
 #[derive(Template)]
@@ -73,8 +73,8 @@ pub(super) struct MoneyInCurrency {
     /// The labels at the top and in the middle of the bars of the months.
     pub(super) scale: Option<[String; 2]>,
     pub(super) categories: Vec<CategoryRow>,
-    /// The sum of the categories that have no row, and how many they are.
-    pub(super) others: Option<(usize, CategoryRow)>,
+    /// The sum of the smaller ones, which are behind it.
+    pub(super) others: Option<(CategoryRow, Vec<CategoryRow>)>,
 }
 
 /// `money_out` is without its sign, because its heading says it.
@@ -107,8 +107,8 @@ impl Month {
 
 pub(super) struct CategoryRow {
     pub(super) name: &'static str,
-    /// The query of its transactions. None: several categories.
-    pub(super) rows: Option<String>,
+    /// The query of its transactions.
+    pub(super) rows: String,
     pub(super) money_out: Number,
     pub(super) width: u32,
 }
@@ -253,11 +253,11 @@ impl MoneyInCurrency {
             width: scaled(size(sum), max),
         };
         let (large, small) = spent.split_at(shown);
-        let categories = large.iter().map(|(category, sum)| {
+        let of_category = |(category, sum): &(Option<Category>, ExactSum)| {
             let name = category.map_or("No category", Category::label);
             let key = category.map_or("none", Category::key);
-            row(name, Some(rows_of(months, today, key, currency)), sum)
-        });
+            row(name, rows_of(months, today, key, currency), sum)
+        };
         let rest = small
             .iter()
             .fold(ExactSum::default(), |rest, (_, sum)| rest.plus(sum));
@@ -270,8 +270,11 @@ impl MoneyInCurrency {
                 _ => months.iter().map(month).collect(),
             },
             scale: labels_of(top),
-            categories: categories.collect(),
-            others: (!small.is_empty()).then(|| (small.len(), row("Other", None, &rest))),
+            categories: large.iter().map(of_category).collect(),
+            others: (!small.is_empty()).then(|| {
+                let sum = row("Other", String::new(), &rest);
+                (sum, small.iter().map(of_category).collect())
+            }),
         }
     }
 }

@@ -90,6 +90,10 @@ fn from_an_empty_folder_to_rows() {
     browser.assert_accessible("operator-user-added");
     browser.click("button[name=sign-in-link]");
     browser.assert_accessible("operator-user-link");
+    browser.write("#confirm-email", "ann@example.com");
+    browser.click("button[name=remove]");
+    assert!(browser.url().ends_with("#remove"), "{}", browser.url());
+    browser.assert_accessible("operator-user-other-address");
     browser.write("#confirm-email", "anna@example.com");
     browser.click("button[name=remove]");
     browser.assert_accessible("operator-user-removed");
