@@ -220,6 +220,7 @@ async fn read<K: ListKind>(
     let mut merged = merged.with_rows_max(READ_ROWS_MAX);
     *progress.awaited.lock() = Some(merged.awaited());
     let mut found = Found {
+        read_at: now,
         troubles,
         ..Found::default()
     };

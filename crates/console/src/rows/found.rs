@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bellbird_domain::ConnectionId;
 use bellbird_reads::merged::MergedPosition;
+use jiff::Timestamp;
 use jiff::civil::Date;
 
 use super::row::Row;
@@ -27,6 +28,7 @@ impl CachedRows {
 /// What was found.
 #[derive(Default)]
 pub(crate) struct Found {
+    pub(super) read_at: Timestamp,
     pub(super) rows: Vec<Row>,
     /// Behind the last row, if more may follow.
     pub(super) older: Option<MergedPosition>,

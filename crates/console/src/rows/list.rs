@@ -341,7 +341,11 @@ impl<K: ListKind> RowList<K> {
             (_, false) if is_all => format!("{first} to {last} of {last}"),
             (_, false) => format!("{first} to {last}"),
         };
-        format!("{count}{days}{accounts}.")
+        let as_of = match K::IS_CACHED {
+            true => format!(" As of {}.", self.session.zone().time(found.read_at)),
+            false => String::new(),
+        };
+        format!("{count}{days}{accounts}.{as_of}")
     }
 
     fn note(&self, found: &Found) -> Option<String> {

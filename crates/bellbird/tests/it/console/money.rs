@@ -501,7 +501,11 @@ async fn trades_of_all_brokers_follow_each_other() {
             assert!(!row.contains(" 0 at") && !row.contains("at 0 "), "{row}");
         }
         let position = format!("{} to {}", page_number * 50 + 1, page_number * 50 + 50);
-        assert!(text_of(list).contains(&position), "{}", text_of(list));
+        let text = text_of(list);
+        assert!(
+            text.contains(&position) && text.contains(" As of "),
+            "{text}"
+        );
         let older = links(list, "/investments", "</a>");
         let (query, _) = older.iter().find(|(_, text)| *text == "Older").unwrap();
         path = format!("/investments?{}", query.trim_end_matches("#trades"));
@@ -560,8 +564,8 @@ async fn an_account_a_period_and_a_text_filter_the_investments() {
     let all = app.trades(&account).by(&person).limit(500).rows().await;
     let expected = all.iter().filter(|trade| trade.symbol == "ETH").count();
     let said = match expected {
-        1..=50 => format!(">{expected} found."),
-        _ => ">The newest 50 found.".to_owned(),
+        1..=50 => format!(">{expected} found. As of "),
+        _ => ">The newest 50 found. As of ".to_owned(),
     };
     assert!(
         expected > 0 && traded.contains(&said),
