@@ -144,7 +144,8 @@ impl<'m, K: RowKind, T: Send> Merged<'m, K, T> {
         self.next_of(Calls::One(call)).await
     }
 
-    /// As [`Self::next`], for a long read: a page that fails is attempted again ([`Attempts`]).
+    /// As [`Self::next`], for a long read: a page that fails is attempted again, as
+    /// [`Attempts`](crate::Attempts) says.
     pub async fn next_with_retries(
         &mut self,
         new_call: &(dyn Fn() -> CallContext + Sync),
