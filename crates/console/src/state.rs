@@ -34,7 +34,8 @@ pub(crate) const PROVIDER_EVENTS_CONCURRENT_MAX: usize = 64;
 
 /// As long as balances.
 const MONEY_TTL: Duration = Duration::from_secs(300);
-const MONEY_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Of each cache.
+const CACHE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// How long a session's cookie counts as known after it has worked. Whether it still works is read
 /// for each request.
 const KNOWN_COOKIE_TTL: Duration = Duration::from_secs(24 * 3600);
@@ -136,14 +137,12 @@ impl Console {
             .map(|oidc| IdentityProvider::new(oidc, &site.console_url));
         let known_browser_cookie = Cookie::of_known_browser(&site.console_url);
         let page_cookie = Cookie::of_page(&site.console_url);
-        let money_cache = Expiring::new(MONEY_TTL, MONEY_BYTES_MAX, |_, cached: &CachedMoney| {
+        let money_cache = Expiring::new(MONEY_TTL, CACHE_BYTES_MAX, |_, cached: &CachedMoney| {
             cached.bytes()
         });
-        let rows_cache = Expiring::new(
-            settings.trades_cache,
-            MONEY_BYTES_MAX,
-            |_, cached: &CachedRows| cached.bytes(),
-        );
+        // What nothing was found for takes room too.
+        let bytes_of = |(_, query): &(_, String), rows: &CachedRows| query.len() + rows.bytes();
+        let rows_cache = Expiring::new(settings.trades_cache, CACHE_BYTES_MAX, bytes_of);
         let inner = Inner {
             context,
             api,

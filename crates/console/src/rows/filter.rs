@@ -388,11 +388,7 @@ impl Filter {
     }
 
     /// All that is chosen but one parameter, for a form that has that one.
-    pub(super) fn others(&self, name: &str) -> Vec<(&'static str, String)> {
-        self.pairs(name)
-    }
-
-    fn pairs(&self, left_out: &str) -> Vec<(&'static str, String)> {
+    pub(super) fn pairs(&self, left_out: &str) -> Vec<(&'static str, String)> {
         let FilterQuery {
             account,
             period,
@@ -637,7 +633,7 @@ mod tests {
             filter.with_period(Period::ThisMonth),
             query.replace("3m", "month")
         );
-        let names: Vec<&str> = filter.others("search").iter().map(|pair| pair.0).collect();
+        let names: Vec<&str> = filter.pairs("search").iter().map(|pair| pair.0).collect();
         assert_eq!(names, ["account", "period", "category"]);
         assert_eq!(filter.further(), Some(query.replace("3m", "12m")));
     }

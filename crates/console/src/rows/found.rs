@@ -21,7 +21,8 @@ pub(crate) struct CachedRows {
 
 impl CachedRows {
     pub(crate) fn bytes(&self) -> usize {
-        self.found.rows.iter().map(Row::bytes).sum()
+        let rows: usize = self.found.rows.iter().map(Row::bytes).sum();
+        size_of::<Self>() + size_of::<Found>() + rows
     }
 }
 

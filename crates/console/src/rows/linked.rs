@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bellbird_domain::{
-    Account, AccountId, Connection, ConnectionCategory, ConnectionId, MaskedNumber,
-};
+use bellbird_domain::{Account, AccountId, Connection, ConnectionCategory, ConnectionId};
 use bellbird_storage::StorageError;
 
+use super::row::with_number;
 use crate::pages::names::{institution_name, sanitized};
 use crate::session::Session;
 use crate::state::Console;
@@ -88,11 +87,7 @@ impl Bank {
         let own = accounts
             .iter()
             .filter(|account| account.connection_id == connection.id);
-        let name_of = |account: &Account| {
-            let number = account.number.as_ref().map(MaskedNumber::as_str);
-            let number = number.map(|number| format!(" {number}"));
-            sanitized(&account.name) + &number.unwrap_or_default()
-        };
+        let name_of = |account: &Account| with_number(&sanitized(&account.name), account);
         let registry = &console.inner.frame.providers;
         Self {
             name: institution_name(&connection),

@@ -114,11 +114,11 @@ pub(super) fn shown_text(text: &str, zone: &TimeZone) -> String {
     instant.map_or_else(|_| text.to_owned(), |instant| shown_time(instant, zone))
 }
 
-/// Name and masked number.
-pub(crate) fn account_name(account: &Account) -> String {
+/// A name with the masked number behind it.
+pub(super) fn with_number(name: &str, account: &Account) -> String {
     let number = account.number.as_ref().map(MaskedNumber::as_str);
     let number = number.map(|number| format!(" {number}"));
-    account.name.clone() + &number.unwrap_or_default()
+    name.to_owned() + &number.unwrap_or_default()
 }
 
 #[cfg(test)]

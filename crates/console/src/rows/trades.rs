@@ -11,7 +11,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
 use super::filter::{FilterQuery, Period, RowFilter};
-use super::row::{Facts, Row, account_name, shown_text, shown_time};
+use super::row::{Facts, Row, shown_text, shown_time, with_number};
 use super::{ListKind, Symbol, file};
 use crate::pages::names::sanitized;
 use crate::pages::{Money, Number};
@@ -128,7 +128,7 @@ impl ListKind for Trades {
     fn write(row: &Trade<'_>, day: Date, lines: &mut CsvLines, out: &mut Vec<u8>) {
         let institution = row.account.institution_name.as_deref();
         lines.plain(&day.to_string(), out);
-        lines.text(&account_name(row.account), out);
+        lines.text(&with_number(&row.account.name, row.account), out);
         lines.text(institution.unwrap_or_default(), out);
         lines.plain(kind_of(row), out);
         lines.text(&row.symbol, out);

@@ -15,7 +15,7 @@ use jiff::tz::TimeZone;
 use super::filter::{FilterQuery, Period, RowFilter};
 use super::filter_bar::FilterBar;
 use super::list::RowList;
-use super::row::{Facts, Row, account_name, shown_text, shown_time};
+use super::row::{Facts, Row, shown_text, shown_time, with_number};
 use super::{ListKind, file};
 use crate::pages::names::sanitized;
 use crate::pages::{Money, SignedInFrame, page_response, rendered_part};
@@ -122,7 +122,7 @@ impl ListKind for Transactions {
         let institution = row.account.institution_name.as_deref();
         let currency = row.currency.unwrap_or(row.account.currency);
         lines.plain(&day.to_string(), out);
-        lines.text(&account_name(row.account), out);
+        lines.text(&with_number(&row.account.name, row.account), out);
         lines.text(institution.unwrap_or_default(), out);
         lines.text(&row.description, out);
         lines.text(row.merchant_name.as_deref().unwrap_or_default(), out);

@@ -28,12 +28,12 @@ pub enum ListState {
     Failed(ReadError),
 }
 
-/// Who pays for the calls of a page, and how long they may take.
+/// How a page is attempted.
 #[derive(Clone, Copy)]
 pub(super) enum Calls<'s> {
-    /// One call, which may fail.
+    /// Once, within this call.
     One(&'s CallContext),
-    /// Several attempts ([`Attempts`]), each with a call of its own.
+    /// Again after a failure, as [`Attempts`] says, each time within a new call.
     Several(&'s (dyn Fn() -> CallContext + Sync)),
 }
 

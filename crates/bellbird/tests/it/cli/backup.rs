@@ -593,6 +593,8 @@ async fn commands_are_in_the_audit() {
         text(&workdir.json("operator-key list")[0], "id")
     ));
     workdir.json("user set anna@example.com --no-operator");
+    // This one is no operator any more.
+    workdir.json("user set anna@example.com --no-operator");
     workdir.json("user set anna@example.com --plan developer");
     workdir.json("secrets rotate");
     workdir.json(&format!("connection sync {}", access.connection));
@@ -628,6 +630,7 @@ async fn commands_are_in_the_audit() {
             "setup_token.revoke",
             "operator_key.revoke",
             "operator.remove",
+            "user.update",
             "user.update",
             "secrets.rotate",
             "connection.sync",
