@@ -5,31 +5,18 @@ mod holdings;
 
 use std::sync::Arc;
 
-use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_reads::Trades;
 use futures_util::FutureExt as _;
-use futures_util::stream::FuturesOrdered;
-use http::{StatusCode, Version};
+use futures_util::stream::{FuturesOrdered, Stream};
+use http::Version;
 
-use crate::pages::{SignedInFrame, page_response, rendered_part};
-use crate::plan;
+use crate::rows::file;
 use crate::rows::filter::FilterQuery;
-use crate::rows::filter_bar::FilterBar;
-use crate::rows::list::RowList;
-use crate::rows::{ListKind as _, file};
+use crate::rows::list::{self, RowList};
 use crate::session::Session;
 use crate::state::Console;
-use crate::stream;
-
-#[derive(Template)]
-#[template(path = "investments.html")]
-struct InvestmentsPage<'a> {
-    frame: &'a SignedInFrame<'a>,
-    bar: FilterBar<'a>,
-    api_url: Option<String>,
-}
 
 /// `GET /investments`
 pub(crate) async fn show(
@@ -37,31 +24,16 @@ pub(crate) async fn show(
     session: Session,
     query: FilterQuery,
 ) -> Response {
-    let path = Trades::PATH;
-    if let Some(page) = plan::page_in_place(&console, &session, path, Trades::CATEGORY) {
-        return page;
-    }
-    let list = match RowList::<Trades>::load(&console, session, query).await {
-        Ok(list) => list,
-        Err(failed) => return failed,
-    };
-    let frame = list.session.frame(&console, path);
-    let page = InvestmentsPage {
-        frame: &frame,
-        bar: list.bar(&frame),
-        api_url: list.api_url(),
-    };
-    if !list.is_read() {
-        return page_response(StatusCode::OK, &page);
-    }
-    let page = rendered_part(&page);
-    // In the order of the page. Both are read at the same time.
+    list::show::<Trades, _>(&console, session, query, parts).await
+}
+
+/// In the order of the page. Both are read at the same time.
+fn parts(list: Arc<RowList<Trades>>) -> impl Stream<Item = String> + Send + 'static {
     let mut parts = FuturesOrdered::new();
     let held = Arc::clone(&list);
     parts.push_back(async move { holdings::part(&held).await }.boxed());
-    let traded = Arc::clone(&list);
-    parts.push_back(async move { traded.whole_part().await }.boxed());
-    stream::response(&page, parts)
+    parts.push_back(async move { list.whole_part().await }.boxed());
+    parts
 }
 
 /// `GET /holdings.csv`: all holdings, as the API gives them. Passes its file on while it is read.

@@ -11,22 +11,37 @@ use axum::response::Response;
 use bellbird_domain::{AccountId, ConnectionId, Currency, ExactSum};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, Stream};
+use http::StatusCode;
 use jiff::civil::Date;
 
-use super::ListKind;
 use super::filter::{Days, Filter, FilterQuery, PageStart, Period};
 use super::filter_bar::{FilterBar, link};
 use super::find::{Progress, READ_ROWS_MAX, find};
 use super::found::{CachedRows, Found, Stopped};
 use super::linked::Linked;
 use super::row::Row;
+use super::{ListKind, Words};
 use crate::error_page;
-use crate::pages::{BankTrouble, Money, SignedInFrame, day_of_week, rendered_part, shown_day};
+use crate::pages::{
+    BankTrouble, Money, SignedInFrame, day_of_week, page_response, rendered_part, shown_day,
+};
+use crate::plan;
 use crate::session::Session;
 use crate::state::Console;
 
 /// How long the first rows wait for slower banks.
 const FIRST_ROWS_WITHIN: Duration = Duration::from_millis(700);
+
+/// The page, with a mark where its parts go.
+#[derive(Template)]
+#[template(path = "list.html")]
+struct ListPage<'a> {
+    frame: &'a SignedInFrame<'a>,
+    words: Words,
+    bar: FilterBar<'a>,
+    /// Of the same rows in the API.
+    api_url: Option<String>,
+}
 
 /// The rows, which come behind the head of the page.
 #[derive(Template)]
@@ -119,17 +134,13 @@ impl<K: ListKind> RowList<K> {
         }))
     }
 
-    pub(crate) fn bar<'a>(&'a self, frame: &'a SignedInFrame<'a>) -> FilterBar<'a> {
-        FilterBar::of::<K>(frame, &self.linked, &self.filter)
-    }
-
     /// Whether there is something to read.
-    pub(crate) fn is_read(&self) -> bool {
+    fn is_read(&self) -> bool {
         !self.linked.banks.is_empty() && self.filter.days().is_ok()
     }
 
     /// The URL of the API that gives these rows, without search and category.
-    pub(crate) fn api_url(&self) -> Option<String> {
+    fn api_url(&self) -> Option<String> {
         let api = self.session.api_url(&self.console);
         if let Some(account) = self.filter.account() {
             return Some(format!("{api}/v1/{}?{}", K::NAME, self.query_of(account)?));
@@ -210,7 +221,7 @@ impl<K: ListKind> RowList<K> {
                 return rendered_part(&RowsPart {
                     problem: Some(format!(
                         "Your {} have changed these rows since. Begin again with the newest.",
-                        K::BANKS
+                        K::WORDS.banks
                     )),
                     again: self.link(&frame, &filter.query()),
                     ..empty
@@ -250,7 +261,7 @@ impl<K: ListKind> RowList<K> {
         RowsPart {
             frame,
             anchor: K::ANCHOR,
-            banks: K::BANKS,
+            banks: K::WORDS.banks,
             asking: Vec::new(),
             is_final: true,
             troubles: &[],
@@ -369,7 +380,7 @@ impl<K: ListKind> RowList<K> {
                 Stopped::InTime => {
                     format!(
                         "Your {} took too long, so not all was read{down_to}.",
-                        K::BANKS
+                        K::WORDS.banks
                     )
                 }
             });
@@ -459,6 +470,34 @@ fn lower_first(text: &str) -> String {
     let mut characters = text.chars();
     let first = characters.next().map(|first| first.to_ascii_lowercase());
     first.into_iter().chain(characters).collect()
+}
+
+/// Sends the page at once, with its filters, and then the parts that `parts` reads.
+pub(crate) async fn show<K: ListKind, P: Stream<Item = String> + Send + 'static>(
+    console: &Console,
+    session: Session,
+    query: FilterQuery,
+    parts: impl FnOnce(Arc<RowList<K>>) -> P,
+) -> Response {
+    if let Some(page) = plan::page_in_place(console, &session, K::PATH, K::CATEGORY) {
+        return page;
+    }
+    let list = match RowList::<K>::load(console, session, query).await {
+        Ok(list) => list,
+        Err(failed) => return failed,
+    };
+    let frame = list.session.frame(console, K::PATH);
+    let page = ListPage {
+        frame: &frame,
+        words: K::WORDS,
+        bar: FilterBar::of::<K>(&frame, &list.linked, &list.filter),
+        api_url: list.api_url(),
+    };
+    if !list.is_read() {
+        return page_response(StatusCode::OK, &page);
+    }
+    let page = rendered_part(&page);
+    crate::stream::response(&page, parts(list))
 }
 
 /// Which part of the rows is sent next.

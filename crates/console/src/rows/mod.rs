@@ -25,6 +25,17 @@ use filter::{Period, RowFilter};
 use row::Row;
 pub(crate) use symbol::Symbol;
 
+/// What the page of a kind of rows says.
+pub(crate) struct Words {
+    pub(crate) title: &'static str,
+    /// Who lists the rows: one, and several.
+    pub(crate) bank: &'static str,
+    pub(crate) banks: &'static str,
+    pub(crate) what_shows: &'static str,
+    /// While they are asked.
+    pub(crate) awaited: &'static str,
+}
+
 /// What a kind of rows has of its own: its page, its words, and what it shows of a row.
 pub(crate) trait ListKind: RowKind {
     const CATEGORY: ConnectionCategory;
@@ -36,8 +47,7 @@ pub(crate) trait ListKind: RowKind {
     const ANCHOR: &'static str;
     /// In the API and in the names of files.
     const NAME: &'static str;
-    /// Who lists the rows.
-    const BANKS: &'static str;
+    const WORDS: Words;
     /// Those that the page offers, the one by default first.
     const PERIODS: &'static [Period];
     const SEARCH_PLACEHOLDER: &'static str;

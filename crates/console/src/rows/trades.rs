@@ -12,7 +12,7 @@ use jiff::tz::TimeZone;
 
 use super::filter::{FilterQuery, Period, RowFilter};
 use super::row::{Facts, Row, shown_text, shown_time, with_number};
-use super::{ListKind, Symbol, file};
+use super::{ListKind, Symbol, Words, file};
 use crate::pages::names::sanitized;
 use crate::pages::{Money, Number};
 use crate::session::Session;
@@ -24,7 +24,13 @@ impl ListKind for Trades {
     const PATH: &'static str = "/investments";
     const ANCHOR: &'static str = "trades";
     const NAME: &'static str = "trades";
-    const BANKS: &'static str = "brokers";
+    const WORDS: Words = Words {
+        title: "Investments",
+        bank: "broker",
+        banks: "brokers",
+        what_shows: "what it holds for you shows",
+        awaited: "Reading what your brokers hold for you",
+    };
     const PERIODS: &'static [Period] = &[
         Period::All,
         Period::ThirtyDays,

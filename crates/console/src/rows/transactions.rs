@@ -1,7 +1,6 @@
 //! `/transactions`: the transactions of all banks. The page is sent at once with its filters, then
 //! the rows: those that are there after a moment, and all of them when every bank has answered.
 
-use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_api::http::{QuotaClass, Quotas};
@@ -13,16 +12,13 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
 use super::filter::{FilterQuery, Period, RowFilter};
-use super::filter_bar::FilterBar;
-use super::list::RowList;
+use super::list::{self, RowList};
 use super::row::{Facts, Row, shown_text, shown_time, with_number};
-use super::{ListKind, file};
+use super::{ListKind, Words, file};
+use crate::pages::Money;
 use crate::pages::names::sanitized;
-use crate::pages::{Money, SignedInFrame, page_response, rendered_part};
-use crate::plan;
 use crate::session::Session;
 use crate::state::Console;
-use crate::stream;
 
 const NO_TEXT: &str = "No description";
 
@@ -32,7 +28,13 @@ impl ListKind for Transactions {
     const PATH: &'static str = "/transactions";
     const ANCHOR: &'static str = "";
     const NAME: &'static str = "transactions";
-    const BANKS: &'static str = "banks";
+    const WORDS: Words = Words {
+        title: "Transactions",
+        bank: "bank",
+        banks: "banks",
+        what_shows: "its transactions show",
+        awaited: "Asking your banks",
+    };
     const PERIODS: &'static [Period] = &[
         Period::ThirtyDays,
         Period::ThisMonth,
@@ -134,40 +136,13 @@ impl ListKind for Transactions {
     }
 }
 
-/// The page, with a mark where its rows go.
-#[derive(Template)]
-#[template(path = "transactions.html")]
-struct TransactionsPage<'a> {
-    frame: &'a SignedInFrame<'a>,
-    bar: FilterBar<'a>,
-    api_url: Option<String>,
-}
-
 /// `GET /transactions`
 pub(crate) async fn show(
     State(console): State<Console>,
     session: Session,
     query: FilterQuery,
 ) -> Response {
-    let path = Transactions::PATH;
-    if let Some(page) = plan::page_in_place(&console, &session, path, Transactions::CATEGORY) {
-        return page;
-    }
-    let list = match RowList::<Transactions>::load(&console, session, query).await {
-        Ok(list) => list,
-        Err(failed) => return failed,
-    };
-    let frame = list.session.frame(&console, path);
-    let page = TransactionsPage {
-        frame: &frame,
-        bar: list.bar(&frame),
-        api_url: list.api_url(),
-    };
-    if !list.is_read() {
-        return page_response(StatusCode::OK, &page);
-    }
-    let page = rendered_part(&page);
-    stream::response(&page, list.parts())
+    list::show::<Transactions, _>(&console, session, query, RowList::parts).await
 }
 
 /// `GET /transactions.csv`
