@@ -5,6 +5,7 @@ use std::fmt;
 
 use aho_corasick::BuildError;
 use bellbird_domain::ApiKey;
+use jiff::civil::Date;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -202,7 +203,16 @@ fn pieces(text: &str) -> Vec<&str> {
                 vec![part]
             }
         })
+        .filter(|piece| !is_moment(piece))
         .collect()
+}
+
+/// A date or a time, such as the first half of `2026-11-29T19:20:55Z-`, which some ids begin with.
+/// The service writes the same one for other reasons.
+fn is_moment(piece: &str) -> bool {
+    let is_of_moment = |byte: u8| byte.is_ascii_digit() || b"-:.TZ".contains(&byte);
+    let day = piece.get(..10).map(str::parse::<Date>);
+    piece.bytes().all(is_of_moment) && (piece.contains(':') || day.is_some_and(|day| day.is_ok()))
 }
 
 #[cfg(test)]
@@ -264,6 +274,19 @@ mod tests {
                 "{}",
                 String::from_utf8_lossy(place)
             );
+        }
+    }
+
+    #[test]
+    fn moment_in_an_id_is_left_out() {
+        for (id, expected) in [
+            ("2026-11-29T19:20:55Z-/EXSG27-BUY", vec!["EXSG27-BUY"]),
+            ("2026-11-29/T19:20:55.5", vec![]),
+            ("2026-11-29-BUY", vec!["2026-11-29-BUY"]),
+            ("2026-31-29-11", vec!["2026-31-29-11"]),
+            ("20261129192055", vec!["20261129192055"]),
+        ] {
+            assert_eq!(pieces(id), expected, "{id}");
         }
     }
 
