@@ -22,6 +22,7 @@ mod investments;
 mod keys_page;
 mod leave;
 mod link;
+mod list_query;
 mod local;
 mod money_cache;
 mod months;

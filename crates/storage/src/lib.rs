@@ -101,7 +101,7 @@ pub use users::sessions::{
     SessionRecord, SignInLink, SignedIn,
 };
 pub use users::setup_tokens::{KeyAuditRow, NewSetupToken, SetupTokenClaim};
-pub use users::user::{NewUser, REFERENCE_IN_USE, UserChange, UserFilter};
+pub use users::user::{NewUser, REFERENCE_IN_USE, UserChange, UserFilter, UserNeed};
 pub use webhooks::deliveries::{AttemptOutcome, ClaimedEndpoint, DueDelivery, FinishedAttempt};
 pub use webhooks::delivery_log::{
     AttemptRecord, DeliveryOverview, DeliveryPosition, DeliveryRecord,

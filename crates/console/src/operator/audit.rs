@@ -5,31 +5,33 @@ use std::collections::HashMap;
 
 use askama::Template;
 use axum::body::Body;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use bellbird_api::serve::ResponseTimeout;
 use bellbird_domain::{Actor, ActorKind, UserId};
 use bellbird_interop::export::formats::CsvLines;
 use bellbird_limits::Permit;
-use bellbird_storage::{AuditFilter, AuditRow, Storage, StorageError};
+use bellbird_storage::{AuditFilter, AuditRow, Storage, StorageError, UserFilter};
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{HeaderName, StatusCode, Uri};
 use jiff::{SignedDuration, Timestamp};
-use serde::Deserialize;
 use uuid::Uuid;
 
-use super::{Operator, PAGE_ROWS, cut};
+use super::{Emails, Operator, PAGE_ROWS};
 use crate::error_page;
+use crate::list_query::{Chip, ListQuery, Pages};
 use crate::own_data;
 use crate::pages::names::sanitized;
-use crate::pages::{SignedInFrame, When, page_response};
+use crate::pages::{LocalTime, SignedInFrame, When, page_response};
 use crate::rows::file::FOR_SPREADSHEETS;
 use crate::session::Session;
 use crate::settings_page::action_text;
 use crate::state::Console;
 
+/// What a query chooses. `by` is a kind of actor, or one with its id, such as `command:root`.
+const FILTERS: [&str; 4] = ["what", "by", "user", "days"];
 /// The subjects of actions, and their words.
 const SUBJECTS: [(&str, &str); 14] = [
     ("user", "Users"),
@@ -47,15 +49,19 @@ const SUBJECTS: [(&str, &str); 14] = [
     ("provider_settings", "Providers"),
     ("database", "Backups"),
 ];
-/// Who can have done it, by the word for its filter.
+/// How it can have been done, and the words for it.
 const ACTORS: [(ActorKind, &str); 4] = [
     (ActorKind::Operator, "On these pages"),
     (ActorKind::OperatorKey, "By the API"),
     (ActorKind::Command, "By a command"),
     (ActorKind::User, "By the user"),
 ];
-/// How many days back the list goes.
-const PERIODS: [(&str, &str); 4] = [
+/// A filter has no more operators than these, the oldest users.
+const OPERATORS_OFFERED_MAX: u32 = 20;
+/// A day, or how many days back the list goes.
+const PERIODS: [(&str, &str); 6] = [
+    ("today", "Today"),
+    ("yesterday", "Yesterday"),
     ("1", "Last 24 hours"),
     ("7", "Last 7 days"),
     ("30", "Last 30 days"),
@@ -79,26 +85,16 @@ const FILE_BEGIN: &str =
 #[template(path = "operator_audit.html")]
 struct AuditPage<'a> {
     frame: &'a SignedInFrame<'a>,
-    query: &'a AuditQuery,
-    rows: Vec<ShownRow>,
-    /// The query of the next page, if there are older rows.
-    older: Option<String>,
+    query: &'a ListQuery,
     chips: Vec<Chip>,
-    /// The only user or actor whose rows are shown, and the query without that.
-    only: Vec<(String, String)>,
-}
-
-/// A filter with a few values.
-struct Chip {
-    /// The one that is chosen.
-    text: &'static str,
-    is_set: bool,
-    /// Text, query, and whether it is chosen.
-    values: Vec<(&'static str, String, bool)>,
+    rows: Vec<ShownRow>,
+    pages: Pages,
 }
 
 struct ShownRow {
     at: When,
+    /// Such as `20:54`.
+    clock: String,
     text: String,
     action: String,
     /// None: it was about the installation.
@@ -116,172 +112,82 @@ struct Whom {
     email: Option<String>,
 }
 
-/// Which rows the page has. What cannot be parsed chooses nothing.
-#[derive(Deserialize, Clone, Default)]
-#[serde(default)]
-struct AuditQuery {
-    what: String,
-    by: String,
-    actor: String,
-    user: String,
-    days: String,
-    before: String,
-}
-
-impl AuditQuery {
-    fn of(uri: &Uri) -> Self {
-        Query::<Self>::try_from_uri(uri)
-            .map(|Query(query)| query)
-            .unwrap_or_default()
-    }
-
-    fn filter(&self, now: Timestamp) -> AuditFilter<'_> {
-        let subject = SUBJECTS.iter().find(|(name, _)| *name == self.what);
-        let days = PERIODS.iter().find(|(days, _)| *days == self.days);
-        let days = days.and_then(|(days, _)| days.parse::<i64>().ok());
-        AuditFilter {
-            user: self.user.parse().ok(),
-            subject: subject.map_or("", |(name, _)| name),
-            actor_kind: self.by.parse().ok(),
-            actor_id: Some(&*self.actor)
-                .filter(|actor| !actor.is_empty() && !actor.contains(char::is_control)),
-            since: days.map(|days| now - SignedDuration::from_hours(days * 24)),
+/// What cannot be parsed chooses nothing.
+fn filter<'a>(query: &'a ListQuery, zone: &LocalTime, now: Timestamp) -> AuditFilter<'a> {
+    let known = |known: &[(&str, &str)], name: &str| {
+        let value = query.get(name);
+        known.iter().any(|(of, _)| *of == value).then_some(value)
+    };
+    let (since, until) = match known(&PERIODS, "days") {
+        Some("today") => (Some(zone.day_start(now, 0)), None),
+        Some("yesterday") => (Some(zone.day_start(now, 1)), Some(zone.day_start(now, 0))),
+        days => {
+            let days = days.and_then(|days| days.parse::<i64>().ok());
+            let since = days.map(|days| now - SignedDuration::from_hours(days * 24));
+            (since, None)
         }
-    }
-
-    /// The query of the first page with something changed.
-    fn with(&self, change: impl FnOnce(&mut Self)) -> String {
-        let mut changed = Self {
-            before: String::new(),
-            ..self.clone()
-        };
-        change(&mut changed);
-        changed.to_text()
-    }
-
-    fn to_text(&self) -> String {
-        let mut text = form_urlencoded::Serializer::new(String::new());
-        for (name, value) in [
-            ("what", &self.what),
-            ("by", &self.by),
-            ("actor", &self.actor),
-            ("user", &self.user),
-            ("days", &self.days),
-            ("before", &self.before),
-        ] {
-            if !value.is_empty() {
-                text.append_pair(name, value);
-            }
-        }
-        text.finish()
-    }
-
-    /// The query of the file, which has all pages.
-    fn of_file(&self) -> String {
-        self.with(|_| ())
-    }
-
-    fn has_filter(&self) -> bool {
-        !self.of_file().is_empty()
-    }
-
-    fn chips(&self) -> Vec<Chip> {
-        let chip = |any, values: &[(&'static str, &'static str)], chosen: &str, set: Set| {
-            let value = |&(value, text): &(&str, &'static str)| {
-                let query = self.with(|query| value.clone_into(set(query)));
-                (text, query, value == chosen)
-            };
-            let found = values.iter().find(|(value, _)| *value == chosen);
-            let any_value = ("", any);
-            Chip {
-                text: found.map_or(any, |(_, text)| text),
-                is_set: found.is_some(),
-                values: [&any_value].into_iter().chain(values).map(value).collect(),
-            }
-        };
-        let actors = ACTORS.map(|(kind, text)| (kind.as_str(), text));
-        vec![
-            chip("All changes", &SUBJECTS, &self.what, |query| {
-                &mut query.what
-            }),
-            chip("By anybody", &actors, &self.by, |query| &mut query.by),
-            chip("Any time", &PERIODS, &self.days, |query| &mut query.days),
-        ]
+    };
+    let (kind, id) = match query.get("by").split_once(':') {
+        Some((kind, id)) => (kind, Some(id)),
+        None => (query.get("by"), None),
+    };
+    let actor_kind: Option<ActorKind> = kind.parse().ok();
+    AuditFilter {
+        user: query.parsed("user"),
+        subject: known(&SUBJECTS, "what").unwrap_or_default(),
+        actor_kind,
+        actor_id: id.filter(|id| actor_kind.is_some() && !id.contains(char::is_control)),
+        since,
+        until,
     }
 }
 
-/// The field of a query that a chip sets.
-type Set = fn(&mut AuditQuery) -> &mut String;
+/// The value of the filter `by` for one actor.
+fn by_value(actor: &Actor) -> String {
+    format!("{}:{}", actor.kind, actor.id)
+}
 
 /// `GET /operator/audit`
 pub(super) async fn show(State(console): State<Console>, operator: Operator, uri: Uri) -> Response {
     let Operator(session) = operator;
-    let query = AuditQuery::of(&uri);
-    match load(&console, &session, &query).await {
-        Ok((rows, next, only)) => {
-            let frame = session.frame(&console, "/operator/audit");
-            let older = next.map(|id| {
-                AuditQuery {
-                    before: id.to_string(),
-                    ..query.clone()
-                }
-                .to_text()
-            });
-            page_response(
-                StatusCode::OK,
-                &AuditPage {
-                    frame: &frame,
-                    query: &query,
-                    rows,
-                    older,
-                    chips: query.chips(),
-                    only,
-                },
-            )
-        }
+    let query = ListQuery::of(&uri, &FILTERS);
+    let frame = session.frame(&console, "/operator/audit");
+    match load(&console, &session, &frame, &query).await {
+        Ok(page) => page_response(StatusCode::OK, &page),
         Err(error) => error_page::storage_error(&console, &error),
     }
 }
 
-type Loaded = (Vec<ShownRow>, Option<Uuid>, Vec<(String, String)>);
-
-async fn load(
+async fn load<'a>(
     console: &Console,
     session: &Session,
-    query: &AuditQuery,
-) -> Result<Loaded, StorageError> {
+    frame: &'a SignedInFrame<'a>,
+    query: &'a ListQuery,
+) -> Result<AuditPage<'a>, StorageError> {
     let (storage, zone) = (console.storage(), session.zone());
-    let filter = query.filter(session.now);
-    let before = query.before.parse().ok();
+    let filter = filter(query, &zone, session.now);
     let mut found = storage
         .audit()
-        .list_matching(&filter, before, PAGE_ROWS + 1)
+        .list_matching(&filter, query.start(), PAGE_ROWS + 1)
         .await?;
-    let next = if cut(&mut found) {
-        found.last().map(|row| row.id)
-    } else {
-        None
-    };
+    let pages = query.cut(&mut found, PAGE_ROWS, |row| row.id);
     let mut names = Names::new(storage).await?;
     let mut rows = Vec::with_capacity(found.len());
     for row in found {
         let user = match row.user_id {
             Some(id) => Some(Whom {
                 id,
-                email: names.email(storage, id).await?,
+                email: names.emails.find(storage, id).await?,
             }),
             None => None,
         };
-        let of_actor = query.with(|query| {
-            query.by = row.actor.kind.to_string();
-            query.actor.clone_from(&row.actor.id);
-        });
         rows.push(ShownRow {
             at: zone.when(row.at, session.now),
+            clock: zone.clock(row.at),
             text: action_words(&row.action),
             user,
             by: names.actor(storage, &row.actor).await?,
-            of_actor,
+            of_actor: query.with(&[("by", by_value(&row.actor).as_str())]),
             detail: row
                 .detail
                 .as_deref()
@@ -291,24 +197,56 @@ async fn load(
             action: row.action,
         });
     }
-    let mut only = Vec::new();
+    Ok(AuditPage {
+        frame,
+        query,
+        chips: chips(storage, query, &filter, &mut names).await?,
+        rows,
+        pages,
+    })
+}
+
+/// The menu of who did it also has the operators, and the actor whose rows are listed.
+async fn chips(
+    storage: &Storage,
+    query: &ListQuery,
+    filter: &AuditFilter<'_>,
+    names: &mut Names,
+) -> Result<Vec<Chip>, StorageError> {
+    let mut by = Vec::from(ACTORS.map(|(kind, text)| (kind.to_string(), text.to_owned())));
+    let operators = UserFilter {
+        operators_only: true,
+        ..UserFilter::default()
+    };
+    let operators = storage
+        .users()
+        .list_matching(&operators, None, OPERATORS_OFFERED_MAX)
+        .await?;
+    let operators = operators.iter().map(|user| Actor::operator(user.id));
+    let chosen = filter.actor_kind.zip(filter.actor_id);
+    let chosen = chosen.map(|(kind, id)| Actor {
+        kind,
+        id: id.to_owned(),
+    });
+    let actors: Vec<_> = operators.chain(chosen).collect();
+    for actor in actors {
+        let value = by_value(&actor);
+        if by.iter().all(|(known, _)| *known != value) {
+            let name = names.actor(storage, &actor).await?;
+            by.push((value, format!("By {name}")));
+        }
+    }
+    let mut chips = vec![
+        query.menu("what", "All changes", SUBJECTS),
+        query.menu("by", "By anybody", by),
+        query.menu("days", "Any time", PERIODS),
+    ];
     if let Some(id) = filter.user {
-        let email = names.email(storage, id).await?;
+        let email = names.emails.find(storage, id).await?;
         let name = email.unwrap_or_else(|| format!("the removed user {id}"));
-        only.push((name, query.with(|query| query.user.clear())));
+        chips.push(query.toggle("user", query.get("user"), name));
     }
-    if let (Some(kind), Some(id)) = (filter.actor_kind, filter.actor_id) {
-        let actor = Actor {
-            kind,
-            id: id.to_owned(),
-        };
-        let name = names.actor(storage, &actor).await?;
-        only.push((
-            format!("by {name}"),
-            query.with(|query| query.actor.clear()),
-        ));
-    }
-    Ok((rows, next, only))
+    Ok(chips)
 }
 
 /// For people. Of an action without words, its name.
@@ -331,8 +269,7 @@ fn action_words(action: &str) -> String {
 
 /// The names of who is in a list.
 struct Names {
-    /// None: the user is removed.
-    emails: HashMap<UserId, Option<String>>,
+    emails: Emails,
     operator_keys: HashMap<String, String>,
 }
 
@@ -342,23 +279,9 @@ impl Names {
         let name =
             |key: &bellbird_storage::OperatorKeyRecord| (key.id.to_string(), sanitized(&key.name));
         Ok(Self {
-            emails: HashMap::new(),
+            emails: Emails::default(),
             operator_keys: keys.iter().map(name).collect(),
         })
-    }
-
-    async fn email(
-        &mut self,
-        storage: &Storage,
-        id: UserId,
-    ) -> Result<Option<String>, StorageError> {
-        if let Some(known) = self.emails.get(&id) {
-            return Ok(known.clone());
-        }
-        let user = storage.users().find(id).await?;
-        let email = user.map(|user| user.email);
-        self.emails.insert(id, email.clone());
-        Ok(email)
     }
 
     async fn actor(&mut self, storage: &Storage, actor: &Actor) -> Result<String, StorageError> {
@@ -366,7 +289,7 @@ impl Names {
         Ok(match actor.kind {
             ActorKind::Operator => {
                 let email = match id.parse() {
-                    Ok(user) => self.email(storage, user).await?,
+                    Ok(user) => self.emails.find(storage, user).await?,
                     Err(_) => None,
                 };
                 email.unwrap_or_else(|| format!("the removed user {}", sanitized(id)))
@@ -384,7 +307,8 @@ impl Names {
 /// The rest of a file.
 struct File {
     console: Console,
-    query: AuditQuery,
+    query: ListQuery,
+    zone: LocalTime,
     now: Timestamp,
     names: Names,
     lines: CsvLines,
@@ -409,7 +333,8 @@ pub(super) async fn download(
     };
     let file = File {
         console: console.clone(),
-        query: AuditQuery::of(&uri),
+        query: ListQuery::of(&uri, &FILTERS),
+        zone: session.zone(),
         now: session.now,
         names,
         lines: CsvLines::new(FOR_SPREADSHEETS),
@@ -437,7 +362,7 @@ impl File {
             return Ok(None);
         }
         let storage = self.console.storage().clone();
-        let filter = self.query.filter(self.now);
+        let filter = filter(&self.query, &self.zone, self.now);
         let mut rows = storage
             .audit()
             .list_matching(&filter, self.before, FILE_PART_ROWS)
@@ -458,7 +383,7 @@ impl File {
 
     async fn line(&mut self, storage: &Storage, row: &AuditRow) -> Result<Vec<u8>, StorageError> {
         let email = match row.user_id {
-            Some(id) => self.names.email(storage, id).await?,
+            Some(id) => self.names.emails.find(storage, id).await?,
             None => None,
         };
         let fields = [
@@ -488,19 +413,26 @@ mod tests {
 
     #[test]
     fn query_has_only_known_filters() {
-        let at = |query: &str| AuditQuery::of(&format!("/?{query}").parse().unwrap());
-        let now = "2026-11-20T09:30:00Z".parse().unwrap();
-        let query = at("what=key&by=operator&actor=1&days=7&before=2&other=3");
-        let filter = query.filter(now);
-        assert_eq!((filter.subject, filter.actor_id), ("key", Some("1")));
-        assert_eq!(filter.actor_kind, Some(ActorKind::Operator));
-        assert_eq!(filter.since, Some("2026-11-13T09:30:00Z".parse().unwrap()));
-        assert_eq!(query.of_file(), "what=key&by=operator&actor=1&days=7");
-        let unknown = at("what=%25&by=x&days=8");
-        let filter = unknown.filter(now);
-        assert_eq!((filter.subject, filter.since), ("", None));
-        assert!(!at("before=2").has_filter());
-        assert!(query.chips().iter().all(|chip| chip.is_set));
-        assert!(unknown.chips().iter().all(|chip| !chip.is_set));
+        let zone = LocalTime::of(Some("Australia/Sydney"));
+        let now = "2026-11-20T13:40:00Z".parse().unwrap();
+        let at = |query: &str| ListQuery::parse(query, &FILTERS);
+        let query = at("what=key&by=operator:1&days=7&pages=2&other=3");
+        let known = filter(&query, &zone, now);
+        assert_eq!((known.subject, known.actor_id), ("key", Some("1")));
+        assert_eq!(known.actor_kind, Some(ActorKind::Operator));
+        assert_eq!(known.since, Some("2026-11-13T13:40:00Z".parse().unwrap()));
+        assert_eq!(query.first(), "what=key&by=operator%3A1&days=7");
+        let query = at("what=%25&by=x:1&days=8");
+        let unknown = filter(&query, &zone, now);
+        assert_eq!((unknown.subject, unknown.since), ("", None));
+        assert_eq!((unknown.actor_kind, unknown.actor_id), (None, None));
+        let midnight = Some("2026-11-20T13:00:00Z".parse().unwrap());
+        let query = at("days=today");
+        let today = filter(&query, &zone, now);
+        assert_eq!((today.since, today.until), (midnight, None));
+        let query = at("days=yesterday");
+        let yesterday = filter(&query, &zone, now);
+        let before = Some("2026-11-19T13:00:00Z".parse().unwrap());
+        assert_eq!((yesterday.since, yesterday.until), (before, midnight));
     }
 }

@@ -209,7 +209,7 @@ async fn banks(console: &Console) -> Result<Check, StorageError> {
             format!("{many} must be reconnected by their users"),
         ),
     };
-    Ok(check.see("/operator/users?only=attention", "Whose?"))
+    Ok(check.see("/operator/users?only=bank", "Whose?"))
 }
 
 async fn jobs(console: &Console, now: Timestamp, zone: &LocalTime) -> Result<Check, StorageError> {

@@ -1,19 +1,17 @@
 //! `/operator/deliveries`: how many webhook events are to be delivered, and the endpoints at which
 //! that fails.
 
-use std::collections::HashMap;
-
 use askama::Template;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::response::Response;
 use bellbird_domain::{EndpointId, EndpointStatus, UserId};
 use bellbird_storage::{DeliveryOverview, Endpoint, Storage, StorageError};
 use http::{StatusCode, Uri};
 use jiff::Timestamp;
-use serde::Deserialize;
 
-use super::{Operator, PAGE_ROWS, cut};
+use super::{Emails, Operator, PAGE_ROWS};
 use crate::error_page;
+use crate::list_query::{ListQuery, Pages};
 use crate::pages::names::sanitized;
 use crate::pages::{LocalTime, SignedInFrame, When, page_response};
 use crate::state::Console;
@@ -30,8 +28,7 @@ struct DeliveriesPage<'a> {
     /// Disabled or failing.
     rows: Vec<EndpointRow>,
     of_all: Vec<EndpointRow>,
-    /// The last endpoint of this page, if there are more.
-    next: Option<EndpointId>,
+    pages: Pages,
 }
 
 /// An endpoint, for an operator.
@@ -80,23 +77,15 @@ impl EndpointRow {
     }
 }
 
-#[derive(Deserialize, Default)]
-struct DeliveriesQuery {
-    after: Option<String>,
-}
-
 /// `GET /operator/deliveries`
 pub(super) async fn show(State(console): State<Console>, operator: Operator, uri: Uri) -> Response {
     let Operator(session) = operator;
-    let query = Query::<DeliveriesQuery>::try_from_uri(&uri)
-        .map(|Query(query)| query)
-        .unwrap_or_default();
-    let after = query.after.and_then(|after| after.parse().ok());
+    let query = ListQuery::of(&uri, &[]);
     let frame = session.frame(&console, "/operator/deliveries");
     match load(
         console.storage(),
         &frame,
-        after,
+        &query,
         session.now,
         &session.zone(),
     )
@@ -110,28 +99,20 @@ pub(super) async fn show(State(console): State<Console>, operator: Operator, uri
 async fn load<'a>(
     storage: &Storage,
     frame: &'a SignedInFrame<'a>,
-    after: Option<EndpointId>,
+    query: &ListQuery,
     now: Timestamp,
     zone: &LocalTime,
 ) -> Result<DeliveriesPage<'a>, StorageError> {
     let overview = storage.deliveries().overview(now).await?;
     let mut endpoints = storage
         .endpoints()
-        .list_troubled_after(after, PAGE_ROWS + 1)
+        .list_troubled_after(query.start(), PAGE_ROWS + 1)
         .await?;
-    let next = if cut(&mut endpoints) {
-        endpoints.last().map(|endpoint| endpoint.id)
-    } else {
-        None
-    };
-    let mut emails = HashMap::new();
+    let pages = query.cut(&mut endpoints, PAGE_ROWS, |endpoint| endpoint.id);
+    let mut emails = Emails::default();
     let mut rows = Vec::new();
     for endpoint in endpoints {
-        let email = match emails.get(&endpoint.user_id) {
-            Some(known) => Option::clone(known),
-            None => email_of(storage, endpoint.user_id).await?,
-        };
-        emails.insert(endpoint.user_id, email.clone());
+        let email = emails.find(storage, endpoint.user_id).await?;
         rows.push(EndpointRow::new(&endpoint, email, zone, now));
     }
     let of_all = storage.endpoints().list(UserId::INSTALLATION).await?;
@@ -147,14 +128,6 @@ async fn load<'a>(
         oldest_due,
         rows,
         of_all,
-        next,
+        pages,
     })
-}
-
-/// None for the installation.
-pub(super) async fn email_of(
-    storage: &Storage,
-    user: UserId,
-) -> Result<Option<String>, StorageError> {
-    Ok(storage.users().find(user).await?.map(|user| user.email))
 }

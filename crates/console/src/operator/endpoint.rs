@@ -1,41 +1,39 @@
 //! `/operator/deliveries/{id}`: the deliveries to one endpoint. Its forms send an event again, and
 //! enable the endpoint.
 
-use std::collections::HashMap;
-
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_domain::{DeliveryState, EndpointId, EventId, UserId};
 use bellbird_management::{Refusal, deliveries, endpoints};
 use bellbird_storage::{DeliveryPosition, DeliveryRecord, Endpoint, StorageError};
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, StatusCode, Uri};
 use jiff::Timestamp;
 
-use super::deliveries::{EndpointRow, email_of};
-use super::{Operator, OperatorForm, PAGE_ROWS, PathText, count, cut, parsed};
+use super::deliveries::EndpointRow;
+use super::{Emails, Operator, OperatorForm, PAGE_ROWS, PathText, count, parsed};
 use crate::error_page;
+use crate::list_query::{Chip, ListQuery, Pages};
 use crate::pages::names::sanitized;
 use crate::pages::{Done, LocalTime, SignedInFrame, When, page_response};
 use crate::session::Session;
 use crate::state::Console;
-use crate::webhooks::log::{LogQuery, outcome, state_text};
+use crate::webhooks::log::{outcome, state_text};
 
 const NOT_SENT_AGAIN: &str = "This event cannot be sent again now: its endpoint is disabled, it waits for an earlier \
     event, or its connection is being removed.";
+/// What a query chooses.
+const FILTERS: [&str; 1] = ["state"];
 
 #[derive(Template)]
 #[template(path = "operator_endpoint.html")]
 struct EndpointPage<'a> {
     frame: &'a SignedInFrame<'a>,
     endpoint: EndpointRow,
-    /// Each state, its words, and whether the page shows only it.
-    states: Vec<(DeliveryState, &'static str, bool)>,
-    /// Whether it shows all states.
-    shows_all: bool,
+    /// One, of the states.
+    chips: Vec<Chip>,
     rows: Vec<DeliveryRow>,
-    /// The query of the next page, if there are older deliveries.
-    older: Option<String>,
+    pages: Pages,
     problem: Option<&'static str>,
 }
 
@@ -62,11 +60,12 @@ pub(super) async fn show(
     headers: HeaderMap,
     Operator(session): Operator,
     id: PathText,
-    query: LogQuery,
+    uri: Uri,
 ) -> Response {
     let Some(id) = parsed(id) else {
         return error_page::not_found(&console, &headers);
     };
+    let query = ListQuery::of(&uri, &FILTERS);
     page(&console, &headers, &session, id, &query, None).await
 }
 
@@ -75,7 +74,7 @@ async fn page(
     headers: &HeaderMap,
     session: &Session,
     id: EndpointId,
-    query: &LogQuery,
+    query: &ListQuery,
     problem: Option<&'static str>,
 ) -> Response {
     let endpoint = match console.storage().endpoints().find_any(id).await {
@@ -102,49 +101,42 @@ async fn load<'a>(
     session: &Session,
     frame: &'a SignedInFrame<'a>,
     endpoint: &Endpoint,
-    query: &LogQuery,
+    query: &ListQuery,
 ) -> Result<EndpointPage<'a>, StorageError> {
     let (storage, zone, now) = (console.storage(), session.zone(), session.now);
-    let before = query.before.map(|DeliveryPosition(at, event)| (at, event));
+    let before = query.start().map(|DeliveryPosition(at, event)| (at, event));
     let of = (endpoint.user_id, endpoint.id);
     let mut found = storage
         .deliveries()
-        .list_before(before, of, query.state, PAGE_ROWS + 1)
+        .list_before(before, of, query.parsed("state"), PAGE_ROWS + 1)
         .await?;
-    let has_older = cut(&mut found);
-    let older = found
-        .last()
-        .filter(|_| has_older)
-        .map(|last| query.at(Some(last.position())));
-    let email = email_of(storage, endpoint.user_id).await?;
+    let pages = query.cut(&mut found, PAGE_ROWS, DeliveryRecord::position);
+    let mut emails = Emails::default();
+    let email = emails.find(storage, endpoint.user_id).await?;
     let (id, is_of_all) = (endpoint.id, endpoint.user_id == UserId::INSTALLATION);
     let endpoint = EndpointRow::new(endpoint, email, &zone, now);
     let is_enabled = !endpoint.can_enable;
-    let mut emails = HashMap::new();
     let mut rows = Vec::with_capacity(found.len());
     for delivery in found {
         let attempts = storage
             .deliveries()
             .list_attempts(delivery.user_id, id, delivery.event_id)
             .await?;
-        if is_of_all && !emails.contains_key(&delivery.user_id) {
-            let email = email_of(storage, delivery.user_id).await?;
-            emails.insert(delivery.user_id, email);
-        }
-        let email = emails.get(&delivery.user_id).cloned().flatten();
+        let email = match is_of_all {
+            true => emails.find(storage, delivery.user_id).await?,
+            false => None,
+        };
         let attempts = attempts.len() as u64;
         rows.push(row(delivery, attempts, email, is_enabled, &zone, now));
     }
     let states = DeliveryState::ALL.iter();
+    let states = states.map(|state| (state, state_text(*state)));
     Ok(EndpointPage {
         frame,
         endpoint,
-        states: states
-            .map(|state| (*state, state_text(*state), query.state == Some(*state)))
-            .collect(),
-        shows_all: query.state.is_none(),
+        chips: vec![query.menu("state", "All states", states)],
         rows,
-        older,
+        pages,
         problem: None,
     })
 }
@@ -217,7 +209,7 @@ pub(super) async fn change(
             | Refusal::EventWaits
             | Refusal::PingRedelivered,
         ) => {
-            let (query, problem) = (LogQuery::default(), Some(NOT_SENT_AGAIN));
+            let (query, problem) = (ListQuery::parse("", &FILTERS), Some(NOT_SENT_AGAIN));
             page(&console, &headers, session, id, &query, problem).await
         }
         Err(refusal) => error_page::refused(&console, refusal),

@@ -13,9 +13,9 @@ use http::StatusCode;
 use jiff::Timestamp;
 
 use super::checks::{self, Check, is_overdue};
-use super::users::UsersQuery;
-use super::{Operator, count, status_text};
+use super::{Operator, count, status_text, users};
 use crate::error_page;
+use crate::list_query::ListQuery;
 use crate::pages::{LocalTime, SignedInFrame, When, page_response};
 use crate::state::Console;
 
@@ -180,7 +180,8 @@ async fn providers(
             connections: counts
                 .into_iter()
                 .map(|(status, count)| {
-                    let query = UsersQuery::of_connections(status, &name).to_text();
+                    let filters = [("status", status.as_str()), ("provider", name.as_str())];
+                    let query = ListQuery::parse("", &users::FILTERS).with(&filters);
                     (format!("{count} {}", status_text(status)), query)
                 })
                 .collect(),

@@ -14,6 +14,7 @@ mod setup;
 mod user;
 mod users;
 
+use std::collections::HashMap;
 use std::str::FromStr;
 
 use axum::Router;
@@ -23,7 +24,8 @@ use axum::extract::{
 };
 use axum::response::Response;
 use axum::routing::any;
-use bellbird_domain::{ConnectionStatus, Plan};
+use bellbird_domain::{ConnectionStatus, Plan, UserId};
+use bellbird_storage::{Storage, StorageError};
 use http::HeaderMap;
 use http::request::Parts;
 
@@ -110,11 +112,24 @@ fn parsed<T: FromStr>(text: PathText) -> Option<T> {
     text.ok()?.parse().ok()
 }
 
-/// Cuts a list that was read with one more item than a page has. Returns whether there are more.
-fn cut<T>(items: &mut Vec<T>) -> bool {
-    let has_more = items.len() > PAGE_ROWS as usize;
-    items.truncate(PAGE_ROWS as usize);
-    has_more
+/// The e-mail addresses of users, each read once.
+#[derive(Default)]
+struct Emails(HashMap<UserId, Option<String>>);
+
+impl Emails {
+    /// None for the installation, and for a user who is removed.
+    async fn find(
+        &mut self,
+        storage: &Storage,
+        user: UserId,
+    ) -> Result<Option<String>, StorageError> {
+        if let Some(known) = self.0.get(&user) {
+            return Ok(known.clone());
+        }
+        let email = storage.users().find(user).await?.map(|user| user.email);
+        self.0.insert(user, email.clone());
+        Ok(email)
+    }
 }
 
 /// Such as `1 bank` and `2 banks`.

@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 
 use askama::Template;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::response::Response;
-use bellbird_domain::{ConnectionStatus, Plan, User, UserId};
+use bellbird_domain::{Plan, User, UserId};
 use bellbird_management::{Refusal, users, values};
-use bellbird_storage::{NewUser, StorageError, UserFilter};
+use bellbird_storage::{NewUser, StorageError, UserFilter, UserNeed};
 use http::{StatusCode, Uri};
-use serde::Deserialize;
 
-use super::{Operator, OperatorForm, PAGE_ROWS, count, cut, gives, status_text};
+use super::{Operator, OperatorForm, PAGE_ROWS, count, gives, status_text};
 use crate::error_page;
+use crate::list_query::{Chip, ListQuery, Pages};
 use crate::pages::names::sanitized;
 use crate::pages::{Done, LocalTime, SignedInFrame, page_response};
 use crate::session::Session;
@@ -20,18 +20,27 @@ use crate::state::Console;
 
 /// Of an e-mail address. A reference is shorter.
 const SEARCH_CHARS_MAX: usize = 254;
+/// Users that match are counted no further.
+const COUNTED_MAX: u32 = 10_000;
+/// What a query chooses. `status` is that of a connection, and `provider` where it is.
+pub(super) const FILTERS: [&str; 5] = ["search", "plan", "only", "status", "provider"];
+const ONLY: [(&str, &str); 3] = [
+    ("attention", "Needs attention"),
+    ("bank", "Bank to reconnect"),
+    ("operators", "Operators"),
+];
 
 #[derive(Template)]
 #[template(path = "operator_users.html")]
 struct UsersPage<'a> {
     frame: &'a SignedInFrame<'a>,
-    query: &'a UsersQuery,
+    query: &'a ListQuery,
     search_chars_max: usize,
-    /// Such as `consent withdrawn at Fiskil`, with the query without it.
-    connection: Option<(String, String)>,
+    chips: Vec<Chip>,
+    /// Such as `51–100 of 523`.
+    counted: String,
     rows: Vec<UserRow>,
-    /// The query of the next page, if there are more.
-    next: Option<String>,
+    pages: Pages,
     plans: Vec<PlanRow>,
     /// What somebody who is not added has in the form, and why.
     problem: Option<Problem<'a>>,
@@ -63,102 +72,36 @@ struct PlanRow {
     users: u64,
 }
 
-/// Which users the page has. What cannot be parsed chooses nothing.
-#[derive(Deserialize, Clone, Default)]
-#[serde(default)]
-pub(super) struct UsersQuery {
-    search: String,
-    plan: String,
-    /// `attention` or `operators`.
-    only: String,
-    /// The status of a connection, and the name of its provider or nothing.
-    status: String,
-    provider: String,
-    after: String,
+/// What cannot be parsed chooses nothing.
+fn filter(query: &ListQuery) -> UserFilter<'_> {
+    let provider = Some(query.get("provider"))
+        .filter(|name| !name.is_empty() && !name.contains(char::is_control));
+    let only = query.get("only");
+    UserFilter {
+        part: query.get("search").trim(),
+        plan: query.parsed("plan"),
+        operators_only: only == "operators",
+        needs: match only {
+            "attention" => Some(UserNeed::Attention),
+            "bank" => Some(UserNeed::Bank),
+            _ => None,
+        },
+        connection: query.parsed("status").map(|status| (status, provider)),
+    }
 }
 
-impl UsersQuery {
-    /// Those with a connection at this provider that has this status.
-    pub(super) fn of_connections(status: ConnectionStatus, provider: &str) -> Self {
-        Self {
-            status: status.to_string(),
-            provider: provider.to_owned(),
-            ..Self::default()
-        }
+fn chips(console: &Console, query: &ListQuery) -> Vec<Chip> {
+    let plans = Plan::ALL.iter().map(|plan| (plan, format!("Plan {plan}")));
+    let mut chips = vec![query.menu("plan", "All plans", plans)];
+    chips.extend(ONLY.map(|(only, text)| query.toggle("only", only, text)));
+    if let Some((status, provider)) = filter(query).connection {
+        let links = console.inner.connections.links();
+        let at = provider.map(|name| format!(" at {}", sanitized(links.provider_title(name))));
+        let text = format!("{}{}", status_text(status), at.unwrap_or_default());
+        let without = query.with(&[("status", ""), ("provider", "")]);
+        chips.push(Chip::link(text, without, true));
     }
-
-    pub(super) fn to_text(&self) -> String {
-        let mut text = form_urlencoded::Serializer::new(String::new());
-        for (name, value) in [
-            ("search", &self.search),
-            ("plan", &self.plan),
-            ("only", &self.only),
-            ("status", &self.status),
-            ("provider", &self.provider),
-            ("after", &self.after),
-        ] {
-            if !value.is_empty() {
-                text.append_pair(name, value);
-            }
-        }
-        text.finish()
-    }
-
-    /// The filters that the form to search keeps.
-    fn kept_by_search(&self) -> Vec<(&'static str, &str)> {
-        let filters = [
-            ("plan", &*self.plan),
-            ("only", &*self.only),
-            ("status", &*self.status),
-            ("provider", &*self.provider),
-        ];
-        filters
-            .into_iter()
-            .filter(|(_, value)| !value.is_empty())
-            .collect()
-    }
-
-    /// The query of the first page with another plan. Empty: with any.
-    fn with_plan(&self, plan: &str) -> String {
-        Self {
-            plan: plan.to_owned(),
-            after: String::new(),
-            ..self.clone()
-        }
-        .to_text()
-    }
-
-    /// The query of the first page with `only`, or without it if it is chosen.
-    fn with_only(&self, only: &str) -> String {
-        let only = if self.only == only { "" } else { only };
-        Self {
-            only: only.to_owned(),
-            after: String::new(),
-            ..self.clone()
-        }
-        .to_text()
-    }
-
-    fn filter(&self) -> UserFilter<'_> {
-        let provider = Some(&*self.provider)
-            .filter(|name| !name.is_empty() && !name.contains(char::is_control));
-        UserFilter {
-            part: self.search.trim(),
-            plan: self.plan.parse().ok(),
-            operators_only: self.only == "operators",
-            needs_attention: self.only == "attention",
-            connection: self.status.parse().ok().map(|status| (status, provider)),
-        }
-    }
-
-    fn has_filter(&self) -> bool {
-        !Self {
-            after: String::new(),
-            ..self.clone()
-        }
-        .to_text()
-        .is_empty()
-    }
+    chips
 }
 
 /// `GET /operator/users`
@@ -173,57 +116,16 @@ async fn page(
     uri: &Uri,
     problem: Option<Problem<'_>>,
 ) -> Response {
-    let query = Query::<UsersQuery>::try_from_uri(uri)
-        .map(|Query(query)| query)
-        .unwrap_or_default();
-    let (rows, next, plans) = match load(console, &query, &session.zone()).await {
-        Ok(found) => found,
-        Err(error) => return error_page::storage_error(console, &error),
-    };
-    let quotas = console.inner.context.quotas();
-    let calls = [&quotas.metadata, &quotas.balances, &quotas.live].map(|quota| {
-        quota
-            .calls()
-            .map_or_else(|| "no limit".to_owned(), |calls| calls.to_string())
-    });
+    let query = ListQuery::of(uri, &FILTERS);
+    let frame = session.frame(console, "/operator/users");
     let status = match &problem {
         Some(_) => StatusCode::BAD_REQUEST,
         None => StatusCode::OK,
     };
-    page_response(
-        status,
-        &UsersPage {
-            frame: &session.frame(console, "/operator/users"),
-            query: &query,
-            search_chars_max: SEARCH_CHARS_MAX,
-            connection: connection(console, &query),
-            rows,
-            next: next.map(|id| {
-                UsersQuery {
-                    after: id.to_string(),
-                    ..query.clone()
-                }
-                .to_text()
-            }),
-            plans,
-            problem,
-            calls,
-        },
-    )
-}
-
-fn connection(console: &Console, query: &UsersQuery) -> Option<(String, String)> {
-    let (status, provider) = query.filter().connection?;
-    let links = console.inner.connections.links();
-    let at = provider.map(|name| format!(" at {}", sanitized(links.provider_title(name))));
-    let text = format!("{}{}", status_text(status), at.unwrap_or_default());
-    let without = UsersQuery {
-        status: String::new(),
-        provider: String::new(),
-        after: String::new(),
-        ..query.clone()
-    };
-    Some((text, without.to_text()))
+    match load(console, &frame, &query, &session.zone()).await {
+        Ok(page) => page_response(status, &UsersPage { problem, ..page }),
+        Err(error) => error_page::storage_error(console, &error),
+    }
 }
 
 /// `POST /operator/users`, with the fields `email` and `plan`: adds a user, for whom the operator
@@ -265,17 +167,19 @@ pub(super) async fn add(
     }
 }
 
-async fn load(
+async fn load<'a>(
     console: &Console,
-    query: &UsersQuery,
+    frame: &'a SignedInFrame<'a>,
+    query: &'a ListQuery,
     zone: &LocalTime,
-) -> Result<(Vec<UserRow>, Option<UserId>, Vec<PlanRow>), StorageError> {
+) -> Result<UsersPage<'a>, StorageError> {
     let storage = console.storage();
-    let mut users = find(console, query).await?;
-    let next = if cut(&mut users) {
-        users.last().map(|user| user.id)
-    } else {
-        None
+    let (mut users, (all, before)) = find(console, query).await?;
+    let pages = query.cut(&mut users, PAGE_ROWS, |user| user.id);
+    let counted = match users.len() as u64 {
+        0 => String::new(),
+        _ if all > u64::from(COUNTED_MAX) => format!("more than {COUNTED_MAX} users"),
+        rows => format!("{}–{} of {all}", before + 1, before + rows),
     };
     let (connections, disabled) = match (users.first(), users.last()) {
         (Some(first), Some(last)) => (
@@ -307,21 +211,46 @@ async fn load(
         gives: gives(*plan),
         users: users_of(*plan),
     });
-    Ok((rows.collect(), next, plans.collect()))
+    let quotas = console.inner.context.quotas();
+    let calls = [&quotas.metadata, &quotas.balances, &quotas.live].map(|quota| {
+        let calls = quota.calls().map(|calls| calls.to_string());
+        calls.unwrap_or_else(|| "no limit".to_owned())
+    });
+    Ok(UsersPage {
+        frame,
+        query,
+        search_chars_max: SEARCH_CHARS_MAX,
+        chips: chips(console, query),
+        counted,
+        rows: rows.collect(),
+        pages,
+        plans: plans.collect(),
+        problem: None,
+        calls,
+    })
 }
 
-/// Those that match, or the one with this id.
-async fn find(console: &Console, query: &UsersQuery) -> Result<Vec<User>, StorageError> {
+/// Those that match, or the one with this id. Also how many there are, and how many are listed
+/// before.
+async fn find(
+    console: &Console,
+    query: &ListQuery,
+) -> Result<(Vec<User>, (u64, u64)), StorageError> {
     let users = console.storage().users();
-    let filter = query.filter();
+    let filter = filter(query);
     if filter.part.chars().count() > SEARCH_CHARS_MAX || filter.part.contains(char::is_control) {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), (0, 0)));
     }
     if let Ok(id) = filter.part.parse() {
-        return Ok(users.find(id).await?.into_iter().collect());
+        let found = users.find(id).await?;
+        return Ok((found.into_iter().collect(), (1, 0)));
     }
-    let after = query.after.parse().ok();
-    users.list_matching(&filter, after, PAGE_ROWS + 1).await
+    let after = query.start();
+    let counts = users
+        .count_matching(&filter, after, COUNTED_MAX + 1)
+        .await?;
+    let found = users.list_matching(&filter, after, PAGE_ROWS + 1).await?;
+    Ok((found, counts))
 }
 
 fn row(user: User, (all, broken): (u64, u64), disabled: u64, zone: &LocalTime) -> UserRow {

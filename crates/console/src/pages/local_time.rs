@@ -1,9 +1,9 @@
 //! Times as the user's clock shows them, with the name of the zone, and relative to now.
 
 use bellbird_domain::user::{DEFAULT_TIMEZONE, find_timezone};
-use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan as _};
 
 /// A time on a page, which shows how long ago it was, and all of it on request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,13 +38,22 @@ impl LocalTime {
         }
     }
 
+    /// Such as `20:54`.
+    pub(crate) fn clock(&self, at: Timestamp) -> String {
+        at.to_zoned(self.zone.clone()).strftime("%H:%M").to_string()
+    }
+
     /// Such as `20:54 Sydney time`.
     pub(crate) fn time(&self, at: Timestamp) -> String {
-        format!(
-            "{} {}",
-            at.to_zoned(self.zone.clone()).strftime("%H:%M"),
-            self.name
-        )
+        format!("{} {}", self.clock(at), self.name)
+    }
+
+    /// When the day so many days before began.
+    pub(crate) fn day_start(&self, at: Timestamp, days_before: i64) -> Timestamp {
+        let day = at.to_zoned(self.zone.clone()).date();
+        let day = day.saturating_sub(days_before.days());
+        day.to_zoned(self.zone.clone())
+            .map_or(at, |start| start.timestamp())
     }
 
     /// Such as `20 Nov 2026, 20:54 Sydney time`.

@@ -2,24 +2,22 @@
 //! forms send events again.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 
 use askama::Template;
 use axum::extract::rejection::PathRejection;
-use axum::extract::{FromRequestParts, Path, Query, State};
+use axum::extract::{Path, State};
 use axum::response::Response;
 use bellbird_domain::{
     ConnectionId, DeliveryState, EndpointId, EndpointStatus, EventId, EventType,
 };
 use bellbird_management::{Refusal, deliveries};
 use bellbird_storage::{AttemptRecord, DeliveryPosition, DeliveryRecord, Endpoint, StorageError};
-use http::request::Parts;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, StatusCode, Uri};
 use jiff::SignedDuration;
-use serde::Deserialize;
 
 use super::endpoint::find_own;
 use crate::error_page;
+use crate::list_query::{ListQuery, Pages};
 use crate::pages::names::institution_name;
 use crate::pages::{Done, SignedInFrame, When, page_response, why_disabled};
 use crate::session::{OwnForm, Session};
@@ -27,6 +25,8 @@ use crate::state::Console;
 
 /// Deliveries on one page.
 const PAGE_ROWS: u32 = 20;
+/// What a query chooses. What is no id of an event finds nothing.
+const FILTERS: [&str; 2] = ["state", "event"];
 const DISABLED: &str = "The endpoint is disabled. Enable it first.";
 /// How far back failed events are sent again: the value of the form, its text, and the hours.
 /// Events are kept no longer than the last one.
@@ -46,9 +46,8 @@ struct LogPage<'a> {
     /// Why it is disabled, and what to do.
     disabled: Option<&'static str>,
     rows: Vec<DeliveryRow>,
-    query: &'a LogQuery,
-    /// The query of the next page, if there are older deliveries.
-    older: Option<String>,
+    query: &'a ListQuery,
+    pages: Pages,
     not_sent: Option<NotSent>,
 }
 
@@ -95,60 +94,6 @@ impl LogPage<'_> {
     }
 }
 
-#[derive(Deserialize, Default)]
-struct RawQuery {
-    #[serde(default)]
-    state: String,
-    #[serde(default)]
-    before: String,
-    #[serde(default)]
-    event: String,
-}
-
-/// Which deliveries a page shows.
-#[derive(Default)]
-pub(crate) struct LogQuery {
-    pub(crate) state: Option<DeliveryState>,
-    pub(crate) before: Option<DeliveryPosition>,
-    /// Only this event. What is no id finds nothing.
-    event: Option<String>,
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for LogQuery {
-    type Rejection = Infallible;
-
-    /// What cannot be parsed chooses nothing.
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        let raw = Query::<RawQuery>::try_from_uri(&parts.uri)
-            .map(|Query(raw)| raw)
-            .unwrap_or_default();
-        let event = raw.event.trim();
-        Ok(Self {
-            state: raw.state.parse().ok(),
-            before: raw.before.parse().ok(),
-            event: (!event.is_empty()).then(|| event.to_owned()),
-        })
-    }
-}
-
-impl LogQuery {
-    /// The query of the page that begins there.
-    pub(crate) fn at(&self, before: Option<DeliveryPosition>) -> String {
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        if let Some(state) = self.state {
-            query.append_pair("state", state.as_str());
-        }
-        if let Some(before) = before {
-            query.append_pair("before", &before.to_string());
-        }
-        query.finish()
-    }
-
-    fn searched(&self) -> &str {
-        self.event.as_deref().unwrap_or_default()
-    }
-}
-
 pub(super) fn path(id: EndpointId) -> String {
     format!("/webhooks/endpoints/{id}")
 }
@@ -161,8 +106,9 @@ pub(crate) async fn show(
     headers: HeaderMap,
     session: Session,
     id: IdInPath,
-    query: LogQuery,
+    uri: Uri,
 ) -> Response {
+    let query = ListQuery::of(&uri, &FILTERS);
     match find(&console, &session, id).await {
         Ok(Some(endpoint)) => page(&console, &session, &endpoint, &query, None).await,
         Ok(None) => error_page::not_found(&console, &headers),
@@ -185,10 +131,10 @@ async fn page(
     console: &Console,
     session: &Session,
     endpoint: &Endpoint,
-    query: &LogQuery,
+    query: &ListQuery,
     not_sent: Option<NotSent>,
 ) -> Response {
-    let (rows, older) = match load(console, session, endpoint, query).await {
+    let (rows, pages) = match load(console, session, endpoint, query).await {
         Ok(found) => found,
         Err(error) => return error_page::storage_error(console, &error),
     };
@@ -204,7 +150,7 @@ async fn page(
         disabled: is_disabled(endpoint).then(|| why_disabled(endpoint.disabled_reason.as_deref())),
         rows,
         query,
-        older,
+        pages,
         not_sent,
     };
     page_response(status, &page)
@@ -214,37 +160,31 @@ fn is_disabled(endpoint: &Endpoint) -> bool {
     endpoint.status == EndpointStatus::Disabled
 }
 
-/// The deliveries of a page, and the query of the next one.
 async fn load(
     console: &Console,
     session: &Session,
     endpoint: &Endpoint,
-    query: &LogQuery,
-) -> Result<(Vec<DeliveryRow>, Option<String>), StorageError> {
+    query: &ListQuery,
+) -> Result<(Vec<DeliveryRow>, Pages), StorageError> {
     let (storage, user) = (console.storage(), session.user());
     let deliveries = storage.deliveries();
-    let before = query.before.map(|DeliveryPosition(at, event)| (at, event));
-    let mut found = match &query.event {
-        Some(event) => match event.parse::<EventId>() {
+    let before = query.start().map(|DeliveryPosition(at, event)| (at, event));
+    let mut found = match query.get("event").trim() {
+        "" => {
+            let (of, state) = ((user, endpoint.id), query.parsed("state"));
+            deliveries
+                .list_before(before, of, state, PAGE_ROWS + 1)
+                .await?
+        }
+        event => match event.parse::<EventId>() {
             Ok(event) => {
                 let found = deliveries.find(user, endpoint.id, event).await?;
                 found.into_iter().collect()
             }
             Err(_) => Vec::new(),
         },
-        None => {
-            let of = (user, endpoint.id);
-            deliveries
-                .list_before(before, of, query.state, PAGE_ROWS + 1)
-                .await?
-        }
     };
-    let has_older = found.len() > PAGE_ROWS as usize;
-    found.truncate(PAGE_ROWS as usize);
-    let older = found
-        .last()
-        .filter(|_| has_older)
-        .map(|last| query.at(Some(last.position())));
+    let pages = query.cut(&mut found, PAGE_ROWS, DeliveryRecord::position);
     let connections = storage.connections().list(user).await?;
     let banks: HashMap<_, _> = connections
         .iter()
@@ -257,7 +197,7 @@ async fn load(
             .await?;
         rows.push(row(&delivery, &attempts, endpoint, &banks, session));
     }
-    Ok((rows, older))
+    Ok((rows, pages))
 }
 
 fn row(
@@ -371,7 +311,7 @@ pub(crate) async fn change(
     State(console): State<Console>,
     headers: HeaderMap,
     id: IdInPath,
-    query: LogQuery,
+    uri: Uri,
     form: OwnForm,
 ) -> Response {
     let session = &form.session;
@@ -402,6 +342,7 @@ pub(crate) async fn change(
         }
         Ok(Err(why)) => {
             let not_sent = Some(NotSent { event, why });
+            let query = ListQuery::of(&uri, &FILTERS);
             page(&console, session, &endpoint, &query, not_sent).await
         }
         Err(refusal) => error_page::refused(&console, refusal),

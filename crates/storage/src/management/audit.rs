@@ -22,7 +22,8 @@ macro_rules! columns {
 macro_rules! filtered {
     () => {
         "id < :before AND action LIKE :action AND (:kind = '' OR actor_kind = :kind)
-            AND (:actor = '' OR actor_id = :actor) AND recorded_at >= :since ORDER BY id DESC LIMIT :limit"
+            AND (:actor = '' OR actor_id = :actor) AND recorded_at >= :since AND recorded_at < :until
+            ORDER BY id DESC LIMIT :limit"
     };
 }
 
@@ -162,6 +163,8 @@ pub struct AuditFilter<'a> {
     pub actor_kind: Option<ActorKind>,
     pub actor_id: Option<&'a str>,
     pub since: Option<Timestamp>,
+    /// Rows of this time are not listed.
+    pub until: Option<Timestamp>,
 }
 
 impl Audit<'_> {
@@ -198,6 +201,7 @@ impl Audit<'_> {
             kind = filter.actor_kind.map_or("", |kind| kind.as_str()),
             actor = filter.actor_id.unwrap_or_default(),
             since = filter.since.unwrap_or(Timestamp::UNIX_EPOCH),
+            until = filter.until.unwrap_or(Timestamp::MAX),
             limit = i64::from(limit)
         ]
         .to_vec();

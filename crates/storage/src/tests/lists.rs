@@ -12,7 +12,7 @@ use crate::tests::fixtures::{
 };
 use crate::tests::support::{TestDb, at, both};
 use crate::{
-    AuditAction, AuditFilter, JobKey, NewEndpoint, NewUser, UserChange, UserFilter, in_tx,
+    AuditAction, AuditFilter, JobKey, NewEndpoint, NewUser, UserChange, UserFilter, UserNeed, in_tx,
 };
 
 const HOUR: i64 = 3_600;
@@ -106,14 +106,26 @@ both! {
         assert_eq!(ids(with(revoked, Some("fiskil"))).await, nobody);
         assert_eq!(ids(with(active, None)).await, [eve]);
 
-        let attention = UserFilter { needs_attention: true, ..all };
-        assert_eq!(ids(attention).await, [bob]);
+        let needing = |need| UserFilter { needs: Some(need), ..all };
+        let (attention, bank) = (needing(UserNeed::Attention), needing(UserNeed::Bank));
+        assert_eq!((ids(attention).await, ids(bank).await), (vec![bob], vec![bob]));
         let id = endpoint(db, zoe, SYNCS_AND_CHANGES).await;
         in_tx!(db, endpoints::disable((zoe, id), "by user", at(1))).await.unwrap().unwrap();
-        assert_eq!(ids(attention).await, [zoe, bob]);
+        assert_eq!((ids(attention).await, ids(bank).await), (vec![zoe, bob], vec![bob]));
         assert_eq!(db.endpoints().count_disabled_by_user(zoe, eve).await.unwrap(), [(zoe, 1)].into());
         let rest = db.users().list_matching(&attention, Some(zoe), 9).await.unwrap();
         assert_eq!((rest.len(), rest[0].id), (1, bob));
+        for (filter, last, limit, counted) in [
+            (all, None, 9, (3, 0)),
+            (all, Some(bob), 9, (3, 2)),
+            (all, Some(eve), 2, (2, 2)),
+            (attention, Some(bob), 9, (2, 2)),
+            (bank, Some(zoe), 9, (1, 0)),
+            (UserFilter { part: "nobody", ..all }, None, 9, (0, 0)),
+        ] {
+            let found = db.users().count_matching(&filter, last, limit).await.unwrap();
+            assert_eq!(found, counted, "{filter:?}");
+        }
         let to = UserChange { is_operator: Some(true), ..UserChange::default() };
         in_tx!(db, user::update(eve, &to)).await.unwrap();
         assert_eq!(ids(UserFilter { operators_only: true, ..all }).await, [eve]);
@@ -149,6 +161,8 @@ both! {
         assert_eq!(actions(AuditFilter { actor_id: Some(&ben.id), ..all }).await.len(), 2);
         assert_eq!(actions(AuditFilter { actor_id: Some("root"), since: Some(at(30)), ..all }).await, ["user.create"]);
         assert_eq!(actions(AuditFilter { since: Some(at(31)), ..all }).await, [""; 0]);
+        let between = AuditFilter { since: Some(at(10)), until: Some(at(20)), ..all };
+        assert_eq!(actions(between).await, ["key_test.create"]);
     }
 
     async fn endpoints_have_pages(db) {

@@ -15,6 +15,27 @@ use crate::users::timezone::parse_timezone;
 use crate::webhooks::{endpoints, queues};
 use crate::{StorageError, Users};
 
+/// The users of a filter. `REPLACE` finds a part of a text alike on both databases, and knows no
+/// wildcards.
+macro_rules! matching {
+    () => {
+        " FROM users u
+        WHERE u.id > :after
+            AND (:folded = '' OR REPLACE(u.email_folded, :folded, '') <> u.email_folded
+                OR REPLACE(u.reference, :part, '') <> u.reference)
+            AND (:plan = '' OR u.plan = :plan)
+            AND u.is_operator >= :operators
+            AND (:status = '' OR EXISTS (SELECT 1 FROM connections c WHERE c.user_id = u.id AND c.status = :status
+                AND (:provider = '' OR c.provider = :provider)))
+            AND (:needs = ''
+                OR EXISTS (SELECT 1 FROM connections c WHERE c.user_id = u.id
+                    AND c.status IN ('invalidated', 'pending_mfa', 'revoked'))
+                OR (:needs = 'attention' AND EXISTS (
+                    SELECT 1 FROM webhook_endpoints e WHERE e.user_id = u.id AND e.status = 'disabled')))
+        ORDER BY u.id LIMIT :limit"
+    };
+}
+
 statements! {
     INSERT = "INSERT INTO users
             (id, email, email_folded, plan, timezone, reference, revision, created_at, console_sign_in)
@@ -36,22 +57,14 @@ statements! {
     LIST_AFTER = "SELECT id, email, plan, timezone, created_at, reference, is_operator, console_sign_in FROM users
         WHERE id > $1 ORDER BY id LIMIT $2";
 
-    /// `REPLACE` finds a part of a text alike on both databases, and knows no wildcards.
-    LIST_MATCHING = "SELECT u.id, u.email, u.plan, u.timezone, u.created_at, u.reference, u.is_operator,
-            u.console_sign_in
-        FROM users u
-        WHERE u.id > :after
-            AND (:folded = '' OR REPLACE(u.email_folded, :folded, '') <> u.email_folded
-                OR REPLACE(u.reference, :part, '') <> u.reference)
-            AND (:plan = '' OR u.plan = :plan)
-            AND u.is_operator >= :operators
-            AND (:status = '' OR EXISTS (SELECT 1 FROM connections c WHERE c.user_id = u.id AND c.status = :status
-                AND (:provider = '' OR c.provider = :provider)))
-            AND (CAST(:attention AS BIGINT) = 0
-                OR EXISTS (SELECT 1 FROM connections c WHERE c.user_id = u.id
-                    AND c.status IN ('invalidated', 'pending_mfa', 'revoked'))
-                OR EXISTS (SELECT 1 FROM webhook_endpoints e WHERE e.user_id = u.id AND e.status = 'disabled'))
-        ORDER BY u.id LIMIT :limit";
+    LIST_MATCHING = concat!(
+        "SELECT u.id, u.email, u.plan, u.timezone, u.created_at, u.reference, u.is_operator, u.console_sign_in",
+        matching!()
+    );
+
+    COUNT_MATCHING = concat!(
+        "SELECT COUNT(*), COUNT(CASE WHEN id <= :last THEN 1 END) FROM (SELECT u.id", matching!(), ") found"
+    );
 
     COUNT_BY_PLAN = "SELECT plan, COUNT(*) FROM users GROUP BY plan";
 
@@ -133,8 +146,47 @@ pub struct UserFilter<'a> {
     pub operators_only: bool,
     /// Those who have a connection with this status, at this provider or at any.
     pub connection: Option<(ConnectionStatus, Option<&'a str>)>,
-    /// Those who must reconnect something, or have a disabled endpoint.
-    pub needs_attention: bool,
+    pub needs: Option<UserNeed>,
+}
+
+/// What has to be done for a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UserNeed {
+    /// To reconnect something.
+    Bank,
+    /// That, or to enable an endpoint.
+    Attention,
+}
+
+impl<'a> UserFilter<'a> {
+    /// The values of a statement of those that match.
+    fn values(
+        &self,
+        folded: &'a str,
+        after: Option<UserId>,
+        limit: u32,
+    ) -> Vec<(&'static str, Param<'a>)> {
+        let (status, provider) = match self.connection {
+            Some((status, provider)) => (status.as_str(), provider.unwrap_or_default()),
+            None => ("", ""),
+        };
+        named![
+            after = after.map_or(Param::BEFORE_ALL_IDS, Param::from),
+            folded = folded,
+            part = self.part,
+            plan = self.plan.map_or("", Plan::as_str),
+            operators = i64::from(self.operators_only),
+            status = status,
+            provider = provider,
+            needs = match self.needs {
+                Some(UserNeed::Bank) => "bank",
+                Some(UserNeed::Attention) => "attention",
+                None => "",
+            },
+            limit = i64::from(limit)
+        ]
+        .to_vec()
+    }
 }
 
 impl Users<'_> {
@@ -181,23 +233,26 @@ impl Users<'_> {
         after: Option<UserId>,
         limit: u32,
     ) -> Result<Vec<User>> {
-        let (status, provider) = match filter.connection {
-            Some((status, provider)) => (status.as_str(), provider.unwrap_or_default()),
-            None => ("", ""),
-        };
         let folded = fold(filter.part);
-        let (list, values) = LIST_MATCHING.with(named![
-            after = after.map_or(Param::BEFORE_ALL_IDS, Param::from),
-            folded = folded.as_str(),
-            part = filter.part,
-            plan = filter.plan.map_or("", Plan::as_str),
-            operators = i64::from(filter.operators_only),
-            status = status,
-            provider = provider,
-            attention = i64::from(filter.needs_attention),
-            limit = i64::from(limit)
-        ]);
+        let (list, values) = LIST_MATCHING.with(&filter.values(&folded, after, limit));
         self.0.db.all(list, &values, user).await
+    }
+
+    /// How many users match, and how many of them are listed up to one of them. Counts no further
+    /// than `limit`.
+    pub async fn count_matching(
+        self,
+        filter: &UserFilter<'_>,
+        last: Option<UserId>,
+        limit: u32,
+    ) -> Result<(u64, u64)> {
+        let folded = fold(filter.part);
+        let mut values = filter.values(&folded, None, limit);
+        values.push(("last", last.map_or(Param::BEFORE_ALL_IDS, Param::from)));
+        let (count, values) = COUNT_MATCHING.with(&values);
+        let counted = |row: &Row<'_>| Ok((row.number(0, "a count")?, row.number(1, "a count")?));
+        let counts = self.0.db.one(count, &values, counted).await?;
+        Ok(counts.unwrap_or_default())
     }
 
     /// How many users have each plan that anybody has.

@@ -196,10 +196,11 @@ async fn users_are_filtered() {
         ("only=operators", false, true),
         ("only=attention", true, false),
         ("only=attention&search=ben", false, false),
+        ("only=bank", false, false),
         ("status=active", true, true),
         ("status=revoked", false, false),
         ("status=active&provider=nobody", false, false),
-        ("plan=gold&only=x&status=y&after=z", true, true),
+        ("plan=gold&only=x&status=y&pages=z", true, true),
     ] {
         let page = browser.get(&format!("/operator/users?{query}")).await;
         page.assert_status(200);
@@ -208,6 +209,8 @@ async fn users_are_filtered() {
     }
     let page = browser.get("/operator/users").await;
     page.assert_has("1 webhook endpoint disabled");
+    let found = browser.get("/operator/users?search=example").await;
+    found.assert_has("1–2 of 2");
     let revoked = browser.get("/operator/users?status=revoked").await;
     revoked.assert_has("consent withdrawn");
     revoked.assert_has("Show all users");
@@ -234,8 +237,11 @@ async fn health_leads_to_the_users_who_must_reconnect() {
     let provider = &connection.provider;
     let link = format!("/operator/users?status=revoked&#38;provider={provider}");
     health.assert_has(&link);
+    let whose = "/operator/users?only=bank";
+    health.assert_has(whose);
     for path in [
         link.replace("&#38;", "&"),
+        whose.to_owned(),
         "/operator/users?only=attention".to_owned(),
     ] {
         let users = browser.get(&path).await;
@@ -307,8 +313,10 @@ async fn audit_is_filtered_and_downloaded() {
         ("what=%25".to_owned(), 3),
         (format!("user={olivia}&by=operator"), 1),
         ("by=command".to_owned(), 0),
-        (format!("by=operator&actor={ben}&days=1"), 3),
-        (format!("actor={olivia}"), 0),
+        (format!("by=operator:{ben}&days=1"), 3),
+        (format!("by=operator:{olivia}"), 0),
+        ("days=today".to_owned(), 3),
+        ("days=yesterday".to_owned(), 0),
     ] {
         let page = browser.get(&format!("/operator/audit?{query}")).await;
         page.assert_status(200);
@@ -322,6 +330,16 @@ async fn audit_is_filtered_and_downloaded() {
             "{query}: {}",
             file.text
         );
+    }
+    let page = browser.get("/operator/audit").await;
+    page.assert_has("</time>, 20:30");
+    let by_ben = format!("<a href=\"?by=operator%3A{ben}\"><bdi>By ben@example.com</bdi></a>");
+    page.assert_has(&by_ben);
+    app.advance_clock(HOUR * 4);
+    for (days, rows) in [("today", 0), ("yesterday", 3)] {
+        let path = format!("/operator/audit.csv?days={days}");
+        let file = browser.get(&path).await;
+        assert_eq!(file.text.lines().count(), rows + 1, "{days}: {}", file.text);
     }
     let file = browser.get("/operator/audit.csv?what=user").await;
     assert_eq!(file.headers["content-type"], "text/csv; charset=utf-8");
@@ -537,7 +555,7 @@ async fn health_names_jobs_that_fail_or_do_not_run() {
     page.assert_has("first due");
 }
 
-/// Each page of a list begins behind the last row of the one before.
+/// Each page of a list begins behind the last row of the one before, and leads back to it.
 #[tokio::test]
 async fn lists_go_on_behind_their_first_page() {
     let app = App::start(Setup::default()).await;
@@ -565,18 +583,29 @@ async fn lists_go_on_behind_their_first_page() {
         ("/operator/users?search=example", entry, 62),
         ("/operator/audit?what=user", "<code>user.update", 60),
     ] {
+        let list = path.split('?').next().unwrap();
+        let follow = async |page: &str, rel: &str| {
+            let (before, _) = page.split_once(&format!("\" rel=\"{rel}\""))?;
+            let (_, query) = before.rsplit_once("href=\"?").unwrap();
+            let query = query.replace("&#38;", "&");
+            let page = browser.get(&format!("{list}?{query}")).await;
+            Some((page.text, query))
+        };
         let first = browser.get(path).await.text;
-        let (before, _) = first.split_once("\" rel=\"next\"").expect("a next page");
-        let (_, next) = before.rsplit_once("href=\"?").unwrap();
-        let (page, next) = (path.split('?').next().unwrap(), next.replace("&#38;", "&"));
-        let second = browser.get(&format!("{page}?{next}")).await.text;
+        let (second, next) = follow(&first, "next").await.expect("a next page");
         let count = |page: &str| page.matches(row).count();
         assert_eq!(
             (count(&first), count(&second)),
             (50, rows - 50),
             "{path}: {second}"
         );
-        assert!(!second.contains("rel=\"next\""), "the last page");
+        assert!(follow(&second, "next").await.is_none(), "the last page");
+        assert!(follow(&first, "prev").await.is_none(), "the first page");
+        let (back, _) = follow(&second, "prev").await.expect("a page before");
+        assert_eq!(count(&back), 50);
+        for (page, rows) in [(&first, "1–50 of 62"), (&second, "51–62 of 62")] {
+            assert_eq!(page.contains(rows), list.ends_with("users"), "{page}");
+        }
         for kept in ["search=example", "what=user"] {
             assert_eq!(next.contains(kept), path.contains(kept), "{next}");
         }

@@ -1,0 +1,235 @@
+//! The filters of a list and its page, in a query. Each link changes one of them and keeps the
+//! others.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use http::Uri;
+
+/// Pages of which the query remembers the beginning. From further behind, *Previous* leads to the
+/// first.
+const PAGES_REMEMBERED_MAX: usize = 20;
+
+/// What is chosen of the filters that a list has. Other parameters are ignored.
+pub(crate) struct ListQuery {
+    /// In the order of the query. Empty: not chosen.
+    filters: Vec<(&'static str, String)>,
+    /// Where this page and those before it begin, except the first.
+    pages: Vec<String>,
+}
+
+/// A filter above a list: a menu of values, or a link that sets it or ends it.
+pub(crate) struct Chip {
+    pub(crate) text: String,
+    /// Where the link leads.
+    pub(crate) query: String,
+    pub(crate) is_set: bool,
+    /// Those of a menu.
+    pub(crate) values: Vec<Self>,
+}
+
+/// The queries of the pages beside this one.
+pub(crate) struct Pages {
+    pub(crate) previous: Option<String>,
+    pub(crate) next: Option<String>,
+}
+
+impl Chip {
+    pub(crate) fn link(text: String, query: String, is_set: bool) -> Self {
+        Self {
+            text,
+            query,
+            is_set,
+            values: Vec::new(),
+        }
+    }
+}
+
+impl ListQuery {
+    pub(crate) fn of(uri: &Uri, filters: &[&'static str]) -> Self {
+        Self::parse(uri.query().unwrap_or_default(), filters)
+    }
+
+    pub(crate) fn parse(query: &str, filters: &[&'static str]) -> Self {
+        let mut found = Self {
+            filters: filters.iter().map(|name| (*name, String::new())).collect(),
+            pages: Vec::new(),
+        };
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            if name == "pages" {
+                let marks = value.split('~').filter(|mark| !mark.is_empty());
+                found.pages = marks.map(str::to_owned).collect();
+            }
+            for (_, filter) in found.filters.iter_mut().filter(|known| known.0 == name) {
+                *filter = value.to_string();
+            }
+        }
+        found
+    }
+
+    /// Empty: not chosen.
+    pub(crate) fn get(&self, name: &str) -> &str {
+        let found = self.filters.iter().find(|known| known.0 == name);
+        found.map_or("", |(_, value)| value.as_str())
+    }
+
+    pub(crate) fn parsed<T: FromStr>(&self, name: &str) -> Option<T> {
+        self.get(name).parse().ok()
+    }
+
+    /// Whether something is chosen.
+    pub(crate) fn has_filter(&self) -> bool {
+        self.filters.iter().any(|(_, value)| !value.is_empty())
+    }
+
+    /// What is chosen, except the filter of a form's own field.
+    pub(crate) fn pairs(&self, left_out: &str) -> impl Iterator<Item = (&'static str, &str)> {
+        let chosen = self.filters.iter().filter(|(_, value)| !value.is_empty());
+        chosen
+            .filter(move |(name, _)| *name != left_out)
+            .map(|(name, value)| (*name, value.as_str()))
+    }
+
+    /// The query of the first page.
+    pub(crate) fn first(&self) -> String {
+        self.text(&[], &[])
+    }
+
+    /// The query of the first page with these filters changed.
+    pub(crate) fn with(&self, changes: &[(&str, &str)]) -> String {
+        self.text(changes, &[])
+    }
+
+    fn text(&self, changes: &[(&str, &str)], pages: &[String]) -> String {
+        let mut text = form_urlencoded::Serializer::new(String::new());
+        for (name, value) in &self.filters {
+            let change = changes.iter().find(|(changed, _)| changed == name);
+            let value = change.map_or(value.as_str(), |(_, value)| *value);
+            if !value.is_empty() {
+                text.append_pair(name, value);
+            }
+        }
+        if !pages.is_empty() {
+            text.append_pair("pages", &pages.join("~"));
+        }
+        text.finish()
+    }
+
+    /// A filter with a few values, each with its text. Without one, it has the text of any.
+    pub(crate) fn menu<V: Display, T: Display>(
+        &self,
+        name: &str,
+        any: &str,
+        values: impl IntoIterator<Item = (V, T)>,
+    ) -> Chip {
+        let chosen = self.get(name);
+        let link = |value: &str, text: String| {
+            Chip::link(text, self.with(&[(name, value)]), value == chosen)
+        };
+        let mut links = vec![link("", any.to_owned())];
+        let values = values.into_iter();
+        links.extend(values.map(|(value, text)| link(&value.to_string(), text.to_string())));
+        let shown = links.iter().find(|value| value.is_set);
+        let text = shown.map_or(any, |value| value.text.as_str()).to_owned();
+        let is_set = shown.is_some() && !chosen.is_empty();
+        Chip {
+            values: links,
+            ..Chip::link(text, String::new(), is_set)
+        }
+    }
+
+    /// A link that chooses this value, or ends the filter if it is chosen.
+    pub(crate) fn toggle(&self, name: &str, value: &str, text: impl Into<String>) -> Chip {
+        let is_set = self.get(name) == value;
+        let to = if is_set { "" } else { value };
+        Chip::link(text.into(), self.with(&[(name, to)]), is_set)
+    }
+
+    /// The mark of the last row before the page. None: it is the first.
+    pub(crate) fn start<T: FromStr>(&self) -> Option<T> {
+        self.pages.last()?.parse().ok()
+    }
+
+    /// Cuts rows that were read with one more than a page has. `mark` is where the page behind a
+    /// row begins.
+    pub(crate) fn cut<T, M: Display>(
+        &self,
+        rows: &mut Vec<T>,
+        rows_max: u32,
+        mark: impl FnOnce(&T) -> M,
+    ) -> Pages {
+        let has_more = rows.len() > rows_max as usize;
+        rows.truncate(rows_max as usize);
+        let last = rows.last().filter(|_| has_more);
+        let before = self.pages.split_last();
+        Pages {
+            previous: before.map(|(_, before)| self.text(&[], before)),
+            next: last.map(|last| {
+                let mut pages = self.pages.clone();
+                pages.push(mark(last).to_string());
+                let forgotten = pages.len().saturating_sub(PAGES_REMEMBERED_MAX);
+                self.text(&[], &pages[forgotten..])
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(text: &str) -> ListQuery {
+        ListQuery::parse(text, &["what", "by"])
+    }
+
+    #[test]
+    fn links_change_one_filter_and_keep_the_others() {
+        let page = query("by=a%26b&what=key&other=1&pages=1~2");
+        assert_eq!(page.first(), "what=key&by=a%26b");
+        assert_eq!(page.with(&[("what", ""), ("by", "c")]), "by=c");
+        assert_eq!(page.pairs("what").collect::<Vec<_>>(), [("by", "a&b")]);
+        let menu = page.menu("what", "Anything", [("user", "Users"), ("key", "Keys")]);
+        assert_eq!((&*menu.text, menu.is_set), ("Keys", true));
+        let links: Vec<_> = menu
+            .values
+            .iter()
+            .map(|link| (&*link.query, link.is_set))
+            .collect();
+        let expected = [
+            ("by=a%26b", false),
+            ("what=user&by=a%26b", false),
+            ("what=key&by=a%26b", true),
+        ];
+        assert_eq!(links, expected);
+        let (set, other) = (page.toggle("by", "a&b", "A"), page.toggle("by", "c", "C"));
+        assert_eq!((&*set.query, set.is_set), ("what=key", true));
+        assert_eq!((&*other.query, other.is_set), ("what=key&by=c", false));
+        let none = query("pages=2&what=").menu("what", "Anything", [("user", "Users")]);
+        assert_eq!((&*none.text, none.is_set), ("Anything", false));
+        assert!(!query("pages=2").has_filter() && page.has_filter());
+    }
+
+    #[test]
+    fn pages_are_walked_down_and_up() {
+        let mut page = query("what=key&pages=~~");
+        let cut = |page: &ListQuery| page.cut(&mut vec![1, 2, 3], 2, |_| "10.a-b");
+        assert_eq!((cut(&page).previous, page.start::<String>()), (None, None));
+        for number in 0..30 {
+            let text = page
+                .cut(&mut vec![0, number, 0], 2, |last| *last)
+                .next
+                .unwrap();
+            page = query(&text);
+            assert_eq!((page.start(), page.get("what")), (Some(number), "key"));
+            assert!(text.len() < 200, "{text}");
+        }
+        for number in (10..29).rev() {
+            page = query(&cut(&page).previous.unwrap());
+            assert_eq!(page.start(), Some(number));
+        }
+        assert_eq!(cut(&page).previous.as_deref(), Some("what=key"));
+        let mut last = vec![1, 2];
+        assert_eq!(page.cut(&mut last, 2, |_| 0).next, None);
+        assert_eq!(last, [1, 2]);
+    }
+}
