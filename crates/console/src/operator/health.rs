@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_connections::job_kinds;
 use bellbird_domain::ConnectionStatus;
-use bellbird_storage::{FailingJob, Instance, JobCounts, ProviderCalls, StorageError};
+use bellbird_storage::{FailingJob, Instance, JobCounts, ProviderCalls, StorageError, job_kinds};
 use http::StatusCode;
 use jiff::Timestamp;
 
@@ -21,6 +20,15 @@ use crate::state::Console;
 
 /// Failing jobs that are listed individually.
 const FAILING_SHOWN_MAX: u32 = 20;
+/// The kinds of jobs, for people.
+const JOBS: [(&str, &str); 6] = [
+    (job_kinds::REFRESH, "Refresh of a bank"),
+    (job_kinds::SYNC, "Sync"),
+    (job_kinds::REMOVAL, "Removal of a bank"),
+    (job_kinds::USER_REMOVAL, "Removal of a user"),
+    (job_kinds::CONSENT_SESSION, "Linking"),
+    (job_kinds::PROVIDER_USER, "Registration of a user"),
+];
 
 #[derive(Template)]
 #[template(path = "operator_health.html")]
@@ -50,7 +58,7 @@ struct ProviderRow {
 }
 
 struct JobRow {
-    kind: String,
+    kind: &'static str,
     /// Such as `2 due, 1 running`.
     state: String,
     is_good: bool,
@@ -59,7 +67,7 @@ struct JobRow {
 }
 
 struct FailingRow {
-    kind: String,
+    kind: &'static str,
     provider: String,
     subject: String,
     tried: String,
@@ -93,7 +101,7 @@ async fn load<'a>(
 ) -> Result<HealthPage<'a>, StorageError> {
     let storage = console.storage();
     let mut jobs = storage.jobs().count(now).await?;
-    jobs.retain(|counts| job_kinds().any(|kind| kind == counts.kind));
+    jobs.retain(|counts| bellbird_connections::job_kinds().any(|kind| kind == counts.kind));
     let failing = storage.jobs().list_failing(FAILING_SHOWN_MAX).await?;
     let seen_at = storage.instances().database_time(now).await?;
     let instances = storage.instances().list(seen_at).await?;
@@ -107,7 +115,7 @@ async fn load<'a>(
             .collect(),
         failing: failing
             .into_iter()
-            .map(|job| failing_row(job, now, zone))
+            .map(|job| failing_row(console, job, now, zone))
             .collect(),
         instances: instances
             .iter()
@@ -191,6 +199,12 @@ async fn providers(
     Ok(counts.into_iter().map(row).collect())
 }
 
+/// A kind that this version does not know is another version's.
+fn job_words(kind: &str) -> &'static str {
+    let found = JOBS.iter().find(|(known, _)| *known == kind);
+    found.map_or("Job of another version", |(_, words)| words)
+}
+
 fn job_row(counts: JobCounts, now: Timestamp, zone: &LocalTime) -> JobRow {
     let is_overdue = is_overdue(&counts, now);
     let states = [
@@ -204,7 +218,7 @@ fn job_row(counts: JobCounts, now: Timestamp, zone: &LocalTime) -> JobRow {
         .map(|(number, name)| format!("{number} {name}"))
         .collect();
     JobRow {
-        kind: counts.kind,
+        kind: job_words(&counts.kind),
         state: match &states[..] {
             [] => "nothing to do".to_owned(),
             states => states.join(", "),
@@ -217,7 +231,8 @@ fn job_row(counts: JobCounts, now: Timestamp, zone: &LocalTime) -> JobRow {
     }
 }
 
-fn failing_row(job: FailingJob, now: Timestamp, zone: &LocalTime) -> FailingRow {
+fn failing_row(console: &Console, job: FailingJob, now: Timestamp, zone: &LocalTime) -> FailingRow {
+    let links = console.inner.connections.links();
     let FailingJob {
         kind,
         provider,
@@ -227,8 +242,8 @@ fn failing_row(job: FailingJob, now: Timestamp, zone: &LocalTime) -> FailingRow 
         next_attempt_at,
     } = job;
     FailingRow {
-        kind,
-        provider,
+        kind: job_words(&kind),
+        provider: links.provider_title(&provider).to_owned(),
         subject,
         tried: format!("tried {}", count(attempts.into(), "time")),
         error: last_error,
@@ -254,5 +269,16 @@ fn instance_row(
             (_, ahead @ 0..) => format!("clock {ahead} ms ahead of the database's"),
             (_, behind) => format!("clock {} ms behind the database's", behind.unsigned_abs()),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_job_has_words() {
+        let known = JOBS.map(|(kind, _)| kind);
+        assert!(bellbird_connections::job_kinds().all(|kind| known.contains(&kind)));
     }
 }

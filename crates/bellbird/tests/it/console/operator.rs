@@ -549,6 +549,7 @@ async fn health_names_jobs_that_fail_or_do_not_run() {
     );
     page.assert_has("tried 1 time");
     page.assert_has("the provider is unavailable.");
+    page.assert_has("<span class=\"what\">Sync at ");
     app.advance_clock(HOUR * 7);
     let page = browser.get("/operator/health").await;
     page.assert_has(" overdue");
