@@ -784,6 +784,9 @@ mod chromium {
         browser.open(&app.sign_in_link(user).await);
         browser.assert_accessible("console-long-sign-in");
         browser.click("button.strong");
+        browser.open(&format!("{}/operator/users?search=livia", app.console_url));
+        let lines = "document.querySelector('a.what bdi').getClientRects().length";
+        assert_eq!(browser.evaluate(lines), 1, "olivia@example.com has a line");
         for path in PAGES.into_iter().chain([
             "/overview",
             "/transactions",
