@@ -4,8 +4,6 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use http::Uri;
-
 /// Pages of which the query remembers the beginning. From further behind, *Previous* leads to the
 /// first.
 const PAGES_REMEMBERED_MAX: usize = 20;
@@ -13,7 +11,7 @@ const PAGES_REMEMBERED_MAX: usize = 20;
 /// What is chosen of the filters that a list has. Other parameters are ignored.
 pub(crate) struct ListQuery {
     /// In the order of the query. Empty: not chosen.
-    filters: Vec<(&'static str, String)>,
+    pub(crate) filters: Vec<(&'static str, String)>,
     /// Where this page and those before it begin, except the first.
     pages: Vec<String>,
 }
@@ -46,16 +44,12 @@ impl Chip {
 }
 
 impl ListQuery {
-    pub(crate) fn of(uri: &Uri, filters: &[&'static str]) -> Self {
-        Self::parse(uri.query().unwrap_or_default(), filters)
-    }
-
-    pub(crate) fn parse(query: &str, filters: &[&'static str]) -> Self {
+    pub(crate) fn parse(query: Option<&str>, filters: &[&'static str]) -> Self {
         let mut found = Self {
             filters: filters.iter().map(|name| (*name, String::new())).collect(),
             pages: Vec::new(),
         };
-        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
             if name == "pages" {
                 let marks = value.split('~').filter(|mark| !mark.is_empty());
                 found.pages = marks.map(str::to_owned).collect();
@@ -79,20 +73,12 @@ impl ListQuery {
 
     /// Whether something is chosen.
     pub(crate) fn has_filter(&self) -> bool {
-        self.filters.iter().any(|(_, value)| !value.is_empty())
-    }
-
-    /// What is chosen, except the filter of a form's own field.
-    pub(crate) fn pairs(&self, left_out: &str) -> impl Iterator<Item = (&'static str, &str)> {
-        let chosen = self.filters.iter().filter(|(_, value)| !value.is_empty());
-        chosen
-            .filter(move |(name, _)| *name != left_out)
-            .map(|(name, value)| (*name, value.as_str()))
+        !self.first().is_empty()
     }
 
     /// The query of the first page.
     pub(crate) fn first(&self) -> String {
-        self.text(&[], &[])
+        self.with(&[])
     }
 
     /// The query of the first page with these filters changed.
@@ -116,11 +102,11 @@ impl ListQuery {
     }
 
     /// A filter with a few values, each with its text. Without one, it has the text of any.
-    pub(crate) fn menu<V: Display, T: Display>(
+    pub(crate) fn menu(
         &self,
         name: &str,
         any: &str,
-        values: impl IntoIterator<Item = (V, T)>,
+        values: impl IntoIterator<Item = (impl Display, impl Display)>,
     ) -> Chip {
         let chosen = self.get(name);
         let link = |value: &str, text: String| {
@@ -179,7 +165,7 @@ mod tests {
     use super::*;
 
     fn query(text: &str) -> ListQuery {
-        ListQuery::parse(text, &["what", "by"])
+        ListQuery::parse(Some(text), &["what", "by"])
     }
 
     #[test]
@@ -187,7 +173,7 @@ mod tests {
         let page = query("by=a%26b&what=key&other=1&pages=1~2");
         assert_eq!(page.first(), "what=key&by=a%26b");
         assert_eq!(page.with(&[("what", ""), ("by", "c")]), "by=c");
-        assert_eq!(page.pairs("what").collect::<Vec<_>>(), [("by", "a&b")]);
+        assert_eq!((page.get("by"), page.get("other")), ("a&b", ""));
         let menu = page.menu("what", "Anything", [("user", "Users"), ("key", "Keys")]);
         assert_eq!((&*menu.text, menu.is_set), ("Keys", true));
         let links: Vec<_> = menu

@@ -19,12 +19,12 @@ use http::{HeaderName, StatusCode, Uri};
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
-use super::{Emails, Operator, PAGE_ROWS};
+use super::{Emails, Operator, PAGE_ROWS, shown};
 use crate::error_page;
 use crate::list_query::{Chip, ListQuery, Pages};
 use crate::own_data;
 use crate::pages::names::sanitized;
-use crate::pages::{LocalTime, SignedInFrame, When, page_response};
+use crate::pages::{LocalTime, SignedInFrame, When};
 use crate::rows::file::FOR_SPREADSHEETS;
 use crate::session::Session;
 use crate::settings_page::action_text;
@@ -98,18 +98,14 @@ struct ShownRow {
     text: String,
     action: String,
     /// None: it was about the installation.
-    user: Option<Whom>,
+    user: Option<UserId>,
+    /// None: the user is removed.
+    email: Option<String>,
     subject: Option<String>,
     detail: Option<String>,
     by: String,
     /// The query of the rows of the same actor.
     of_actor: String,
-}
-
-struct Whom {
-    id: UserId,
-    /// None: the user is removed.
-    email: Option<String>,
 }
 
 /// What cannot be parsed chooses nothing.
@@ -150,12 +146,10 @@ fn by_value(actor: &Actor) -> String {
 /// `GET /operator/audit`
 pub(super) async fn show(State(console): State<Console>, operator: Operator, uri: Uri) -> Response {
     let Operator(session) = operator;
-    let query = ListQuery::of(&uri, &FILTERS);
+    let query = ListQuery::parse(uri.query(), &FILTERS);
     let frame = session.frame(&console, "/operator/audit");
-    match load(&console, &session, &frame, &query).await {
-        Ok(page) => page_response(StatusCode::OK, &page),
-        Err(error) => error_page::storage_error(&console, &error),
-    }
+    let page = load(&console, &session, &frame, &query).await;
+    shown(&console, StatusCode::OK, page)
 }
 
 async fn load<'a>(
@@ -174,18 +168,12 @@ async fn load<'a>(
     let mut names = Names::new(storage).await?;
     let mut rows = Vec::with_capacity(found.len());
     for row in found {
-        let user = match row.user_id {
-            Some(id) => Some(Whom {
-                id,
-                email: names.emails.find(storage, id).await?,
-            }),
-            None => None,
-        };
         rows.push(ShownRow {
             at: zone.when(row.at, session.now),
             clock: zone.clock(row.at),
             text: action_words(&row.action),
-            user,
+            user: row.user_id,
+            email: names.emails.find(storage, row.user_id).await?,
             by: names.actor(storage, &row.actor).await?,
             of_actor: query.with(&[("by", by_value(&row.actor).as_str())]),
             detail: row
@@ -223,11 +211,8 @@ async fn chips(
         .list_matching(&operators, None, OPERATORS_OFFERED_MAX)
         .await?;
     let operators = operators.iter().map(|user| Actor::operator(user.id));
-    let chosen = filter.actor_kind.zip(filter.actor_id);
-    let chosen = chosen.map(|(kind, id)| Actor {
-        kind,
-        id: id.to_owned(),
-    });
+    let chosen = filter.actor_kind.zip(filter.actor_id.map(str::to_owned));
+    let chosen = chosen.map(|(kind, id)| Actor { kind, id });
     let actors: Vec<_> = operators.chain(chosen).collect();
     for actor in actors {
         let value = by_value(&actor);
@@ -242,7 +227,7 @@ async fn chips(
         query.menu("days", "Any time", PERIODS),
     ];
     if let Some(id) = filter.user {
-        let email = names.emails.find(storage, id).await?;
+        let email = names.emails.find(storage, filter.user).await?;
         let name = email.unwrap_or_else(|| format!("the removed user {id}"));
         chips.push(query.toggle("user", query.get("user"), name));
     }
@@ -288,10 +273,7 @@ impl Names {
         let id = &actor.id;
         Ok(match actor.kind {
             ActorKind::Operator => {
-                let email = match id.parse() {
-                    Ok(user) => self.emails.find(storage, user).await?,
-                    Err(_) => None,
-                };
+                let email = self.emails.find(storage, id.parse().ok()).await?;
                 email.unwrap_or_else(|| format!("the removed user {}", sanitized(id)))
             }
             ActorKind::OperatorKey => {
@@ -333,7 +315,7 @@ pub(super) async fn download(
     };
     let file = File {
         console: console.clone(),
-        query: ListQuery::of(&uri, &FILTERS),
+        query: ListQuery::parse(uri.query(), &FILTERS),
         zone: session.zone(),
         now: session.now,
         names,
@@ -382,10 +364,7 @@ impl File {
     }
 
     async fn line(&mut self, storage: &Storage, row: &AuditRow) -> Result<Vec<u8>, StorageError> {
-        let email = match row.user_id {
-            Some(id) => self.names.emails.find(storage, id).await?,
-            None => None,
-        };
+        let email = self.names.emails.find(storage, row.user_id).await?;
         let fields = [
             row.at.to_string(),
             row.action.clone(),
@@ -415,7 +394,7 @@ mod tests {
     fn query_has_only_known_filters() {
         let zone = LocalTime::of(Some("Australia/Sydney"));
         let now = "2026-11-20T13:40:00Z".parse().unwrap();
-        let at = |query: &str| ListQuery::parse(query, &FILTERS);
+        let at = |query: &str| ListQuery::parse(Some(query), &FILTERS);
         let query = at("what=key&by=operator:1&days=7&pages=2&other=3");
         let known = filter(&query, &zone, now);
         assert_eq!((known.subject, known.actor_id), ("key", Some("1")));

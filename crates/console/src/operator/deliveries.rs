@@ -9,11 +9,10 @@ use bellbird_storage::{DeliveryOverview, Endpoint, Storage, StorageError};
 use http::{StatusCode, Uri};
 use jiff::Timestamp;
 
-use super::{Emails, Operator, PAGE_ROWS};
-use crate::error_page;
+use super::{Emails, Operator, PAGE_ROWS, shown};
 use crate::list_query::{ListQuery, Pages};
 use crate::pages::names::sanitized;
-use crate::pages::{LocalTime, SignedInFrame, When, page_response};
+use crate::pages::{LocalTime, SignedInFrame, When};
 use crate::state::Console;
 
 #[derive(Template)]
@@ -80,20 +79,11 @@ impl EndpointRow {
 /// `GET /operator/deliveries`
 pub(super) async fn show(State(console): State<Console>, operator: Operator, uri: Uri) -> Response {
     let Operator(session) = operator;
-    let query = ListQuery::of(&uri, &[]);
+    let query = ListQuery::parse(uri.query(), &[]);
     let frame = session.frame(&console, "/operator/deliveries");
-    match load(
-        console.storage(),
-        &frame,
-        &query,
-        session.now,
-        &session.zone(),
-    )
-    .await
-    {
-        Ok(page) => page_response(StatusCode::OK, &page),
-        Err(error) => error_page::storage_error(&console, &error),
-    }
+    let (now, zone) = (session.now, session.zone());
+    let page = load(console.storage(), &frame, &query, now, &zone).await;
+    shown(&console, StatusCode::OK, page)
 }
 
 async fn load<'a>(
@@ -112,7 +102,7 @@ async fn load<'a>(
     let mut emails = Emails::default();
     let mut rows = Vec::new();
     for endpoint in endpoints {
-        let email = emails.find(storage, endpoint.user_id).await?;
+        let email = emails.find(storage, Some(endpoint.user_id)).await?;
         rows.push(EndpointRow::new(&endpoint, email, zone, now));
     }
     let of_all = storage.endpoints().list(UserId::INSTALLATION).await?;

@@ -8,14 +8,13 @@ use bellbird_domain::{DeliveryState, EndpointId, EventId, UserId};
 use bellbird_management::{Refusal, deliveries, endpoints};
 use bellbird_storage::{DeliveryPosition, DeliveryRecord, Endpoint, StorageError};
 use http::{HeaderMap, StatusCode, Uri};
-use jiff::Timestamp;
 
 use super::deliveries::EndpointRow;
-use super::{Emails, Operator, OperatorForm, PAGE_ROWS, PathText, count, parsed};
+use super::{Emails, Operator, OperatorForm, PAGE_ROWS, PathText, count, parsed, shown};
 use crate::error_page;
 use crate::list_query::{Chip, ListQuery, Pages};
 use crate::pages::names::sanitized;
-use crate::pages::{Done, LocalTime, SignedInFrame, When, page_response};
+use crate::pages::{Done, SignedInFrame, When};
 use crate::session::Session;
 use crate::state::Console;
 use crate::webhooks::log::{outcome, state_text};
@@ -65,7 +64,7 @@ pub(super) async fn show(
     let Some(id) = parsed(id) else {
         return error_page::not_found(&console, &headers);
     };
-    let query = ListQuery::of(&uri, &FILTERS);
+    let query = ListQuery::parse(uri.query(), &FILTERS);
     page(&console, &headers, &session, id, &query, None).await
 }
 
@@ -83,17 +82,13 @@ async fn page(
         Err(error) => return error_page::storage_error(console, &error),
     };
     let frame = session.frame(console, "/operator/deliveries");
-    match load(console, session, &frame, &endpoint, query).await {
-        Ok(page) => {
-            let status = if problem.is_some() {
-                StatusCode::CONFLICT
-            } else {
-                StatusCode::OK
-            };
-            page_response(status, &EndpointPage { problem, ..page })
-        }
-        Err(error) => error_page::storage_error(console, &error),
-    }
+    let status = problem.map_or(StatusCode::OK, |_| StatusCode::CONFLICT);
+    let page = load(console, session, &frame, &endpoint, query).await;
+    shown(
+        console,
+        status,
+        page.map(|page| EndpointPage { problem, ..page }),
+    )
 }
 
 async fn load<'a>(
@@ -112,7 +107,7 @@ async fn load<'a>(
         .await?;
     let pages = query.cut(&mut found, PAGE_ROWS, DeliveryRecord::position);
     let mut emails = Emails::default();
-    let email = emails.find(storage, endpoint.user_id).await?;
+    let email = emails.find(storage, Some(endpoint.user_id)).await?;
     let (id, is_of_all) = (endpoint.id, endpoint.user_id == UserId::INSTALLATION);
     let endpoint = EndpointRow::new(endpoint, email, &zone, now);
     let is_enabled = !endpoint.can_enable;
@@ -122,12 +117,26 @@ async fn load<'a>(
             .deliveries()
             .list_attempts(delivery.user_id, id, delivery.event_id)
             .await?;
-        let email = match is_of_all {
-            true => emails.find(storage, delivery.user_id).await?,
-            false => None,
-        };
-        let attempts = attempts.len() as u64;
-        rows.push(row(delivery, attempts, email, is_enabled, &zone, now));
+        let user = is_of_all.then_some(delivery.user_id);
+        let email = emails.find(storage, user).await?;
+        let is_failed = delivery.state == DeliveryState::Failed;
+        rows.push(DeliveryRow {
+            event_id: delivery.event_id,
+            user_id: delivery.user_id,
+            email,
+            event: delivery.event_type.as_str(),
+            created: zone.when(delivery.created_at, now),
+            state: state_text(delivery.state),
+            can_redeliver: is_enabled && is_failed,
+            is_failed,
+            // All that there were, also before it was sent again, as the user's log has them.
+            tried: match attempts.len() as u64 {
+                0 => "not tried yet".to_owned(),
+                attempts => format!("tried {}", count(attempts, "time")),
+            },
+            last: sanitized(&outcome(&delivery)),
+            next_attempt: delivery.next_attempt_at.map(|at| zone.when(at, now)),
+        });
     }
     let states = DeliveryState::ALL.iter();
     let states = states.map(|state| (state, state_text(*state)));
@@ -139,33 +148,6 @@ async fn load<'a>(
         pages,
         problem: None,
     })
-}
-
-/// `attempts` are all that there were, also before it was sent again, as the user's log has them.
-fn row(
-    delivery: DeliveryRecord,
-    attempts: u64,
-    email: Option<String>,
-    is_enabled: bool,
-    zone: &LocalTime,
-    now: Timestamp,
-) -> DeliveryRow {
-    DeliveryRow {
-        event_id: delivery.event_id,
-        user_id: delivery.user_id,
-        email,
-        event: delivery.event_type.as_str(),
-        created: zone.when(delivery.created_at, now),
-        state: state_text(delivery.state),
-        can_redeliver: is_enabled && delivery.state == DeliveryState::Failed,
-        is_failed: delivery.state == DeliveryState::Failed,
-        tried: match attempts {
-            0 => "not tried yet".to_owned(),
-            attempts => format!("tried {}", count(attempts, "time")),
-        },
-        last: sanitized(&outcome(&delivery)),
-        next_attempt: delivery.next_attempt_at.map(|at| zone.when(at, now)),
-    }
 }
 
 /// `POST /operator/deliveries/{id}`, with the fields `redeliver` and `user`, or `enable`.
@@ -184,52 +166,42 @@ pub(super) async fn change(
         Ok(None) => return error_page::not_found(&console, &headers),
         Err(error) => return error_page::storage_error(&console, &error),
     };
-    let changed = match (
-        form.parsed::<EventId>("redeliver"),
-        form.parsed::<UserId>("user"),
-        form.field("enable"),
-    ) {
-        (Some(event), Some(user), None) => {
-            // Only an endpoint of the installation has events of several users.
-            let user = (owner == UserId::INSTALLATION).then_some(user);
-            let sent = redeliver(&console, session, id, user, event).await;
-            sent.map(|()| (Done::EventRequested, event.to_string()))
-        }
-        (None, None, Some(_)) => {
-            let enabled = enable(&console, session, id).await;
-            enabled.map(|()| (Done::EndpointEnabled, "endpoint".to_owned()))
-        }
-        _ => return error_page::invalid_form(&console),
+    let changed = async {
+        let mut change = session.begin_as_operator(&console).await?;
+        let done = match (
+            form.parsed::<EventId>("redeliver"),
+            form.parsed::<UserId>("user"),
+            form.field("enable"),
+        ) {
+            (Some(event), Some(user), None) => {
+                // Only an endpoint of the installation has events of several users.
+                let user = (owner == UserId::INSTALLATION).then_some(user);
+                deliveries::redeliver(&mut change, id, user, event).await?;
+                (Done::EventRequested, event.to_string())
+            }
+            (None, None, Some(_)) => {
+                endpoints::enable(&mut change, id).await?;
+                (Done::EndpointEnabled, "endpoint".to_owned())
+            }
+            _ => return Ok(None),
+        };
+        change.commit().await?;
+        Ok(Some(done))
     };
-    match changed {
-        Ok((done, place)) => done.redirect(&console, &format!("/operator/deliveries/{id}"), place),
+    match changed.await {
+        Ok(Some((done, place))) => {
+            done.redirect(&console, &format!("/operator/deliveries/{id}"), place)
+        }
+        Ok(None) => error_page::invalid_form(&console),
         Err(
             Refusal::NotFound(_)
             | Refusal::EndpointDisabled
             | Refusal::EventWaits
             | Refusal::PingRedelivered,
         ) => {
-            let (query, problem) = (ListQuery::parse("", &FILTERS), Some(NOT_SENT_AGAIN));
+            let (query, problem) = (ListQuery::parse(None, &FILTERS), Some(NOT_SENT_AGAIN));
             page(&console, &headers, session, id, &query, problem).await
         }
         Err(refusal) => error_page::refused(&console, refusal),
     }
-}
-
-async fn redeliver(
-    console: &Console,
-    session: &Session,
-    endpoint: EndpointId,
-    user: Option<UserId>,
-    event: EventId,
-) -> Result<(), Refusal> {
-    let mut change = session.begin_as_operator(console).await?;
-    deliveries::redeliver(&mut change, endpoint, user, event).await?;
-    Ok(change.commit().await?)
-}
-
-async fn enable(console: &Console, session: &Session, endpoint: EndpointId) -> Result<(), Refusal> {
-    let mut change = session.begin_as_operator(console).await?;
-    endpoints::enable(&mut change, endpoint).await?;
-    Ok(change.commit().await?)
 }

@@ -12,23 +12,14 @@ use http::StatusCode;
 use jiff::Timestamp;
 
 use super::checks::{self, Check, is_overdue};
-use super::{Operator, count, status_text, users};
-use crate::error_page;
+use super::{Operator, count, shown, status_text, users};
 use crate::list_query::ListQuery;
-use crate::pages::{LocalTime, SignedInFrame, When, page_response};
+use crate::pages::{LocalTime, SignedInFrame, When};
 use crate::state::Console;
 
 /// Failing jobs that are listed individually.
 const FAILING_SHOWN_MAX: u32 = 20;
-/// The kinds of jobs, for people.
-const JOBS: [(&str, &str); 6] = [
-    (job_kinds::REFRESH, "Refresh of a bank"),
-    (job_kinds::SYNC, "Sync"),
-    (job_kinds::REMOVAL, "Removal of a bank"),
-    (job_kinds::USER_REMOVAL, "Removal of a user"),
-    (job_kinds::CONSENT_SESSION, "Linking"),
-    (job_kinds::PROVIDER_USER, "Registration of a user"),
-];
+const OTHER_JOB: &str = "Job of another version";
 
 #[derive(Template)]
 #[template(path = "operator_health.html")]
@@ -67,18 +58,16 @@ struct JobRow {
 }
 
 struct FailingRow {
+    job: FailingJob,
     kind: &'static str,
+    /// Its title. Empty: none.
     provider: String,
-    subject: String,
     tried: String,
-    error: String,
     next: Option<When>,
 }
 
 struct InstanceRow {
-    name: String,
-    version: String,
-    roles: String,
+    instance: Instance,
     started: When,
     seen: When,
     clock: String,
@@ -87,10 +76,8 @@ struct InstanceRow {
 /// `GET /operator/health`
 pub(super) async fn show(State(console): State<Console>, Operator(session): Operator) -> Response {
     let frame = session.frame(&console, "/operator/health");
-    match load(&console, &frame, session.now, &session.zone()).await {
-        Ok(page) => page_response(StatusCode::OK, &page),
-        Err(error) => error_page::storage_error(&console, &error),
-    }
+    let page = load(&console, &frame, session.now, &session.zone()).await;
+    shown(&console, StatusCode::OK, page)
 }
 
 async fn load<'a>(
@@ -105,6 +92,7 @@ async fn load<'a>(
     let failing = storage.jobs().list_failing(FAILING_SHOWN_MAX).await?;
     let seen_at = storage.instances().database_time(now).await?;
     let instances = storage.instances().list(seen_at).await?;
+    let links = console.inner.connections.links();
     Ok(HealthPage {
         frame,
         checks: checks::list(console, &instances, now, zone).await?,
@@ -115,11 +103,29 @@ async fn load<'a>(
             .collect(),
         failing: failing
             .into_iter()
-            .map(|job| failing_row(console, job, now, zone))
+            .map(|job| FailingRow {
+                kind: job_words(&job.kind),
+                tried: format!("tried {}", count(job.attempts.into(), "time")),
+                provider: links.provider_title(&job.provider).to_owned(),
+                next: job.next_attempt_at.map(|at| zone.when(at, now)),
+                job,
+            })
             .collect(),
         instances: instances
-            .iter()
-            .map(|instance| instance_row(instance, storage.kind(), seen_at, zone))
+            .into_iter()
+            .map(|instance| InstanceRow {
+                started: zone.when(instance.started_at, seen_at),
+                seen: zone.when(instance.last_seen_at, seen_at),
+                clock: match (storage.kind(), instance.clock_ahead_ms) {
+                    // It has no clock of its own.
+                    ("sqlite", _) => String::new(),
+                    (_, ahead @ 0..) => format!("clock {ahead} ms ahead of the database's"),
+                    (_, behind) => {
+                        format!("clock {} ms behind the database's", behind.unsigned_abs())
+                    }
+                },
+                instance,
+            })
             .collect(),
     })
 }
@@ -189,7 +195,7 @@ async fn providers(
                 .into_iter()
                 .map(|(status, count)| {
                     let filters = [("status", status.as_str()), ("provider", name.as_str())];
-                    let query = ListQuery::parse("", &users::FILTERS).with(&filters);
+                    let query = ListQuery::parse(None, &users::FILTERS).with(&filters);
                     (format!("{count} {}", status_text(status)), query)
                 })
                 .collect(),
@@ -199,10 +205,17 @@ async fn providers(
     Ok(counts.into_iter().map(row).collect())
 }
 
-/// A kind that this version does not know is another version's.
+/// The kinds of jobs, for people.
 fn job_words(kind: &str) -> &'static str {
-    let found = JOBS.iter().find(|(known, _)| *known == kind);
-    found.map_or("Job of another version", |(_, words)| words)
+    match kind {
+        job_kinds::REFRESH => "Refresh of a bank",
+        job_kinds::SYNC => "Sync",
+        job_kinds::REMOVAL => "Removal of a bank",
+        job_kinds::USER_REMOVAL => "Removal of a user",
+        job_kinds::CONSENT_SESSION => "Linking",
+        job_kinds::PROVIDER_USER => "Registration of a user",
+        _ => OTHER_JOB,
+    }
 }
 
 fn job_row(counts: JobCounts, now: Timestamp, zone: &LocalTime) -> JobRow {
@@ -231,54 +244,14 @@ fn job_row(counts: JobCounts, now: Timestamp, zone: &LocalTime) -> JobRow {
     }
 }
 
-fn failing_row(console: &Console, job: FailingJob, now: Timestamp, zone: &LocalTime) -> FailingRow {
-    let links = console.inner.connections.links();
-    let FailingJob {
-        kind,
-        provider,
-        subject,
-        attempts,
-        last_error,
-        next_attempt_at,
-    } = job;
-    FailingRow {
-        kind: job_words(&kind),
-        provider: links.provider_title(&provider).to_owned(),
-        subject,
-        tried: format!("tried {}", count(attempts.into(), "time")),
-        error: last_error,
-        next: next_attempt_at.map(|at| zone.when(at, now)),
-    }
-}
-
-fn instance_row(
-    instance: &Instance,
-    database: &str,
-    now: Timestamp,
-    zone: &LocalTime,
-) -> InstanceRow {
-    InstanceRow {
-        name: instance.to_string(),
-        version: instance.version.clone(),
-        roles: instance.roles.join(", "),
-        started: zone.when(instance.started_at, now),
-        seen: zone.when(instance.last_seen_at, now),
-        clock: match (database, instance.clock_ahead_ms) {
-            // It has no clock of its own.
-            ("sqlite", _) => String::new(),
-            (_, ahead @ 0..) => format!("clock {ahead} ms ahead of the database's"),
-            (_, behind) => format!("clock {} ms behind the database's", behind.unsigned_abs()),
-        },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_kind_of_job_has_words() {
-        let known = JOBS.map(|(kind, _)| kind);
-        assert!(bellbird_connections::job_kinds().all(|kind| known.contains(&kind)));
+        for kind in bellbird_connections::job_kinds() {
+            assert_ne!(job_words(kind), OTHER_JOB, "{kind}");
+        }
     }
 }

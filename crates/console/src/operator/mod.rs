@@ -17,6 +17,7 @@ mod users;
 use std::collections::HashMap;
 use std::str::FromStr;
 
+use askama::Template;
 use axum::Router;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{
@@ -26,10 +27,11 @@ use axum::response::Response;
 use axum::routing::any;
 use bellbird_domain::{ConnectionStatus, Plan, UserId};
 use bellbird_storage::{Storage, StorageError};
-use http::HeaderMap;
 use http::request::Parts;
+use http::{HeaderMap, StatusCode};
 
 use crate::error_page;
+use crate::pages::page_response;
 use crate::session::{OwnForm, Session};
 use crate::state::Console;
 
@@ -112,17 +114,32 @@ fn parsed<T: FromStr>(text: PathText) -> Option<T> {
     text.ok()?.parse().ok()
 }
 
+/// A page, or that what it shows could not be read.
+fn shown(
+    console: &Console,
+    status: StatusCode,
+    page: Result<impl Template, StorageError>,
+) -> Response {
+    match page {
+        Ok(page) => page_response(status, &page),
+        Err(error) => error_page::storage_error(console, &error),
+    }
+}
+
 /// The e-mail addresses of users, each read once.
 #[derive(Default)]
 struct Emails(HashMap<UserId, Option<String>>);
 
 impl Emails {
-    /// None for the installation, and for a user who is removed.
+    /// None for nobody, for the installation, and for a user who is removed.
     async fn find(
         &mut self,
         storage: &Storage,
-        user: UserId,
+        user: Option<UserId>,
     ) -> Result<Option<String>, StorageError> {
+        let Some(user) = user else {
+            return Ok(None);
+        };
         if let Some(known) = self.0.get(&user) {
             return Ok(known.clone());
         }

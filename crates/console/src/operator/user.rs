@@ -17,7 +17,7 @@ use crate::emails::InvitationEmail;
 use crate::error_page;
 use crate::local::is_loopback_url;
 use crate::pages::names::{institution_name, sanitized};
-use crate::pages::{Done, LocalTime, SignedInFrame, When, page_response};
+use crate::pages::{Done, LocalTime, SignedInFrame, When};
 use crate::qr_code;
 use crate::session::{OwnForm, Session};
 use crate::state::Console;
@@ -38,9 +38,8 @@ struct UserPage<'a> {
     programs: Option<String>,
     endpoints: Vec<EndpointRow>,
     sessions: usize,
-    /// Shown now, and never again.
-    link: Option<&'a SecretString>,
-    /// The same as a QR code.
+    shown: Shown<'a>,
+    /// The shown link as a QR code.
     qr_code: Option<String>,
     /// Whether only browsers on this machine reach the console.
     is_local: bool,
@@ -48,9 +47,6 @@ struct UserPage<'a> {
     sends_links: bool,
     /// Whether the operator is this user.
     is_self: bool,
-    problem: Option<String>,
-    /// What was written in place of the address, so that nobody is removed.
-    other_address: Option<String>,
 }
 
 struct ConnectionRow {
@@ -77,12 +73,31 @@ struct KeyRow {
     works: bool,
 }
 
-/// The page beside its user.
-enum Shown<'a> {
-    Only,
-    Link(&'a SecretString),
-    Problem(String),
-    OtherAddress(String),
+/// What a form adds to the page.
+#[derive(Default)]
+struct Shown<'a> {
+    /// Shown now, and never again.
+    link: Option<&'a SecretString>,
+    problem: Option<&'a str>,
+    /// What was written in place of the address, so that nobody is removed.
+    other_address: Option<&'a str>,
+}
+
+impl<'a> Shown<'a> {
+    fn problem(text: &'a str) -> Self {
+        Self {
+            problem: Some(text),
+            ..Self::default()
+        }
+    }
+}
+
+/// A request about one user.
+struct OfUser<'a> {
+    console: &'a Console,
+    headers: &'a HeaderMap,
+    session: &'a Session,
+    id: UserId,
 }
 
 /// `GET /operator/users/{id}`
@@ -92,56 +107,16 @@ pub(super) async fn show(
     Operator(session): Operator,
     id: PathText,
 ) -> Response {
-    match parsed(id) {
-        Some(id) => page(&console, &headers, &session, id, Shown::Only).await,
-        None => error_page::not_found(&console, &headers),
-    }
-}
-
-async fn page(
-    console: &Console,
-    headers: &HeaderMap,
-    session: &Session,
-    id: UserId,
-    shown: Shown<'_>,
-) -> Response {
-    let user = match console.storage().users().find(id).await {
-        Ok(Some(user)) => user,
-        Ok(None) => return error_page::not_found(console, headers),
-        Err(error) => return error_page::storage_error(console, &error),
+    let Some(id) = parsed(id) else {
+        return error_page::not_found(&console, &headers);
     };
-    let frame = session.frame(console, "/operator/users");
-    let page = match load(console, session, &frame, &user).await {
-        Ok(page) => page,
-        Err(error) => return error_page::storage_error(console, &error),
+    let of = OfUser {
+        console: &console,
+        headers: &headers,
+        session: &session,
+        id,
     };
-    match shown {
-        Shown::Only => page_response(StatusCode::OK, &page),
-        Shown::Link(link) => page_response(
-            StatusCode::OK,
-            &UserPage {
-                link: Some(link),
-                qr_code: (!page.is_local)
-                    .then(|| qr_code::svg(link.expose_secret()))
-                    .flatten(),
-                ..page
-            },
-        ),
-        Shown::OtherAddress(written) => page_response(
-            StatusCode::BAD_REQUEST,
-            &UserPage {
-                other_address: Some(written),
-                ..page
-            },
-        ),
-        Shown::Problem(text) => page_response(
-            StatusCode::BAD_REQUEST,
-            &UserPage {
-                problem: Some(text),
-                ..page
-            },
-        ),
-    }
+    of.page(Shown::default()).await
 }
 
 async fn load<'a>(
@@ -149,6 +124,7 @@ async fn load<'a>(
     session: &Session,
     frame: &'a SignedInFrame<'a>,
     user: &'a User,
+    shown: Shown<'a>,
 ) -> Result<UserPage<'a>, StorageError> {
     let (storage, zone) = (console.storage(), session.zone());
     let mut connections = Vec::new();
@@ -169,6 +145,8 @@ async fn load<'a>(
     let endpoints = storage.endpoints().list(user.id).await?;
     let endpoint =
         |endpoint| EndpointRow::new(endpoint, Some(user.email.clone()), &zone, session.now);
+    let is_local = is_loopback_url(&session.console_url(console));
+    let public_link = shown.link.filter(|_| !is_local);
     Ok(UserPage {
         frame,
         user,
@@ -184,13 +162,11 @@ async fn load<'a>(
         keys,
         endpoints: endpoints.iter().map(endpoint).collect(),
         sessions: storage.sessions().list(user.id, session.now).await?.len(),
-        link: None,
-        qr_code: None,
-        is_local: is_loopback_url(&session.console_url(console)),
+        qr_code: public_link.and_then(|link| qr_code::svg(link.expose_secret())),
+        shown,
+        is_local,
         sends_links: console.inner.site.mailer.is_some() && user.console_sign_in,
         is_self: session.user() == user.id,
-        problem: None,
-        other_address: None,
     })
 }
 
@@ -254,140 +230,148 @@ pub(super) async fn change(
     let Some(id) = parsed(id) else {
         return error_page::not_found(&console, &headers);
     };
-    let session = &form.session;
+    let of = OfUser {
+        console: &console,
+        headers: &headers,
+        session: &form.session,
+        id,
+    };
     if form.field("remove").is_some() {
-        return remove(&console, &headers, &form, id).await;
+        let written = form.field("confirm-email").unwrap_or_default();
+        return of.remove(written.trim()).await;
     }
-    let done = if let Some(plan) = form.parsed::<Plan>("plan") {
-        let saved = set_plan(&console, session, id, plan).await;
-        saved.map(|()| (Done::PlanSaved, "plan"))
-    } else if form.field("sign-in-link").is_some() {
-        match create_link(&console, session, id).await {
-            Ok(link) => return page(&console, &headers, session, id, Shown::Link(&link)).await,
-            Err(refusal) => Err(refusal),
+    let path = format!("/operator/users/{id}");
+    if form.field("send-link").is_some() {
+        return match of.send_link().await {
+            Ok(Ok(())) => Done::LinkSent.redirect(&console, &path, "access"),
+            Ok(Err(text)) => of.page(Shown::problem(&text)).await,
+            Err(refusal) => of.refused(refusal).await,
+        };
+    }
+    match of.change(&form).await {
+        Ok(Changed::Saved(done, place)) => done.redirect(&console, &path, place),
+        Ok(Changed::Link(link)) => {
+            let shown = Shown {
+                link: Some(&link),
+                ..Shown::default()
+            };
+            of.page(shown).await
         }
-    } else if form.field("send-link").is_some() {
-        match send_link(&console, session, id).await {
-            Ok(Ok(())) => Ok((Done::LinkSent, "access")),
-            Ok(Err(text)) => {
-                return page(&console, &headers, session, id, Shown::Problem(text)).await;
+        Ok(Changed::Nothing) => error_page::invalid_form(&console),
+        Err(refusal) => of.refused(refusal).await,
+    }
+}
+
+/// What a form has changed, and the place of the page that says so.
+enum Changed {
+    Saved(Done, &'static str),
+    Link(SecretString),
+    /// The form is not one of the page's.
+    Nothing,
+}
+
+impl OfUser<'_> {
+    async fn page(&self, shown: Shown<'_>) -> Response {
+        let console = self.console;
+        let user = match console.storage().users().find(self.id).await {
+            Ok(Some(user)) => user,
+            Ok(None) => return error_page::not_found(console, self.headers),
+            Err(error) => return error_page::storage_error(console, &error),
+        };
+        let frame = self.session.frame(console, "/operator/users");
+        let status = match (shown.problem, shown.other_address) {
+            (None, None) => StatusCode::OK,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        let page = load(console, self.session, &frame, &user, shown).await;
+        super::shown(console, status, page)
+    }
+
+    async fn refused(&self, refusal: Refusal) -> Response {
+        const TOO_MANY: &str = "20 sign-in links of this user work already. Wait ten minutes.";
+        const MAY_NOT: &str =
+            "This user may not sign in, because nobody has verified the e-mail address.";
+        let problem = match refusal {
+            Refusal::NotFound(_) => return error_page::not_found(self.console, self.headers),
+            Refusal::MayNotSignIn => MAY_NOT,
+            Refusal::TooManySignInLinks => TOO_MANY,
+            other => return error_page::refused(self.console, other),
+        };
+        self.page(Shown::problem(problem)).await
+    }
+
+    /// Ends all access of the user at once, and begins the removal of their connections, which are
+    /// withdrawn at the providers, and then of the user. `written` confirms it.
+    async fn remove(&self, written: &str) -> Response {
+        let console = self.console;
+        if self.id == self.session.user() {
+            let own = "You delete yourself on the page Settings.";
+            return self.page(Shown::problem(own)).await;
+        }
+        let removed = async {
+            let user = console.storage().users().find(self.id).await?;
+            let user = user.ok_or(Refusal::NotFound("User"))?;
+            if !written.eq_ignore_ascii_case(&user.email) {
+                return Ok(false);
             }
-            Err(refusal) => Err(refusal),
+            let mut change = self.session.begin_as_operator(console).await?;
+            if users::begin_removal(&mut change, self.id).await? {
+                change.commit().await?;
+                console.inner.connections.user_removals().wake();
+            }
+            Ok(true)
+        };
+        match removed.await {
+            Ok(true) => Done::UserRemoved.redirect(console, "/operator/users", "users"),
+            Ok(false) => {
+                let other = Shown {
+                    other_address: Some(written),
+                    ..Shown::default()
+                };
+                self.page(other).await
+            }
+            Err(refusal) => self.refused(refusal).await,
         }
-    } else if form.field("end-sessions").is_some() {
-        let ended = end_sessions(&console, session, id).await;
-        ended.map(|()| (Done::SessionsOfUserEnded, "access"))
-    } else {
-        return error_page::invalid_form(&console);
-    };
-    match done {
-        Ok((done, place)) => done.redirect(&console, &format!("/operator/users/{id}"), place),
-        Err(refusal) => refused(&console, &headers, session, id, refusal).await,
     }
-}
 
-async fn refused(
-    console: &Console,
-    headers: &HeaderMap,
-    session: &Session,
-    id: UserId,
-    refusal: Refusal,
-) -> Response {
-    const TOO_MANY: &str = "20 sign-in links of this user work already. Wait ten minutes.";
-    const MAY_NOT: &str =
-        "This user may not sign in, because nobody has verified the e-mail address.";
-    let problem = match refusal {
-        Refusal::NotFound(_) => return error_page::not_found(console, headers),
-        Refusal::MayNotSignIn => MAY_NOT,
-        Refusal::TooManySignInLinks => TOO_MANY,
-        other => return error_page::refused(console, other),
-    };
-    let problem = Shown::Problem(problem.to_owned());
-    page(console, headers, session, id, problem).await
-}
-
-/// Ends all access of the user at once, and begins the removal of their connections, which are
-/// withdrawn at the providers, and then of the user.
-async fn remove(console: &Console, headers: &HeaderMap, form: &OwnForm, id: UserId) -> Response {
-    let session = &form.session;
-    if id == session.user() {
-        let own = Shown::Problem("You delete yourself on the page Settings.".to_owned());
-        return page(console, headers, session, id, own).await;
-    }
-    let written = form.field("confirm-email").unwrap_or_default().trim();
-    let removed = async {
-        let user = console.storage().users().find(id).await?;
+    /// Sends a link by e-mail. The inner error says why the mail server did not take it.
+    async fn send_link(&self) -> Result<Result<(), String>, Refusal> {
+        let Some(mailer) = &self.console.inner.site.mailer else {
+            return Ok(Err("This service sends no e-mails.".to_owned()));
+        };
+        let user = self.console.storage().users().find(self.id).await?;
         let user = user.ok_or(Refusal::NotFound("User"))?;
-        if !written.eq_ignore_ascii_case(&user.email) {
-            return Ok(false);
-        }
-        let mut change = session.begin_as_operator(console).await?;
-        if users::begin_removal(&mut change, id).await? {
-            change.commit().await?;
-            console.inner.connections.user_removals().wake();
-        }
-        Ok(true)
-    };
-    match removed.await {
-        Ok(true) => Done::UserRemoved.redirect(console, "/operator/users", "users"),
-        Ok(false) => {
-            let other = Shown::OtherAddress(written.to_owned());
-            page(console, headers, session, id, other).await
-        }
-        Err(refusal) => refused(console, headers, session, id, refusal).await,
+        let url = self.session.console_url(self.console);
+        let mut change = self.session.begin_as_operator(self.console).await?;
+        let url = sign_in::create_invitation(&mut change, self.id, &url).await?;
+        change.commit().await?;
+        let url = url.expose_secret();
+        let Ok(text) = (InvitationEmail { url }).text() else {
+            return Ok(Err("The e-mail could not be written.".to_owned()));
+        };
+        let sent = mailer.send(&user.email, text).await;
+        Ok(sent.map_err(|error| format!("The e-mail was not sent: {error}.")))
     }
-}
 
-/// Sends a link by e-mail. The inner error says why the mail server did not take it.
-async fn send_link(
-    console: &Console,
-    session: &Session,
-    id: UserId,
-) -> Result<Result<(), String>, Refusal> {
-    let Some(mailer) = &console.inner.site.mailer else {
-        return Ok(Err("This service sends no e-mails.".to_owned()));
-    };
-    let user = console.storage().users().find(id).await?;
-    let user = user.ok_or(Refusal::NotFound("User"))?;
-    let mut change = session.begin_as_operator(console).await?;
-    let url = sign_in::create_invitation(&mut change, id, &session.console_url(console)).await?;
-    change.commit().await?;
-    let url = url.expose_secret();
-    let Ok(text) = (InvitationEmail { url }).text() else {
-        return Ok(Err("The e-mail could not be written.".to_owned()));
-    };
-    let sent = mailer.send(&user.email, text).await;
-    Ok(sent.map_err(|error| format!("The e-mail was not sent: {error}.")))
-}
-
-async fn set_plan(
-    console: &Console,
-    session: &Session,
-    id: UserId,
-    plan: Plan,
-) -> Result<(), Refusal> {
-    let mut change = session.begin_as_operator(console).await?;
-    let to = UserChange {
-        plan: Some(plan),
-        ..UserChange::default()
-    };
-    users::update(&mut change, id, &to).await?;
-    Ok(change.commit().await?)
-}
-
-async fn create_link(
-    console: &Console,
-    session: &Session,
-    id: UserId,
-) -> Result<SecretString, Refusal> {
-    let mut change = session.begin_as_operator(console).await?;
-    let link = sign_in::create_link(&mut change, id, &session.console_url(console)).await?;
-    change.commit().await?;
-    Ok(link)
-}
-
-async fn end_sessions(console: &Console, session: &Session, id: UserId) -> Result<(), Refusal> {
-    let mut change = session.begin_as_operator(console).await?;
-    sign_in::end_all_sessions(&mut change, id).await?;
-    Ok(change.commit().await?)
+    async fn change(&self, form: &OwnForm) -> Result<Changed, Refusal> {
+        let mut change = self.session.begin_as_operator(self.console).await?;
+        let changed = if let Some(plan) = form.parsed::<Plan>("plan") {
+            let to = UserChange {
+                plan: Some(plan),
+                ..UserChange::default()
+            };
+            users::update(&mut change, self.id, &to).await?;
+            Changed::Saved(Done::PlanSaved, "plan")
+        } else if form.field("sign-in-link").is_some() {
+            let url = self.session.console_url(self.console);
+            Changed::Link(sign_in::create_link(&mut change, self.id, &url).await?)
+        } else if form.field("end-sessions").is_some() {
+            sign_in::end_all_sessions(&mut change, self.id).await?;
+            Changed::Saved(Done::SessionsOfUserEnded, "access")
+        } else {
+            return Ok(Changed::Nothing);
+        };
+        change.commit().await?;
+        Ok(changed)
+    }
 }

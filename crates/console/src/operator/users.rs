@@ -10,11 +10,11 @@ use bellbird_management::{Refusal, users, values};
 use bellbird_storage::{NewUser, StorageError, UserFilter, UserNeed};
 use http::{StatusCode, Uri};
 
-use super::{Operator, OperatorForm, PAGE_ROWS, count, gives, status_text};
+use super::{Operator, OperatorForm, PAGE_ROWS, count, gives, shown, status_text};
 use crate::error_page;
 use crate::list_query::{Chip, ListQuery, Pages};
 use crate::pages::names::sanitized;
-use crate::pages::{Done, LocalTime, SignedInFrame, page_response};
+use crate::pages::{Done, LocalTime, SignedInFrame};
 use crate::session::Session;
 use crate::state::Console;
 
@@ -116,16 +116,16 @@ async fn page(
     uri: &Uri,
     problem: Option<Problem<'_>>,
 ) -> Response {
-    let query = ListQuery::of(uri, &FILTERS);
+    let query = ListQuery::parse(uri.query(), &FILTERS);
     let frame = session.frame(console, "/operator/users");
-    let status = match &problem {
-        Some(_) => StatusCode::BAD_REQUEST,
-        None => StatusCode::OK,
-    };
-    match load(console, &frame, &query, &session.zone()).await {
-        Ok(page) => page_response(status, &UsersPage { problem, ..page }),
-        Err(error) => error_page::storage_error(console, &error),
-    }
+    let bad = problem.as_ref().map(|_| StatusCode::BAD_REQUEST);
+    let status = bad.unwrap_or(StatusCode::OK);
+    let page = load(console, &frame, &query, &session.zone()).await;
+    shown(
+        console,
+        status,
+        page.map(|page| UsersPage { problem, ..page }),
+    )
 }
 
 /// `POST /operator/users`, with the fields `email` and `plan`: adds a user, for whom the operator
@@ -200,16 +200,13 @@ async fn load<'a>(
         row(user, connections, disabled, zone)
     });
     let counts = storage.users().count_by_plan().await?;
-    let users_of = |plan| {
-        counts
-            .iter()
-            .find(|(of, _)| *of == plan)
-            .map_or(0, |(_, users)| *users)
-    };
     let plans = Plan::ALL.iter().map(|plan| PlanRow {
         name: plan.as_str(),
         gives: gives(*plan),
-        users: users_of(*plan),
+        users: counts
+            .iter()
+            .find(|(of, _)| of == plan)
+            .map_or(0, |(_, users)| *users),
     });
     let quotas = console.inner.context.quotas();
     let calls = [&quotas.metadata, &quotas.balances, &quotas.live].map(|quota| {

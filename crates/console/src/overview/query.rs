@@ -1,11 +1,10 @@
 //! The query of the overview: which months the sums of money in and out are about, in which
 //! currency, and how new what was read has to be.
 
-use std::borrow::Cow;
-
 use jiff::civil::Date;
 use jiff::{Timestamp, ToSpan as _};
 
+use crate::list_query::ListQuery;
 use crate::months::Months;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,21 +68,13 @@ pub(super) struct OverviewQuery {
 impl OverviewQuery {
     /// What cannot be read counts as absent.
     pub(super) fn of(query: Option<&str>) -> Self {
-        let fields: Vec<(Cow<'_, str>, Cow<'_, str>)> =
-            form_urlencoded::parse(query.unwrap_or_default().as_bytes()).collect();
-        let field = |name| {
-            let mut found = fields.iter().filter(|(key, _)| key == name);
-            found.next().map(|(_, value)| value.as_ref())
-        };
-        let period = Period::ALL
-            .into_iter()
-            .find(|period| field("period") == Some(period.key()));
-        let not_before = field("not-before").and_then(|at| at.parse().ok());
+        let fields = ListQuery::parse(query, &["period", "currency", "not-before"]);
+        let mut periods = Period::ALL.into_iter();
+        let period = periods.find(|period| period.key() == fields.get("period"));
+        let not_before = fields.parsed("not-before");
         Self {
             period: period.unwrap_or(Period::SixMonths),
-            currency: field("currency")
-                .filter(|code| !code.is_empty())
-                .map(str::to_owned),
+            currency: Some(fields.get("currency").to_owned()).filter(|code| !code.is_empty()),
             not_before: not_before.and_then(|at| Timestamp::from_second(at).ok()),
         }
     }

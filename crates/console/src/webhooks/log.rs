@@ -108,7 +108,7 @@ pub(crate) async fn show(
     id: IdInPath,
     uri: Uri,
 ) -> Response {
-    let query = ListQuery::of(&uri, &FILTERS);
+    let query = ListQuery::parse(uri.query(), &FILTERS);
     match find(&console, &session, id).await {
         Ok(Some(endpoint)) => page(&console, &session, &endpoint, &query, None).await,
         Ok(None) => error_page::not_found(&console, &headers),
@@ -342,7 +342,7 @@ pub(crate) async fn change(
         }
         Ok(Err(why)) => {
             let not_sent = Some(NotSent { event, why });
-            let query = ListQuery::of(&uri, &FILTERS);
+            let query = ListQuery::parse(uri.query(), &FILTERS);
             page(&console, session, &endpoint, &query, not_sent).await
         }
         Err(refusal) => error_page::refused(&console, refusal),
