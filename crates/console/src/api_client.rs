@@ -38,6 +38,12 @@ pub(crate) struct ApiError {
     pub(crate) code: String,
 }
 
+/// A list of the API.
+#[derive(Deserialize)]
+pub(crate) struct List<T> {
+    pub(crate) data: Vec<T>,
+}
+
 /// What was read, and how long ago.
 pub(crate) struct Aged<T> {
     pub(crate) value: T,
@@ -60,26 +66,15 @@ impl ApiClient {
         Self(router)
     }
 
-    /// `GET` of a path of `/v1`, with its query.
+    /// `GET` of a path of `/v1`, with its query. With `not_before`, no older response is taken from
+    /// a cache.
     pub(crate) async fn get<T: DeserializeOwned>(
-        &self,
-        caller: &Caller,
-        path: &str,
-    ) -> Result<T, ApiError> {
-        Ok(self.get_aged(caller, path, None).await?.value)
-    }
-
-    /// As [`Self::get`], with the age of a cached response. With `not_before`, no older one is
-    /// taken.
-    pub(crate) async fn get_aged<T: DeserializeOwned>(
         &self,
         caller: &Caller,
         path: &str,
         not_before: Option<Timestamp>,
     ) -> Result<Aged<T>, ApiError> {
-        let mut request = Request::get(path)
-            .body(Body::empty())
-            .map_err(|_| unreadable())?;
+        let mut request = request(path)?;
         if let Some(at) = not_before {
             request.extensions_mut().insert(NotBefore(at));
         }
@@ -102,9 +97,7 @@ impl ApiClient {
         path: &str,
         version: Version,
     ) -> Result<Response, ApiError> {
-        let mut request = Request::get(path)
-            .body(Body::empty())
-            .map_err(|_| unreadable())?;
+        let mut request = request(path)?;
         *request.version_mut() = version;
         self.send(caller, request).await
     }
@@ -129,6 +122,11 @@ impl ApiClient {
             code,
         })
     }
+}
+
+fn request(path: &str) -> Result<Request, ApiError> {
+    let request = Request::get(path).body(Body::empty());
+    request.map_err(|_| unreadable())
 }
 
 /// The failed read behind an error of the API, by its code.

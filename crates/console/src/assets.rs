@@ -4,7 +4,9 @@
 use std::sync::LazyLock;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use axum::Router;
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 
 pub(crate) static STYLE: LazyLock<Asset> = LazyLock::new(|| {
@@ -31,6 +33,13 @@ pub(crate) static LOGO: LazyLock<Asset> = LazyLock::new(|| {
     )
 });
 
+pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    let assets: [&Asset; 3] = [&STYLE, &SCRIPT, &LOGO];
+    assets.into_iter().fold(Router::new(), |routes, asset| {
+        routes.route(asset.path(), get(move || async move { asset.response() }))
+    })
+}
+
 pub(crate) struct Asset {
     path: String,
     content_type: &'static str,
@@ -53,7 +62,7 @@ impl Asset {
         &self.path
     }
 
-    pub(crate) fn response(&self) -> Response {
+    fn response(&self) -> Response {
         let headers = [
             (CONTENT_TYPE, self.content_type),
             (CACHE_CONTROL, "public, max-age=31536000, immutable"),

@@ -8,13 +8,14 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 use bellbird_connections::{
     CallbackAnswer, CallbackOutcome, ConnectionsError, HandledCallback, LinkOutcome, ReturnLink,
 };
-use http::header::{ALLOW, REFRESH, SET_COOKIE};
+use http::header::{ALLOW, REFRESH};
 use http::{HeaderValue, StatusCode};
 use secrecy::ExposeSecret as _;
 
-use crate::error_page;
-use crate::pages::{Notice, REFRESH_AFTER, Retry, WayBack, page_with_images};
-use crate::prefetch::is_prefetch;
+use crate::cookie::with_cookies;
+use crate::error_page::{self, Failure, PageResult};
+use crate::pages::{Notice, REFRESH_AFTER, Retry, WayBack};
+use crate::prefetch::reject_prefetch;
 use crate::session::GuestForm;
 use crate::state::Console;
 
@@ -25,14 +26,11 @@ pub(crate) async fn handle_callback(
     State(console): State<Console>,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
-) -> Response {
-    if is_prefetch(&headers) {
-        return error_page::prefetch(&console);
-    }
-    let Some(parameters) = parameters(query.as_deref().unwrap_or_default()) else {
-        return error_page::query_too_long(&console);
-    };
-    let answer = CallbackAnswer::Browser(console.inner.cookie.value(&headers));
+) -> PageResult {
+    reject_prefetch(&headers)?;
+    let parameters = parameters(query.as_deref().unwrap_or_default());
+    let parameters = parameters.ok_or(Failure::QueryTooLong)?;
+    let answer = CallbackAnswer::Browser(console.cookies.browser.value(&headers));
     handled(&console, &headers, &parameters, answer).await
 }
 
@@ -42,32 +40,24 @@ pub(crate) async fn submit_answer(
     State(console): State<Console>,
     RawQuery(query): RawQuery,
     form: GuestForm,
-) -> Response {
-    let Some(parameters) = parameters(query.as_deref().unwrap_or_default()) else {
-        return error_page::query_too_long(&console);
-    };
+) -> PageResult {
+    let parameters = parameters(query.as_deref().unwrap_or_default());
+    let parameters = parameters.ok_or(Failure::QueryTooLong)?;
     let headers = &form.headers;
     match form.field("answer") {
         Some("yes") => {
-            let browser = console
-                .inner
-                .cookie
-                .value_or(headers, bellbird_storage::new_token());
-            let browser = browser.expose_secret();
-            let mut response =
-                handled(&console, headers, &parameters, CallbackAnswer::Yes(browser)).await;
-            response.headers_mut().extend(
-                console
-                    .inner
-                    .cookie
-                    .header(browser)
-                    .map(|cookie| (SET_COOKIE, cookie)),
-            );
-            response
+            let cookie = &console.cookies.browser;
+            let browser = cookie.value_or_new(headers);
+            let answer = CallbackAnswer::Yes(browser.expose_secret());
+            let page = handled(&console, headers, &parameters, answer).await;
+            Ok(with_cookies(
+                page.into_response(),
+                [cookie.header(browser.expose_secret())],
+            ))
         }
         Some("no") => handled(&console, headers, &parameters, CallbackAnswer::No).await,
         Some("again") => go_back_to_link(&console, headers, &parameters).await,
-        _ => error_page::invalid_form(&console),
+        _ => Err(Failure::InvalidForm),
     }
 }
 
@@ -76,28 +66,22 @@ async fn handled(
     headers: &HeaderMap,
     parameters: &[(String, String)],
     answer: CallbackAnswer<'_>,
-) -> Response {
-    let callback = match console
-        .inner
-        .connections
-        .links()
-        .handle_callback(parameters, answer)
-        .await
-    {
-        Ok(callback) => callback,
-        Err(error) => return error_page::connections_error(console, &error),
-    };
+) -> PageResult {
+    let links = console.connections.links();
+    let callback = links.handle_callback(parameters, answer).await?;
     // Without the link, the page still shows its result.
     let return_link = find_return_link(console, headers, parameters)
         .await
         .ok()
         .flatten();
-    callback_response(
+    // That of a browser may have ended. It decides what a page offers, and never what it may do.
+    let is_signed_in = console.cookies.session.value(headers).is_some();
+    Ok(callback_response(
         console,
         &callback,
         return_link,
-        console.has_session_cookie(headers),
-    )
+        is_signed_in,
+    ))
 }
 
 /// Redirects to the link from which this browser last started a session, if that link is for the
@@ -106,17 +90,12 @@ async fn go_back_to_link(
     console: &Console,
     headers: &HeaderMap,
     parameters: &[(String, String)],
-) -> Response {
-    match (
-        find_return_link(console, headers, parameters).await,
-        console.inner.link_cookie.value(headers),
-    ) {
-        (Ok(Some(_)), Some(token)) => {
-            Redirect::to(&format!("{}/link/{token}", console.inner.frame.root)).into_response()
-        }
-        (Ok(_), _) => error_page::link_expired(console, None),
-        (Err(error), _) => error_page::connections_error(console, &error),
-    }
+) -> PageResult {
+    let found = find_return_link(console, headers, parameters).await?;
+    Ok(match found.and(console.cookies.link.value(headers)) {
+        Some(token) => console.redirect(&format!("/link/{token}")),
+        None => error_page::link_expired(console, None),
+    })
 }
 
 async fn find_return_link(
@@ -124,16 +103,10 @@ async fn find_return_link(
     headers: &HeaderMap,
     parameters: &[(String, String)],
 ) -> Result<Option<ReturnLink>, ConnectionsError> {
-    let (browser, token) = (
-        console.inner.cookie.value(headers),
-        console.inner.link_cookie.value(headers),
-    );
-    console
-        .inner
-        .connections
-        .links()
-        .find_return_link(parameters, browser, token)
-        .await
+    let cookies = &console.cookies;
+    let (browser, token) = (cookies.browser.value(headers), cookies.link.value(headers));
+    let links = console.connections.links();
+    links.find_return_link(parameters, browser, token).await
 }
 
 /// Rejects every method but GET and POST. It also rejects HEAD, because a GET of this page can
@@ -191,8 +164,8 @@ fn callback_response(
         _ if is_signed_in && callback.app_return.is_none() => WayBack::Console(None),
         _ => WayBack::Unknown,
     };
-    let frame = &console.inner.frame;
-    let links = console.inner.connections.links();
+    let frame = &console.frame;
+    let links = console.connections.links();
     let title_of = |provider: &str| links.provider_title(provider).to_owned();
     let consents = links.consents_place(&callback.provider);
     let notice = Notice::for_callback(callback, consents, way, frame, title_of);
@@ -200,7 +173,7 @@ fn callback_response(
         CallbackOutcome::UnknownState => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,
     };
-    let mut response = page_with_images(status, &notice.page(frame), notice.image_origins());
+    let mut response = notice.response(frame, status);
     let is_incomplete = match &callback.outcome {
         CallbackOutcome::Pending => true,
         CallbackOutcome::Finished(result) => result.awaits_accounts,

@@ -4,17 +4,16 @@
 
 use askama::Template;
 use axum::extract::State;
-use axum::response::Response;
 use bellbird_connections::{LinkTarget, LinkableProvider, LinkedConnection};
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus};
 use bellbird_management::{Refusal, connections, links};
-use bellbird_storage::{ConnectionAuditRow, StorageError, SyncState};
+use bellbird_storage::{ConnectionAuditRow, StorageError};
 use http::header::REFRESH;
 use http::{HeaderMap, StatusCode};
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::error_page;
+use crate::error_page::{Failure, PageResult};
 use crate::link::{Submitted, submit};
 use crate::pages::{
     BankRow, BankRows, BankState, Done, ImageOrigins, LocalTime, REFRESH_AFTER, SignedInFrame,
@@ -66,32 +65,28 @@ struct HistoryRow {
 }
 
 /// `GET /connections`
-pub(crate) async fn show(State(console): State<Console>, session: Session) -> Response {
+pub(crate) async fn show(State(console): State<Console>, session: Session) -> PageResult {
     let frame = session.frame(&console, PATH);
-    match load(&console, &session, &frame).await {
-        Ok(rows) => {
-            let linkable = console.inner.connections.links().providers();
-            let (providers, not_in_plan) = linkable
-                .into_iter()
-                .partition(|provider| frame.plan.reads(provider.category));
-            let is_syncing = rows.iter().any(|row| row.is_syncing);
-            let origins = ImageOrigins::of(rows.iter().map(|row| &row.bank.institution));
-            let (broken, working) = rows.into_iter().partition(|row| row.bank.is_broken);
-            let page = ConnectionsPage {
-                frame: &frame,
-                providers,
-                not_in_plan,
-                broken,
-                working,
-            };
-            let mut response = page_with_images(StatusCode::OK, &page, origins);
-            if is_syncing {
-                response.headers_mut().insert(REFRESH, REFRESH_AFTER);
-            }
-            response
-        }
-        Err(error) => error_page::storage_error(&console, &error),
+    let rows = load(&console, &session, &frame).await?;
+    let linkable = console.connections.links().providers();
+    let (providers, not_in_plan) = linkable
+        .into_iter()
+        .partition(|provider| frame.plan.reads(provider.category));
+    let is_syncing = rows.iter().any(|row| row.is_syncing);
+    let origins = ImageOrigins::of(rows.iter().map(|row| &row.bank.institution));
+    let (broken, working) = rows.into_iter().partition(|row| row.bank.is_broken);
+    let page = ConnectionsPage {
+        frame: &frame,
+        providers,
+        not_in_plan,
+        broken,
+        working,
+    };
+    let mut response = page_with_images(StatusCode::OK, &page, origins);
+    if is_syncing {
+        response.headers_mut().insert(REFRESH, REFRESH_AFTER);
     }
+    Ok(response)
 }
 
 async fn load(
@@ -114,12 +109,8 @@ async fn load(
             }
         })
         .collect();
-    let links = console.inner.connections.links();
+    let links = console.connections.links();
     let linkable = links.providers();
-    let can_reconnect = |connection: &Connection| {
-        let mut providers = linkable.iter();
-        providers.any(|provider| provider.name == connection.provider)
-    };
     let is_in_plan = |connection: &Connection| frame.plan.reads(connection.category);
     let title_of = |provider: &str| links.provider_title(provider).to_owned();
     let rows = BankRow::list(
@@ -129,7 +120,7 @@ async fn load(
             zone: session.zone(),
             now: session.now,
             title_of: &title_of,
-            can_reconnect: &can_reconnect,
+            linkable: &linkable,
             is_in_plan: &is_in_plan,
         },
     );
@@ -157,7 +148,7 @@ async fn own_row(
         .list_history(user, connection.id, HISTORY_ROWS)
         .await?;
     let is_open = frame.done_at(connection.id).is_some();
-    let can_sync = console.inner.connections.syncs().are_enabled()
+    let can_sync = console.connections.syncs().are_enabled()
         && connection.status == ConnectionStatus::Active
         && frame.plan.reads(connection.category);
     let state = match can_sync {
@@ -174,8 +165,8 @@ async fn own_row(
     if is_running {
         bank.state = BankState::READING;
     } else if let Some(state) = state {
-        let (read_at, is_failing) = last_read(connection, &state);
-        bank.state = BankState::of_read(read_at, is_failing, now, &zone);
+        let read_at = connection.last_refreshed_at.max(state.synced_at);
+        bank.state = BankState::of_read(read_at, state.attempts > 0, now, &zone);
     }
     Ok(OwnRow {
         bank,
@@ -187,12 +178,6 @@ async fn own_row(
         is_open,
         is_syncing: is_running || is_requested,
     })
-}
-
-/// When something of it was last read, and whether that has failed since.
-fn last_read(connection: &Connection, state: &SyncState) -> (Option<Timestamp>, bool) {
-    let read_at = connection.last_refreshed_at.max(state.synced_at);
-    (read_at, state.attempts > 0)
 }
 
 fn history_row(change: &ConnectionAuditRow, zone: &LocalTime) -> HistoryRow {
@@ -213,30 +198,21 @@ pub(crate) async fn change(
     State(console): State<Console>,
     headers: HeaderMap,
     form: OwnForm,
-) -> Response {
+) -> PageResult {
     if let Some(id) = form.parsed::<ConnectionId>("sync") {
         return sync_now(&console, &form.session, id).await;
     }
-    let providers = console.inner.connections.links().providers();
+    let providers = console.connections.links().providers();
     let to = match Submitted::of_fields(form.fields(), &providers) {
         Some(Submitted::Start(to)) => to,
         Some(Submitted::Remove(id)) => return remove(&console, &form.session, id).await,
         Some(Submitted::Confirm(_) | Submitted::AskRemoval(_)) | None => {
-            return error_page::invalid_form(&console);
+            return Err(Failure::InvalidForm);
         }
     };
-    match create_link(&console, &form.session, to).await {
-        Ok(url) => {
-            let token = url
-                .expose_secret()
-                .rsplit('/')
-                .next()
-                .unwrap_or_default()
-                .to_owned();
-            submit(&console, &headers, token, Submitted::Start(to)).await
-        }
-        Err(refusal) => error_page::refused(&console, refusal),
-    }
+    let url = create_link(&console, &form.session, to).await?;
+    let token = url.expose_secret().rsplit('/').next().unwrap_or_default();
+    submit(&console, &headers, token.to_owned(), Submitted::Start(to)).await
 }
 
 /// Makes a link for the console itself, which ends with the session.
@@ -245,67 +221,41 @@ async fn create_link(
     session: &Session,
     to: LinkTarget<'_>,
 ) -> Result<SecretString, Refusal> {
-    let prepared = console
-        .inner
-        .connections
-        .links()
-        .prepare_own_link(session.user(), session.id(), to)
-        .await?;
+    let links = console.connections.links();
+    let prepared = links.prepare_own_link(session.user(), session.id(), to);
+    let prepared = prepared.await?;
     let mut change = session.begin(console).await?;
     let created = links::create(&mut change, prepared).await?;
     session.commit(change).await?;
     Ok(created.url)
 }
 
-async fn sync_now(console: &Console, session: &Session, id: ConnectionId) -> Response {
-    let found = console.storage().connections().find(session.user(), id);
-    let requested = match found.await {
-        Ok(Some(found)) => request_sync(console, session, &found).await,
-        Ok(None) => return error_page::bank_not_found(console),
-        Err(error) => Err(error.into()),
-    };
-    match requested {
-        Ok(()) => Done::SyncRequested.redirect(console, PATH, id),
-        Err(refusal) => error_page::refused(console, refusal),
-    }
-}
-
-async fn request_sync(
+/// A connection of the user.
+async fn find(
     console: &Console,
     session: &Session,
-    connection: &Connection,
-) -> Result<(), Refusal> {
-    let mut change = session.begin(console).await?;
-    connections::request_sync(&mut change, connection).await?;
-    session.commit(change).await?;
-    console.inner.connections.syncs().wake(&connection.provider);
-    Ok(())
+    id: ConnectionId,
+) -> Result<Connection, Failure> {
+    let found = console.storage().connections().find(session.user(), id);
+    found.await?.ok_or(Failure::BankNotFound)
 }
 
-async fn remove(console: &Console, session: &Session, id: ConnectionId) -> Response {
-    let found = console.storage().connections().find(session.user(), id);
-    let removed = match found.await {
-        Ok(Some(found)) => begin_removal(console, session, &found).await,
-        Ok(None) => return error_page::bank_not_found(console),
-        Err(error) => Err(error.into()),
-    };
-    match removed {
-        Ok(()) => Done::ConnectionRemoved.redirect(console, PATH, LIST),
-        Err(refusal) => error_page::refused(console, refusal),
-    }
+async fn sync_now(console: &Console, session: &Session, id: ConnectionId) -> PageResult {
+    let connection = find(console, session, id).await?;
+    let mut change = session.begin(console).await?;
+    connections::request_sync(&mut change, &connection).await?;
+    session.commit(change).await?;
+    console.connections.syncs().wake(&connection.provider);
+    Ok(Done::SyncRequested.redirect(console, PATH, id))
 }
 
 /// Hides a connection at once. A job withdraws its consent.
-async fn begin_removal(
-    console: &Console,
-    session: &Session,
-    connection: &Connection,
-) -> Result<(), Refusal> {
+async fn remove(console: &Console, session: &Session, id: ConnectionId) -> PageResult {
+    let connection = find(console, session, id).await?;
     let mut change = session.begin(console).await?;
-    if connections::remove(&mut change, connection).await? {
+    if connections::remove(&mut change, &connection).await? {
         session.commit(change).await?;
-        let removals = console.inner.connections.removals();
-        removals.wake(&connection.provider);
+        console.connections.removals().wake(&connection.provider);
     }
-    Ok(())
+    Ok(Done::ConnectionRemoved.redirect(console, PATH, LIST))
 }

@@ -1,12 +1,8 @@
-//! Six cookies. The first binds consent sessions to a browser, and its value is random and means
-//! nothing else. The second holds the link token from which the browser last started a session, so
-//! that a result page can lead back to the link without naming it. The third says who is signed in.
-//! The fourth stays when the user signs out, and says that a user has signed in here before. The
-//! fifth binds a sign-in at the identity provider to the browser. The sixth names the page that was
-//! asked for before a sign-in.
+//! The cookies of the console.
 
+use axum::response::Response;
 use bellbird_storage::SESSION_MAX;
-use http::header::COOKIE;
+use http::header::{COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderValue};
 use secrecy::SecretString;
 
@@ -24,6 +20,50 @@ const KNOWN_BROWSER_MAX_AGE_SECONDS: u32 = 400 * 86_400;
 const VALUE_BYTES: usize = 64;
 const PAGE_VALUE_BYTES_MAX: usize = 1_024;
 
+/// Each of which has a purpose of its own.
+pub(crate) struct Cookies {
+    /// Binds consent sessions to a browser. Its value is random and means nothing else.
+    pub(crate) browser: Cookie,
+    /// The token of the link from which the browser last started a session, so that a result page
+    /// can lead back to the link without naming it.
+    pub(crate) link: Cookie,
+    /// Says who is signed in. The browser keeps it for as long as a session can last, because a
+    /// session that is used lasts longer than it was to at first.
+    pub(crate) session: Cookie,
+    /// Stays when the user signs out, and says that a user has signed in here before.
+    pub(crate) known_browser: Cookie,
+    /// The secret of a sign-in at the identity provider.
+    pub(crate) identity_provider: Cookie,
+    /// The page that was asked for before a sign-in, as [`Cookie::page_header`] writes it.
+    pub(crate) page: Cookie,
+}
+
+impl Cookies {
+    pub(crate) fn new(console_url: &str) -> Self {
+        let session_seconds = u32::try_from(SESSION_MAX.as_secs()).unwrap_or(u32::MAX);
+        let cookie = |name, max_age_seconds| Cookie::new(name, max_age_seconds, console_url);
+        Self {
+            browser: cookie("bellbird", BROWSER_MAX_AGE_SECONDS),
+            link: cookie("bellbird-link", LINK_MAX_AGE_SECONDS),
+            session: cookie("bellbird-session", session_seconds),
+            known_browser: cookie("bellbird-known", KNOWN_BROWSER_MAX_AGE_SECONDS),
+            identity_provider: cookie("bellbird-oidc", IDENTITY_PROVIDER_MAX_AGE_SECONDS),
+            page: cookie("bellbird-page", PAGE_MAX_AGE_SECONDS),
+        }
+    }
+}
+
+/// Gives cookies to the browser.
+pub(crate) fn with_cookies(
+    mut response: Response,
+    cookies: impl IntoIterator<Item = Option<HeaderValue>>,
+) -> Response {
+    let cookies = cookies.into_iter().flatten();
+    let headers = cookies.map(|cookie| (SET_COOKIE, cookie));
+    response.headers_mut().extend(headers);
+    response
+}
+
 /// Name, lifetime and flags of a cookie.
 pub(crate) struct Cookie {
     name: String,
@@ -32,42 +72,6 @@ pub(crate) struct Cookie {
 }
 
 impl Cookie {
-    /// Binds consent sessions to a browser.
-    pub(crate) fn of_browser(console_url: &str) -> Self {
-        Self::new("bellbird", BROWSER_MAX_AGE_SECONDS, console_url)
-    }
-
-    /// Holds the token of a link.
-    pub(crate) fn of_link(console_url: &str) -> Self {
-        Self::new("bellbird-link", LINK_MAX_AGE_SECONDS, console_url)
-    }
-
-    /// Says who is signed in. The browser keeps it for as long as a session can last, because a
-    /// session that is used lasts longer than it was to at first.
-    pub(crate) fn of_session(console_url: &str) -> Self {
-        let max_age_seconds = u32::try_from(SESSION_MAX.as_secs()).unwrap_or(u32::MAX);
-        Self::new("bellbird-session", max_age_seconds, console_url)
-    }
-
-    /// Holds the secret of a sign-in at the identity provider.
-    pub(crate) fn of_identity_provider(console_url: &str) -> Self {
-        Self::new(
-            "bellbird-oidc",
-            IDENTITY_PROVIDER_MAX_AGE_SECONDS,
-            console_url,
-        )
-    }
-
-    /// Says in which browser users have signed in.
-    pub(crate) fn of_known_browser(console_url: &str) -> Self {
-        Self::new("bellbird-known", KNOWN_BROWSER_MAX_AGE_SECONDS, console_url)
-    }
-
-    /// Holds the page that was asked for, as [`Self::page_header`] writes it.
-    pub(crate) fn of_page(console_url: &str) -> Self {
-        Self::new("bellbird-page", PAGE_MAX_AGE_SECONDS, console_url)
-    }
-
     /// The path and query of a page. None: they are too long to be kept.
     pub(crate) fn page_header(&self, page: &str) -> Option<HeaderValue> {
         let value = hex::encode(page);
@@ -116,8 +120,9 @@ impl Cookie {
     }
 
     /// The browser's value, or a new one. Several sessions of one browser share it.
-    pub(crate) fn value_or(&self, headers: &HeaderMap, new: SecretString) -> SecretString {
-        self.value(headers).map_or(new, SecretString::from)
+    pub(crate) fn value_or_new(&self, headers: &HeaderMap) -> SecretString {
+        let value = self.value(headers).map(SecretString::from);
+        value.unwrap_or_else(bellbird_storage::new_token)
     }
 
     /// `SameSite=Lax`, because the provider's page sends the browser back here.
@@ -152,7 +157,8 @@ mod tests {
     fn cookie_is_bound_to_the_host_over_https() {
         let text = "a".repeat(64);
         let header = |url| {
-            Cookie::of_browser(url)
+            Cookies::new(url)
+                .browser
                 .header(&text)
                 .unwrap()
                 .to_str()
@@ -168,7 +174,10 @@ mod tests {
             header("http://127.0.0.1:8081"),
             format!("bellbird={text}; {flags}")
         );
-        let link = Cookie::of_link("https://b.example").header(&text).unwrap();
+        let link = Cookies::new("https://b.example")
+            .link
+            .header(&text)
+            .unwrap();
         assert!(link.is_sensitive());
         let flags = "Path=/; Max-Age=1800; HttpOnly; SameSite=Lax; Secure";
         assert_eq!(
@@ -179,7 +188,7 @@ mod tests {
 
     #[test]
     fn page_comes_back_as_it_was() {
-        let cookie = Cookie::of_page("http://127.0.0.1:8081");
+        let cookie = Cookies::new("http://127.0.0.1:8081").page;
         let asked = |page: &str| {
             let header = cookie.page_header(page)?;
             let (sent, _) = header.to_str().unwrap().split_once(';')?;
@@ -194,7 +203,7 @@ mod tests {
 
     #[test]
     fn only_a_single_value_of_ours_counts() {
-        let cookie = Cookie::of_browser("https://b.example");
+        let cookie = Cookies::new("https://b.example").browser;
         let value = |headers: &[&str]| {
             let headers = headers
                 .iter()
@@ -219,15 +228,8 @@ mod tests {
         let sent = [(COOKIE, HeaderValue::from_str(&ours).unwrap())]
             .into_iter()
             .collect();
-        assert_eq!(
-            cookie.value_or(&sent, "new".into()).expose_secret(),
-            "0".repeat(64)
-        );
-        assert_eq!(
-            cookie
-                .value_or(&HeaderMap::new(), "new".into())
-                .expose_secret(),
-            "new"
-        );
+        assert_eq!(cookie.value_or_new(&sent).expose_secret(), "0".repeat(64));
+        let new = cookie.value_or_new(&HeaderMap::new());
+        assert_ne!(new.expose_secret(), "0".repeat(64));
     }
 }

@@ -2,14 +2,14 @@
 //! exists in `bellbird demo` only, and for a page of the console in a browser on this machine.
 
 use axum::extract::State;
-use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::response::{IntoResponse as _, Redirect};
 use bellbird_connections::LinkTarget;
-use bellbird_domain::{Actor, UserId};
-use bellbird_management::{Refusal, links};
+use bellbird_domain::Actor;
+use bellbird_management::links;
 use http::Extensions;
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::ExposeSecret as _;
 
-use crate::error_page;
+use crate::error_page::{self, Failure, PageResult};
 use crate::local::is_from_here;
 use crate::session::GuestForm;
 use crate::state::Console;
@@ -18,27 +18,20 @@ pub(crate) async fn create_link(
     State(console): State<Console>,
     extensions: Extensions,
     form: GuestForm,
-) -> Response {
-    let Some(demo) = &console.inner.site.demo else {
-        return error_page::not_found(&console, &form.headers);
-    };
+) -> PageResult {
+    let demo = console.site.demo.as_ref().ok_or(Failure::NotFound)?;
     if !is_from_here(&form.headers, &extensions) {
-        return error_page::cross_site_form(&console);
+        return Ok(error_page::cross_site_form(&console));
     }
-    match link_url(&console, demo.user).await {
-        Ok(url) => Redirect::to(url.expose_secret()).into_response(),
-        Err(refusal) => error_page::refused(&console, refusal),
-    }
-}
-
-async fn link_url(console: &Console, user: UserId) -> Result<SecretString, Refusal> {
-    let links = console.inner.connections.links();
-    let prepared = links
-        .prepare_link(user, LinkTarget::UserChoice, None)
+    let links = console.connections.links();
+    let prepared = links.prepare_link(demo.user, LinkTarget::UserChoice, None);
+    let prepared = prepared.await?;
+    let actor = Actor::command("demo");
+    let mut change = console
+        .storage()
+        .begin_change(actor, console.clock.now())
         .await?;
-    let (actor, now) = (Actor::command("demo"), console.inner.clock.now());
-    let mut change = console.storage().begin_change(actor, now).await?;
     let created = links::create(&mut change, prepared).await?;
     change.commit().await?;
-    Ok(created.url)
+    Ok(Redirect::to(created.url.expose_secret()).into_response())
 }

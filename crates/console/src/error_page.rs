@@ -2,7 +2,10 @@
 //! clients.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use axum::Extension;
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bellbird_connections::{AppReturn, ConnectionsError};
 use bellbird_management::Refusal;
@@ -11,7 +14,7 @@ use http::header::{ACCEPT, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::body::BodyError;
-use crate::pages::{Notice, Tone, page_response};
+use crate::pages::{Notice, Tone};
 use crate::state::Console;
 
 /// `Retry-After` while a provider or the database is unavailable.
@@ -21,6 +24,86 @@ const STORAGE_RETRY_AFTER_SECONDS: u64 = 2;
 const REQUEST_NEW_LINK: &str = "Ask for a new link where you got this one.";
 const INTERNAL_ERROR: &str = "Something went wrong on our side.";
 const SEE_LOG: &str = "The operator of this service can find the cause in its log.";
+
+/// Why a handler has no page of its own. As a response it has nothing to show, until [`show`] makes
+/// its page.
+#[derive(Clone)]
+pub(crate) enum Failure {
+    NotFound,
+    /// The link token is incomplete or made up, or its user or connection is gone.
+    LinkNotFound,
+    /// The user who is signed in has no such connection.
+    BankNotFound,
+    InvalidForm,
+    /// The query of a callback is longer than the limit.
+    QueryTooLong,
+    /// A callback can complete a consent session, so it must not happen in advance.
+    Prefetch,
+    Internal,
+    Refused(Arc<Refusal>),
+}
+
+/// What a handler shows.
+pub(crate) type PageResult = Result<Response, Failure>;
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(Arc::new(refusal))
+    }
+}
+
+impl From<StorageError> for Failure {
+    fn from(error: StorageError) -> Self {
+        Refusal::from(error).into()
+    }
+}
+
+impl From<ConnectionsError> for Failure {
+    fn from(error: ConnectionsError) -> Self {
+        Refusal::Connections(error).into()
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        (StatusCode::INTERNAL_SERVER_ERROR, Extension(self)).into_response()
+    }
+}
+
+/// A layer that makes the pages of failures, with the cookies of the handler.
+pub(crate) async fn show(
+    State(console): State<Console>,
+    headers: HeaderMap,
+    mut response: Response,
+) -> Response {
+    let Some(failure) = response.extensions_mut().remove::<Failure>() else {
+        return response;
+    };
+    let mut page = match failure {
+        Failure::NotFound => not_found(&console, &headers),
+        Failure::LinkNotFound => {
+            let why = "It is incomplete, or what it was for has been removed.";
+            invalid_link("This link does not work", why)
+                .response(&console.frame, StatusCode::NOT_FOUND)
+        }
+        Failure::BankNotFound => removed_already()
+            .with_banks_link()
+            .response(&console.frame, StatusCode::NOT_FOUND),
+        Failure::InvalidForm => invalid_form(&console),
+        Failure::QueryTooLong => Notice::new(Tone::Attention, "This link does not work")
+            .with("It is longer than any link that a provider uses. Nothing was changed.")
+            .response(&console.frame, StatusCode::BAD_REQUEST),
+        Failure::Prefetch => Notice::new(Tone::Neutral, "Open this page again")
+            .with("Your browser loaded it before you opened it.")
+            .with_retry_link()
+            .response(&console.frame, StatusCode::SERVICE_UNAVAILABLE),
+        Failure::Internal => internal_error(&console),
+        Failure::Refused(refusal) => refusal_page(&console, &refusal),
+    };
+    let cookies = std::mem::take(response.headers_mut());
+    page.headers_mut().extend(cookies);
+    page
+}
 
 /// The API's error object, with a message only.
 pub(crate) fn json(status: StatusCode, message: &'static str) -> Response {
@@ -35,8 +118,24 @@ pub(crate) fn with_retry_after(mut response: Response, seconds: u64) -> Response
     response
 }
 
-fn page(console: &Console, status: StatusCode, notice: &Notice) -> Response {
-    page_response(status, &notice.page(&console.inner.frame))
+fn did_not_work(console: &Console, status: StatusCode, why: &str) -> Response {
+    Notice::new(Tone::Attention, "That did not work")
+        .with(why)
+        .with_retry_link()
+        .response(&console.frame, status)
+}
+
+fn try_again(
+    console: &Console,
+    status: StatusCode,
+    why: &str,
+    retry_after_seconds: u64,
+) -> Response {
+    let page = Notice::new(Tone::Waiting, "Please try again in a moment")
+        .with(why)
+        .with_retry_link()
+        .response(&console.frame, status);
+    with_retry_after(page, retry_after_seconds)
 }
 
 pub(crate) fn not_found(console: &Console, headers: &HeaderMap) -> Response {
@@ -44,11 +143,9 @@ pub(crate) fn not_found(console: &Console, headers: &HeaderMap) -> Response {
     if !accepts_html(headers) {
         return json(status, "Path not found");
     }
-    page(
-        console,
-        status,
-        &Notice::new(Tone::Neutral, "Page not found").with("There is no page at this address."),
-    )
+    Notice::new(Tone::Neutral, "Page not found")
+        .with("There is no page at this address.")
+        .response(&console.frame, status)
 }
 
 pub(crate) fn method_not_allowed(console: &Console, headers: &HeaderMap) -> Response {
@@ -56,37 +153,22 @@ pub(crate) fn method_not_allowed(console: &Console, headers: &HeaderMap) -> Resp
     if !accepts_html(headers) {
         return json(status, "Method not allowed: see the Allow header");
     }
-    let notice =
-        Notice::new(Tone::Neutral, "That is not possible here").with("Nothing was changed.");
-    page(console, status, &notice)
-}
-
-/// The link token is incomplete or made up, or its user or connection is gone.
-pub(crate) fn link_not_found(console: &Console) -> Response {
-    let why = "It is incomplete, or what it was for has been removed.";
-    page(
-        console,
-        StatusCode::NOT_FOUND,
-        &invalid_link("This link does not work", why),
-    )
+    Notice::new(Tone::Neutral, "That is not possible here")
+        .with("Nothing was changed.")
+        .response(&console.frame, status)
 }
 
 pub(crate) fn link_expired(console: &Console, back: Option<AppReturn>) -> Response {
-    let why = "A link works for half an hour.";
-    page(
-        console,
-        StatusCode::GONE,
-        &invalid_link("This link has expired", why).with_app_return(back),
-    )
+    invalid_link("This link has expired", "A link works for half an hour.")
+        .with_app_return(back)
+        .response(&console.frame, StatusCode::GONE)
 }
 
 pub(crate) fn link_used_up(console: &Console, back: Option<AppReturn>) -> Response {
     let why = "It has led to consent pages as often as a link can.";
-    page(
-        console,
-        StatusCode::GONE,
-        &invalid_link("This link is used up", why).with_app_return(back),
-    )
+    invalid_link("This link is used up", why)
+        .with_app_return(back)
+        .response(&console.frame, StatusCode::GONE)
 }
 
 fn invalid_link(title: &str, why: &str) -> Notice {
@@ -98,20 +180,9 @@ fn invalid_link(title: &str, why: &str) -> Notice {
 
 /// The user of a link has no such connection.
 pub(crate) fn connection_not_found(console: &Console) -> Response {
-    page(
-        console,
-        StatusCode::NOT_FOUND,
-        &removed_already().with_return_link("Back to your link"),
-    )
-}
-
-/// The user who is signed in has no such connection.
-pub(crate) fn bank_not_found(console: &Console) -> Response {
-    page(
-        console,
-        StatusCode::NOT_FOUND,
-        &removed_already().with_banks_link(),
-    )
+    removed_already()
+        .with_return_link("Back to your link")
+        .response(&console.frame, StatusCode::NOT_FOUND)
 }
 
 fn removed_already() -> Notice {
@@ -121,39 +192,32 @@ fn removed_already() -> Notice {
 
 /// The client's address has used too many unknown links.
 pub(crate) fn too_many_requests(console: &Console, retry_after_seconds: u64) -> Response {
-    let notice = Notice::new(Tone::Waiting, "Please try again in a moment")
-        .with("Too many links that do not work were opened from your network.")
-        .with_retry_link();
-    with_retry_after(
-        page(console, StatusCode::TOO_MANY_REQUESTS, &notice),
+    let why = "Too many links that do not work were opened from your network.";
+    try_again(
+        console,
+        StatusCode::TOO_MANY_REQUESTS,
+        why,
         retry_after_seconds,
     )
 }
 
 /// The user who is signed in has sent too many requests, in whatever browser.
 pub(crate) fn too_many_of_user(console: &Console, retry_after_seconds: u64) -> Response {
-    let notice = Notice::new(Tone::Waiting, "Please try again in a moment")
-        .with("You have opened many pages or pressed many buttons within a minute. Nothing was changed.")
-        .with_retry_link();
-    with_retry_after(
-        page(console, StatusCode::TOO_MANY_REQUESTS, &notice),
+    let why =
+        "You have opened many pages or pressed many buttons within a minute. Nothing was changed.";
+    try_again(
+        console,
+        StatusCode::TOO_MANY_REQUESTS,
+        why,
         retry_after_seconds,
     )
-}
-
-/// Rejects a prefetch. A callback can complete a consent session, so it must not happen in advance.
-pub(crate) fn prefetch(console: &Console) -> Response {
-    let notice = Notice::new(Tone::Neutral, "Open this page again")
-        .with("Your browser loaded it before you opened it.")
-        .with_retry_link();
-    page(console, StatusCode::SERVICE_UNAVAILABLE, &notice)
 }
 
 /// Either another website submits it, or somebody uses the console at another address than the
 /// configured one.
 pub(crate) fn cross_site_form(console: &Console) -> Response {
-    let url = &console.inner.site.console_url;
-    let notice = Notice::new(
+    let url = &console.site.console_url;
+    Notice::new(
         Tone::Attention,
         "This did not come from a page of this console",
     )
@@ -161,8 +225,8 @@ pub(crate) fn cross_site_form(console: &Console) -> Response {
     .with(&format!(
         "If you pressed it yourself, open {url} in this browser, and press it there."
     ))
-    .with_retry_link();
-    page(console, StatusCode::FORBIDDEN, &notice)
+    .with_retry_link()
+    .response(&console.frame, StatusCode::FORBIDDEN)
 }
 
 pub(crate) fn form_body_error(console: &Console, error: BodyError) -> Response {
@@ -177,56 +241,34 @@ pub(crate) fn form_body_error(console: &Console, error: BodyError) -> Response {
         ),
         BodyError::Incomplete => (StatusCode::BAD_REQUEST, "The form could not be read."),
     };
-    page(
-        console,
-        status,
-        &Notice::new(Tone::Attention, "That did not work")
-            .with(text)
-            .with_retry_link(),
-    )
+    did_not_work(console, status, text)
 }
 
 pub(crate) fn invalid_form(console: &Console) -> Response {
-    let notice = Notice::new(Tone::Attention, "Choose one option")
+    Notice::new(Tone::Attention, "Choose one option")
         .with("The form did not name anything that can be done here. Nothing was changed.")
-        .with_retry_link();
-    page(console, StatusCode::BAD_REQUEST, &notice)
-}
-
-/// The query of a callback is longer than the limit.
-pub(crate) fn query_too_long(console: &Console) -> Response {
-    let notice = Notice::new(Tone::Attention, "This link does not work")
-        .with("It is longer than any link that a provider uses. Nothing was changed.");
-    page(console, StatusCode::BAD_REQUEST, &notice)
+        .with_retry_link()
+        .response(&console.frame, StatusCode::BAD_REQUEST)
 }
 
 /// A database error is logged and never shown.
-pub(crate) fn connections_error(console: &Console, error: &ConnectionsError) -> Response {
+fn connections_error(console: &Console, error: &ConnectionsError) -> Response {
     if let ConnectionsError::Storage(error) = error {
         return storage_error(console, error);
     }
     if matches!(error, ConnectionsError::LinkExpired) {
         let why = "It has expired, is used up, or does not allow this. Nothing was changed.";
-        return page(
-            console,
-            StatusCode::GONE,
-            &invalid_link("This link no longer works", why),
-        );
+        return invalid_link("This link no longer works", why)
+            .response(&console.frame, StatusCode::GONE);
     }
     // The page says nothing of the cause, so that the operator needs it here.
     tracing::warn!(%error, "request of console failed");
     let message = error.user_message();
     if error.is_transient() {
-        let notice = Notice::new(Tone::Waiting, "Please try again in a moment")
-            .with(message)
-            .with_retry_link();
-        let response = page(console, StatusCode::SERVICE_UNAVAILABLE, &notice);
-        return with_retry_after(response, PROVIDER_RETRY_AFTER_SECONDS);
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        return try_again(console, status, message, PROVIDER_RETRY_AFTER_SECONDS);
     }
-    let notice = Notice::new(Tone::Attention, "That did not work")
-        .with(message)
-        .with_retry_link();
-    page(console, status_of(error), &notice)
+    did_not_work(console, status_of(error), message)
 }
 
 fn status_of(error: &ConnectionsError) -> StatusCode {
@@ -247,45 +289,40 @@ fn status_of(error: &ConnectionsError) -> StatusCode {
 
 pub(crate) fn storage_error(console: &Console, error: &StorageError) -> Response {
     if let StorageError::TooMany(text) = error {
-        let notice = Notice::new(Tone::Attention, "That did not work")
-            .with(text)
-            .with_retry_link();
-        return page(console, StatusCode::CONFLICT, &notice);
+        return did_not_work(console, StatusCode::CONFLICT, text);
     }
     tracing::error!(error = %Chain(error), "{}", error.log_message());
     if !matches!(error, StorageError::Unavailable(_)) {
         return internal_error(console);
     }
-    let notice = Notice::new(Tone::Waiting, "Please try again in a moment")
-        .with("This service is temporarily unavailable.")
-        .with_retry_link();
-    with_retry_after(
-        page(console, StatusCode::SERVICE_UNAVAILABLE, &notice),
-        STORAGE_RETRY_AFTER_SECONDS,
-    )
+    let (status, why) = (
+        StatusCode::SERVICE_UNAVAILABLE,
+        "This service is temporarily unavailable.",
+    );
+    try_again(console, status, why, STORAGE_RETRY_AFTER_SECONDS)
 }
 
 /// An operation of management that changed nothing.
 pub(crate) fn refused(console: &Console, refusal: Refusal) -> Response {
-    match refusal {
-        Refusal::Storage(error) => storage_error(console, &error),
-        Refusal::TooMany(text) => storage_error(console, &StorageError::TooMany(text)),
-        Refusal::Connections(error) => connections_error(console, &error),
-        other => {
-            let notice = Notice::new(Tone::Attention, "That did not work")
-                .with(&format!("{other}."))
-                .with_retry_link();
-            page(console, StatusCode::CONFLICT, &notice)
-        }
-    }
+    refusal_page(console, &refusal)
 }
 
-pub(crate) fn internal_error(console: &Console) -> Response {
-    let notice = Notice::new(Tone::Attention, "That did not work")
+fn refusal_page(console: &Console, refusal: &Refusal) -> Response {
+    let why = match refusal {
+        Refusal::Storage(error) => return storage_error(console, error),
+        Refusal::Connections(error) => return connections_error(console, error),
+        Refusal::TooMany(text) => (*text).to_owned(),
+        other => format!("{other}."),
+    };
+    did_not_work(console, StatusCode::CONFLICT, &why)
+}
+
+fn internal_error(console: &Console) -> Response {
+    Notice::new(Tone::Attention, "That did not work")
         .with(INTERNAL_ERROR)
         .with(SEE_LOG)
-        .with_retry_link();
-    page(console, StatusCode::INTERNAL_SERVER_ERROR, &notice)
+        .with_retry_link()
+        .response(&console.frame, StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 /// After a panic. The handler's state is lost, so there is no page.

@@ -21,7 +21,7 @@ pub(crate) async fn limit(
     next: Next,
 ) -> Response {
     let address = console.limited_address(request.extensions(), request.headers());
-    let (Some(limit), Some(address)) = (&console.inner.failed_auth_limit, address) else {
+    let (Some(limit), Some(address)) = (&console.failed_auth_limit, address) else {
         return next.run(request).await;
     };
     let path = request.uri().path();
@@ -32,13 +32,13 @@ pub(crate) async fn limit(
     if !begins && !LIMITED.iter().any(|prefix| path.starts_with(prefix)) {
         return next.run(request).await;
     }
-    let decision = limit.peek(&address, console.inner.clock.now()).await;
+    let decision = limit.peek(&address, console.clock.now()).await;
     if !decision.allowed {
         return error_page::too_many_requests(&console, gcra::whole_seconds(decision.wait_us));
     }
     let response = next.run(request).await;
     if begins || is_failure(response.status()) {
-        limit.take(address, console.inner.clock.now()).await;
+        limit.take(address, console.clock.now()).await;
     }
     response
 }

@@ -3,8 +3,7 @@
 
 use askama::Template;
 use axum::extract::{RawQuery, State};
-use axum::response::Response;
-use bellbird_domain::{ApiKey, KeyId, KeyStatus, UserId};
+use bellbird_domain::{ApiKey, KeyId, KeyStatus};
 use bellbird_management::keys::{self, NewKey};
 use bellbird_management::values::KeyName;
 use bellbird_management::{ManagementChange, Refusal};
@@ -12,9 +11,9 @@ use bellbird_storage::{KeyReadCount, KeyRecord, StorageError};
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::error_page;
+use crate::error_page::{Failure, PageResult};
 use crate::pages::names::sanitized;
-use crate::pages::{Done, LocalTime, SignedInFrame, When, page_response};
+use crate::pages::{Done, SignedInFrame, When, page_response};
 use crate::plan;
 use crate::session::{OwnForm, Session};
 use crate::state::Console;
@@ -57,15 +56,15 @@ struct Shown<'a> {
     not_changed: Option<&'static str>,
 }
 
-pub(crate) struct KeyRow {
+struct KeyRow {
     id: KeyId,
-    pub(crate) name: String,
-    pub(crate) prefix: String,
-    pub(crate) created: String,
+    name: String,
+    prefix: String,
+    created: String,
     /// None: never.
     used: Option<When>,
-    pub(crate) expires: Option<String>,
-    pub(crate) works: bool,
+    expires: Option<String>,
+    works: bool,
     /// Requests of the last 30 days.
     requests: u64,
     routes: Vec<KeyReadCount<String>>,
@@ -76,7 +75,7 @@ pub(crate) async fn show(
     State(console): State<Console>,
     session: Session,
     RawQuery(query): RawQuery,
-) -> Response {
+) -> PageResult {
     let shown = Shown {
         is_first_sign_in: query.as_deref() == Some("first"),
         ..Shown::default()
@@ -84,37 +83,30 @@ pub(crate) async fn show(
     page(&console, &session, shown).await
 }
 
-async fn page(console: &Console, session: &Session, shown: Shown<'_>) -> Response {
-    let keys = match rows(console, session, session.user()).await {
-        Ok(keys) => keys,
-        Err(error) => return error_page::storage_error(console, &error),
-    };
-    let frame = session.frame(console, "/keys");
-    let api_url = &session.api_url(console);
-    let status = if shown.not_made.or(shown.not_changed).is_some() {
-        StatusCode::BAD_REQUEST
-    } else {
-        StatusCode::OK
+async fn page(console: &Console, session: &Session, shown: Shown<'_>) -> PageResult {
+    let keys = rows(console, session).await?;
+    let status = match shown.not_made.or(shown.not_changed) {
+        Some(_) => StatusCode::BAD_REQUEST,
+        None => StatusCode::OK,
     };
     let newest = newest_of(keys.iter().map(|key| key.id));
     let (keys, ended) = keys.into_iter().partition(|key| key.works);
-    page_response(
-        status,
-        &KeysPage {
-            frame: &frame,
-            api_url,
-            shown,
-            keys,
-            ended,
-            newest,
-        },
-    )
+    let page = KeysPage {
+        frame: &session.frame(console, "/keys"),
+        api_url: &session.api_url(console),
+        shown,
+        keys,
+        ended,
+        newest,
+    };
+    Ok(page_response(status, &page))
 }
 
-/// The newest key, for a form that makes one. A form that is sent again names an older key. Ids are
-/// UUIDv7, so the largest is the newest. Empty without keys.
-fn newest_of(ids: impl Iterator<Item = KeyId>) -> String {
-    ids.max().map(|id| id.to_string()).unwrap_or_default()
+/// The newest of a user's keys or endpoints, for a form that makes one. A form that is sent again
+/// names an older one. Ids are UUIDv7, so the largest is the newest. Empty without any.
+pub(crate) fn newest_of(ids: impl IntoIterator<Item = impl Ord + ToString>) -> String {
+    let newest = ids.into_iter().max();
+    newest.map(|id| id.to_string()).unwrap_or_default()
 }
 
 /// As [`newest_of`], of the user's keys.
@@ -123,92 +115,70 @@ pub(crate) async fn newest(console: &Console, session: &Session) -> Result<Strin
     Ok(newest_of(keys.iter().map(|key| key.id)))
 }
 
-/// The keys of a user. What works comes first, newest first.
-pub(crate) async fn rows(
-    console: &Console,
-    session: &Session,
-    user: UserId,
-) -> Result<Vec<KeyRow>, StorageError> {
-    let mut keys = console.storage().keys().list(user).await?;
+/// What works comes first, newest first.
+async fn rows(console: &Console, session: &Session) -> Result<Vec<KeyRow>, StorageError> {
+    let (storage, user, now) = (console.storage(), session.user(), session.now);
+    let mut keys = storage.keys().list(user).await?;
     keys.sort_by_key(|key| {
         (
-            key.status(session.now) != KeyStatus::Active,
+            key.status(now) != KeyStatus::Active,
             std::cmp::Reverse((key.created_at, key.id)),
         )
     });
-    let counts = console
-        .storage()
-        .key_reads()
-        .list(user, session.now)
-        .await?;
+    let counts = storage.key_reads().list(user, now).await?;
     let zone = session.zone();
-    Ok(keys
-        .iter()
-        .map(|key| row(key, &counts, session.now, &zone))
-        .collect())
-}
-
-fn row(
-    key: &KeyRecord,
-    counts: &[KeyReadCount<String>],
-    now: Timestamp,
-    zone: &LocalTime,
-) -> KeyRow {
-    let routes: Vec<_> = counts
-        .iter()
-        .filter(|count| count.key_id == key.id)
-        .cloned()
-        .collect();
-    KeyRow {
-        id: key.id,
-        name: sanitized(&key.name),
-        prefix: key.prefix.clone(),
-        created: zone.day(key.created_at),
-        used: key.last_used_at.map(|at| zone.when(at, now)),
-        expires: key
-            .expires_at
-            .map(|at| format!("{}, {}", zone.day(at), zone.time(at))),
-        works: key.status(now) == KeyStatus::Active,
-        requests: routes.iter().map(|count| count.requests).sum(),
-        routes,
-    }
+    let row = |key: KeyRecord| {
+        let of_key = counts.iter().filter(|count| count.key_id == key.id);
+        let routes: Vec<_> = of_key.cloned().collect();
+        KeyRow {
+            id: key.id,
+            name: sanitized(&key.name),
+            created: zone.day(key.created_at),
+            used: key.last_used_at.map(|at| zone.when(at, now)),
+            expires: key.expires_at.map(|at| zone.at(at)),
+            works: key.status(now) == KeyStatus::Active,
+            requests: routes.iter().map(|count| count.requests).sum(),
+            routes,
+            prefix: key.prefix,
+        }
+    };
+    Ok(keys.into_iter().map(row).collect())
 }
 
 /// `POST /keys`, with the field `name`, `rotate` or `revoke`. The first two with `newest`, so that
 /// a reload makes no other key, and the first with `works`, how many days the key works.
-pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Response {
+pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> PageResult {
     let session = &form.session;
     if form.field("revoke").is_none()
         && let Some(refused) = plan::refuse_form(&console, session)
     {
-        return refused;
+        return Ok(refused);
     }
+    let not_made = |why| Shown {
+        not_made: Some(why),
+        ..Shown::default()
+    };
     let made = match (
         form.field("name"),
         form.parsed::<KeyId>("rotate"),
         form.parsed::<KeyId>("revoke"),
     ) {
         (Some(name), ..) => {
-            let Some(expires_at) = expiry(&form) else {
-                return error_page::invalid_form(&console);
-            };
+            let expires_at = expiry(&form).ok_or(Failure::InvalidForm)?;
             let Ok(name) = name.parse() else {
-                let shown = Shown {
-                    not_made: Some("Give the key a name of up to 100 characters."),
-                    ..Shown::default()
-                };
-                return page(&console, session, shown).await;
+                let why = "Give the key a name of up to 100 characters.";
+                return page(&console, session, not_made(why)).await;
             };
             create_key(&console, &form, &name, expires_at).await
         }
         (None, Some(id), None) => rotate(&console, &form, id).await,
         (None, None, Some(id)) => {
             return match revoke(&console, session, id).await {
-                Ok(()) => Done::KeyRevoked.redirect(&console, "/keys", "keys"),
+                Ok(()) => Ok(Done::KeyRevoked.redirect(&console, "/keys", "keys")),
                 Err(refusal) => not_changed(&console, session, refusal).await,
             };
         }
-        _ => return error_page::invalid_form(&console),
+        _ => return Err(Failure::InvalidForm),
     };
     match made {
         Ok(Some(key)) => {
@@ -218,21 +188,15 @@ pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Res
             };
             page(&console, session, shown).await
         }
-        Ok(None) => Done::KeyShownBefore.redirect(&console, "/keys", "keys"),
-        Err(Refusal::TooMany(text)) => {
-            let shown = Shown {
-                not_made: Some(text),
-                ..Shown::default()
-            };
-            page(&console, session, shown).await
-        }
+        Ok(None) => Ok(Done::KeyShownBefore.redirect(&console, "/keys", "keys")),
+        Err(Refusal::TooMany(why)) => page(&console, session, not_made(why)).await,
         Err(refusal) => not_changed(&console, session, refusal).await,
     }
 }
 
-async fn not_changed(console: &Console, session: &Session, refusal: Refusal) -> Response {
+async fn not_changed(console: &Console, session: &Session, refusal: Refusal) -> PageResult {
     if !matches!(refusal, Refusal::NotFound(_) | Refusal::KeyEnded) {
-        return error_page::refused(console, refusal);
+        return Err(refusal.into());
     }
     let shown = Shown {
         not_changed: Some("This key does not work any more."),
@@ -277,7 +241,7 @@ async fn is_sent_again(change: &mut ManagementChange<'_>, form: &OwnForm) -> Res
         return Ok(false);
     };
     let newest = keys::newest(change, form.session.user()).await?;
-    Ok(newest_of(newest.into_iter()) != known)
+    Ok(newest_of(newest) != known)
 }
 
 async fn rotate(console: &Console, form: &OwnForm, id: KeyId) -> Result<Option<ApiKey>, Refusal> {

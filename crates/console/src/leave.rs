@@ -3,13 +3,12 @@
 
 use askama::Template;
 use axum::extract::State;
-use axum::response::Response;
 use bellbird_connections::{ConnectionsError, Removal};
 use bellbird_management::{Refusal, users};
 use futures_util::StreamExt as _;
 use http::StatusCode;
 
-use crate::error_page;
+use crate::error_page::PageResult;
 use crate::pages::{Notice, SignedInFrame, Tone, page_response};
 use crate::session::{OwnForm, Session};
 use crate::sign_in::sign_out_of;
@@ -29,39 +28,33 @@ struct LeavePage<'a> {
 }
 
 /// `GET /settings/leave`
-pub(crate) async fn show(State(console): State<Console>, session: Session) -> Response {
+pub(crate) async fn show(State(console): State<Console>, session: Session) -> PageResult {
     page(&console, &session, None).await
 }
 
-async fn page(console: &Console, session: &Session, problem: Option<&'static str>) -> Response {
-    let connections = match console.storage().connections().list(session.user()).await {
-        Ok(connections) => connections.len(),
-        Err(error) => return error_page::storage_error(console, &error),
-    };
+async fn page(console: &Console, session: &Session, problem: Option<&'static str>) -> PageResult {
+    let storage = console.storage();
+    let connections = storage.connections().list(session.user()).await?;
     let frame = session.frame(console, "/settings");
-    let is_only_operator = frame.is_operator
-        && match console.storage().users().list().await {
-            Ok(users) => users.iter().filter(|user| user.is_operator).count() == 1,
-            Err(error) => return error_page::storage_error(console, &error),
-        };
-    let status = if problem.is_some() {
-        StatusCode::CONFLICT
-    } else {
-        StatusCode::OK
+    let users = match frame.is_operator {
+        true => storage.users().list().await?,
+        false => Vec::new(),
     };
-    page_response(
-        status,
-        &LeavePage {
-            frame: &frame,
-            connections,
-            is_only_operator,
-            problem,
-        },
-    )
+    let status = match problem {
+        Some(_) => StatusCode::CONFLICT,
+        None => StatusCode::OK,
+    };
+    let page = LeavePage {
+        frame: &frame,
+        connections: connections.len(),
+        is_only_operator: users.iter().filter(|user| user.is_operator).count() == 1,
+        problem,
+    };
+    Ok(page_response(status, &page))
 }
 
 /// `POST /settings/leave`, with the user's address in the field `email`.
-pub(crate) async fn leave(State(console): State<Console>, form: OwnForm) -> Response {
+pub(crate) async fn leave(State(console): State<Console>, form: OwnForm) -> PageResult {
     const OTHER_ADDRESS: &str = "This is not your e-mail address. Nothing was deleted.";
     const STILL_CONNECTED: &str = "A bank has not confirmed yet that its consent is withdrawn. Nothing is read any more, \
         and Bellbird tries again by itself. Come back in an hour, and delete your account then.";
@@ -73,29 +66,28 @@ pub(crate) async fn leave(State(console): State<Console>, form: OwnForm) -> Resp
         return page(&console, session, Some(OTHER_ADDRESS)).await;
     }
     match delete(&console, session).await {
-        Ok(true) => {
-            let notice = Notice::new(Tone::Good, "Your account is deleted")
+        Ok(()) => {
+            let page = Notice::new(Tone::Good, "Your account is deleted")
                 .with("Your consents are withdrawn, and your keys have ended.")
-                .with("Still stored, without your name, is that banks were linked, and what operators changed.");
-            sign_out_of(
-                &console,
-                page_response(StatusCode::OK, &notice.page(&console.inner.frame)),
-            )
+                .with("Still stored, without your name, is that banks were linked, and what operators changed.")
+                .response(&console.frame, StatusCode::OK);
+            Ok(sign_out_of(&console, page))
         }
-        Ok(false) => page(&console, session, Some(STILL_CONNECTED)).await,
-        Err(refusal) => error_page::refused(&console, refusal),
+        Err(Refusal::StillConnected) => page(&console, session, Some(STILL_CONNECTED)).await,
+        Err(refusal) => Err(refusal.into()),
     }
 }
 
-/// Returns false if a consent is not withdrawn yet.
-async fn delete(console: &Console, session: &Session) -> Result<bool, Refusal> {
+/// Fails with [`Refusal::StillConnected`] if a consent is not withdrawn yet, or a connection was
+/// made meanwhile.
+async fn delete(console: &Console, session: &Session) -> Result<(), Refusal> {
     let (storage, user) = (console.storage(), session.user());
     let connections = storage
         .connections()
         .list_after(None, Some(user), u32::MAX)
         .await?;
     let mut removals = futures_util::stream::iter(connections)
-        .map(|connection| console.inner.connections.removals().remove(connection.id))
+        .map(|connection| console.connections.removals().remove(connection.id))
         .buffer_unordered(REMOVALS_AT_ONCE);
     let mut is_removed = true;
     while let Some(removed) = removals.next().await {
@@ -106,18 +98,10 @@ async fn delete(console: &Console, session: &Session) -> Result<bool, Refusal> {
         };
     }
     if !is_removed {
-        return Ok(false);
+        return Err(Refusal::StillConnected);
     }
-    match users::prepare_removal(storage, &console.inner.connections, user, false).await {
-        // A connection was made meanwhile.
-        Err(Refusal::StillConnected) => return Ok(false),
-        other => other?,
-    }
+    users::prepare_removal(storage, &console.connections, user, false).await?;
     let mut change = session.begin(console).await?;
-    match users::remove(&mut change, user).await {
-        Err(Refusal::StillConnected) => return Ok(false),
-        other => other?,
-    }
-    session.commit(change).await?;
-    Ok(true)
+    users::remove(&mut change, user).await?;
+    session.commit(change).await
 }

@@ -18,6 +18,7 @@ mod emailed_link;
 mod emails;
 mod error_page;
 mod failed_links;
+mod home;
 mod investments;
 mod keys_page;
 mod leave;
@@ -60,17 +61,17 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::State;
 use axum::http::HeaderMap;
-use axum::middleware::{from_fn, from_fn_with_state, map_response};
-use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::middleware::{from_fn, from_fn_with_state, map_response, map_response_with_state};
+use axum::response::Response;
 use axum::routing::{get, post};
 use bellbird_api::http::ApiContext;
+use bellbird_reads::{Trades, Transactions};
 use http::StatusCode;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::api_client::ApiClient;
-use crate::pages::{Home, page_response};
-use crate::session::Session;
-use crate::state::{Console, Inner, PROVIDER_EVENTS_CONCURRENT_MAX};
+use crate::error_page::Failure;
+use crate::state::{Console, Inner};
 
 pub use crate::emails::{EmailSettings, Mailer, SendError};
 pub use crate::oidc::check_identity_provider;
@@ -90,23 +91,17 @@ pub fn router(
     site: Site,
     attach: impl FnOnce(Router) -> Router,
 ) -> Router {
-    let console = Console::new(
-        context,
-        ApiClient::new(api),
-        settings,
-        site,
-        PROVIDER_EVENTS_CONCURRENT_MAX,
-    );
+    let console = Console::new(context, ApiClient::new(api), settings, site);
     tokio::spawn(purge_sums(Arc::downgrade(&console.inner)));
     // It issues secrets, so it exists in the demo only.
-    let demo = match console.inner.site.demo {
+    let demo = match console.site.demo {
         Some(_) => Router::new()
             .route("/demo/link", post(demo::create_link))
             .route("/demo/sign-in", post(sign_in::sign_in_to_demo)),
         None => Router::new(),
     };
     let pages = demo
-        .route("/", get(home))
+        .route("/", get(home::show))
         .route("/health", get(async || StatusCode::OK))
         .route("/health/ready", get(ready))
         .route(
@@ -136,10 +131,13 @@ pub fn router(
             get(connections_page::show).post(connections_page::change),
         )
         .route("/transactions", get(rows::transactions::show))
-        .route("/transactions.csv", get(rows::transactions::download_csv))
+        .route(
+            "/transactions.csv",
+            get(rows::file::download::<Transactions>),
+        )
         .route("/transactions.ofx", get(rows::transactions::download_ofx))
         .route("/investments", get(investments::show))
-        .route("/trades.csv", get(rows::trades::download_csv))
+        .route("/trades.csv", get(rows::file::download::<Trades>))
         .route("/holdings.csv", get(investments::download_holdings))
         .route("/programs", get(programs::show).post(programs::change))
         .route("/keys", get(keys_page::show).post(keys_page::change))
@@ -156,22 +154,12 @@ pub fn router(
         .route("/settings/leave", get(leave::show).post(leave::leave))
         .merge(operator::routes())
         .route("/webhooks/{provider}", post(provider_events::receive))
-        .route(
-            assets::STYLE.path(),
-            get(|| async { assets::STYLE.response() }),
-        )
-        .route(
-            assets::SCRIPT.path(),
-            get(|| async { assets::SCRIPT.response() }),
-        )
-        .route(
-            assets::LOGO.path(),
-            get(|| async { assets::LOGO.response() }),
-        )
-        .fallback(not_found)
+        .merge(assets::routes())
+        .fallback(async || Failure::NotFound)
         .method_not_allowed_fallback(method_not_allowed)
         .with_state(console.clone());
     attach(pages)
+        .layer(map_response_with_state(console.clone(), error_page::show))
         .layer(from_fn_with_state(console, failed_links::limit))
         .layer(CatchPanicLayer::custom(|_| error_page::panic_response()))
         .layer(map_response(security_headers::add))
@@ -190,43 +178,14 @@ async fn purge_sums(console: Weak<Inner>) {
     }
 }
 
-/// `GET /`
-async fn home(
-    State(console): State<Console>,
-    headers: HeaderMap,
-    session: Option<Session>,
-) -> Response {
-    if session.is_some() {
-        return Redirect::to(&console.path("/overview")).into_response();
-    }
-    let is_local = local::is_addressed_locally(&headers);
-    let awaits_operator = match setup::awaits_operator(&console).await {
-        Ok(awaits) => awaits,
-        Err(error) => return error_page::storage_error(&console, &error),
-    };
-    page_response(
-        StatusCode::OK,
-        &Home {
-            frame: &console.inner.frame,
-            site: &console.inner.site,
-            is_local,
-            awaits_operator,
-        },
-    )
-}
-
 /// `GET /health/ready`, for a load balancer in front of this listener. As that of the API, without
 /// a body. So is `GET /health`.
 async fn ready(State(console): State<Console>) -> StatusCode {
-    if console.inner.context.is_ready() {
+    if console.context.is_ready() {
         StatusCode::OK
     } else {
         StatusCode::SERVICE_UNAVAILABLE
     }
-}
-
-async fn not_found(State(console): State<Console>, headers: HeaderMap) -> Response {
-    error_page::not_found(&console, &headers)
 }
 
 /// Axum adds the `Allow` header.

@@ -4,17 +4,18 @@
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse as _, Redirect};
 use bellbird_connections::{ConnectionsError, FoundLink, LinkTarget, LinkableProvider};
 use bellbird_domain::ConnectionId;
-use http::header::{REFRESH, SET_COOKIE};
+use http::header::REFRESH;
 use http::{HeaderMap, StatusCode};
 use secrecy::ExposeSecret as _;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use crate::error_page;
-use crate::pages::{Choice, Notice, REFRESH_AFTER, page_response, page_with_images};
+use crate::cookie::with_cookies;
+use crate::error_page::{self, Failure, PageResult};
+use crate::pages::{Choice, Notice, REFRESH_AFTER, page_with_images};
 use crate::session::GuestForm;
 use crate::state::Console;
 
@@ -34,41 +35,32 @@ pub(crate) async fn open_link(
     State(console): State<Console>,
     headers: HeaderMap,
     token: Result<Path<String>, PathRejection>,
-) -> Response {
-    let Ok(Path(token)) = token else {
-        return error_page::link_not_found(&console);
-    };
-    match console
-        .inner
-        .connections
-        .links()
-        .find_page(&token, console.inner.cookie.value(&headers))
-        .await
-    {
-        Err(error) => error_page::connections_error(&console, &error),
-        Ok(FoundLink::Unknown) => error_page::link_not_found(&console),
-        Ok(FoundLink::Expired(back)) => error_page::link_expired(&console, back),
-        Ok(FoundLink::UsedUp(back)) => error_page::link_used_up(&console, back),
-        Ok(FoundLink::Connected(back)) => {
-            let notice = Notice::for_connected_link(back);
-            page_response(StatusCode::OK, &notice.page(&console.inner.frame))
+) -> PageResult {
+    let Path(token) = token.map_err(|_| Failure::LinkNotFound)?;
+    let browser = console.cookies.browser.value(&headers);
+    let links = console.connections.links();
+    Ok(match links.find_page(&token, browser).await? {
+        FoundLink::Unknown => return Err(Failure::LinkNotFound),
+        FoundLink::Expired(back) => error_page::link_expired(&console, back),
+        FoundLink::UsedUp(back) => error_page::link_used_up(&console, back),
+        FoundLink::Connected(back) => {
+            Notice::for_connected_link(back).response(&console.frame, StatusCode::OK)
         }
-        Ok(FoundLink::Page(page)) => {
+        FoundLink::Page(page) => {
             let title_of = |provider: &str| title(&console, provider);
-            let now = console.inner.clock.now();
-            let choice = Choice::new(&console.inner.frame, &page, now, title_of);
+            let now = console.clock.now();
+            let choice = Choice::new(&console.frame, &page, now, title_of);
             let mut response = page_with_images(StatusCode::OK, &choice, choice.image_origins());
             if choice.awaits_provider() {
                 response.headers_mut().insert(REFRESH, REFRESH_AFTER);
             }
             response
         }
-    }
+    })
 }
 
 fn title(console: &Console, provider: &str) -> String {
     console
-        .inner
         .connections
         .links()
         .provider_title(provider)
@@ -81,14 +73,12 @@ pub(crate) async fn submit_choice(
     State(console): State<Console>,
     token: Result<Path<String>, PathRejection>,
     form: GuestForm,
-) -> Response {
-    let Ok(Path(token)) = token else {
-        return error_page::link_not_found(&console);
-    };
-    match Submitted::of_fields(&form.fields, &console.inner.connections.links().providers()) {
-        Some(submitted) => submit(&console, &form.headers, token, submitted).await,
-        None => error_page::invalid_form(&console),
-    }
+) -> PageResult {
+    let Path(token) = token.map_err(|_| Failure::LinkNotFound)?;
+    let providers = console.connections.links().providers();
+    let submitted = Submitted::of_fields(&form.fields, &providers);
+    let submitted = submitted.ok_or(Failure::InvalidForm)?;
+    submit(&console, &form.headers, token, submitted).await
 }
 
 /// Does what a button says, with the rights of this link.
@@ -97,7 +87,7 @@ pub(crate) async fn submit(
     headers: &HeaderMap,
     token: String,
     submitted: Submitted,
-) -> Response {
+) -> PageResult {
     match submitted {
         Submitted::Start(target) => start_consent_session(console, headers, token, target).await,
         Submitted::Confirm(session) => {
@@ -133,55 +123,48 @@ impl Submitted {
     }
 }
 
-/// Starts a consent session and redirects to the provider. The start runs in its own task, so that
-/// a disconnect does not cancel it: when a user presses the button twice, the browser aborts the
-/// first request, and a half-started session would block the second.
+/// Runs in a task of its own, so that a disconnect does not cancel it: when a user presses a button
+/// twice, the browser aborts the first request, and a half-started session would block the second.
+async fn in_own_task<T: Send + 'static>(
+    console: &Console,
+    change: impl Future<Output = Result<T, ConnectionsError>> + Send + 'static,
+) -> Result<Result<T, ConnectionsError>, Failure> {
+    let task = console.connections.tasks().spawn(change.in_current_span());
+    task.await.map_err(|_| Failure::Internal)
+}
+
+/// Starts a consent session and redirects to the provider.
 async fn start_consent_session(
     console: &Console,
     headers: &HeaderMap,
     token: String,
     target: LinkTarget<'static>,
-) -> Response {
-    let browser = console
-        .inner
-        .cookie
-        .value_or(headers, bellbird_storage::new_token());
+) -> PageResult {
+    let browser = console.cookies.browser.value_or_new(headers);
     let cookies = [
-        console.inner.cookie.header(browser.expose_secret()),
-        console.inner.link_cookie.header(&token),
+        console.cookies.browser.header(browser.expose_secret()),
+        console.cookies.link.header(&token),
     ];
-    let connections = console.inner.connections.clone();
+    let connections = console.connections.clone();
     let start = async move {
         connections
             .links()
             .start_consent_session(&token, target, browser.expose_secret())
             .await
     };
-    match console
-        .inner
-        .connections
-        .tasks()
-        .spawn(start.in_current_span())
-        .await
-    {
-        Ok(Ok(url)) => {
-            let mut response = Redirect::to(url.as_str()).into_response();
-            for cookie in cookies.into_iter().flatten() {
-                response.headers_mut().append(SET_COOKIE, cookie);
-            }
-            response
+    let started = in_own_task(console, start).await?;
+    let url = started.inspect_err(|error| {
+        if !matches!(
+            error,
+            ConnectionsError::LinkExpired | ConnectionsError::Storage(_)
+        ) {
+            tracing::warn!(%error, "could not start consent session");
         }
-        Ok(Err(error)) => {
-            if !matches!(
-                error,
-                ConnectionsError::LinkExpired | ConnectionsError::Storage(_)
-            ) {
-                tracing::warn!(%error, "could not start consent session");
-            }
-            error_page::connections_error(console, &error)
-        }
-        Err(_) => error_page::internal_error(console),
-    }
+    })?;
+    Ok(with_cookies(
+        Redirect::to(url.as_str()).into_response(),
+        cookies,
+    ))
 }
 
 /// Confirms a session of this browser and shows the page again, with what is connected now.
@@ -190,73 +173,41 @@ async fn confirm_consent_session(
     headers: &HeaderMap,
     token: String,
     session: Uuid,
-) -> Response {
-    let Some(browser) = console.inner.cookie.value(headers).map(str::to_owned) else {
-        return error_page::invalid_form(console);
-    };
-    let page = format!("{}/link/{token}", console.inner.frame.root);
-    let connections = console.inner.connections.clone();
+) -> PageResult {
+    let browser = console.cookies.browser.value(headers).map(str::to_owned);
+    let browser = browser.ok_or(Failure::InvalidForm)?;
+    let page = format!("/link/{token}");
+    let connections = console.connections.clone();
     let confirm = async move {
         connections
             .links()
             .confirm_consent_session(&token, session, &browser)
             .await
     };
-    match console
-        .inner
-        .connections
-        .tasks()
-        .spawn(confirm.in_current_span())
-        .await
-    {
-        Ok(Ok(())) => Redirect::to(&page).into_response(),
-        Ok(Err(error)) => error_page::connections_error(console, &error),
-        Err(_) => error_page::internal_error(console),
-    }
+    in_own_task(console, confirm).await??;
+    Ok(console.redirect(&page))
 }
 
-async fn ask_removal(console: &Console, token: &str, connection: ConnectionId) -> Response {
-    match console
-        .inner
-        .connections
-        .links()
-        .find_removal_page(token, connection)
-        .await
-    {
-        Ok(page) => {
-            let frame = &console.inner.frame;
-            let notice =
-                Notice::for_removal(&page, frame, |provider: &str| title(console, provider));
-            page_with_images(StatusCode::OK, &notice.page(frame), notice.image_origins())
-        }
-        Err(error) => removal_error(console, &error),
-    }
+async fn ask_removal(console: &Console, token: &str, connection: ConnectionId) -> PageResult {
+    let links = console.connections.links();
+    let frame = &console.frame;
+    Ok(match links.find_removal_page(token, connection).await {
+        Ok(page) => Notice::for_removal(&page, frame, |provider| title(console, provider))
+            .response(frame, StatusCode::OK),
+        Err(ConnectionsError::NotFound) => error_page::connection_not_found(console),
+        Err(error) => return Err(error.into()),
+    })
 }
 
-async fn remove(console: &Console, token: String, connection: ConnectionId) -> Response {
-    let connections = console.inner.connections.clone();
+async fn remove(console: &Console, token: String, connection: ConnectionId) -> PageResult {
+    let connections = console.connections.clone();
     let remove = async move { connections.links().remove_by_user(&token, connection).await };
-    match console
-        .inner
-        .connections
-        .tasks()
-        .spawn(remove.in_current_span())
-        .await
-    {
-        Ok(Ok(page)) => {
-            let notice = Notice::for_removed(&page, |provider: &str| title(console, provider));
-            page_response(StatusCode::OK, &notice.page(&console.inner.frame))
-        }
-        Ok(Err(error)) => removal_error(console, &error),
-        Err(_) => error_page::internal_error(console),
-    }
-}
-
-fn removal_error(console: &Console, error: &ConnectionsError) -> Response {
-    match error {
-        ConnectionsError::NotFound => error_page::connection_not_found(console),
-        error => error_page::connections_error(console, error),
-    }
+    Ok(match in_own_task(console, remove).await? {
+        Ok(page) => Notice::for_removed(&page, |provider| title(console, provider))
+            .response(&console.frame, StatusCode::OK),
+        Err(ConnectionsError::NotFound) => error_page::connection_not_found(console),
+        Err(error) => return Err(error.into()),
+    })
 }
 
 #[cfg(test)]

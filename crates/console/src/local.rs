@@ -70,32 +70,29 @@ fn is_home_url(url: &Uri) -> bool {
 /// This machine, an address of a private network, or a name that the machine itself announces there
 /// (RFC 6762). No DNS server of another site responds for one of these.
 fn is_home_host(host: &str) -> bool {
-    let address = host.trim_start_matches('[').trim_end_matches(']');
-    let is_name = || {
-        let name = host.trim_end_matches('.').to_ascii_lowercase();
-        name == "localhost" || name.ends_with(".local")
-    };
-    match address
-        .parse::<IpAddr>()
-        .map(|address| address.to_canonical())
-    {
-        Ok(IpAddr::V4(address)) => {
+    match address_of(host).map(|address| address.to_canonical()) {
+        Some(IpAddr::V4(address)) => {
             address.is_loopback() || address.is_private() || address.is_link_local()
         }
-        Ok(IpAddr::V6(address)) => {
+        Some(IpAddr::V6(address)) => {
             address.is_loopback() || address.is_unique_local() || address.is_unicast_link_local()
         }
-        Err(_) => is_name(),
+        None => {
+            let name = host.trim_end_matches('.').to_ascii_lowercase();
+            name == "localhost" || name.ends_with(".local")
+        }
     }
 }
 
-/// `localhost`, or a loopback address, which may have brackets.
-pub(crate) fn is_loopback_host(host: &str) -> bool {
+/// The address of a host, which may have brackets. None: the host is a name.
+fn address_of(host: &str) -> Option<IpAddr> {
     let address = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost"
-        || address
-            .parse::<IpAddr>()
-            .is_ok_and(|address| address.is_loopback())
+    address.parse().ok()
+}
+
+/// `localhost`, or a loopback address.
+pub(crate) fn is_loopback_host(host: &str) -> bool {
+    host == "localhost" || address_of(host).is_some_and(|address| address.is_loopback())
 }
 
 /// Whether only programs on this machine reach the URL.

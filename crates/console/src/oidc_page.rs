@@ -6,18 +6,19 @@ use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use bellbird_domain::user::parse_email;
 use bellbird_storage::{Identity, IdentitySignIn};
-use http::header::{HeaderValue, REFRESH, SET_COOKIE};
+use http::header::REFRESH;
 use http::{Extensions, HeaderMap, StatusCode};
 use secrecy::ExposeSecret as _;
 
 use crate::callback::parameters;
-use crate::error_page;
+use crate::cookie::with_cookies;
+use crate::error_page::{self, Failure, PageResult};
 use crate::oidc::attempt::Attempt;
 use crate::oidc::{ExchangePermit, IdentityProvider, ProviderError};
 use crate::pages::names::sanitized;
-use crate::pages::{Notice, REFRESH_AFTER, Tone, page_response};
-use crate::prefetch::is_prefetch;
-use crate::session::GuestForm;
+use crate::pages::{Notice, REFRESH_AFTER, Tone};
+use crate::prefetch::reject_prefetch;
+use crate::session::{GuestForm, only_field};
 use crate::sign_in::{BrowserSession, record_sign_in};
 use crate::state::Console;
 
@@ -28,19 +29,22 @@ const BY: &str = "identity_provider";
 const RETRY_AFTER_SECONDS: u64 = 10;
 
 /// `POST /sign-in/oidc`
-pub(crate) async fn leave(State(console): State<Console>, form: GuestForm) -> Response {
-    let Some(provider) = &console.inner.identity_provider else {
-        return error_page::not_found(&console, &form.headers);
-    };
-    let cookie = bellbird_storage::new_token();
-    let attempt = Attempt::begin(cookie.expose_secret(), console.inner.clock.now());
-    match provider.authorization_url(&attempt).await {
-        Ok(url) => with_cookie(
-            Redirect::to(&url).into_response(),
-            provider.cookie.header(cookie.expose_secret()),
-        ),
+pub(crate) async fn leave(State(console): State<Console>, _: GuestForm) -> PageResult {
+    let provider = provider(&console)?;
+    let token = bellbird_storage::new_token();
+    let attempt = Attempt::begin(token.expose_secret(), console.clock.now());
+    let cookie = console
+        .cookies
+        .identity_provider
+        .header(token.expose_secret());
+    Ok(match provider.authorization_url(&attempt).await {
+        Ok(url) => with_cookies(Redirect::to(&url).into_response(), [cookie]),
         Err(error) => provider_error(&console, provider, error),
-    }
+    })
+}
+
+fn provider(console: &Console) -> Result<&IdentityProvider, Failure> {
+    console.identity_provider.as_ref().ok_or(Failure::NotFound)
 }
 
 /// `GET /sign-in/oidc/callback`: the redirect URI to which the provider sends the browser.
@@ -49,26 +53,16 @@ pub(crate) async fn come_back(
     headers: HeaderMap,
     extensions: Extensions,
     RawQuery(query): RawQuery,
-) -> Response {
-    let Some(provider) = &console.inner.identity_provider else {
-        return error_page::not_found(&console, &headers);
-    };
-    if is_prefetch(&headers) {
-        return error_page::prefetch(&console);
-    }
-    let Some(parameters) = parameters(query.as_deref().unwrap_or_default()) else {
-        return error_page::query_too_long(&console);
-    };
-    let single = |name: &str| {
-        let mut values = parameters
-            .iter()
-            .filter(|(key, _)| key == name)
-            .map(|(_, value)| value.as_str());
-        values.next().filter(|_| values.next().is_none())
-    };
-    let now = console.inner.clock.now();
-    let cookie = provider.cookie.value(&headers);
+) -> PageResult {
+    let provider = provider(&console)?;
+    reject_prefetch(&headers)?;
+    let parameters = parameters(query.as_deref().unwrap_or_default());
+    let parameters = parameters.ok_or(Failure::QueryTooLong)?;
+    let single = |name: &str| only_field(&parameters, name);
+    let now = console.clock.now();
+    let cookie = &console.cookies.identity_provider;
     let attempt = cookie
+        .value(&headers)
         .zip(single("state"))
         .and_then(|(cookie, state)| Attempt::find(cookie, state, now));
     // https://www.rfc-editor.org/rfc/rfc9207
@@ -76,20 +70,22 @@ pub(crate) async fn come_back(
     let attempt = attempt.filter(|_| !has_issuer || single("iss") == Some(provider.issuer()));
     let Some(attempt) = attempt else {
         record_sign_in(BY, "unknown_attempt", None);
-        return other_attempt(&console);
+        return Ok(other_attempt(&console));
     };
     let Some(permit) = provider.admit(console.limited_address(&extensions, &headers)) else {
-        return busy(&console);
+        return Ok(busy(&console));
     };
     // Without its cookie, the same URL leads nowhere again.
     let response = match single("code") {
-        Some(code) => sign_in(&console, provider, &headers, (permit, &attempt), code).await,
+        Some(code) => sign_in(&console, provider, &headers, (permit, &attempt), code)
+            .await
+            .into_response(),
         None => {
             record_sign_in(BY, "declined", None);
             not_signed_in(&console, provider)
         }
     };
-    with_cookie(response, provider.cookie.removal())
+    Ok(with_cookies(response, [cookie.removal()]))
 }
 
 async fn sign_in(
@@ -98,8 +94,8 @@ async fn sign_in(
     headers: &HeaderMap,
     (permit, attempt): (ExchangePermit<'_>, &Attempt),
     code: &str,
-) -> Response {
-    let now = console.inner.clock.now();
+) -> PageResult {
+    let now = console.clock.now();
     let proven = match provider.identify(permit, attempt, code, now).await {
         Ok(proven) => proven,
         Err(error) => {
@@ -109,12 +105,12 @@ async fn sign_in(
                 ProviderError::EmailNotVerified => "email_not_verified",
             };
             record_sign_in(BY, outcome, None);
-            return provider_error(console, provider, error);
+            return Ok(provider_error(console, provider, error));
         }
     };
     let Ok(email) = parse_email(&proven.email) else {
         record_sign_in(BY, "unknown_user", None);
-        return unknown_user(console, provider, &sanitized(&proven.email));
+        return Ok(unknown_user(console, provider, &sanitized(&proven.email)));
     };
     let identity = Identity {
         issuer: provider.issuer(),
@@ -126,36 +122,27 @@ async fn sign_in(
         .storage()
         .sessions()
         .sign_in_as(&identity, provider.new_plan(), &session.row(), now)
-        .await;
-    match signed_in {
-        Ok(IdentitySignIn::Begun(begun)) => {
+        .await?;
+    Ok(match signed_in {
+        IdentitySignIn::Begun(begun) => {
             record_sign_in(BY, "signed_in", Some(&begun));
-            session.begun(console, headers, &begun, now).await
+            return session.begun(console, headers, &begun, now).await;
         }
-        Ok(IdentitySignIn::UnknownUser) => {
+        IdentitySignIn::UnknownUser => {
             record_sign_in(BY, "unknown_user", None);
             unknown_user(console, provider, &email)
         }
-        Ok(IdentitySignIn::OtherIdentity) => {
+        IdentitySignIn::OtherIdentity => {
             record_sign_in(BY, "other_identity", None);
             other_identity(console, provider, &email)
         }
-        Err(error) => error_page::storage_error(console, &error),
-    }
-}
-
-fn with_cookie(mut response: Response, cookie: Option<HeaderValue>) -> Response {
-    response
-        .headers_mut()
-        .extend(cookie.map(|cookie| (SET_COOKIE, cookie)));
-    response
+    })
 }
 
 fn page(console: &Console, status: StatusCode, notice: Notice) -> Response {
-    page_response(
-        status,
-        &notice.with_sign_in_link().page(&console.inner.frame),
-    )
+    notice
+        .with_page_link("/sign-in", "Sign in again")
+        .response(&console.frame, status)
 }
 
 fn provider_error(
@@ -196,13 +183,10 @@ fn provider_error(
 /// Another browser of the same address, or many others, come back at this moment. The page loads
 /// itself again, and the browser still has the cookie.
 fn busy(console: &Console) -> Response {
-    let notice = Notice::new(Tone::Waiting, "One moment")
+    let response = Notice::new(Tone::Waiting, "One moment")
         .with("Others of your network are signing in. This page tries again by itself.")
-        .with_retry_link();
-    let response = page_response(
-        StatusCode::SERVICE_UNAVAILABLE,
-        &notice.page(&console.inner.frame),
-    );
+        .with_retry_link()
+        .response(&console.frame, StatusCode::SERVICE_UNAVAILABLE);
     let mut response = error_page::with_retry_after(response, RETRY_AFTER_SECONDS);
     response.headers_mut().insert(REFRESH, REFRESH_AFTER);
     response

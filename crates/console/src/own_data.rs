@@ -17,8 +17,8 @@ use http::{HeaderName, StatusCode};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::error_page;
-use crate::pages::{Notice, Tone, page_response};
+use crate::error_page::{Failure, PageResult, with_retry_after};
+use crate::pages::{Notice, Tone};
 use crate::session::Session;
 use crate::state::Console;
 
@@ -46,10 +46,10 @@ struct OwnData {
 }
 
 /// `GET /settings/data.json`
-pub(crate) async fn download(State(console): State<Console>, session: Session) -> Response {
+pub(crate) async fn download(State(console): State<Console>, session: Session) -> PageResult {
     let user = session.user();
-    let Some(permit) = console.inner.own_data_permits.try_acquire(user) else {
-        return is_being_downloaded(&console);
+    let Some(permit) = console.own_data_permits.try_acquire(user) else {
+        return Ok(is_being_downloaded(&console));
     };
     let data = OwnData {
         console: console.clone(),
@@ -58,11 +58,7 @@ pub(crate) async fn download(State(console): State<Console>, session: Session) -
         after: None,
         permit: Some(permit),
     };
-    let (first, data) = match data.next_part().await {
-        Ok(Some(first)) => first,
-        Ok(None) => return error_page::internal_error(&console),
-        Err(error) => return error_page::storage_error(&console, &error),
-    };
+    let (first, data) = data.next_part().await?.ok_or(Failure::Internal)?;
     let rest = stream::try_unfold(data, |data| async {
         data.next_part()
             .await
@@ -71,19 +67,16 @@ pub(crate) async fn download(State(console): State<Console>, session: Session) -
     let body = Body::from_stream(stream::once(async { Ok(first) }).chain(rest));
     let mut response = (HEADERS, body).into_response();
     response.extensions_mut().insert(ResponseTimeout(TIMEOUT));
-    response
+    Ok(response)
 }
 
 /// A user downloads one file at a time.
 pub(crate) fn is_being_downloaded(console: &Console) -> Response {
-    let notice = Notice::new(Tone::Waiting, "A file is being downloaded already")
+    let page = Notice::new(Tone::Waiting, "A file is being downloaded already")
         .with("Wait until that has ended.")
-        .with_retry_link();
-    let response = page_response(
-        StatusCode::TOO_MANY_REQUESTS,
-        &notice.page(&console.inner.frame),
-    );
-    error_page::with_retry_after(response, RETRY_AFTER_SECONDS)
+        .with_retry_link()
+        .response(&console.frame, StatusCode::TOO_MANY_REQUESTS);
+    with_retry_after(page, RETRY_AFTER_SECONDS)
 }
 
 impl OwnData {

@@ -25,42 +25,22 @@ pub(crate) fn page_in_place(
     path: &'static str,
     category: ConnectionCategory,
 ) -> Option<Response> {
-    let is_included = session.caller.plan.reads(category);
-    (!is_included).then(|| page(console, session, path, category, StatusCode::OK))
+    if session.caller.plan.reads(category) {
+        return None;
+    }
+    let page = NotInPlan {
+        frame: &session.frame(console, path),
+        what: match category {
+            ConnectionCategory::Banking => "accounts",
+            ConnectionCategory::Brokerage => "accounts at brokers",
+        },
+    };
+    Some(page_response(StatusCode::OK, &page))
 }
 
 /// The response to a form that makes something which reads accounts. None: the plan includes that.
 pub(crate) fn refuse_form(console: &Console, session: &Session) -> Option<Response> {
-    let banking = ConnectionCategory::Banking;
-    let is_included = session.caller.plan.reads(banking);
-    (!is_included).then(|| {
-        page(
-            console,
-            session,
-            "/overview",
-            banking,
-            StatusCode::FORBIDDEN,
-        )
-    })
-}
-
-fn page(
-    console: &Console,
-    session: &Session,
-    path: &'static str,
-    category: ConnectionCategory,
-    status: StatusCode,
-) -> Response {
-    let frame = session.frame(console, path);
-    let what = match category {
-        ConnectionCategory::Banking => "accounts",
-        ConnectionCategory::Brokerage => "accounts at brokers",
-    };
-    page_response(
-        status,
-        &NotInPlan {
-            frame: &frame,
-            what,
-        },
-    )
+    let mut page = page_in_place(console, session, "/overview", ConnectionCategory::Banking)?;
+    *page.status_mut() = StatusCode::FORBIDDEN;
+    Some(page)
 }

@@ -2,9 +2,18 @@
 
 use http::HeaderMap;
 
+use crate::error_page::Failure;
+
+pub(crate) fn reject_prefetch(headers: &HeaderMap) -> Result<(), Failure> {
+    match is_prefetch(headers) {
+        true => Err(Failure::Prefetch),
+        false => Ok(()),
+    }
+}
+
 /// Checks `Sec-Purpose` (<https://fetch.spec.whatwg.org/#sec-purpose-header>) and the older headers
 /// `Purpose` and `X-Moz`.
-pub(crate) fn is_prefetch(headers: &HeaderMap) -> bool {
+fn is_prefetch(headers: &HeaderMap) -> bool {
     let purposes = ["sec-purpose", "purpose", "x-moz"]
         .iter()
         .filter_map(|name| headers.get(*name)?.to_str().ok());

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use bellbird_connections::{ReceiveError, Rejection};
 use bellbird_storage::Chain;
 use http::{HeaderMap, StatusCode};
-use serde::Serialize;
+use serde_json::json;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::body::{self, BodyError};
@@ -21,11 +21,6 @@ const SMALL_EVENT_BYTES_MAX: u64 = 16 * 1024;
 /// `Retry-After` if an event could not be processed.
 const RETRY_AFTER_SECONDS: u64 = 30;
 const NOT_CONFIGURED: &str = "This provider's events are not configured: check the URL, and set the provider's webhook secret";
-
-#[derive(Serialize)]
-struct Received {
-    received: bool,
-}
 
 /// `POST /webhooks/{provider}`
 pub(crate) async fn receive(
@@ -55,7 +50,6 @@ pub(crate) async fn receive(
         return too_many_events();
     };
     match console
-        .inner
         .connections
         .provider_events()
         .receive(&provider, &headers, &event)
@@ -63,7 +57,7 @@ pub(crate) async fn receive(
     {
         Ok(()) => {
             tracing::info!(provider, "provider event received");
-            axum::Json(Received { received: true }).into_response()
+            axum::Json(json!({ "received": true })).into_response()
         }
         Err(rejection) => rejection_response(&provider, &rejection),
     }

@@ -12,12 +12,12 @@ use bellbird_management::{ManagementChange, Refusal};
 use bellbird_storage::{SignedIn, StorageError};
 use http::HeaderMap;
 use http::Uri;
-use http::header::SET_COOKIE;
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
 use jiff::Timestamp;
 use uuid::Uuid;
 
+use crate::cookie::with_cookies;
 use crate::local::{home_authority, is_loopback_url, is_own_form};
 use crate::pages::{DoneAt, LocalTime, SignedInFrame, page_of};
 use crate::state::Console;
@@ -86,9 +86,9 @@ impl Session {
 
     /// The URL of the console, for links that are shown here and opened elsewhere.
     pub(crate) fn console_url(&self, console: &Console) -> String {
-        let url = &console.inner.site.console_url;
+        let url = &console.site.console_url;
         match &self.at_home {
-            Some(host) => format!("http://{host}{}", console.inner.frame.root),
+            Some(host) => format!("http://{host}{}", console.frame.root),
             None => url.trim_end_matches('/').to_owned(),
         }
     }
@@ -100,7 +100,7 @@ impl Session {
 
     /// The URL of the API, without a slash at its end, as far as the browser can tell.
     pub(crate) fn api_url(&self, console: &Console) -> String {
-        let site = &console.inner.site;
+        let site = &console.site;
         let url = site.api_url.trim_end_matches('/');
         let port = url.parse().ok().and_then(|url: Uri| url.port_u16());
         match (&self.at_home, port) {
@@ -117,27 +117,26 @@ impl Session {
         console: &'a Console,
         current: &'static str,
     ) -> SignedInFrame<'a> {
-        SignedInFrame::new(
-            &console.inner.frame,
-            &self.email,
-            self.is_operator,
-            self.caller.plan,
+        SignedInFrame {
+            frame: &console.frame,
+            email: &self.email,
+            is_operator: self.is_operator,
+            plan: self.caller.plan,
             current,
-        )
-        .with_api_url(&self.api_url(console))
-        .of_session(self.caller.timezone.iana_name(), self.done.as_ref())
+            docs: format!("{}/docs", self.api_url(console)),
+            timezone: self.caller.timezone.iana_name(),
+            done: self.done.as_ref(),
+        }
     }
-}
 
-impl Session {
     /// Finds who is signed in, and takes one request of theirs out of a limit.
     async fn find(
         headers: &HeaderMap,
         console: &Console,
         limit: Option<&RateLimiter<UserId>>,
     ) -> Result<Self, Response> {
-        let now = console.inner.context.clock().now();
-        let found = match console.inner.session_cookie.value(headers) {
+        let now = console.clock.now();
+        let found = match console.cookies.session.value(headers) {
             Some(token) => console.find_session(token, now).await,
             None => Ok(None),
         };
@@ -165,7 +164,7 @@ impl Session {
             email,
             is_operator,
             now,
-            at_home: home_authority(&console.inner.site.console_url, headers),
+            at_home: home_authority(&console.site.console_url, headers),
             done: None,
         })
     }
@@ -175,22 +174,20 @@ impl FromRequestParts<Console> for Session {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Response> {
-        let found = Self::find(&parts.headers, console, console.inner.page_limit.as_ref()).await;
+        let found = Self::find(&parts.headers, console, console.page_limit.as_ref()).await;
         match found {
             Ok(mut session) => {
                 session.done = DoneAt::of_query(parts.uri.query());
                 Ok(session)
             }
-            Err(mut response) => {
+            Err(response) => {
                 // A sign-in leads back to the page.
                 let uri = parts.uri.path_and_query().map(PathAndQuery::as_str);
                 let page = uri
                     .and_then(page_of)
                     .filter(|_| response.status().is_redirection());
-                let page = page.and_then(|page| console.inner.page_cookie.page_header(page));
-                let page = page.map(|page| (SET_COOKIE, page));
-                response.headers_mut().extend(page);
-                Err(response)
+                let page = page.and_then(|page| console.cookies.page.page_header(page));
+                Err(with_cookies(response, [page]))
             }
         }
     }
@@ -242,8 +239,7 @@ impl FromRequest<Console> for OwnForm {
         if let Some(rejection) = rejection_of_other_origin(console, &parts.headers) {
             return Err(rejection);
         }
-        let session =
-            Session::find(&parts.headers, console, console.inner.form_limit.as_ref()).await?;
+        let session = Session::find(&parts.headers, console, console.form_limit.as_ref()).await?;
         let fields = read_fields(console, &parts.headers, form).await?;
         Ok(Self { session, fields })
     }
@@ -280,8 +276,7 @@ impl FromRequest<Console> for GuestForm {
 
 /// Every form begins here, because every one is read by an extractor of this file.
 fn rejection_of_other_origin(console: &Console, headers: &HeaderMap) -> Option<Response> {
-    (!is_own_form(&console.inner.site.console_url, headers))
-        .then(|| error_page::cross_site_form(console))
+    (!is_own_form(&console.site.console_url, headers)).then(|| error_page::cross_site_form(console))
 }
 
 async fn read_fields(
@@ -294,7 +289,8 @@ async fn read_fields(
     Ok(form_urlencoded::parse(&form).into_owned().collect())
 }
 
-fn only_field<'a>(fields: &'a [(String, String)], name: &str) -> Option<&'a str> {
+/// The value of a field that is there once.
+pub(crate) fn only_field<'a>(fields: &'a [(String, String)], name: &str) -> Option<&'a str> {
     let mut values = fields
         .iter()
         .filter(|(key, _)| key == name)

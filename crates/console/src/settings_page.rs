@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use askama::Template;
 use axum::extract::State;
-use axum::response::Response;
 use bellbird_domain::user::{find_timezone, timezone_names};
 use bellbird_domain::{ActorKind, EmailKind};
 use bellbird_management::{Refusal, sign_in, users};
@@ -13,7 +12,7 @@ use http::StatusCode;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::error_page;
+use crate::error_page::{Failure, PageResult};
 use crate::pages::names::sanitized;
 use crate::pages::{Done, LocalTime, SignedInFrame, When, page_response};
 use crate::session::{OwnForm, Session};
@@ -67,33 +66,16 @@ struct EmailSwitch {
 }
 
 /// `GET /settings`
-pub(crate) async fn show(State(console): State<Console>, session: Session) -> Response {
+pub(crate) async fn show(State(console): State<Console>, session: Session) -> PageResult {
     page(&console, &session, None).await
 }
 
-async fn page(console: &Console, session: &Session, problem: Option<(String, &str)>) -> Response {
-    let sessions = match console
-        .storage()
-        .sessions()
-        .list(session.user(), session.now)
-        .await
-    {
-        Ok(sessions) => sessions,
-        Err(error) => return error_page::storage_error(console, &error),
-    };
-    let emails = match email_switches(console, session).await {
-        Ok(emails) => emails,
-        Err(error) => return error_page::storage_error(console, &error),
-    };
-    let audit = match console
-        .storage()
-        .audit()
-        .list_before(None, Some(session.user()), AUDIT_ROWS)
-        .await
-    {
-        Ok(audit) => audit,
-        Err(error) => return error_page::storage_error(console, &error),
-    };
+async fn page(console: &Console, session: &Session, problem: Option<(String, &str)>) -> PageResult {
+    let (storage, user) = (console.storage(), session.user());
+    let sessions = storage.sessions().list(user, session.now).await?;
+    let emails = email_switches(console, session).await?;
+    let audit = storage.audit().list_before(None, Some(user), AUDIT_ROWS);
+    let audit = audit.await?;
     let timezone = session.caller.timezone.iana_name().unwrap_or("UTC");
     let zone = LocalTime::of(Some(timezone));
     let row = |record: &SessionRecord| SessionRow {
@@ -103,29 +85,22 @@ async fn page(console: &Console, session: &Session, problem: Option<(String, &st
         since: zone.day(record.created_at),
         last_used: zone.when(record.last_used_at, session.now),
     };
-    let audit = audit_rows(&audit, &sessions, &zone, session.now);
-    let sessions = sessions.iter().map(row).collect();
-    let frame = session.frame(console, "/settings");
-    let status = if problem.is_some() {
-        StatusCode::BAD_REQUEST
-    } else {
-        StatusCode::OK
+    let status = match problem {
+        Some(_) => StatusCode::BAD_REQUEST,
+        None => StatusCode::OK,
     };
-    let plan = session.caller.plan.as_str();
     let written = problem.as_ref().map(|(_, written)| *written);
-    page_response(
-        status,
-        &SettingsPage {
-            frame: &frame,
-            plan,
-            timezone: written.unwrap_or(timezone),
-            timezones: timezone_names(),
-            sessions,
-            emails,
-            audit,
-            problem,
-        },
-    )
+    let page = SettingsPage {
+        frame: &session.frame(console, "/settings"),
+        plan: session.caller.plan.as_str(),
+        timezone: written.unwrap_or(timezone),
+        timezones: timezone_names(),
+        audit: audit_rows(&audit, &sessions, &zone, session.now),
+        sessions: sessions.iter().map(row).collect(),
+        emails,
+        problem,
+    };
+    Ok(page_response(status, &page))
 }
 
 fn audit_rows(
@@ -201,7 +176,7 @@ async fn email_switches(
     console: &Console,
     session: &Session,
 ) -> Result<Vec<EmailSwitch>, StorageError> {
-    if console.inner.site.mailer.is_none() {
+    if console.site.mailer.is_none() {
         return Ok(Vec::new());
     }
     let off = console.storage().emails().find_off(session.user()).await?;
@@ -215,41 +190,45 @@ async fn email_switches(
 
 /// `POST /settings`, with the field `timezone`, `end`, `end-others`, or `emails` with the kinds
 /// that are wanted.
-pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Response {
+pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> PageResult {
     let session = &form.session;
-    let (changed, done, place) = if let Some(written) = form.field("timezone") {
+    let (done, place) = if let Some(written) = form.field("timezone") {
         let name = match timezone_of(written) {
             Ok(name) => name,
             Err(problem) => return page(&console, session, Some((problem, written))).await,
         };
-        let changed = set_timezone(&console, session, &name).await;
-        (changed, Done::TimezoneSaved, "you")
+        let zone = UserChange {
+            timezone: Some(Some(name.as_str())),
+            ..UserChange::default()
+        };
+        let mut change = session.begin(&console).await?;
+        users::update(&mut change, session.user(), &zone).await?;
+        session.commit(change).await?;
+        (Done::TimezoneSaved, "you")
     } else if form.field("emails").is_some() {
         let kinds = OPTIONAL_EMAILS.iter().map(|(kind, _)| *kind);
         let off: Vec<_> = kinds
             .filter(|kind| form.field(kind.as_str()).is_none())
             .collect();
         let emails = console.storage().emails();
-        let changed = emails.set_off(session.user(), &off).await;
-        (changed.map_err(Refusal::from), Done::Saved, "emails")
+        emails.set_off(session.user(), &off).await?;
+        (Done::Saved, "emails")
     } else if form.field("end-others").is_some() {
-        let changed = end_others(&console, session).await;
-        (changed, Done::OtherSessionsEnded, "sessions")
-    } else if let Some(id) = form.parsed::<Uuid>("end") {
-        match end_session(&console, session, id).await {
-            Ok(()) if id == session.id() => return signed_out(&console),
-            changed => (changed, Done::SessionEnded, "sessions"),
-        }
+        let mut change = session.begin(&console).await?;
+        sign_in::end_other_sessions(&mut change, session.user(), session.id()).await?;
+        session.commit(change).await?;
+        (Done::OtherSessionsEnded, "sessions")
     } else {
-        return error_page::invalid_form(&console);
+        let id = form.parsed::<Uuid>("end").ok_or(Failure::InvalidForm)?;
+        let done = match end_session(&console, session, id).await {
+            Ok(()) if id == session.id() => return Ok(signed_out(&console)),
+            Ok(()) => Done::SessionEnded,
+            Err(Refusal::NotFound(_)) => Done::SessionHasEnded,
+            Err(refusal) => return Err(refusal.into()),
+        };
+        (done, "sessions")
     };
-    match changed {
-        Ok(()) => done.redirect(&console, "/settings", place),
-        Err(Refusal::NotFound(_)) => {
-            Done::SessionHasEnded.redirect(&console, "/settings", "sessions")
-        }
-        Err(refusal) => error_page::refused(&console, refusal),
-    }
+    Ok(done.redirect(&console, "/settings", place))
 }
 
 /// The IANA name of what a user writes: one, in any case, or only its city. Otherwise what is
@@ -276,22 +255,6 @@ fn timezone_of(written: &str) -> Result<String, String> {
             found.join(" or ")
         )),
     }
-}
-
-async fn set_timezone(console: &Console, session: &Session, name: &str) -> Result<(), Refusal> {
-    let mut change = session.begin(console).await?;
-    let zone = UserChange {
-        timezone: Some(Some(name)),
-        ..UserChange::default()
-    };
-    users::update(&mut change, session.user(), &zone).await?;
-    session.commit(change).await
-}
-
-async fn end_others(console: &Console, session: &Session) -> Result<(), Refusal> {
-    let mut change = session.begin(console).await?;
-    sign_in::end_other_sessions(&mut change, session.user(), session.id()).await?;
-    session.commit(change).await
 }
 
 #[cfg(test)]

@@ -2,30 +2,46 @@
 //! Opening it signs in only the browser that asked for it: any other browser is asked first,
 //! because mail scanners open links too, and because somebody else may have sent the link.
 
+use askama::Template;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::response::{IntoResponse as _, Response};
 use bellbird_domain::{KeyId, KeyStatus, TimestampExt as _};
 use bellbird_management::Refusal;
 use bellbird_management::sign_in as management;
-use bellbird_storage::{BegunSession, NewSession, SESSION_TTL, Storage, StorageError};
-use http::header::{HeaderName, SET_COOKIE, USER_AGENT};
-use http::{Extensions, HeaderMap, HeaderValue, StatusCode, Uri};
+use bellbird_storage::{BegunSession, NewSession, SESSION_TTL, SignedIn, Storage, StorageError};
+use http::header::{HeaderName, USER_AGENT};
+use http::{Extensions, HeaderMap, StatusCode, Uri};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use uuid::Uuid;
 
 use crate::browser_name::browser_name;
-use crate::cookie::Cookie;
-use crate::error_page;
+use crate::cookie::{Cookie, with_cookies};
+use crate::error_page::{self, Failure, PageResult};
 use crate::keys_page;
 use crate::local::is_from_here;
-use crate::pages::{Done, DoneAt, Notice, SignIn, Tone, page_of, page_response};
-use crate::prefetch::is_prefetch;
+use crate::pages::{Done, DoneAt, Frame, Notice, Tone, page_of, page_response};
+use crate::prefetch::reject_prefetch;
 use crate::session::{GuestForm, OwnForm, Session};
 use crate::state::Console;
 
 const CLEAR_SITE_DATA: HeaderName = HeaderName::from_static("clear-site-data");
+
+/// Without a link, or with one that another browser asked for.
+#[derive(Template)]
+#[template(path = "sign_in.html")]
+struct SignInPage<'a> {
+    frame: &'a Frame,
+    /// The user of the link. None: the browser has no link.
+    email: Option<&'a str>,
+    /// Where the user can sign in instead of with a link.
+    identity_provider: Option<&'a str>,
+    /// Whether links are sent by e-mail.
+    sends_links: bool,
+    /// What the form that led here has done.
+    done: Option<&'static str>,
+}
 
 /// `GET /sign-in`
 pub(crate) async fn show(
@@ -34,24 +50,17 @@ pub(crate) async fn show(
     uri: Uri,
 ) -> Response {
     if session.is_some() {
-        return Redirect::to(&console.path("/overview")).into_response();
+        return console.redirect("/overview");
     }
-    let identity_provider = console
-        .inner
-        .identity_provider
-        .as_ref()
-        .map(|provider| provider.name.as_str());
-    let sends_links = console.inner.site.mailer.is_some();
     let done = DoneAt::of_query(uri.query());
-    page_response(
-        StatusCode::OK,
-        &SignIn::without_link(
-            &console.inner.frame,
-            identity_provider,
-            sends_links,
-            done.as_ref(),
-        ),
-    )
+    let page = SignInPage {
+        frame: &console.frame,
+        email: None,
+        identity_provider: console.identity_provider.as_ref().map(|one| &*one.name),
+        sends_links: console.site.mailer.is_some(),
+        done: done.and_then(|done| done.text_at("sign-in")),
+    };
+    page_response(StatusCode::OK, &page)
 }
 
 /// `GET /sign-in/{token}`
@@ -59,28 +68,27 @@ pub(crate) async fn open_link(
     State(console): State<Console>,
     headers: HeaderMap,
     token: Result<Path<String>, PathRejection>,
-) -> Response {
-    if is_prefetch(&headers) {
-        return error_page::prefetch(&console);
-    }
+) -> PageResult {
+    reject_prefetch(&headers)?;
     let Ok(Path(token)) = token else {
-        return link_does_not_work(&console);
+        return Ok(link_does_not_work(&console));
     };
-    let now = console.inner.context.clock().now();
-    let browser = console.inner.cookie.value(&headers);
-    match console
-        .inner
-        .connections
-        .unverified_read(console.storage().sessions().find_link(&token, browser, now))
-        .await
-    {
-        Ok(Some(link)) if link.is_of_browser => sign_in(&console, &headers, &token, now).await,
-        Ok(Some(link)) => page_response(
-            StatusCode::OK,
-            &SignIn::with_link(&console.inner.frame, &link.email),
-        ),
-        Ok(None) => link_does_not_work(&console),
-        Err(error) => error_page::storage_error(&console, &error),
+    let now = console.clock.now();
+    let browser = console.cookies.browser.value(&headers);
+    let lookup = console.storage().sessions().find_link(&token, browser, now);
+    match console.connections.unverified_read(lookup).await? {
+        Some(link) if link.is_of_browser => sign_in(&console, &headers, &token, now).await,
+        Some(link) => {
+            let page = SignInPage {
+                frame: &console.frame,
+                email: Some(&link.email),
+                identity_provider: None,
+                sends_links: false,
+                done: None,
+            };
+            Ok(page_response(StatusCode::OK, &page))
+        }
+        None => Ok(link_does_not_work(&console)),
     }
 }
 
@@ -89,12 +97,11 @@ pub(crate) async fn use_link(
     State(console): State<Console>,
     token: Result<Path<String>, PathRejection>,
     form: GuestForm,
-) -> Response {
+) -> PageResult {
     let Ok(Path(token)) = token else {
-        return link_does_not_work(&console);
+        return Ok(link_does_not_work(&console));
     };
-    let now = console.inner.context.clock().now();
-    sign_in(&console, &form.headers, &token, now).await
+    sign_in(&console, &form.headers, &token, console.clock.now()).await
 }
 
 /// `POST /demo/sign-in`: signs in as the user of `bellbird demo`, for a browser on this machine.
@@ -102,22 +109,16 @@ pub(crate) async fn sign_in_to_demo(
     State(console): State<Console>,
     extensions: Extensions,
     form: GuestForm,
-) -> Response {
-    let Some(demo) = &console.inner.site.demo else {
-        return error_page::not_found(&console, &form.headers);
-    };
+) -> PageResult {
+    let demo = console.site.demo.as_ref().ok_or(Failure::NotFound)?;
     if !is_from_here(&form.headers, &extensions) {
-        return error_page::cross_site_form(&console);
+        return Ok(error_page::cross_site_form(&console));
     }
-    let now = console.inner.context.clock().now();
-    let url = management::create_asked_link(console.storage(), demo.user, None, "", now).await;
-    match url {
-        Ok(url) => {
-            let token = url.expose_secret().trim_start_matches("/sign-in/");
-            sign_in(&console, &form.headers, token, now).await
-        }
-        Err(refusal) => error_page::refused(&console, refusal),
-    }
+    let now = console.clock.now();
+    let storage = console.storage();
+    let url = management::create_asked_link(storage, demo.user, None, "", now).await?;
+    let token = url.expose_secret().trim_start_matches("/sign-in/");
+    sign_in(&console, &form.headers, token, now).await
 }
 
 /// Whether it is the link of an operator, and operators sign in at the identity provider only.
@@ -126,48 +127,36 @@ async fn is_of_operator_elsewhere(
     link: &str,
     now: Timestamp,
 ) -> Result<bool, StorageError> {
-    let oidc = console.inner.settings.oidc.as_ref();
+    let oidc = console.settings.oidc.as_ref();
     if !oidc.is_some_and(|oidc| oidc.operators_only_here) {
         return Ok(false);
     }
     let lookup = console.storage().sessions().find_link(link, None, now);
-    let found = console.inner.connections.unverified_read(lookup).await?;
+    let found = console.connections.unverified_read(lookup).await?;
     Ok(found.is_some_and(|link| link.is_operator))
 }
 
-async fn sign_in(console: &Console, headers: &HeaderMap, link: &str, now: Timestamp) -> Response {
-    match is_of_operator_elsewhere(console, link, now).await {
-        Ok(false) => {}
-        Ok(true) => {
-            record_sign_in("link", "identity_provider_only", None);
-            let notice = Notice::new(Tone::Attention, "Sign in at the identity provider").with(
-                "An operator cannot sign in with a link here. Use the button on the page Sign in.",
-            );
-            return page_response(StatusCode::FORBIDDEN, &notice.page(&console.inner.frame));
-        }
-        Err(error) => return error_page::storage_error(console, &error),
+async fn sign_in(console: &Console, headers: &HeaderMap, link: &str, now: Timestamp) -> PageResult {
+    if is_of_operator_elsewhere(console, link, now).await? {
+        record_sign_in("link", "identity_provider_only", None);
+        return Ok(
+            Notice::new(Tone::Attention, "Sign in at the identity provider")
+                .with("An operator cannot sign in with a link here. Use the button on the page Sign in.")
+                .response(&console.frame, StatusCode::FORBIDDEN),
+        );
     }
     let session = BrowserSession::new(console, headers, now);
-    match console
-        .inner
-        .connections
-        .unverified_read(
-            console
-                .storage()
-                .sessions()
-                .sign_in(link, &session.row(), now),
-        )
-        .await
-    {
-        Ok(Some(begun)) => {
+    let row = session.row();
+    let begun = console.storage().sessions().sign_in(link, &row, now);
+    match console.connections.unverified_read(begun).await? {
+        Some(begun) => {
             record_sign_in("link", "signed_in", Some(&begun));
             session.begun(console, headers, &begun, now).await
         }
-        Ok(None) => {
+        None => {
             record_sign_in("link", "link_does_not_work", None);
-            link_does_not_work(console)
+            Ok(link_does_not_work(console))
         }
-        Err(error) => error_page::storage_error(console, &error),
     }
 }
 
@@ -197,10 +186,7 @@ impl BrowserSession {
         Self {
             token: bellbird_storage::new_token(),
             browser: browser_name_of(headers),
-            known_browser: console
-                .inner
-                .known_browser_cookie
-                .value_or(headers, bellbird_storage::new_token()),
+            known_browser: console.cookies.known_browser.value_or_new(headers),
             expires_at: now.plus(SESSION_TTL),
         }
     }
@@ -224,50 +210,37 @@ impl BrowserSession {
         headers: &HeaderMap,
         begun: &BegunSession,
         now: Timestamp,
-    ) -> Response {
+    ) -> PageResult {
         let sessions = console.storage().sessions();
-        let before = match console.inner.session_cookie.value(headers) {
+        let before = match console.cookies.session.value(headers) {
             Some(before) => sessions.find(before, now).await.ok().flatten(),
             None => None,
         };
-        if let Some(before) = before
-            && let Err(error) = sessions
-                .revoke(before.caller.user_id, before.caller.key_id.uuid())
-                .await
-        {
-            return error_page::storage_error(console, &error);
+        if let Some(SignedIn { caller, .. }) = before {
+            sessions
+                .revoke(caller.user_id, caller.key_id.uuid())
+                .await?;
         }
-        let asked = console.inner.page_cookie.page(headers);
-        let next = match has_programs_of_others(console.storage(), begun, now).await {
-            // The demo has made its keys for this person.
-            Ok(true) if console.inner.site.demo.is_none() => keys_page::FIRST_SIGN_IN,
+        let asked = console.cookies.page.page(headers);
+        let others_read = has_programs_of_others(console.storage(), begun, now).await?;
+        // The demo has made its keys for this person.
+        let next = if others_read && console.site.demo.is_none() {
+            keys_page::FIRST_SIGN_IN
+        } else {
             // Only to pages of the menus, so a cookie of anyone else leads nowhere else.
-            Ok(_) => asked.as_deref().and_then(page_of).unwrap_or("/overview"),
-            Err(error) => return error_page::storage_error(console, &error),
+            asked.as_deref().and_then(page_of).unwrap_or("/overview")
         };
-        let mut response = Redirect::to(&console.path(next)).into_response();
-        let cookies = [
-            console
-                .inner
-                .session_cookie
-                .header(self.token.expose_secret()),
-            console
-                .inner
-                .known_browser_cookie
-                .header(self.known_browser.expose_secret()),
-            console
-                .inner
-                .page_cookie
-                .removal()
-                .filter(|_| asked.is_some()),
-        ];
-        response.headers_mut().extend(
-            cookies
-                .into_iter()
-                .flatten()
-                .map(|cookie| (SET_COOKIE, cookie)),
-        );
-        response
+        let cookies = &console.cookies;
+        Ok(with_cookies(
+            console.redirect(next),
+            [
+                cookies.session.header(self.token.expose_secret()),
+                cookies
+                    .known_browser
+                    .header(self.known_browser.expose_secret()),
+                cookies.page.removal().filter(|_| asked.is_some()),
+            ],
+        ))
     }
 }
 
@@ -295,11 +268,11 @@ pub(crate) fn browser_name_of(headers: &HeaderMap) -> String {
 }
 
 /// `POST /sign-out`
-pub(crate) async fn sign_out(State(console): State<Console>, form: OwnForm) -> Response {
+pub(crate) async fn sign_out(State(console): State<Console>, form: OwnForm) -> PageResult {
     match end_session(&console, &form.session, form.session.id()).await {
         // It may have ended already.
-        Ok(()) | Err(Refusal::NotFound(_)) => signed_out(&console),
-        Err(refusal) => error_page::refused(&console, refusal),
+        Ok(()) | Err(Refusal::NotFound(_)) => Ok(signed_out(&console)),
+        Err(refusal) => Err(refusal.into()),
     }
 }
 
@@ -313,9 +286,8 @@ pub(crate) async fn end_session(
     management::end_session(&mut change, session.user(), ended).await?;
     session.commit(change).await?;
     let ended = KeyId::from(ended);
-    console.inner.money_cache.remove(&ended);
+    console.money_cache.remove(&ended);
     console
-        .inner
         .rows_cache
         .remove_where(|(session, _)| *session == ended);
     Ok(())
@@ -331,29 +303,17 @@ pub(crate) fn signed_out(console: &Console) -> Response {
 }
 
 /// As [`signed_out`], with another response.
-pub(crate) fn sign_out_of(console: &Console, mut response: Response) -> Response {
-    let headers = response.headers_mut();
-    let cookies = [
-        &console.inner.session_cookie,
-        &console.inner.link_cookie,
-        &console.inner.cookie,
-    ];
-    headers.extend(
-        cookies
-            .into_iter()
-            .filter_map(Cookie::removal)
-            .map(|cookie| (SET_COOKIE, cookie)),
-    );
-    headers.insert(
-        CLEAR_SITE_DATA,
-        HeaderValue::from_static("\"cache\", \"storage\""),
-    );
-    response
+pub(crate) fn sign_out_of(console: &Console, response: Response) -> Response {
+    let cookies = &console.cookies;
+    let removed = [&cookies.session, &cookies.link, &cookies.browser];
+    let response = with_cookies(response, removed.map(Cookie::removal));
+    let clear = [(CLEAR_SITE_DATA, "\"cache\", \"storage\"")];
+    (clear, response).into_response()
 }
 
 /// It has expired, was used, or never existed: the page does not say which.
 fn link_does_not_work(console: &Console) -> Response {
-    let notice = Notice::new(Tone::Attention, "This sign-in link does not work")
-        .with("A link works once, and only for a while. Ask for a new one where you got this one.");
-    page_response(StatusCode::GONE, &notice.page(&console.inner.frame))
+    Notice::new(Tone::Attention, "This sign-in link does not work")
+        .with("A link works once, and only for a while. Ask for a new one where you got this one.")
+        .response(&console.frame, StatusCode::GONE)
 }

@@ -2,29 +2,33 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::extract::ConnectInfo;
+use axum::response::{IntoResponse as _, Redirect, Response};
 use bellbird_api::http::ApiContext;
 use bellbird_connections::{Connections, provider_names};
-use bellbird_domain::{Clock, KeyId, UserId};
+use bellbird_domain::{Clock, Connection, KeyId, UserId};
 use bellbird_limits::client_address::{client_address, rate_limit_key};
+use bellbird_limits::gcra::Limit;
 use bellbird_limits::{Expiring, InFlight, RateLimiter};
+use bellbird_reads::ReadError;
 use bellbird_storage::{SignedIn, Storage, StorageError};
 use http::{Extensions, HeaderMap};
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::api_client::ApiClient;
-use crate::cookie::Cookie;
+use crate::cookie::Cookies;
 use crate::emails::Mailer;
 use crate::emails::asked_links::AskedLink;
 use crate::money_cache::CachedMoney;
 use crate::oidc::IdentityProvider;
-use crate::pages::Frame;
+use crate::pages::{BankTrouble, Frame};
 use crate::rows::found::CachedRows;
 use crate::settings::{ConsoleSettings, Site};
 
@@ -71,18 +75,14 @@ pub(crate) struct Inner {
     known_cookies: Expiring<[u8; 32], ()>,
     /// Links to sign in that are to be sent. None: no e-mails are.
     pub(crate) asked_links: Option<mpsc::Sender<AskedLink>>,
-    pub(crate) cookie: Cookie,
-    pub(crate) link_cookie: Cookie,
-    pub(crate) session_cookie: Cookie,
+    pub(crate) cookies: Cookies,
     pub(crate) identity_provider: Option<IdentityProvider>,
-    pub(crate) known_browser_cookie: Cookie,
-    pub(crate) page_cookie: Cookie,
     /// Sums of money in and out, by session.
     pub(crate) money_cache: Expiring<KeyId, CachedMoney>,
     /// Pages of trades, by session and query.
     pub(crate) rows_cache: Expiring<(KeyId, String), CachedRows>,
     /// Of test events to webhook endpoints.
-    pub(crate) ping_limit: Option<RateLimiter<UserId>>,
+    pub(crate) ping_limit: RateLimiter<UserId>,
     /// By provider. Unknown names share the permits of the empty name.
     event_permits: HashMap<&'static str, EventPermits>,
 }
@@ -94,80 +94,65 @@ pub(crate) struct EventPermits {
     pub(crate) reading: Semaphore,
 }
 
+impl EventPermits {
+    fn new() -> Self {
+        Self {
+            running: Semaphore::new(PROVIDER_EVENTS_CONCURRENT_MAX),
+            reading: Semaphore::new(PROVIDER_EVENTS_CONCURRENT_MAX),
+        }
+    }
+}
+
+impl Deref for Console {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.inner
+    }
+}
+
 impl Console {
-    /// `events_max` limits the provider events in progress: see [`PROVIDER_EVENTS_CONCURRENT_MAX`].
     pub(crate) fn new(
         context: ApiContext,
         api: ApiClient,
         settings: ConsoleSettings,
         site: Site,
-        events_max: usize,
     ) -> Self {
-        let frame = Frame::new(&settings, &site, context.connections().registry());
-        let cookie = Cookie::of_browser(&site.console_url);
-        let link_cookie = Cookie::of_link(&site.console_url);
-        let permits = || EventPermits {
-            running: Semaphore::new(events_max),
-            reading: Semaphore::new(events_max),
-        };
-        let event_permits = provider_names()
-            .chain([""])
-            .map(|name| (name, permits()))
-            .collect();
         let store = context.shared_store();
-        let failed_auth_limit = RateLimiter::per_minute(settings.failed_auth_per_minute);
-        let failed_auth_limit =
-            failed_auth_limit.map(|limit| limit.shared(store, "console_failed_auth"));
         let limit_of_user = |name, per_minute| {
             RateLimiter::per_minute(per_minute).map(|limit| limit.shared(store, name))
         };
-        let page_limit = limit_of_user("console", settings.console_per_minute);
-        let form_limit = limit_of_user("console_forms", settings.console_forms_per_minute);
         let send_links = |mailer: Mailer| {
             mailer.send_asked_links(context.storage().clone(), context.clock().clone(), store)
         };
-        let asked_links = site.mailer.clone().map(send_links);
-        let ping_limit =
-            RateLimiter::per_minute(PINGS_PER_MINUTE).map(|limit| limit.shared(store, "ping"));
-        let (connections, clock) = (context.connections().clone(), context.clock().clone());
-        let session_cookie = Cookie::of_session(&site.console_url);
-        let identity_provider = settings
-            .oidc
-            .as_ref()
-            .map(|oidc| IdentityProvider::new(oidc, &site.console_url));
-        let known_browser_cookie = Cookie::of_known_browser(&site.console_url);
-        let page_cookie = Cookie::of_page(&site.console_url);
-        let money_cache = Expiring::new(MONEY_TTL, CACHE_BYTES_MAX, |_, cached: &CachedMoney| {
-            cached.bytes()
-        });
+        let events = |name| (name, EventPermits::new());
+        let sign_in_at = |oidc| IdentityProvider::new(oidc, &site.console_url);
         // What nothing was found for takes room too.
         let bytes_of = |(_, query): &(_, String), rows: &CachedRows| query.len() + rows.bytes();
-        let rows_cache = Expiring::new(settings.trades_cache, CACHE_BYTES_MAX, bytes_of);
         let inner = Inner {
-            context,
-            api,
-            connections,
-            settings,
-            site,
-            frame,
-            clock,
+            connections: context.connections().clone(),
+            frame: Frame::new(&settings, &site, context.connections().registry()),
+            clock: context.clock().clone(),
             is_setup_over: AtomicBool::new(false),
-            failed_auth_limit,
-            page_limit,
-            form_limit,
+            failed_auth_limit: RateLimiter::per_minute(settings.failed_auth_per_minute)
+                .map(|limit| limit.shared(store, "console_failed_auth")),
+            page_limit: limit_of_user("console", settings.console_per_minute),
+            form_limit: limit_of_user("console_forms", settings.console_forms_per_minute),
             own_data_permits: InFlight::new(1),
             known_cookies: Expiring::new(KNOWN_COOKIE_TTL, KNOWN_COOKIES_MAX, |_, ()| 1),
-            asked_links,
-            cookie,
-            link_cookie,
-            session_cookie,
-            identity_provider,
-            known_browser_cookie,
-            page_cookie,
-            money_cache,
-            rows_cache,
-            ping_limit,
-            event_permits,
+            asked_links: site.mailer.clone().map(send_links),
+            cookies: Cookies::new(&site.console_url),
+            identity_provider: settings.oidc.as_ref().map(sign_in_at),
+            money_cache: Expiring::new(MONEY_TTL, CACHE_BYTES_MAX, |_, sums: &CachedMoney| {
+                sums.bytes()
+            }),
+            rows_cache: Expiring::new(settings.trades_cache, CACHE_BYTES_MAX, bytes_of),
+            ping_limit: RateLimiter::new(Limit::per_minute(PINGS_PER_MINUTE)).shared(store, "ping"),
+            event_permits: provider_names().chain([""]).map(events).collect(),
+            context,
+            api,
+            settings,
+            site,
         };
         Self {
             inner: Arc::new(inner),
@@ -175,7 +160,7 @@ impl Console {
     }
 
     pub(crate) fn storage(&self) -> &Storage {
-        self.inner.context.storage()
+        self.context.storage()
     }
 
     /// The client's address, as limits count it. None without a listener.
@@ -188,7 +173,7 @@ impl Console {
         Some(rate_limit_key(client_address(
             peer,
             headers,
-            &self.inner.settings.trusted_proxies,
+            &self.settings.trusted_proxies,
         )))
     }
 
@@ -198,12 +183,12 @@ impl Console {
         token: &str,
         now: Timestamp,
     ) -> Result<Option<SignedIn>, StorageError> {
-        let known = &self.inner.known_cookies;
+        let known = &self.known_cookies;
         let mut of_cookie = [0; 32];
         of_cookie.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
         let lookup = self.storage().sessions().find(token, now);
         if known.renew(&of_cookie, now).is_none() {
-            let found = self.inner.connections.unverified_read(lookup).await?;
+            let found = self.connections.unverified_read(lookup).await?;
             if found.is_some() {
                 known.insert(of_cookie, (), now);
             }
@@ -216,22 +201,25 @@ impl Console {
         Ok(found)
     }
 
-    /// Whether the browser says that a user is signed in. It decides what a page offers, and never
-    /// what it may do.
-    pub(crate) fn has_session_cookie(&self, headers: &HeaderMap) -> bool {
-        self.inner.session_cookie.value(headers).is_some()
+    /// A bank that could not be read, for its user.
+    pub(crate) fn trouble(&self, connection: &Connection, error: &ReadError) -> BankTrouble {
+        BankTrouble::of_read(connection, error, &self.connections.links().providers())
+    }
+
+    /// Leads to a path of the console.
+    pub(crate) fn redirect(&self, path: &str) -> Response {
+        Redirect::to(&self.path(path)).into_response()
     }
 
     /// A path of the console, as browsers see it.
     pub(crate) fn path(&self, path: &str) -> String {
-        format!("{}{path}", self.inner.frame.root)
+        format!("{}{path}", self.frame.root)
     }
 
     /// The permits of a provider, or those of all unknown names.
     pub(crate) fn event_permits(&self, provider: &str) -> Option<&EventPermits> {
-        self.inner
-            .event_permits
+        self.event_permits
             .get(provider)
-            .or_else(|| self.inner.event_permits.get(""))
+            .or_else(|| self.event_permits.get(""))
     }
 }

@@ -223,6 +223,5 @@ pub(crate) async fn console() -> Console {
         ApiClient::new(Router::new()),
         settings(),
         site,
-        1,
     )
 }

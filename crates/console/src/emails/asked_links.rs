@@ -12,7 +12,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tokio::sync::{Semaphore, mpsc};
 use tracing::{Instrument as _, Span};
 
-use super::{Mailer, SignInEmail};
+use super::{Mailer, SignInEmail, Text};
 
 /// Of one user: five at once, and one each 96 minutes. So at most 5 an hour and 20 a day fill a
 /// mailbox.
@@ -42,7 +42,7 @@ struct Sender {
     storage: Storage,
     clock: Clock,
     limit_of_user: RateLimiter<UserId>,
-    limit: Option<RateLimiter<&'static str>>,
+    limit: RateLimiter<&'static str>,
 }
 
 impl Mailer {
@@ -53,8 +53,7 @@ impl Mailer {
         clock: Clock,
         store: Option<&SharedStore>,
     ) -> mpsc::Sender<AskedLink> {
-        let limit =
-            RateLimiter::per_minute(PER_MINUTE).map(|limit| limit.shared(store, "emailed_links"));
+        let limit = RateLimiter::new(Limit::per_minute(PER_MINUTE)).shared(store, "emailed_links");
         let limit_of_user = RateLimiter::new(LIMIT_OF_USER).shared(store, "emailed_links_of_user");
         let sender = Arc::new(Sender {
             mailer: self,
@@ -102,9 +101,7 @@ impl Sender {
         if !self.limit_of_user.take(user.id, now).await.allowed {
             return Err("this user was sent 5 within an hour, or 20 within a day".to_owned());
         }
-        if let Some(limit) = &self.limit
-            && !limit.take("all", now).await.allowed
-        {
+        if !self.limit.take("all", now).await.allowed {
             return Err("60 were sent within a minute".to_owned());
         }
         let browser = Some(link.browser.expose_secret());
@@ -121,7 +118,7 @@ impl Sender {
             url: url.expose_secret(),
             browser: &link.browser_name,
         };
-        let text = email.text().map_err(|error| error.to_string())?;
+        let text = Text::of(&email).map_err(|error| error.to_string())?;
         self.mailer
             .send(&user.email, text)
             .await

@@ -13,6 +13,7 @@ use lettre::message::header::{
     ContentTransferEncoding, ContentType, HeaderName, HeaderValue, MIME_VERSION_1_0,
 };
 use lettre::message::{Body, Mailbox};
+use lettre::transport::smtp;
 use lettre::transport::smtp::extension::ClientId;
 use lettre::{Address, AsyncSmtpTransport, AsyncTransport as _, Message, Tokio1Executor};
 use uuid::Uuid;
@@ -54,10 +55,7 @@ impl Mailer {
     ///
     /// # Errors
     /// If TLS cannot be set up.
-    pub fn new(
-        settings: &EmailSettings,
-        console_url: &str,
-    ) -> Result<Self, lettre::transport::smtp::Error> {
+    pub fn new(settings: &EmailSettings, console_url: &str) -> Result<Self, smtp::Error> {
         let console_url = console_url.trim_end_matches('/').to_owned();
         let name = console_url
             .parse::<http::Uri>()
@@ -70,7 +68,7 @@ impl Mailer {
                     .map_or_else(ClientId::default, ClientId::Domain),
             )
             .timeout(Some(SEND_TIMEOUT))
-            .pool_config(lettre::transport::smtp::PoolConfig::new().max_size(CONNECTIONS_MAX))
+            .pool_config(smtp::PoolConfig::new().max_size(CONNECTIONS_MAX))
             .build();
         let (server, host) = (
             settings.server(),
@@ -97,12 +95,21 @@ impl Mailer {
     /// # Errors
     /// [`SendError::Unavailable`] says what does not work.
     pub async fn check(&self) -> Result<(), SendError> {
-        match tokio::time::timeout(SEND_TIMEOUT, self.inner.transport.test_connection()).await {
-            Ok(Ok(true)) => Ok(()),
-            Ok(Ok(false)) => Err(SendError::Unavailable(format!(
+        match self.in_time(self.inner.transport.test_connection()).await? {
+            true => Ok(()),
+            false => Err(SendError::Unavailable(format!(
                 "{} ended the connection",
                 self.inner.server
             ))),
+        }
+    }
+
+    async fn in_time<T>(
+        &self,
+        call: impl Future<Output = Result<T, smtp::Error>>,
+    ) -> Result<T, SendError> {
+        match tokio::time::timeout(SEND_TIMEOUT, call).await {
+            Ok(Ok(result)) => Ok(result),
             Ok(Err(error)) => Err(server::explain(&error, &self.inner.server)),
             Err(_) => Err(server::timed_out(&self.inner.server)),
         }
@@ -152,11 +159,8 @@ impl Mailer {
             .header(ContentType::TEXT_PLAIN)
             .body(encoded(text.body))
             .map_err(|_| SendError::Rejected("the e-mail cannot be made".to_owned()))?;
-        match tokio::time::timeout(SEND_TIMEOUT, self.inner.transport.send(message)).await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(server::explain(&error, &self.inner.server)),
-            Err(_) => Err(server::timed_out(&self.inner.server)),
-        }
+        let sent = self.in_time(self.inner.transport.send(message)).await;
+        sent.map(drop)
     }
 }
 

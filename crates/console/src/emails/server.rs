@@ -52,12 +52,7 @@ impl EmailSettings {
     /// Checks the URL of a mail server. TLS is used with every server but one on this machine.
     #[must_use]
     pub fn parse_url(text: &str) -> Option<SecretString> {
-        let (scheme, rest) = text.split_once("://")?;
-        let (authority, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let host = authority
-            .rsplit_once('@')
-            .map_or(authority, |(_, host)| host)
-            .trim_end_matches('/');
+        let [scheme, authority, host, query] = parts_of(text)?;
         let name = host.parse::<http::uri::Authority>().ok()?.host().to_owned();
         let url = match scheme {
             "smtps" if query.is_empty() => text.to_owned(),
@@ -86,13 +81,7 @@ impl EmailSettings {
     /// Host and port, without user and password: `mail.example.com:465`.
     #[must_use]
     pub fn server(&self) -> String {
-        let url = self.url.expose_secret();
-        let (scheme, rest) = url.split_once("://").unwrap_or_default();
-        let (authority, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let host = authority
-            .rsplit_once('@')
-            .map_or(authority, |(_, host)| host)
-            .trim_end_matches('/');
+        let [scheme, _, host, query] = parts_of(self.url.expose_secret()).unwrap_or_default();
         let port = match (scheme, query) {
             ("smtps", _) => 465,
             (_, "") => 25,
@@ -109,6 +98,17 @@ impl EmailSettings {
     }
 }
 
+/// Scheme, authority, its host and port, and query.
+fn parts_of(url: &str) -> Option<[&str; 4]> {
+    let (scheme, rest) = url.split_once("://")?;
+    let (authority, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let host = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host)
+        .trim_end_matches('/');
+    Some([scheme, authority, host, query])
+}
+
 /// Names the kind of the error and the server, and none of its words, which may hold the recipient.
 pub(super) fn explain(error: &Error, server: &str) -> SendError {
     let code = error.status().map(|code| code.to_string());
@@ -122,11 +122,9 @@ pub(super) fn explain(error: &Error, server: &str) -> SendError {
         )),
         Some(code) => unavailable(format!("{server} does not take it now ({code})")),
         None => {
-            let causes = std::iter::successors(error.source(), |&cause| cause.source());
-            let kind = causes
-                .filter_map(|cause| cause.downcast_ref::<io::Error>())
-                .map(io::Error::kind)
-                .next();
+            let mut causes = std::iter::successors(error.source(), |&cause| cause.source());
+            let kind =
+                causes.find_map(|cause| cause.downcast_ref::<io::Error>().map(io::Error::kind));
             let text = match kind {
                 Some(ErrorKind::ConnectionRefused) => format!("connection refused by {server}"),
                 Some(ErrorKind::TimedOut) => return timed_out(server),

@@ -142,12 +142,6 @@ impl Text {
     }
 }
 
-impl SignInEmail<'_> {
-    pub(crate) fn text(&self) -> Result<Text, askama::Error> {
-        Text::of(self)
-    }
-}
-
 /// The rest of a URL may hold a secret of the endpoint.
 fn host_of(url: &str) -> String {
     let url: http::Uri = url.parse().unwrap_or_default();

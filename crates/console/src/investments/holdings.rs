@@ -9,7 +9,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 use serde::Deserialize;
 
-use crate::api_client::read_error;
+use crate::api_client::{List, read_error};
 use crate::pages::names::sanitized;
 use crate::pages::{BankTrouble, Money, Number, SignedInFrame, rendered_part};
 use crate::rows::Symbol;
@@ -62,11 +62,6 @@ struct Gain {
     number: Number,
     /// Of the cost.
     percent: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Holdings {
-    data: Vec<Holding>,
 }
 
 #[derive(Deserialize)]
@@ -129,15 +124,38 @@ pub(super) async fn part(list: &RowList<Trades>) -> String {
         .buffered(BROKERS_AT_ONCE)
         .collect()
         .await;
-    let (mut holdings, mut troubles) = (Vec::new(), Vec::new());
+    let (mut holdings, mut troubles) = (Vec::<Holding>::new(), Vec::new());
     for of_broker in read {
         match of_broker {
             Ok(some) => holdings.extend(some),
             Err(trouble) => troubles.push(trouble),
         }
     }
+    let mut by_currency: BTreeMap<&str, Vec<&Holding>> = BTreeMap::new();
+    for holding in &holdings {
+        by_currency
+            .entry(&holding.currency)
+            .or_default()
+            .push(holding);
+    }
+    let filter = &list.filter;
+    let wanted = filter.rows();
+    let mut currencies: Vec<InCurrency> = by_currency
+        .iter()
+        .map(|(currency, holdings)| in_currency(filter, &wanted, currency, holdings))
+        .collect();
+    currencies.retain(|currency| !currency.rows.is_empty());
+    let count = |is: fn(&Holding) -> bool| holdings.iter().filter(|one| is(one)).count();
     let frame = list.session.frame(&list.console, "/investments");
-    rendered_part(&view(&frame, &list.filter, &holdings, troubles))
+    rendered_part(&HoldingsPart {
+        frame: &frame,
+        filter,
+        again: format!("{}/investments?{}", frame.root, filter.this_page()),
+        troubles,
+        currencies,
+        without_value: count(|one| one.value().is_none()),
+        without_cost: count(|one| one.value().is_some() && one.gain().is_none()),
+    })
 }
 
 async fn read(list: &RowList<Trades>, broker: &Bank) -> Result<Vec<Holding>, BankTrouble> {
@@ -147,43 +165,11 @@ async fn read(list: &RowList<Trades>, broker: &Bank) -> Result<Vec<Holding>, Ban
     let account = account.unwrap_or_default();
     let path = format!("/v1/holdings?connectionId={}{account}", connection.id);
     let read = console
-        .inner
         .api
-        .get::<Holdings>(&list.session.caller, &path);
-    read.await.map(|read| read.data).map_err(|error| {
-        let linkable = console.inner.connections.links().providers();
-        BankTrouble::of_read(connection, &read_error(connection, &error.code), &linkable)
-    })
-}
-
-fn view<'a>(
-    frame: &'a SignedInFrame<'a>,
-    filter: &'a Filter,
-    holdings: &[Holding],
-    troubles: Vec<BankTrouble>,
-) -> HoldingsPart<'a> {
-    let mut by_currency: BTreeMap<&str, Vec<&Holding>> = BTreeMap::new();
-    for holding in holdings {
-        by_currency
-            .entry(&holding.currency)
-            .or_default()
-            .push(holding);
-    }
-    let wanted = filter.rows();
-    let mut currencies: Vec<InCurrency> = by_currency
-        .iter()
-        .map(|(currency, holdings)| in_currency(filter, &wanted, currency, holdings))
-        .collect();
-    currencies.retain(|currency| !currency.rows.is_empty());
-    let count = |is: fn(&Holding) -> bool| holdings.iter().filter(|one| is(one)).count();
-    HoldingsPart {
-        frame,
-        filter,
-        again: format!("{}/investments?{}", frame.root, filter.this_page()),
-        troubles,
-        currencies,
-        without_value: count(|one| one.value().is_none()),
-        without_cost: count(|one| one.value().is_some() && one.gain().is_none()),
+        .get::<List<Holding>>(&list.session.caller, &path, None);
+    match read.await {
+        Ok(read) => Ok(read.value.data),
+        Err(error) => Err(console.trouble(connection, &read_error(connection, &error.code))),
     }
 }
 

@@ -12,6 +12,7 @@ use futures_util::FutureExt as _;
 use futures_util::stream::{FuturesOrdered, Stream};
 use http::Version;
 
+use crate::error_page::PageResult;
 use crate::rows::file;
 use crate::rows::filter::FilterQuery;
 use crate::rows::list::{self, RowList};
@@ -23,7 +24,7 @@ pub(crate) async fn show(
     State(console): State<Console>,
     session: Session,
     query: FilterQuery,
-) -> Response {
+) -> PageResult {
     list::show::<Trades, _>(&console, session, query, parts).await
 }
 

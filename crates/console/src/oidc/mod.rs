@@ -33,7 +33,6 @@ use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 
 use self::attempt::Attempt;
-use crate::cookie::Cookie;
 use crate::settings::OidcSettings;
 
 /// Of one call to the provider, from connecting to the last byte.
@@ -119,8 +118,6 @@ pub(crate) struct IdentityProvider {
     redirect_uri: String,
     /// The host of the issuer, which users see.
     pub(crate) name: String,
-    /// Of a browser that is there.
-    pub(crate) cookie: Cookie,
     known: Mutex<Known>,
     permits: Semaphore,
     /// One for each client address, so that nobody holds all the others with made-up codes.
@@ -159,7 +156,6 @@ impl IdentityProvider {
                 console_url.trim_end_matches('/')
             ),
             name: host.unwrap_or_default(),
-            cookie: Cookie::of_identity_provider(console_url),
             known: Mutex::default(),
             permits: Semaphore::new(ASKED_AT_ONCE_MAX),
             permits_of_address: InFlight::new(1),

@@ -7,7 +7,7 @@ use bellbird_storage::Endpoint;
 use jiff::SignedDuration;
 
 use crate::pages::names::institution_name;
-use crate::pages::{BankTrouble, why_disabled};
+use crate::pages::{BankTrouble, is_linkable, why_disabled};
 use crate::session::Session;
 
 /// Days before the end of a consent from which the page asks to renew it.
@@ -50,15 +50,12 @@ impl Attention {
             .filter(|connection| connection.status == ConnectionStatus::Active);
         let ending = active.filter_map(|connection| {
             let end = connection.consent_expires_at?;
-            let can_renew = linkable
-                .iter()
-                .any(|provider| provider.name == connection.provider);
             let is_soon = end.duration_since(session.now) <= ENDING_WITHIN;
             is_soon.then(|| EndingConsent {
                 id: connection.id,
                 name: institution_name(connection),
                 end: zone.day(end),
-                can_renew,
+                can_renew: is_linkable(connection, linkable),
             })
         });
         let disabled = endpoints.iter().filter(|endpoint| {

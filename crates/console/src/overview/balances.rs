@@ -10,18 +10,13 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
 use super::query::OverviewQuery;
-use crate::api_client::{Aged, ApiError, read_error};
+use crate::api_client::{Aged, ApiError, List, read_error};
 use crate::pages::names::{institution_name, sanitized};
 use crate::pages::{BankTrouble, Frame, LocalTime, Money, Number, rendered_part};
 use crate::state::Console;
 
 /// Accounts of one request for balances.
 const ACCOUNTS_MAX: usize = 100;
-
-#[derive(Deserialize)]
-struct List<T> {
-    data: Vec<T>,
-}
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -131,10 +126,9 @@ impl BalancesOf {
         for some in self.accounts.chunks(ACCOUNTS_MAX) {
             let ids: Vec<String> = some.iter().map(|account| account.id.to_string()).collect();
             let path = format!("/v1/balances?accountIds={}", ids.join(","));
-            let api = &self.console.inner.api;
-            let read: Aged<List<Balance>> = api
-                .get_aged(&self.caller, &path, self.query.not_before)
-                .await?;
+            let api = &self.console.api;
+            let read: Aged<List<Balance>> =
+                api.get(&self.caller, &path, self.query.not_before).await?;
             age = age.max(read.age);
             list.extend(read.value.data);
         }
@@ -151,7 +145,7 @@ impl BalancesOf {
 
     fn empty(&self, state: BalancesState) -> BalancesPart<'_> {
         BalancesPart {
-            frame: &self.console.inner.frame,
+            frame: &self.console.frame,
             query: &self.query,
             state,
             net_worth: Vec::new(),
@@ -171,7 +165,6 @@ impl BalancesOf {
             name: institution_name(connection),
             is_sandbox: self
                 .console
-                .inner
                 .frame
                 .providers
                 .is_sandbox(&connection.provider),
@@ -194,7 +187,6 @@ impl BalancesOf {
             as_of: zone.time(balances.as_of),
             refresh: self.query.link_not_before(after),
         });
-        let linkable = self.console.inner.connections.links().providers();
         let mut net_worth = Sums::default();
         for connection in &self.connections {
             let mut sums = Sums::default();
@@ -217,8 +209,7 @@ impl BalancesOf {
             let is_known = connection.status != ConnectionStatus::Active;
             if let Some(code) = failed.filter(|_| !is_known) {
                 let error = read_error(connection, code);
-                let trouble = BankTrouble::of_read(connection, &error, &linkable);
-                part.troubles.push(trouble);
+                part.troubles.push(self.console.trouble(connection, &error));
             }
             let institution = self.institution(connection, sums.amounts(), rows);
             part.institutions.push(institution);

@@ -13,13 +13,11 @@ use std::pin::Pin;
 
 use askama::Template;
 use axum::extract::State;
-use axum::response::Response;
 use bellbird_domain::ConnectionCategory;
-use bellbird_storage::StorageError;
 use futures_util::stream::FuturesUnordered;
 use http::Uri;
 
-use crate::error_page;
+use crate::error_page::PageResult;
 use crate::pages::{SignedInFrame, rendered_part};
 use crate::plan;
 use crate::session::Session;
@@ -47,27 +45,22 @@ struct OverviewPage<'a> {
 /// A part of the page as HTML, which the browser puts into the place of its name.
 type Part = Pin<Box<dyn Future<Output = String> + Send>>;
 
-pub(crate) async fn show(State(console): State<Console>, session: Session, uri: Uri) -> Response {
+pub(crate) async fn show(State(console): State<Console>, session: Session, uri: Uri) -> PageResult {
     if let Some(page) =
         plan::page_in_place(&console, &session, "/overview", ConnectionCategory::Banking)
     {
-        return page;
+        return Ok(page);
     }
     let storage = console.storage();
-    let (connections, (accounts, _), endpoints) = match tokio::try_join!(
+    let (connections, (accounts, _), endpoints) = tokio::try_join!(
         storage.connections().list(session.user()),
         storage.accounts().list(session.user(), u32::MAX, 0),
         storage.endpoints().list(session.user()),
-    ) {
-        Ok(found) => found,
-        Err(error) => return error_page::storage_error(&console, &error),
-    };
-    let continues_setup = match continues_setup(&console, &session).await {
-        Ok(continues) => continues,
-        Err(error) => return error_page::storage_error(&console, &error),
-    };
+    )?;
+    let continues_setup = session.is_operator
+        && (storage.first_start().find().await?).is_some_and(|found| found.done_at.is_none());
     let frame = session.frame(&console, "/overview");
-    let linkable = console.inner.connections.links().providers();
+    let linkable = console.connections.links().providers();
     let attention = Attention::of(&connections, &endpoints, &linkable, &session);
     let query = OverviewQuery::of(uri.query());
     let is_empty = connections.is_empty();
@@ -95,14 +88,5 @@ pub(crate) async fn show(State(console): State<Console>, session: Session, uri: 
     let parts: FuturesUnordered<Part> = FuturesUnordered::new();
     parts.push(Box::pin(async move { balances.part().await }));
     parts.push(Box::pin(async move { money.part().await }));
-    stream::response(&rendered_part(&page), parts)
-}
-
-/// Whether a first start is going on whose operator this is.
-async fn continues_setup(console: &Console, session: &Session) -> Result<bool, StorageError> {
-    if !session.is_operator {
-        return Ok(false);
-    }
-    let found = console.storage().first_start().find().await?;
-    Ok(found.is_some_and(|found| found.done_at.is_none()))
+    Ok(stream::response(&rendered_part(&page), parts))
 }

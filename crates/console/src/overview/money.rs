@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bellbird_api::http::Problem;
+use bellbird_api::http::problem::problem_for_category;
 use bellbird_domain::{Bound, Caller, Category, ConnectionCategory, DateFilter, Transaction};
 use bellbird_reads::summary::{GroupBy, Summary};
 use bellbird_reads::{ReadError, SelectError, SelectedAccounts, Selection, Transactions};
@@ -55,7 +56,7 @@ impl MoneyOf {
                         revision: self.caller.revision,
                         sums: Arc::clone(&sums),
                     };
-                    let cache = &self.console.inner.money_cache;
+                    let cache = &self.console.money_cache;
                     cache.insert(self.caller.key_id, cached, self.now);
                 }
                 self.shown(months, &sums, troubles)
@@ -70,7 +71,7 @@ impl MoneyOf {
 
     fn view(&self, state: MoneyState) -> MoneyPart<'_> {
         MoneyPart {
-            frame: &self.console.inner.frame,
+            frame: &self.console.frame,
             query: &self.query,
             months: self.query.period.months(self.today()),
             state,
@@ -85,7 +86,7 @@ impl MoneyOf {
 
     /// Sums that have all of these months, and are new enough.
     fn cached(&self, months: Months) -> Option<Arc<MoneySums>> {
-        let cache = &self.console.inner.money_cache;
+        let cache = &self.console.money_cache;
         let (cached, age) = cache.get(&self.caller.key_id, self.now)?;
         let is_new_enough = self.query.not_before.is_none_or(|at| self.now - age >= at);
         let does = is_new_enough
@@ -95,7 +96,7 @@ impl MoneyOf {
     }
 
     async fn read(&self, months: Months) -> Result<(MoneySums, Vec<BankTrouble>), Problem> {
-        let api = &self.console.inner.context;
+        let api = &self.console.context;
         let permit = api
             .admit(&api.quotas().live, &self.caller, self.now)
             .await?;
@@ -104,19 +105,18 @@ impl MoneyOf {
             ..Selection::default()
         };
         let selected = api.reads().select(&self.caller, selection).await;
-        let selected = selected.map_err(|error| match error {
-            SelectError::Connection(error) | SelectError::Account(error) => problem_of(&error),
+        let selected = selected.map_err(|error| {
+            let (SelectError::Connection(error) | SelectError::Account(error)) = error;
+            problem_for_category(&error, "Connection", ConnectionCategory::Banking)
         })?;
-        let linkable = self.console.inner.connections.links().providers();
         let (mut troubles, mut lists) = (Vec::new(), Vec::new());
         for connection in &selected.connections {
             match connection {
                 Ok(accounts) => lists.extend(accounts.lists()),
-                Err(unreadable) => troubles.push(BankTrouble::of_read(
-                    &unreadable.connection,
-                    &unreadable.error,
-                    &linkable,
-                )),
+                Err(unreadable) => {
+                    let (connection, error) = (&unreadable.connection, &unreadable.error);
+                    troubles.push(self.console.trouble(connection, error));
+                }
             }
         }
         let sums = SumsByMonth::default();
@@ -129,7 +129,7 @@ impl MoneyOf {
         drop(permit);
         for (list, read) in lists.iter().zip(&read) {
             let connection = &list.context.connection;
-            let trouble = |error| BankTrouble::of_read(connection, error, &linkable);
+            let trouble = |error| self.console.trouble(connection, error);
             troubles.extend(read.as_ref().err().map(trouble));
         }
         troubles.sort_unstable();
@@ -151,7 +151,7 @@ impl MoneyOf {
         months: Months,
         sums: &SumsByMonth,
     ) -> Result<(), ReadError> {
-        let api = &self.console.inner.context;
+        let api = &self.console.context;
         let dates = DateFilter {
             from: Some(Bound::Day(months.first)),
             to: Some(Bound::Day(months.end(self.today()))),
@@ -192,12 +192,4 @@ fn add(row: &Transaction<'_>, day: Date, sums: &SumsByMonth) {
             .or_insert_with(|| Summary::new(Some(GroupBy::Category)))
             .add(row, day);
     }
-}
-
-fn problem_of(error: &ReadError) -> Problem {
-    bellbird_api::http::problem::problem_for_category(
-        error,
-        "Connection",
-        ConnectionCategory::Banking,
-    )
 }

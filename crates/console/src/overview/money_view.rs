@@ -56,61 +56,61 @@ impl MoneyPart<'_> {
 
 pub(super) struct ShownMoney {
     /// Those with rows, the one with most rows first.
-    pub(super) currencies: Vec<String>,
+    currencies: Vec<String>,
     /// Institutions that could not be read to the end of the period.
-    pub(super) troubles: Vec<BankTrouble>,
+    troubles: Vec<BankTrouble>,
     /// None: there is no row.
-    pub(super) shown: Option<MoneyInCurrency>,
+    shown: Option<MoneyInCurrency>,
 }
 
-pub(super) struct MoneyInCurrency {
-    pub(super) currency: String,
-    pub(super) total: InAndOut,
+struct MoneyInCurrency {
+    currency: String,
+    total: InAndOut,
     /// The query of the transactions of the whole period.
-    pub(super) rows: String,
+    rows: String,
     /// Empty if the period is one month.
-    pub(super) months: Vec<Month>,
+    months: Vec<Month>,
     /// The labels at the top and in the middle of the bars of the months.
-    pub(super) scale: Option<[String; 2]>,
-    pub(super) categories: Vec<CategoryRow>,
+    scale: Option<[String; 2]>,
+    categories: Vec<CategoryRow>,
     /// The sum of the smaller ones, which are behind it.
-    pub(super) others: Option<(CategoryRow, Vec<CategoryRow>)>,
+    others: Option<(CategoryRow, Vec<CategoryRow>)>,
 }
 
 /// `money_out` is without its sign, because its heading says it.
-pub(super) struct InAndOut {
-    pub(super) money_in: Number,
-    pub(super) money_out: Number,
-    pub(super) net: Number,
+struct InAndOut {
+    money_in: Number,
+    money_out: Number,
+    net: Number,
 }
 
-pub(super) struct Month {
+struct Month {
     /// Such as `Nov`, and `Nov 2026`.
-    pub(super) short: String,
-    pub(super) name: String,
+    short: String,
+    name: String,
     /// The query of its transactions.
-    pub(super) rows: String,
-    pub(super) sums: InAndOut,
-    pub(super) in_height: u32,
-    pub(super) out_height: u32,
+    rows: String,
+    sums: InAndOut,
+    in_height: u32,
+    out_height: u32,
 }
 
 impl Month {
-    pub(super) fn in_top(&self) -> u32 {
+    fn in_top(&self) -> u32 {
         LENGTH - self.in_height
     }
 
-    pub(super) fn out_top(&self) -> u32 {
+    fn out_top(&self) -> u32 {
         LENGTH - self.out_height
     }
 }
 
-pub(super) struct CategoryRow {
-    pub(super) name: &'static str,
+struct CategoryRow {
+    name: &'static str,
     /// The query of its transactions.
-    pub(super) rows: String,
-    pub(super) money_out: Number,
-    pub(super) width: u32,
+    rows: String,
+    money_out: Number,
+    width: u32,
 }
 
 /// Exact sums of one currency.

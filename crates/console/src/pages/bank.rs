@@ -1,10 +1,11 @@
 //! A bank or broker that is linked, as a row that opens to more about it. The page of a link URL
 //! has the same rows as the console.
 
-use bellbird_connections::LinkedConnection;
+use bellbird_connections::{LinkableProvider, LinkedConnection};
 use bellbird_domain::{Connection, ConnectionCategory, ConnectionId, ConnectionStatus};
 use jiff::{SignedDuration, Timestamp};
 
+use super::bank_trouble::is_linkable;
 use super::frame::Frame;
 use super::institution::{AccountRow, Institution, account_rows};
 use super::local_time::{LocalTime, When};
@@ -22,8 +23,8 @@ pub(crate) struct BankRows<'a> {
     pub(crate) now: Timestamp,
     /// Maps the name of a provider to its title.
     pub(crate) title_of: &'a dyn Fn(&str) -> String,
-    /// Whether the provider has a consent page.
-    pub(crate) can_reconnect: &'a dyn Fn(&Connection) -> bool,
+    /// The providers that have a consent page.
+    pub(crate) linkable: &'a [LinkableProvider],
     /// Whether the plan of the user reads it.
     pub(crate) is_in_plan: &'a dyn Fn(&Connection) -> bool,
 }
@@ -120,7 +121,7 @@ impl BankRow {
             consent_end: consent_end.map(|end| page.zone.when(end, page.now)),
             is_ending: is_in_plan
                 && consent_end.is_some_and(|end| end.duration_since(page.now) < ENDING_WITHIN),
-            can_reconnect: is_in_plan && (page.can_reconnect)(connection),
+            can_reconnect: is_in_plan && is_linkable(connection, page.linkable),
             institution,
             accounts,
         }

@@ -75,11 +75,8 @@ impl BankTrouble {
         remedy: Remedy,
         linkable: &[LinkableProvider],
     ) -> Self {
-        let can_link = linkable
-            .iter()
-            .any(|provider| provider.name == connection.provider);
         let remedy = match remedy {
-            Remedy::Reconnect if !can_link => Remedy::Other,
+            Remedy::Reconnect if !is_linkable(connection, linkable) => Remedy::Other,
             remedy => remedy,
         };
         Self {
@@ -105,6 +102,12 @@ impl BankTrouble {
     pub(crate) fn may_pass(&self) -> bool {
         self.remedy == Remedy::Time
     }
+}
+
+/// Whether users can link it themselves, by one of these providers.
+pub(crate) fn is_linkable(connection: &Connection, linkable: &[LinkableProvider]) -> bool {
+    let mut providers = linkable.iter();
+    providers.any(|provider| provider.name == connection.provider)
 }
 
 fn why_broken(status: ConnectionStatus) -> &'static str {

@@ -7,6 +7,7 @@ use bellbird_domain::Connection;
 use jiff::Timestamp;
 
 use super::bank::{BankRow, BankRows};
+use super::bank_trouble::is_linkable;
 use super::frame::Frame;
 use super::institution::ImageOrigins;
 use super::local_time::LocalTime;
@@ -55,20 +56,13 @@ impl<'a> Choice<'a> {
                 .as_deref()
                 .is_none_or(|allowed| allowed == provider.name)
         };
-        let can_reconnect = |connection: &Connection| {
-            let mut providers = page.providers.iter();
-            providers.any(|provider| provider.name == connection.provider)
-        };
-        let is_in_plan = |connection: &Connection| {
-            let mut others = page.not_in_plan.iter();
-            !others.any(|provider| provider.name == connection.provider)
-        };
+        let is_in_plan = |connection: &Connection| !is_linkable(connection, &page.not_in_plan);
         let rows = BankRows {
             frame,
             zone: LocalTime::of(page.timezone.as_deref()),
             now,
             title_of: &title_of,
-            can_reconnect: &can_reconnect,
+            linkable: &page.providers,
             is_in_plan: &is_in_plan,
         };
         let shown = page

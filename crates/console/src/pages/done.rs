@@ -2,177 +2,68 @@
 //! reloading repeats nothing, with a word in the query (`?done=key-revoked&at=keys#done`). Only the
 //! words below have a text, so a link of somebody else can make a page say nothing else.
 
-use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::response::Response;
 
 use crate::state::Console;
 
-/// What a form has done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Done {
-    Saved,
-    TimezoneSaved,
-    KeyRevoked,
-    TokensRevoked,
-    SyncRequested,
-    ConnectionRemoved,
-    EndpointEnabled,
-    EndpointDisabled,
-    EndpointDeleted,
-    EventRequested,
-    EventsRequested,
-    SessionEnded,
-    OtherSessionsEnded,
-    SessionsOfUserEnded,
-    PlanSaved,
-    UserAdded,
-    UserRemoved,
-    LinkSent,
-    SignedOut,
-    KeyShownBefore,
-    TokenShownBefore,
-    NoUnusedTokens,
-    SecretShownBefore,
-    TestShownBefore,
-    NoFailedEvents,
-    SessionHasEnded,
-    ExampleDelivered,
-    ExampleNotDelivered,
-    ExampleNotSent,
+/// What forms do: the variant, its word, and its text.
+macro_rules! done {
+    ($($name:ident => $word:literal, $text:literal;)*) => {
+        /// What a form has done.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Done {
+            $($name),*
+        }
+
+        impl Done {
+            const ALL: &[(Self, &'static str, &'static str)] = &[$((Self::$name, $word, $text)),*];
+        }
+    };
+}
+
+done! {
+    Saved => "saved", "Saved.";
+    TimezoneSaved => "timezone-saved", "Your timezone is saved.";
+    KeyRevoked => "key-revoked", "The key is revoked. Programs that used it have stopped.";
+    TokensRevoked => "tokens-revoked", "Unused tokens are revoked.";
+    SyncRequested => "sync-requested", "It is read within a minute. This page shows when.";
+    ConnectionRemoved => "removed",
+        "The bank is removed. Your consent is being withdrawn, which can take a few minutes.";
+    EndpointEnabled => "enabled",
+        "The endpoint gets events again. Send again from its log what it missed.";
+    EndpointDisabled => "disabled", "The endpoint gets no more events.";
+    EndpointDeleted => "deleted", "The endpoint is deleted.";
+    EventRequested => "event-requested", "The event is sent again now.";
+    EventsRequested => "events-requested", "Events that have failed are sent again now.";
+    SessionEnded => "signed-out", "That browser is signed out.";
+    OtherSessionsEnded => "others-signed-out", "All other browsers are signed out.";
+    SessionsOfUserEnded => "user-signed-out", "The user is signed out everywhere.";
+    PlanSaved => "plan-saved", "The plan is saved.";
+    UserAdded => "user-added",
+        "The user is added. Next, make a link to sign in, or send it by e-mail.";
+    UserRemoved => "user-removed",
+        "The user's access has ended, and the user is removed once every consent is withdrawn.";
+    LinkSent => "link-sent", "The link is sent by e-mail. It works once, for a day.";
+    SignedOut => "goodbye", "You are signed out.";
+    KeyShownBefore => "key-shown-before",
+        "The key was made and shown before, and no second one is made. If you have not copied it, revoke it, and make another.";
+    TokenShownBefore => "token-shown-before",
+        "The token was made and shown before, and no second one is made. If you have not copied it, make another.";
+    NoUnusedTokens => "no-unused-tokens", "There was no unused token.";
+    SecretShownBefore => "secret-shown-before",
+        "The secret was made and shown before, and no second one is made. If you have not copied it, make a new secret.";
+    TestShownBefore => "test-shown-before",
+        "The test event was sent before, and no second one is sent. Its log has the result.";
+    NoFailedEvents => "no-failed-events", "No event of that time has failed.";
+    SessionHasEnded => "session-has-ended", "That browser was signed out already.";
+    ExampleDelivered => "example-delivered", "The example was sent, and your program accepted it.";
+    ExampleNotDelivered => "example-not-delivered",
+        "The example was sent, but your program did not accept it. Send a test event to see its answer.";
+    ExampleNotSent => "example-not-sent",
+        "No example was sent. Wait a minute, or send a test event to see why.";
 }
 
 impl Done {
-    const ALL: &[(Self, &'static str, &'static str)] = &[
-        (Self::Saved, "saved", "Saved."),
-        (
-            Self::TimezoneSaved,
-            "timezone-saved",
-            "Your timezone is saved.",
-        ),
-        (
-            Self::KeyRevoked,
-            "key-revoked",
-            "The key is revoked. Programs that used it have stopped.",
-        ),
-        (
-            Self::TokensRevoked,
-            "tokens-revoked",
-            "Unused tokens are revoked.",
-        ),
-        (
-            Self::SyncRequested,
-            "sync-requested",
-            "It is read within a minute. This page shows when.",
-        ),
-        (
-            Self::ConnectionRemoved,
-            "removed",
-            "The bank is removed. Your consent is being withdrawn, which can take a few minutes.",
-        ),
-        (
-            Self::EndpointEnabled,
-            "enabled",
-            "The endpoint gets events again. Send again from its log what it missed.",
-        ),
-        (
-            Self::EndpointDisabled,
-            "disabled",
-            "The endpoint gets no more events.",
-        ),
-        (Self::EndpointDeleted, "deleted", "The endpoint is deleted."),
-        (
-            Self::EventRequested,
-            "event-requested",
-            "The event is sent again now.",
-        ),
-        (
-            Self::EventsRequested,
-            "events-requested",
-            "Events that have failed are sent again now.",
-        ),
-        (
-            Self::SessionEnded,
-            "signed-out",
-            "That browser is signed out.",
-        ),
-        (
-            Self::OtherSessionsEnded,
-            "others-signed-out",
-            "All other browsers are signed out.",
-        ),
-        (
-            Self::SessionsOfUserEnded,
-            "user-signed-out",
-            "The user is signed out everywhere.",
-        ),
-        (Self::PlanSaved, "plan-saved", "The plan is saved."),
-        (
-            Self::UserAdded,
-            "user-added",
-            "The user is added. Next, make a link to sign in, or send it by e-mail.",
-        ),
-        (
-            Self::UserRemoved,
-            "user-removed",
-            "The user's access has ended, and the user is removed once every consent is withdrawn.",
-        ),
-        (
-            Self::LinkSent,
-            "link-sent",
-            "The link is sent by e-mail. It works once, for a day.",
-        ),
-        (Self::SignedOut, "goodbye", "You are signed out."),
-        (
-            Self::KeyShownBefore,
-            "key-shown-before",
-            "The key was made and shown before, and no second one is made. If you have not copied it, revoke it, and make another.",
-        ),
-        (
-            Self::TokenShownBefore,
-            "token-shown-before",
-            "The token was made and shown before, and no second one is made. If you have not copied it, make another.",
-        ),
-        (
-            Self::NoUnusedTokens,
-            "no-unused-tokens",
-            "There was no unused token.",
-        ),
-        (
-            Self::SecretShownBefore,
-            "secret-shown-before",
-            "The secret was made and shown before, and no second one is made. If you have not copied it, make a new secret.",
-        ),
-        (
-            Self::TestShownBefore,
-            "test-shown-before",
-            "The test event was sent before, and no second one is sent. Its log has the result.",
-        ),
-        (
-            Self::NoFailedEvents,
-            "no-failed-events",
-            "No event of that time has failed.",
-        ),
-        (
-            Self::SessionHasEnded,
-            "session-has-ended",
-            "That browser was signed out already.",
-        ),
-        (
-            Self::ExampleDelivered,
-            "example-delivered",
-            "The example was sent, and your program accepted it.",
-        ),
-        (
-            Self::ExampleNotDelivered,
-            "example-not-delivered",
-            "The example was sent, but your program did not accept it. Send a test event to see its answer.",
-        ),
-        (
-            Self::ExampleNotSent,
-            "example-not-sent",
-            "No example was sent. Wait a minute, or send a test event to see why.",
-        ),
-    ];
-
     fn entry(self) -> Option<&'static (Self, &'static str, &'static str)> {
         Self::ALL.iter().find(|(done, ..)| *done == self)
     }
@@ -186,7 +77,7 @@ impl Done {
             .append_pair("done", word)
             .append_pair("at", &place.to_string())
             .finish();
-        Redirect::to(&format!("{}{joint}{query}#done", console.path(path))).into_response()
+        console.redirect(&format!("{path}{joint}{query}#done"))
     }
 }
 
@@ -210,7 +101,7 @@ impl DoneAt {
         text.map(|(_, _, text)| Self { text, place })
     }
 
-    pub(super) fn text_at(&self, place: &str) -> Option<&'static str> {
+    pub(crate) fn text_at(&self, place: &str) -> Option<&'static str> {
         (self.place == place).then_some(self.text)
     }
 }

@@ -5,7 +5,7 @@ use http::Uri;
 
 use super::names::sanitized;
 use crate::assets::{LOGO, SCRIPT, STYLE};
-use crate::local::is_loopback_host;
+use crate::local::is_loopback_url;
 use crate::settings::{ConsoleSettings, Site};
 
 /// Paths are below the path of the console's public URL, which a proxy may have added.
@@ -16,8 +16,6 @@ pub(crate) struct Frame {
     pub(crate) style: String,
     pub(crate) logo: String,
     pub(crate) script: String,
-    /// The reference of the API.
-    pub(crate) docs: String,
     pub(crate) operator: Option<String>,
     /// Whether this is `bellbird demo`, whose pages offer a new link URL, and sign in without a
     /// link.
@@ -32,26 +30,19 @@ pub(crate) struct Frame {
 
 impl Frame {
     pub(crate) fn new(settings: &ConsoleSettings, site: &Site, providers: Registry) -> Self {
-        let url = site.console_url.parse::<Uri>().ok();
-        let root = url.as_ref().map_or_else(String::new, |url| {
-            url.path().trim_end_matches('/').to_owned()
-        });
-        let is_http = url.as_ref().and_then(Uri::scheme_str) == Some("http");
+        let url = site.console_url.parse::<Uri>().unwrap_or_default();
+        let root = url.path().trim_end_matches('/').to_owned();
         Self {
             style: format!("{root}{}", STYLE.path()),
             logo: format!("{root}{}", LOGO.path()),
             script: format!("{root}{}", SCRIPT.path()),
-            docs: format!("{}/docs", site.api_url.trim_end_matches('/')),
             root,
             operator: settings.operator_name.as_deref().map(sanitized),
             is_demo: site.demo.is_some(),
             serves_sandbox: site.serves_sandbox,
             providers,
-            is_on_loopback: is_http
-                && url
-                    .as_ref()
-                    .and_then(Uri::host)
-                    .is_some_and(is_loopback_host),
+            is_on_loopback: site.console_url.starts_with("http:")
+                && is_loopback_url(&site.console_url),
         }
     }
 }

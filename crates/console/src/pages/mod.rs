@@ -9,31 +9,25 @@ mod done;
 #[cfg(test)]
 pub(crate) mod fixtures;
 mod frame;
-mod home;
 pub(crate) mod institution;
 mod local_time;
 pub(crate) mod names;
 mod notice;
 mod number;
 mod response;
-mod sign_in;
 mod signed_in;
 
 pub(crate) use bank::{BankRow, BankRows, BankState, status_text};
-pub(crate) use bank_trouble::{BankTrouble, why_not_read};
+pub(crate) use bank_trouble::{BankTrouble, is_linkable, why_not_read};
 pub(crate) use choice::Choice;
 pub(crate) use disabled_endpoint::why_disabled;
 pub(crate) use done::{Done, DoneAt};
 pub(crate) use frame::Frame;
-pub(crate) use home::Home;
 pub(crate) use institution::ImageOrigins;
 pub(crate) use local_time::{LocalTime, When, day_of_week, shown_day};
 pub(crate) use notice::{Notice, Retry, Tone, WayBack, sentence};
 pub(crate) use number::{Money, Number};
-pub(crate) use response::{
-    REFRESH_AFTER, page_response, page_with_images, rendered_part, streamed_page,
-};
-pub(crate) use sign_in::SignIn;
+pub(crate) use response::{REFRESH_AFTER, page_response, page_with_images, rendered_part};
 pub(crate) use signed_in::{
     DEVELOPER_PAGES, OPERATOR_PAGES, OWN_PAGES, PAGES, SignedInFrame, page_of,
 };

@@ -1,14 +1,17 @@
 //! The pages with a message: the outcome of a consent session, removals, and errors.
 
 use askama::Template;
+use axum::response::Response;
 use bellbird_connections::{
     AppReturn, CallbackOutcome, HandledCallback, LinkResult, LinkedConnection, RemovalPage,
 };
 use bellbird_domain::{ConnectionId, LinkOutcome};
+use http::StatusCode;
 
 use super::frame::Frame;
 use super::institution::{AccountRow, ImageOrigins, Institution, account_rows};
 use super::names::{institution_name, sanitized};
+use super::response::page_with_images;
 
 const OPEN_LINK_AGAIN: &str =
     "To try again, open your link again. It works for half an hour after it was created.";
@@ -17,7 +20,7 @@ const BACK_TO_BANKS: &str = "Back to your banks";
 const YOU_CAN_CLOSE: &str = "You can close this page.";
 
 /// The colour of the page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
     /// Success.
     Good,
@@ -26,6 +29,7 @@ pub(crate) enum Tone {
     /// Failure.
     Attention,
     /// Nothing happened.
+    #[default]
     Neutral,
 }
 
@@ -40,6 +44,7 @@ impl Tone {
     }
 }
 
+#[derive(Default)]
 pub(crate) struct Notice {
     tone: Tone,
     title: String,
@@ -123,7 +128,7 @@ impl Connected {
 
 #[derive(Template)]
 #[template(path = "notice.html")]
-pub(crate) struct NoticePage<'a> {
+struct NoticePage<'a> {
     frame: &'a Frame,
     notice: &'a Notice,
 }
@@ -133,16 +138,7 @@ impl Notice {
         Self {
             tone,
             title: title.into(),
-            email: None,
-            can_deny: false,
-            connected: Vec::new(),
-            paragraphs: Vec::new(),
-            buttons: Vec::new(),
-            form_path: None,
-            retry_link: None,
-            app_return: None,
-            needs_new_link: false,
-            links: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -182,11 +178,6 @@ impl Notice {
         }
     }
 
-    /// Adds a link to the page to sign in.
-    pub(crate) fn with_sign_in_link(self) -> Self {
-        self.with_page_link("/sign-in", "Sign in again")
-    }
-
     /// Adds a link to the page of banks.
     pub(crate) fn with_banks_link(self) -> Self {
         self.with_page_link(BANKS, BACK_TO_BANKS)
@@ -219,19 +210,19 @@ impl Notice {
             .with_app_return(app_return)
     }
 
-    pub(crate) fn page<'a>(&'a self, frame: &'a Frame) -> NoticePage<'a> {
+    fn page<'a>(&'a self, frame: &'a Frame) -> NoticePage<'a> {
         NoticePage {
             frame,
             notice: self,
         }
     }
 
-    pub(crate) fn image_origins(&self) -> ImageOrigins {
-        ImageOrigins::of(
-            self.connected
-                .iter()
-                .map(|connected| &connected.institution),
-        )
+    pub(crate) fn response(&self, frame: &Frame, status: StatusCode) -> Response {
+        let institutions = self
+            .connected
+            .iter()
+            .map(|connected| &connected.institution);
+        page_with_images(status, &self.page(frame), ImageOrigins::of(institutions))
     }
 
     /// Asks before a connection is removed.

@@ -60,7 +60,7 @@ pub(crate) fn page_of(page: &str) -> Option<&str> {
 
 /// The frame of a page in a menu, or of one that belongs to it.
 pub(crate) struct SignedInFrame<'a> {
-    frame: &'a Frame,
+    pub(crate) frame: &'a Frame,
     pub(crate) email: &'a str,
     /// Whether the menu leads to the pages of operators.
     pub(crate) is_operator: bool,
@@ -73,43 +73,10 @@ pub(crate) struct SignedInFrame<'a> {
     /// The IANA name of the user's timezone, for the script. None: it is not known.
     pub(crate) timezone: Option<&'a str>,
     /// What the form that led to the page has done.
-    done: Option<&'a DoneAt>,
+    pub(crate) done: Option<&'a DoneAt>,
 }
 
-impl<'a> SignedInFrame<'a> {
-    pub(crate) fn new(
-        frame: &'a Frame,
-        email: &'a str,
-        is_operator: bool,
-        plan: Plan,
-        current: &'static str,
-    ) -> Self {
-        Self {
-            frame,
-            email,
-            is_operator,
-            plan,
-            current,
-            docs: frame.docs.clone(),
-            timezone: None,
-            done: None,
-        }
-    }
-
-    pub(crate) fn with_api_url(mut self, url: &str) -> Self {
-        self.docs = format!("{url}/docs");
-        self
-    }
-
-    pub(crate) fn of_session(
-        mut self,
-        timezone: Option<&'a str>,
-        done: Option<&'a DoneAt>,
-    ) -> Self {
-        (self.timezone, self.done) = (timezone, done);
-        self
-    }
-
+impl SignedInFrame<'_> {
     /// Whether the plan reads anything at all, so that keys, tokens and endpoints are of use.
     pub(crate) fn reads_banks(&self) -> bool {
         self.plan.reads(ConnectionCategory::Banking)

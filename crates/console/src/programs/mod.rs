@@ -5,17 +5,15 @@ mod catalogue;
 
 use askama::Template;
 use axum::extract::State;
-use axum::response::Response;
 use bellbird_domain::ConnectionCategory;
 use bellbird_management::values::KeyName;
 use bellbird_management::{Refusal, setup_tokens};
-use bellbird_storage::StorageError;
 use http::StatusCode;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use self::catalogue::{Copy, GROUPS, Program};
-use crate::error_page;
-use crate::keys_page::{self, create_key};
+use crate::error_page::{Failure, PageResult};
+use crate::keys_page::{self, create_key, newest_of};
 use crate::pages::{Done, SignedInFrame, page_response};
 use crate::plan;
 use crate::rows::linked::{Bank, Linked};
@@ -73,101 +71,69 @@ impl ProgramsPage<'_> {
 }
 
 /// `GET /programs`
-pub(crate) async fn show(State(console): State<Console>, session: Session) -> Response {
+pub(crate) async fn show(State(console): State<Console>, session: Session) -> PageResult {
     if let Some(page) =
         plan::page_in_place(&console, &session, "/programs", ConnectionCategory::Banking)
     {
-        return page;
+        return Ok(page);
     }
     page(&console, &session, None).await
 }
 
-async fn page(console: &Console, session: &Session, shown: Option<Shown>) -> Response {
-    let linked = match Linked::load(console, session, ConnectionCategory::Banking).await {
-        Ok(linked) => linked,
-        Err(error) => return error_page::storage_error(console, &error),
-    };
-    let newest = match newest(console, session).await {
-        Ok(newest) => newest,
-        Err(error) => return error_page::storage_error(console, &error),
-    };
-    let frame = session.frame(console, "/programs");
-    let api_url = &session.api_url(console);
+async fn page(console: &Console, session: &Session, shown: Option<Shown>) -> PageResult {
+    let linked = Linked::load(console, session, ConnectionCategory::Banking).await?;
+    let token = console.storage().setup_tokens();
+    let token = token.find_newest(session.user()).await?;
+    let newest = [keys_page::newest(console, session).await?, newest_of(token)];
     let status = match &shown {
         Some(Shown { made: Err(_), .. }) => StatusCode::CONFLICT,
         _ => StatusCode::OK,
     };
-    page_response(
-        status,
-        &ProgramsPage {
-            frame: &frame,
-            api_url,
-            shown,
-            newest,
-            banks: &linked.banks,
-        },
-    )
-}
-
-async fn newest(console: &Console, session: &Session) -> Result<[String; 2], StorageError> {
-    let key = keys_page::newest(console, session).await?;
-    Ok([key, newest_token(console, session).await?])
-}
-
-/// Empty without tokens.
-async fn newest_token(console: &Console, session: &Session) -> Result<String, StorageError> {
-    let tokens = console.storage().setup_tokens();
-    let newest = tokens.find_newest(session.user()).await?;
-    Ok(newest.map(|id| id.to_string()).unwrap_or_default())
+    let page = ProgramsPage {
+        frame: &session.frame(console, "/programs"),
+        api_url: &session.api_url(console),
+        shown,
+        newest,
+        banks: &linked.banks,
+    };
+    Ok(page_response(status, &page))
 }
 
 /// `POST /programs`, with the field `program`, or `void` for setup tokens that no program has
 /// claimed. The first with `newest`, so that a reload makes no other key or token.
-pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Response {
+pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> PageResult {
     let session = &form.session;
     if form.field("void").is_some() {
-        return match revoke_tokens(&console, session).await {
-            Ok(0) => Done::NoUnusedTokens.redirect(&console, "/programs", "void"),
-            Ok(_) => Done::TokensRevoked.redirect(&console, "/programs", "void"),
-            Err(refusal) => error_page::refused(&console, refusal),
+        let mut change = session.begin(&console).await?;
+        let revoked = setup_tokens::revoke(&mut change, session.user()).await?;
+        session.commit(change).await?;
+        let done = match revoked {
+            0 => Done::NoUnusedTokens,
+            _ => Done::TokensRevoked,
         };
+        return Ok(done.redirect(&console, "/programs", "void"));
     }
     if let Some(refused) = plan::refuse_form(&console, session) {
-        return refused;
+        return Ok(refused);
     }
-    let Some(program) = Program::find(form.field("program").unwrap_or_default()) else {
-        return error_page::invalid_form(&console);
-    };
-    let Ok(name) = program.name.parse() else {
-        return error_page::invalid_form(&console);
-    };
-    let made = if program.takes.is_token() {
-        create_token(&console, &form, &name).await
+    let program = Program::find(form.field("program").unwrap_or_default());
+    let program = program.ok_or(Failure::InvalidForm)?;
+    let name: KeyName = program.name.parse().map_err(|_| Failure::InvalidForm)?;
+    let (made, shown_before) = if program.takes.is_token() {
+        let token = create_token(&console, &form, &name).await;
+        (token, Done::TokenShownBefore)
     } else {
         let key = create_key(&console, &form, &name, None).await;
-        key.map(|key| key.map(|key| key.expose().into()))
+        let key = key.map(|key| key.map(|key| SecretString::from(key.expose())));
+        (key, Done::KeyShownBefore)
     };
     let made = match made {
         Ok(Some(secret)) => Ok(secret),
-        Ok(None) => {
-            let done = if program.takes.is_token() {
-                Done::TokenShownBefore
-            } else {
-                Done::KeyShownBefore
-            };
-            return done.redirect(&console, "/programs", program.id);
-        }
+        Ok(None) => return Ok(shown_before.redirect(&console, "/programs", program.id)),
         Err(Refusal::TooMany(text)) => Err(text),
-        Err(refusal) => return error_page::refused(&console, refusal),
+        Err(refusal) => return Err(refusal.into()),
     };
     page(&console, session, Some(Shown { program, made })).await
-}
-
-async fn revoke_tokens(console: &Console, session: &Session) -> Result<u64, Refusal> {
-    let mut change = session.begin(console).await?;
-    let revoked = setup_tokens::revoke(&mut change, session.user()).await?;
-    session.commit(change).await?;
-    Ok(revoked)
 }
 
 /// None: the form was sent before, and has made its token.
@@ -180,7 +146,7 @@ async fn create_token(
     let mut change = session.begin(console).await?;
     if let Some(known) = form.field("newest") {
         let newest = setup_tokens::newest(&mut change, session.user()).await?;
-        if newest.map(|id| id.to_string()).unwrap_or_default() != known {
+        if newest_of(newest) != known {
             return Ok(None);
         }
     }

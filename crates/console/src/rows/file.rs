@@ -2,13 +2,14 @@
 //! cannot be continued is cut off, so that no shorter one looks whole.
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::Body;
-use axum::response::Response;
-use bellbird_api::http::{LivePermit, Problem};
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use bellbird_api::http::LivePermit;
 use bellbird_api::serve::ResponseTimeout;
 use bellbird_domain::Caller;
 use bellbird_interop::export::formats::{CsvLines, Layout, Options};
@@ -16,7 +17,7 @@ use bellbird_interop::export::{FileName, NameParts};
 use bellbird_reads::Merged;
 use bytes::Bytes;
 use futures_util::stream;
-use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode, Version};
 use tokio::time::Instant;
 
@@ -24,7 +25,8 @@ use super::ListKind;
 use super::filter::{Filter, FilterQuery};
 use super::find::{Lists, failed};
 use super::list::RowList;
-use crate::pages::{BankTrouble, Notice, Tone, page_response, why_not_read};
+use crate::error_page::PageResult;
+use crate::pages::{BankTrouble, Notice, Tone, why_not_read};
 use crate::session::Session;
 use crate::state::Console;
 
@@ -64,61 +66,43 @@ struct File<K: ListKind> {
     is_ended: bool,
 }
 
-pub(super) async fn download<K: ListKind>(
-    console: &Console,
+/// `GET /transactions.csv` and `GET /trades.csv`
+pub(crate) async fn download<K: ListKind>(
+    State(console): State<Console>,
     session: Session,
-    query: FilterQuery,
     version: Version,
-) -> Response {
-    let list = match RowList::<K>::load(console, session, query).await {
-        Ok(list) => list,
-        Err(failed) => return failed,
-    };
+    query: FilterQuery,
+) -> PageResult {
+    let console = &console;
+    let list = RowList::<K>::load(console, session, query).await?;
     if version < Version::HTTP_11 {
-        return no_file(console, StatusCode::BAD_REQUEST, OLD_HTTP);
+        return Ok(no_file(console, StatusCode::BAD_REQUEST, OLD_HTTP));
     }
     if let Err(error) = list.filter.days() {
-        return no_file(console, StatusCode::BAD_REQUEST, error.text);
+        return Ok(no_file(console, StatusCode::BAD_REQUEST, error.text));
     }
-    let opened = match File::open(&list).await {
+    let (file, name) = match File::open(&list).await {
         Ok(opened) => opened,
-        Err(problem) => {
-            return no_file(console, StatusCode::BAD_GATEWAY, &why_not_read(&problem));
-        }
-    };
-    let (file, name) = match opened {
-        Opened::File(file, name) => (file, name),
-        Opened::Nothing(troubles) => {
-            let mut why = String::new();
-            for trouble in &troubles {
-                let _ = write!(why, "{} {} {} ", trouble.name, trouble.what(), trouble.why);
-            }
-            return no_file(console, StatusCode::BAD_GATEWAY, why.trim_end());
-        }
+        Err(why) => return Ok(no_file(console, StatusCode::BAD_GATEWAY, &why)),
     };
     let pieces = stream::try_unfold(file, |mut file| async move {
         let piece = file.next_piece().await?;
         Ok::<_, CutOff>(piece.map(|piece| (piece, file)))
     });
-    let mut response = Response::new(Body::from_stream(pieces));
-    let headers = response.headers_mut();
-    headers.insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("text/csv; charset=utf-8; header=present"),
-    );
-    headers.insert(CONTENT_DISPOSITION, name.content_disposition());
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    response
-        .extensions_mut()
-        .insert(ResponseTimeout(FILE_TIMEOUT));
-    response
+    let content_type = HeaderValue::from_static("text/csv; charset=utf-8; header=present");
+    let headers = [
+        (CONTENT_TYPE, content_type),
+        (CONTENT_DISPOSITION, name.content_disposition()),
+    ];
+    let timeout = Extension(ResponseTimeout(FILE_TIMEOUT));
+    Ok((headers, timeout, Body::from_stream(pieces)).into_response())
 }
 
 pub(super) fn no_file(console: &Console, status: StatusCode, why: &str) -> Response {
-    let notice = Notice::new(Tone::Attention, "There is no file")
+    Notice::new(Tone::Attention, "There is no file")
         .with(why)
-        .with_retry_link();
-    page_response(status, &notice.page(&console.inner.frame))
+        .with_retry_link()
+        .response(&console.frame, status)
 }
 
 /// Passes a file of the API on while it is read, with all that the listener has to know of it.
@@ -129,28 +113,25 @@ pub(crate) async fn pass_on(
     path: &str,
     version: Version,
 ) -> Response {
-    let opened = console.inner.api.open(&session.caller, path, version).await;
+    let opened = console.api.open(&session.caller, path, version).await;
     opened.unwrap_or_else(|error| no_file(console, StatusCode::BAD_GATEWAY, &error.message))
 }
 
-enum Opened<K: ListKind> {
-    File(Box<File<K>>, FileName),
-    /// A bank could not be read, and the page did not say so.
-    Nothing(Vec<BankTrouble>),
-}
-
 impl<K: ListKind> File<K> {
-    /// Reads the first page of each list.
-    async fn open(list: &RowList<K>) -> Result<Opened<K>, Problem> {
+    /// Reads the first page of each list. Fails if a bank cannot be read, and the page did not say
+    /// so. An error is a sentence for the user.
+    async fn open(list: &RowList<K>) -> Result<(Box<Self>, FileName), String> {
         let RowList {
             console,
             session,
             filter,
             ..
         } = list;
-        let (api, caller, now) = (&console.inner.context, &session.caller, session.now);
-        let permit = api.admit(K::quota(api.quotas()), caller, now).await?;
-        let lists = Lists::<K>::select(console, caller, filter, now).await?;
+        let (api, caller, now) = (&console.context, &session.caller, session.now);
+        let permit = api.admit(K::quota(api.quotas()), caller, now).await;
+        let permit = permit.map_err(|problem| why_not_read(&problem))?;
+        let lists = Lists::<K>::select(console, caller, filter, now).await;
+        let lists = lists.map_err(|problem| why_not_read(&problem))?;
         let name = name_of(&lists, filter);
         let wanted = filter.rows();
         let mut lines = CsvLines::new(FOR_SPREADSHEETS);
@@ -174,9 +155,10 @@ impl<K: ListKind> File<K> {
         troubles.extend(failed(console, caller, &lists.contexts, &merged).await);
         let lists_left_out = merged.failed();
         let is_nothing_left = lists_left_out == merged.lists().count();
-        if !troubles.is_empty() && (is_nothing_left || !filter.may_be_partial()) {
+        if !troubles.is_empty() && (is_nothing_left || !filter.query.is_partial) {
             troubles.sort_unstable();
-            return Ok(Opened::Nothing(troubles));
+            let why = |one: &BankTrouble| format!("{} {} {}", one.name, one.what(), one.why);
+            return Err(troubles.iter().map(why).collect::<Vec<_>>().join(" "));
         }
         let first = first.unwrap_or_default();
         let is_ended = first.is_none();
@@ -193,7 +175,7 @@ impl<K: ListKind> File<K> {
             checked_at: Instant::now(),
             is_begun: false,
         };
-        Ok(Opened::File(Box::new(file), name))
+        Ok((Box::new(file), name))
     }
 
     async fn next_piece(&mut self) -> Result<Option<Bytes>, CutOff> {
@@ -222,7 +204,7 @@ impl<K: ListKind> File<K> {
     /// Reads the next row. Returns false at the end.
     async fn read_row(&mut self) -> Result<bool, CutOff> {
         // Each attempt to read a page of a provider has its own deadline.
-        let (api, caller) = (&self.console.inner.context, &self.caller);
+        let (api, caller) = (&self.console.context, &self.caller);
         let next = self
             .merged
             .next_with_retries(&|| api.call_context(caller))
@@ -241,7 +223,7 @@ impl<K: ListKind> File<K> {
 
     /// A user who signs out, or whose plan ends, gets no further row.
     async fn check(&mut self) -> Result<(), CutOff> {
-        let api = &self.console.inner.context;
+        let api = &self.console.context;
         let checked = api
             .check_again(K::quota(api.quotas()), &self.caller, None)
             .await;

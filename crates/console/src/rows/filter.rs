@@ -32,10 +32,10 @@ pub(crate) struct FilterQuery {
     from: String,
     to: String,
     category: Option<CategoryChoice>,
-    currency: Option<Currency>,
+    pub(super) currency: Option<Currency>,
     search: String,
-    /// Of a file whose page has said that banks are missing.
-    is_partial: bool,
+    /// Of a file whose page has said that banks are missing, so it may lack them.
+    pub(super) is_partial: bool,
     pages: Vec<PageStart>,
 }
 
@@ -233,10 +233,10 @@ impl PageStart {
 /// The filters of a page, which its links change one by one.
 #[derive(Clone)]
 pub(crate) struct Filter {
-    query: FilterQuery,
-    today: Date,
+    pub(super) query: FilterQuery,
+    pub(super) today: Date,
     /// Those that the page offers, the one by default first.
-    periods: &'static [Period],
+    pub(super) periods: &'static [Period],
 }
 
 impl Filter {
@@ -255,14 +255,6 @@ impl Filter {
             today,
             periods,
         }
-    }
-
-    pub(super) fn today(&self) -> Date {
-        self.today
-    }
-
-    pub(super) fn periods(&self) -> &'static [Period] {
-        self.periods
     }
 
     pub(crate) fn account(&self) -> Option<AccountId> {
@@ -313,15 +305,6 @@ impl Filter {
     /// Whether rows of the days and accounts are left out.
     pub(crate) fn leaves_rows_out(&self) -> bool {
         self.is_searched() || self.query.category.is_some() || self.query.currency.is_some()
-    }
-
-    /// Whether a file may lack banks that cannot be read.
-    pub(super) fn may_be_partial(&self) -> bool {
-        self.query.is_partial
-    }
-
-    pub(super) fn currency(&self) -> Option<Currency> {
-        self.query.currency
     }
 
     pub(super) fn without_currency(&self) -> String {

@@ -51,8 +51,8 @@ impl<'a> FilterBar<'a> {
 
     fn account_label(&self) -> &str {
         let chosen = self.filter.account();
-        let chosen = chosen.and_then(|id| self.linked.names(id));
-        chosen.map_or("All accounts", |(account, _)| account)
+        let chosen = chosen.and_then(|id| self.linked.find(id));
+        chosen.map_or("All accounts", |(_, account)| account)
     }
 
     fn category_label(&self) -> &'static str {
@@ -97,7 +97,7 @@ impl<'a> FilterBar<'a> {
             let query = self.filter.with_period(*period);
             self.option(&query, period.label(), chosen == Some(*period))
         };
-        self.filter.periods().iter().map(option).collect()
+        self.filter.periods.iter().map(option).collect()
     }
 
     fn categories(&self) -> Vec<OptionLink> {

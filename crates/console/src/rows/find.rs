@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use bellbird_api::http::Problem;
 use bellbird_api::http::problem::problem_for_category;
-use bellbird_domain::{Caller, Connection, ConnectionId};
+use bellbird_domain::{Caller, ConnectionId};
 use bellbird_reads::merged::{Awaited, ListState, PositionLost};
-use bellbird_reads::{ConnectionContext, Merged, Range, ReadError, SelectError, Selection};
+use bellbird_reads::{ConnectionContext, Merged, Range, SelectError, Selection};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -17,7 +17,7 @@ use super::ListKind;
 use super::filter::Filter;
 use super::found::{Found, Stopped};
 use super::row::Row;
-use crate::pages::{BankTrouble, why_not_read};
+use crate::pages::BankTrouble;
 use crate::state::Console;
 
 const PAGE_ROWS: usize = 50;
@@ -88,7 +88,7 @@ impl<K: ListKind> Lists<K> {
         filter: &Filter,
         now: Timestamp,
     ) -> Result<Self, Problem> {
-        let reads = console.inner.context.reads();
+        let reads = console.context.reads();
         let account = filter.account();
         let selection = Selection {
             account_ids: account.as_ref().map(std::slice::from_ref),
@@ -111,7 +111,8 @@ impl<K: ListKind> Lists<K> {
             let accounts = match connection {
                 Ok(accounts) => accounts,
                 Err(unreadable) => {
-                    lists.add_trouble(console, &unreadable.connection, &unreadable.error);
+                    let (connection, error) = (&unreadable.connection, &unreadable.error);
+                    lists.troubles.push(console.trouble(connection, error));
                     continue;
                 }
             };
@@ -120,7 +121,10 @@ impl<K: ListKind> Lists<K> {
                 let id = list.account_id();
                 match reads.range(caller, Arc::clone(context), id, dates, now) {
                     Ok(range) => lists.ranges.push(range),
-                    Err(error) => lists.add_trouble(console, &context.connection, &error),
+                    Err(error) => {
+                        let trouble = console.trouble(&context.connection, &error);
+                        lists.troubles.push(trouble);
+                    }
                 }
             }
             let id = context.connection.id;
@@ -128,12 +132,6 @@ impl<K: ListKind> Lists<K> {
             lists.contexts.insert(id, Arc::clone(context));
         }
         Ok(lists)
-    }
-
-    fn add_trouble(&mut self, console: &Console, connection: &Connection, error: &ReadError) {
-        let linkable = console.inner.connections.links().providers();
-        self.troubles
-            .push(BankTrouble::of_read(connection, error, &linkable));
     }
 }
 
@@ -152,43 +150,29 @@ pub(super) async fn failed<K: ListKind, T: Send>(
             errors.insert(list.connection_id, error.clone());
         }
     }
-    let linkable = console.inner.connections.links().providers();
     let mut troubles = Vec::new();
     for (id, error) in errors {
         let Some(context) = contexts.get(&id) else {
             continue;
         };
-        let api = &console.inner.context;
+        let api = &console.context;
         let problem = api.after_failed_read(caller, context, &error).await;
         if !matches!(problem, Problem::NotFound(_)) {
-            let trouble = BankTrouble::of_read(&context.connection, &error, &linkable);
-            troubles.push(trouble);
+            troubles.push(console.trouble(&context.connection, &error));
         }
     }
     troubles
 }
 
-/// Reads the page. An error is a sentence for its user.
+/// Reads the page.
 pub(super) async fn find<K: ListKind>(
     console: &Console,
     caller: &Caller,
     filter: &Filter,
     now: Timestamp,
     progress: &Progress,
-) -> Result<Found, String> {
-    read::<K>(console, caller, filter, now, progress)
-        .await
-        .map_err(|problem| why_not_read(&problem))
-}
-
-async fn read<K: ListKind>(
-    console: &Console,
-    caller: &Caller,
-    filter: &Filter,
-    now: Timestamp,
-    progress: &Progress,
 ) -> Result<Found, Problem> {
-    let api = &console.inner.context;
+    let api = &console.context;
     let permit = api.admit(K::quota(api.quotas()), caller, now).await?;
     let Lists {
         mut ranges,

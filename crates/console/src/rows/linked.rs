@@ -1,6 +1,6 @@
 //! The banks or brokers of a user and their accounts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use bellbird_domain::{Account, AccountId, Connection, ConnectionCategory, ConnectionId};
 use bellbird_storage::StorageError;
@@ -21,8 +21,6 @@ pub(crate) struct Bank {
 /// What the user has linked, of one category.
 pub(crate) struct Linked {
     pub(crate) banks: Vec<Bank>,
-    /// For the command of developers.
-    pub(crate) connection_of: BTreeMap<AccountId, ConnectionId>,
 }
 
 impl Linked {
@@ -36,19 +34,12 @@ impl Linked {
             storage.connections().list(session.user()),
             storage.accounts().list(session.user(), u32::MAX, 0),
         )?;
-        let banks: Vec<Bank> = connections
+        let banks = connections
             .into_iter()
             .filter(|connection| connection.category == category)
-            .map(|connection| Bank::new(console, connection, &accounts))
-            .collect();
-        let ids = banks.iter().flat_map(|bank| {
-            bank.accounts
-                .iter()
-                .map(|(account, _)| (*account, bank.id()))
-        });
+            .map(|connection| Bank::new(console, connection, &accounts));
         Ok(Self {
-            connection_of: ids.collect(),
-            banks,
+            banks: banks.collect(),
         })
     }
 
@@ -57,18 +48,20 @@ impl Linked {
         accounts.next().map(|(id, _)| *id)
     }
 
-    /// The name of an account, and that of its bank.
-    pub(crate) fn names(&self, id: AccountId) -> Option<(&str, &str)> {
-        let connection = self.connection_of.get(&id)?;
-        let bank = self.banks.iter().find(|bank| bank.id() == *connection)?;
-        let (_, account) = bank.accounts.iter().find(|(account, _)| *account == id)?;
-        Some((account, &bank.name))
+    /// The bank of an account, and the account's name.
+    pub(super) fn find(&self, id: AccountId) -> Option<(&Bank, &str)> {
+        self.banks.iter().find_map(|bank| {
+            let mut accounts = bank.accounts.iter();
+            let (_, name) = accounts.find(|(account, _)| *account == id)?;
+            Some((bank, &**name))
+        })
     }
 
     /// Those of the chosen account, or all.
     pub(crate) fn chosen(&self, account: Option<AccountId>) -> impl Iterator<Item = &Bank> {
-        let connection = account.and_then(|id| self.connection_of.get(&id).copied());
-        let is_chosen = move |bank: &&Bank| connection.is_none_or(|id| bank.id() == id);
+        let chosen = account.and_then(|id| self.find(id));
+        let chosen = chosen.map(|(bank, _)| bank.id());
+        let is_chosen = move |bank: &&Bank| chosen.is_none_or(|id| bank.id() == id);
         self.banks.iter().filter(is_chosen)
     }
 
@@ -88,7 +81,7 @@ impl Bank {
             .iter()
             .filter(|account| account.connection_id == connection.id);
         let name_of = |account: &Account| with_number(&sanitized(&account.name), account);
-        let registry = &console.inner.frame.providers;
+        let registry = &console.frame.providers;
         Self {
             name: institution_name(&connection),
             is_sandbox: registry.is_sandbox(&connection.provider),

@@ -7,11 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
-use axum::response::Response;
 use bellbird_domain::{AccountId, ConnectionId, Currency, ExactSum};
-use futures_util::future::BoxFuture;
+use bellbird_storage::StorageError;
 use futures_util::stream::{self, Stream};
-use http::StatusCode;
+use futures_util::{FutureExt as _, StreamExt as _};
 use jiff::civil::Date;
 
 use super::filter::{Days, Filter, FilterQuery, PageStart, Period};
@@ -21,9 +20,9 @@ use super::found::{CachedRows, Found, Stopped};
 use super::linked::Linked;
 use super::row::Row;
 use super::{ListKind, Words};
-use crate::error_page;
+use crate::error_page::PageResult;
 use crate::pages::{
-    BankTrouble, Money, SignedInFrame, day_of_week, page_response, rendered_part, shown_day,
+    BankTrouble, Money, SignedInFrame, day_of_week, rendered_part, shown_day, why_not_read,
 };
 use crate::plan;
 use crate::session::Session;
@@ -109,21 +108,19 @@ pub(crate) struct RowList<K> {
 }
 
 impl<K: ListKind> RowList<K> {
-    /// Fails with a page.
     pub(crate) async fn load(
         console: &Console,
         session: Session,
         query: FilterQuery,
-    ) -> Result<Arc<Self>, Response> {
+    ) -> Result<Arc<Self>, StorageError> {
         let query = match K::HAS_CATEGORIES {
             true => query,
             false => query.without_money(),
         };
-        let linked = Linked::load(console, &session, K::CATEGORY).await;
-        let linked = linked.map_err(|error| error_page::storage_error(console, &error))?;
+        let linked = Linked::load(console, &session, K::CATEGORY).await?;
         let zone = session.caller.timezone.clone();
         let today = session.now.to_zoned(zone).date();
-        let is_own = |id| linked.connection_of.contains_key(&id);
+        let is_own = |id| linked.find(id).is_some();
         Ok(Arc::new(Self {
             console: console.clone(),
             filter: Filter::new(query, today, K::PERIODS, is_own),
@@ -132,11 +129,6 @@ impl<K: ListKind> RowList<K> {
             progress: Progress::default(),
             kind: PhantomData,
         }))
-    }
-
-    /// Whether there is something to read.
-    fn is_read(&self) -> bool {
-        !self.linked.banks.is_empty() && self.filter.days().is_ok()
     }
 
     /// The URL of the API that gives these rows, without search and category.
@@ -154,10 +146,10 @@ impl<K: ListKind> RowList<K> {
 
     /// The query of the API for the days of an account. None: the account or the days are unknown.
     pub(crate) fn query_of(&self, account: AccountId) -> Option<String> {
-        let connection = self.linked.connection_of.get(&account)?;
+        let (bank, _) = self.linked.find(account)?;
         let days = self.filter.days().ok()?;
         let query = form_urlencoded::Serializer::new(String::new())
-            .append_pair("connectionId", &connection.to_string())
+            .append_pair("connectionId", &bank.id().to_string())
             .append_pair("accountId", &account.to_string())
             .extend_pairs(days.pairs())
             .finish();
@@ -167,7 +159,15 @@ impl<K: ListKind> RowList<K> {
     /// The rows that are there after a moment, and all of them when every bank has answered.
     pub(crate) fn parts(self: Arc<Self>) -> impl Stream<Item = String> + Send + 'static {
         self.progress.begin();
-        stream::unfold(Step::Begin(self), Step::next)
+        let list = Arc::clone(&self);
+        let found = async move { list.find().await }.boxed().shared();
+        let (list, slow) = (Arc::clone(&self), found.clone());
+        let early = async move {
+            let read = tokio::time::timeout(FIRST_ROWS_WITHIN, slow).await;
+            read.is_err().then(|| list.early_part())
+        };
+        let early = stream::once(early).filter_map(std::future::ready);
+        early.chain(stream::once(async move { self.final_part(found.await) }))
     }
 
     /// All rows, when every bank has answered.
@@ -175,21 +175,20 @@ impl<K: ListKind> RowList<K> {
         self.final_part(self.find().await)
     }
 
+    /// An error is a sentence for the user.
     async fn find(&self) -> Result<Arc<Found>, String> {
         let Session { caller, now, .. } = &self.session;
         let (console, filter, progress) = (&self.console, &self.filter, &self.progress);
-        let (cache, key) = (
-            &console.inner.rows_cache,
-            (caller.key_id, filter.this_page()),
-        );
-        let (revision, today) = (caller.revision, filter.today());
+        let (cache, key) = (&console.rows_cache, (caller.key_id, filter.this_page()));
+        let (revision, today) = (caller.revision, filter.today);
         if K::IS_CACHED
             && let Some((cached, _)) = cache.get(&key, *now)
             && (cached.revision, cached.today) == (revision, today)
         {
             return Ok(cached.found);
         }
-        let found = Arc::new(find::<K>(console, caller, filter, *now, progress).await?);
+        let found = find::<K>(console, caller, filter, *now, progress).await;
+        let found = Arc::new(found.map_err(|problem| why_not_read(&problem))?);
         if K::IS_CACHED && found.troubles.is_empty() && found.stopped.is_none() && !found.is_lost {
             let cached = CachedRows {
                 revision,
@@ -301,13 +300,13 @@ impl<K: ListKind> RowList<K> {
     }
 
     fn shown<'a>(&'a self, row: &'a Row) -> ShownRow<'a> {
-        let names = self.linked.names(row.account);
-        let names = names.filter(|_| self.filter.account().is_none());
+        let found = self.linked.find(row.account);
+        let found = found.filter(|_| self.filter.account().is_none());
         let has_several = self.linked.banks.len() > 1;
         ShownRow {
             row,
-            account: names.map(|(account, _)| account),
-            bank: names.map(|(_, bank)| bank).filter(|_| has_several),
+            account: found.map(|(_, account)| account),
+            bank: found.map(|(bank, _)| &*bank.name).filter(|_| has_several),
         }
     }
 
@@ -472,20 +471,18 @@ fn lower_first(text: &str) -> String {
     first.into_iter().chain(characters).collect()
 }
 
-/// Sends the page at once, with its filters, and then the parts that `parts` reads.
+/// Sends the page at once, with its filters, and then the parts that `parts` reads. A page without
+/// banks, or whose days are wrong, has no place for parts, so nothing is read.
 pub(crate) async fn show<K: ListKind, P: Stream<Item = String> + Send + 'static>(
     console: &Console,
     session: Session,
     query: FilterQuery,
     parts: impl FnOnce(Arc<RowList<K>>) -> P,
-) -> Response {
+) -> PageResult {
     if let Some(page) = plan::page_in_place(console, &session, K::PATH, K::CATEGORY) {
-        return page;
+        return Ok(page);
     }
-    let list = match RowList::<K>::load(console, session, query).await {
-        Ok(list) => list,
-        Err(failed) => return failed,
-    };
+    let list = RowList::<K>::load(console, session, query).await?;
     let frame = list.session.frame(console, K::PATH);
     let page = ListPage {
         frame: &frame,
@@ -493,38 +490,6 @@ pub(crate) async fn show<K: ListKind, P: Stream<Item = String> + Send + 'static>
         bar: FilterBar::of::<K>(&frame, &list.linked, &list.filter),
         api_url: list.api_url(),
     };
-    if !list.is_read() {
-        return page_response(StatusCode::OK, &page);
-    }
     let page = rendered_part(&page);
-    crate::stream::response(&page, parts(list))
-}
-
-/// Which part of the rows is sent next.
-enum Step<K> {
-    Begin(Arc<RowList<K>>),
-    /// The first rows were sent.
-    Wait(
-        Arc<RowList<K>>,
-        BoxFuture<'static, Result<Arc<Found>, String>>,
-    ),
-    End,
-}
-
-impl<K: ListKind> Step<K> {
-    async fn next(self) -> Option<(String, Self)> {
-        let (list, found) = match self {
-            Self::Begin(list) => {
-                let read = Arc::clone(&list);
-                let mut read: BoxFuture<'static, _> = Box::pin(async move { read.find().await });
-                match tokio::time::timeout(FIRST_ROWS_WITHIN, &mut read).await {
-                    Ok(found) => (list, found),
-                    Err(_) => return Some((list.early_part(), Self::Wait(list, read))),
-                }
-            }
-            Self::Wait(list, read) => (list, read.await),
-            Self::End => return None,
-        };
-        Some((list.final_part(found), Self::End))
-    }
+    Ok(crate::stream::response(&page, parts(list)))
 }

@@ -11,7 +11,7 @@ pub(crate) mod list;
 mod row;
 mod search;
 mod symbol;
-pub(crate) mod trades;
+mod trades;
 pub(crate) mod transactions;
 
 use bellbird_api::http::{QuotaClass, Quotas};

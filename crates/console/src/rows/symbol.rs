@@ -36,23 +36,19 @@ fn option_name(symbol: &str) -> Option<String> {
     let at = symbol.len().checked_sub(CODE_CHARS)?;
     let (underlying, code) = symbol.split_at_checked(at)?;
     let underlying = underlying.trim();
-    let number = |text: &str| -> Option<i16> {
-        let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-        is_number.then(|| text.parse().ok()).flatten()
-    };
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let (day, rest) = code.split_at_checked(6)?;
-    let year = number(day.get(..2)?)?;
-    let month = i8::try_from(number(day.get(2..4)?)?).ok()?;
-    let day = i8::try_from(number(day.get(4..)?)?).ok()?;
-    let day = Date::new(2000 + year, month, day).ok()?;
+    let (year, month_and_day) = day.split_at_checked(2)?;
+    let (month, of_month) = month_and_day.split_at_checked(2)?;
+    let date = format!("20{year}-{month}-{of_month}").parse::<Date>();
+    let date = date.ok().filter(|_| is_number(day))?;
     let kind = match rest.get(..1)? {
         "C" => "call",
         "P" => "put",
         _ => return None,
     };
     let (whole, thousandths) = rest.get(1..)?.split_at_checked(5)?;
-    let is_strike = whole.bytes().chain(thousandths.bytes());
-    if underlying.is_empty() || !is_strike.clone().all(|byte| byte.is_ascii_digit()) {
+    if underlying.is_empty() || !is_number(whole) || !is_number(thousandths) {
         return None;
     }
     let whole = match whole.trim_start_matches('0') {
@@ -63,7 +59,7 @@ fn option_name(symbol: &str) -> Option<String> {
         "" => whole.to_owned(),
         places => format!("{whole}.{places}"),
     };
-    Some(format!("{underlying} {} {kind} {strike}", shown_day(day)))
+    Some(format!("{underlying} {} {kind} {strike}", shown_day(date)))
 }
 
 #[cfg(test)]

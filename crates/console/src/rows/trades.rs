@@ -1,22 +1,17 @@
 //! The trades of all brokers, on the page of the investments.
 
-use axum::extract::State;
-use axum::response::Response;
 use bellbird_api::http::{QuotaClass, Quotas};
 use bellbird_domain::{ConnectionCategory, Decimal, Trade, TradeTime, TradeType};
 use bellbird_interop::export::formats::CsvLines;
 use bellbird_reads::Trades;
-use http::Version;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use super::filter::{FilterQuery, Period, RowFilter};
+use super::filter::{Period, RowFilter};
 use super::row::{Facts, Row, shown_text, shown_time, with_number};
-use super::{ListKind, Symbol, Words, file};
+use super::{ListKind, Symbol, Words};
 use crate::pages::names::sanitized;
 use crate::pages::{Money, Number};
-use crate::session::Session;
-use crate::state::Console;
 
 impl ListKind for Trades {
     const CATEGORY: ConnectionCategory = ConnectionCategory::Brokerage;
@@ -169,16 +164,6 @@ fn unless_zero<'n>(number: Option<&'n Decimal<'_>>) -> Option<&'n str> {
     let text = number?.as_str();
     let has_digit = text.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
     has_digit.then_some(text)
-}
-
-/// `GET /trades.csv`
-pub(crate) async fn download_csv(
-    State(console): State<Console>,
-    session: Session,
-    version: Version,
-    query: FilterQuery,
-) -> Response {
-    file::download::<Trades>(&console, session, query, version).await
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 //! the rows: those that are there after a moment, and all of them when every bank has answered.
 
 use axum::extract::State;
-use axum::response::Response;
 use bellbird_api::http::{QuotaClass, Quotas};
 use bellbird_domain::{Category, ConnectionCategory, Transaction};
 use bellbird_interop::export::formats::CsvLines;
@@ -15,6 +14,7 @@ use super::filter::{FilterQuery, Period, RowFilter};
 use super::list::{self, RowList};
 use super::row::{Facts, Row, shown_text, shown_time, with_number};
 use super::{ListKind, Words, file};
+use crate::error_page::PageResult;
 use crate::pages::Money;
 use crate::pages::names::sanitized;
 use crate::session::Session;
@@ -141,18 +141,8 @@ pub(crate) async fn show(
     State(console): State<Console>,
     session: Session,
     query: FilterQuery,
-) -> Response {
+) -> PageResult {
     list::show::<Transactions, _>(&console, session, query, RowList::parts).await
-}
-
-/// `GET /transactions.csv`
-pub(crate) async fn download_csv(
-    State(console): State<Console>,
-    session: Session,
-    version: Version,
-    query: FilterQuery,
-) -> Response {
-    file::download::<Transactions>(&console, session, query, version).await
 }
 
 /// `GET /transactions.ofx`, of one account.
@@ -161,17 +151,14 @@ pub(crate) async fn download_ofx(
     session: Session,
     version: Version,
     query: FilterQuery,
-) -> Response {
-    let list = match RowList::<Transactions>::load(&console, session, query).await {
-        Ok(list) => list,
-        Err(failed) => return failed,
-    };
+) -> PageResult {
+    let list = RowList::<Transactions>::load(&console, session, query).await?;
     let account = list.filter.account();
     let account = account.or_else(|| list.linked.first_account());
     let Some(query) = account.and_then(|account| list.query_of(account)) else {
         let why = "Choose an account and its days again.";
-        return file::no_file(&console, StatusCode::BAD_REQUEST, why);
+        return Ok(file::no_file(&console, StatusCode::BAD_REQUEST, why));
     };
     let path = format!("/v1/export/transactions.ofx?{query}");
-    file::pass_on(&console, &list.session, &path, version).await
+    Ok(file::pass_on(&console, &list.session, &path, version).await)
 }

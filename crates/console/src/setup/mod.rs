@@ -7,21 +7,22 @@ use std::sync::atomic::Ordering;
 use askama::Template;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::response::Response;
 use bellbird_domain::Actor;
 use bellbird_limits::gcra;
 use bellbird_management::first_start::{self, FirstOperator};
 use bellbird_management::{Refusal, values};
 use bellbird_storage::{FirstStart, StorageError};
-use http::header::{LOCATION, SET_COOKIE};
+use http::header::LOCATION;
 use http::{Extensions, HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::ExposeSecret as _;
 
-use crate::error_page;
+use crate::cookie::with_cookies;
+use crate::error_page::{self, Failure, PageResult};
 use crate::operator::SETUP_PATH;
 use crate::pages::{Frame, Notice, Tone, page_response};
-use crate::prefetch::is_prefetch;
+use crate::prefetch::reject_prefetch;
 use crate::session::GuestForm;
 use crate::sign_in::{BrowserSession, record_sign_in};
 use crate::state::Console;
@@ -56,12 +57,12 @@ impl OperatorFields<'_> {
 /// A first start without an operator. None, and this process does not ask again once it is over:
 /// there is none.
 async fn find(console: &Console) -> Result<Option<FirstStart>, StorageError> {
-    let is_over = &console.inner.is_setup_over;
+    let is_over = &console.is_setup_over;
     if is_over.load(Ordering::Relaxed) {
         return Ok(None);
     }
     let lookup = console.storage().first_start().find();
-    let found = console.inner.connections.unverified_read(lookup).await?;
+    let found = console.connections.unverified_read(lookup).await?;
     let found = found.filter(FirstStart::awaits_operator);
     is_over.store(found.is_none(), Ordering::Relaxed);
     Ok(found)
@@ -72,34 +73,34 @@ pub(crate) async fn awaits_operator(console: &Console) -> Result<bool, StorageEr
     Ok(find(console).await?.is_some())
 }
 
+/// A first start without an operator, for a page that there is only then.
+async fn find_or_nothing(console: &Console) -> Result<FirstStart, Failure> {
+    find(console).await?.ok_or(Failure::NotFound)
+}
+
 /// `GET /setup/{code}`
 pub(crate) async fn open(
     State(console): State<Console>,
     headers: HeaderMap,
     extensions: Extensions,
     code: Result<Path<String>, PathRejection>,
-) -> Response {
-    let found = match find(&console).await {
-        Ok(Some(found)) => found,
-        Ok(None) => return error_page::not_found(&console, &headers),
-        Err(error) => return error_page::storage_error(&console, &error),
-    };
-    if is_prefetch(&headers) {
-        return error_page::prefetch(&console);
-    }
-    let now = console.inner.context.clock().now();
+) -> PageResult {
+    let found = find_or_nothing(&console).await?;
+    reject_prefetch(&headers)?;
+    let now = console.clock.now();
     if has_claim(&console, &found, &headers, now) {
-        return Redirect::to(&console.path("/setup")).into_response();
+        return Ok(console.redirect("/setup"));
     }
-    match code {
+    Ok(match code {
         Ok(Path(code)) if found.has_code(&code, now) => {
-            let response = page(&console, StatusCode::OK, None);
             // Not the one that the browser has, which without TLS may be from another program on
             // this host.
-            with_cookie(&console, response, &bellbird_storage::new_token())
+            let browser = bellbird_storage::new_token();
+            let cookie = console.cookies.browser.header(browser.expose_secret());
+            with_cookies(page(&console, StatusCode::OK, None), [cookie])
         }
         _ => wrong_code(&console, &extensions, &headers, now).await,
-    }
+    })
 }
 
 /// `POST /setup/{code}`: binds the first start to this browser, by the cookie of the page. If the
@@ -109,24 +110,20 @@ pub(crate) async fn claim(
     extensions: Extensions,
     code: Result<Path<String>, PathRejection>,
     form: GuestForm,
-) -> Response {
+) -> PageResult {
     let headers = &form.headers;
-    let found = match find(&console).await {
-        Ok(Some(found)) => found,
-        Ok(None) => return error_page::not_found(&console, headers),
-        Err(error) => return error_page::storage_error(&console, &error),
-    };
-    let now = console.inner.context.clock().now();
+    let found = find_or_nothing(&console).await?;
+    let now = console.clock.now();
     if has_claim(&console, &found, headers, now) {
-        return Redirect::to(&console.path("/setup")).into_response();
+        return Ok(console.redirect("/setup"));
     }
     // Before the transaction, which takes SQLite's one writer.
     let code = match code {
         Ok(Path(code)) if found.has_code(&code, now) => code,
-        _ => return wrong_code(&console, &extensions, headers, now).await,
+        _ => return Ok(wrong_code(&console, &extensions, headers, now).await),
     };
-    let Some(browser) = console.inner.cookie.value(headers) else {
-        return Redirect::to(&console.path(&format!("/setup/{code}"))).into_response();
+    let Some(browser) = console.cookies.browser.value(headers) else {
+        return Ok(console.redirect(&format!("/setup/{code}")));
     };
     let claimed = async {
         let storage = console.storage();
@@ -134,50 +131,54 @@ pub(crate) async fn claim(
         first_start::claim(&mut change, &code, browser).await?;
         Ok(change.commit().await?)
     };
-    let to_form = || Redirect::to(&console.path("/setup")).into_response();
     match claimed.await {
         Ok(()) => {
             tracing::warn!("first start claimed by a browser");
-            to_form()
+            Ok(console.redirect("/setup"))
         }
-        Err(Refusal::NoFirstStart) => match find(&console).await {
+        Err(Refusal::NoFirstStart) => Ok(match find(&console).await {
             // The same form, sent twice at once.
-            Ok(Some(found)) if has_claim(&console, &found, headers, now) => to_form(),
+            Ok(Some(found)) if has_claim(&console, &found, headers, now) => {
+                console.redirect("/setup")
+            }
             _ => wrong_code(&console, &extensions, headers, now).await,
-        },
-        Err(refusal) => error_page::refused(&console, refusal),
+        }),
+        Err(refusal) => Err(refusal.into()),
+    }
+}
+
+/// A first start that this browser has claimed.
+async fn require_claim(
+    console: &Console,
+    headers: &HeaderMap,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    let found = find_or_nothing(console).await?;
+    match has_claim(console, &found, headers, now) {
+        true => Ok(()),
+        false => Err(Failure::NotFound),
     }
 }
 
 /// `GET /setup`
-pub(crate) async fn show(State(console): State<Console>, headers: HeaderMap) -> Response {
-    let now = console.inner.context.clock().now();
-    match find(&console).await {
-        Ok(Some(found)) if has_claim(&console, &found, &headers, now) => {
-            page(&console, StatusCode::OK, Some(OperatorFields::default()))
-        }
-        Ok(_) => error_page::not_found(&console, &headers),
-        Err(error) => error_page::storage_error(&console, &error),
-    }
+pub(crate) async fn show(State(console): State<Console>, headers: HeaderMap) -> PageResult {
+    require_claim(&console, &headers, console.clock.now()).await?;
+    let form = Some(OperatorFields::default());
+    Ok(page(&console, StatusCode::OK, form))
 }
 
 /// `POST /setup`, with the fields `email` and `timezone`: makes the operator, signed in.
-pub(crate) async fn create_operator(State(console): State<Console>, form: GuestForm) -> Response {
-    let (headers, now) = (&form.headers, console.inner.context.clock().now());
-    match find(&console).await {
-        Ok(Some(found)) if has_claim(&console, &found, headers, now) => {}
-        Ok(_) => return error_page::not_found(&console, headers),
-        Err(error) => return error_page::storage_error(&console, &error),
-    }
-    let browser = console.inner.cookie.value(headers).unwrap_or_default();
-    let fields = |problem| OperatorFields {
-        email: form.field("email").unwrap_or_default(),
-        timezone: form.field("timezone").unwrap_or_default(),
-        problem: Some(problem),
-    };
+pub(crate) async fn create_operator(State(console): State<Console>, form: GuestForm) -> PageResult {
+    let (headers, now) = (&form.headers, console.clock.now());
+    require_claim(&console, headers, now).await?;
+    let browser = console.cookies.browser.value(headers).unwrap_or_default();
     let rejected = |field, expected: &str| {
-        let problem = (field, format!("Write {expected}."));
-        page(&console, StatusCode::BAD_REQUEST, Some(fields(problem)))
+        let fields = OperatorFields {
+            email: form.field("email").unwrap_or_default(),
+            timezone: form.field("timezone").unwrap_or_default(),
+            problem: Some((field, format!("Write {expected}."))),
+        };
+        Ok(page(&console, StatusCode::BAD_REQUEST, Some(fields)))
     };
     let email = match values::email(form.field("email").unwrap_or_default()) {
         Ok(email) => email,
@@ -202,55 +203,28 @@ pub(crate) async fn create_operator(State(console): State<Console>, form: GuestF
     };
     match created.await {
         Ok(begun) => {
-            console.inner.is_setup_over.store(true, Ordering::Relaxed);
+            console.is_setup_over.store(true, Ordering::Relaxed);
             record_sign_in("first_start", "signed_in", Some(&begun));
-            let mut response = session.begun(&console, headers, &begun, now).await;
-            if let Ok(path) = HeaderValue::try_from(console.path(SETUP_PATH))
-                && response.status().is_redirection()
-            {
+            let mut response = session.begun(&console, headers, &begun, now).await?;
+            if let Ok(path) = HeaderValue::try_from(console.path(SETUP_PATH)) {
                 response.headers_mut().insert(LOCATION, path);
             }
-            response
+            Ok(response)
         }
         Err(Refusal::InUse(_)) => rejected("email", "another address, because a user has this one"),
-        Err(Refusal::NoFirstStart) => error_page::not_found(&console, headers),
-        Err(refusal) => error_page::refused(&console, refusal),
+        Err(Refusal::NoFirstStart) => Err(Failure::NotFound),
+        Err(refusal) => Err(refusal.into()),
     }
 }
 
 fn has_claim(console: &Console, found: &FirstStart, headers: &HeaderMap, now: Timestamp) -> bool {
-    let browser = console.inner.cookie.value(headers);
+    let browser = console.cookies.browser.value(headers);
     browser.is_some_and(|browser| found.has_browser(browser, now))
 }
 
-fn with_cookie(console: &Console, mut response: Response, value: &SecretString) -> Response {
-    if let Some(cookie) = console.inner.cookie.header(value.expose_secret()) {
-        response.headers_mut().append(SET_COOKIE, cookie);
-    }
-    response
-}
-
 fn page(console: &Console, status: StatusCode, form: Option<OperatorFields<'_>>) -> Response {
-    let frame = &console.inner.frame;
+    let frame = &console.frame;
     page_response(status, &SetupPage { frame, form })
-}
-
-/// Rejects an address that has tried too many wrong codes or links.
-async fn check_limit(
-    console: &Console,
-    extensions: &Extensions,
-    headers: &HeaderMap,
-    now: Timestamp,
-) -> Result<(), Response> {
-    let address = console.limited_address(extensions, headers);
-    if let (Some(limit), Some(address)) = (&console.inner.failed_auth_limit, address) {
-        let decision = limit.peek(&address, now).await;
-        if !decision.allowed {
-            let seconds = gcra::whole_seconds(decision.wait_us);
-            return Err(error_page::too_many_requests(console, seconds));
-        }
-    }
-    Ok(())
 }
 
 /// It has ended, was used, or never was: the page does not say which. Only here is the limit, so
@@ -262,19 +236,20 @@ async fn wrong_code(
     headers: &HeaderMap,
     now: Timestamp,
 ) -> Response {
-    if let Err(rejection) = check_limit(console, extensions, headers, now).await {
-        return rejection;
-    }
     let address = console.limited_address(extensions, headers);
-    if let (Some(limit), Some(address)) = (&console.inner.failed_auth_limit, address) {
-        limit.take(address, now).await;
+    if let (Some(limit), Some(address)) = (&console.failed_auth_limit, address) {
+        let decision = limit.take(address, now).await;
+        if !decision.allowed {
+            let seconds = gcra::whole_seconds(decision.wait_us);
+            return error_page::too_many_requests(console, seconds);
+        }
     }
-    let notice = Notice::new(Tone::Attention, "This address does not work")
+    Notice::new(Tone::Attention, "This address does not work")
         .with(
             "The address in the log of Bellbird works once, in one browser, for an hour. Stop Bellbird and start it \
              again: its log then has a new one.",
-        );
-    page_response(StatusCode::GONE, &notice.page(&console.inner.frame))
+        )
+        .response(&console.frame, StatusCode::GONE)
 }
 
 #[cfg(test)]

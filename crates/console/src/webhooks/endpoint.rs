@@ -1,10 +1,12 @@
 //! An endpoint of the user, and the fields of the forms that say where it is and what it receives.
 
 use bellbird_domain::{EndpointId, EventType, Plan};
-use bellbird_storage::{Endpoint, StorageError};
+use bellbird_storage::Endpoint;
 use bellbird_webhooks::endpoint::{DEFAULT_EVENTS, EndpointUrl, EndpointUrlError, in_order};
 use bellbird_webhooks::target::Rules;
 
+use crate::error_page::Failure;
+use crate::pages::sentence;
 use crate::session::{OwnForm, Session};
 use crate::state::Console;
 
@@ -13,9 +15,10 @@ pub(super) async fn find_own(
     console: &Console,
     session: &Session,
     id: EndpointId,
-) -> Result<Option<Endpoint>, StorageError> {
+) -> Result<Endpoint, Failure> {
     let found = console.storage().endpoints().find_any(id).await?;
-    Ok(found.filter(|endpoint| endpoint.user_id == session.user()))
+    let own = found.filter(|endpoint| endpoint.user_id == session.user());
+    own.ok_or(Failure::NotFound)
 }
 
 /// What a form shows, or what it has submitted.
@@ -62,7 +65,7 @@ impl EndpointFields {
             problem: None,
             id,
             plan,
-            rules: console.inner.site.webhooks.rules(),
+            rules: console.site.webhooks.rules(),
         }
     }
 
@@ -120,16 +123,6 @@ impl EndpointFields {
             .filter(|event| is_in_plan(**event, self.plan));
         offered.map(|event| (*event, description(*event), self.events.contains(event)))
     }
-}
-
-/// The text of an error as a sentence.
-pub(super) fn sentence(error: &str) -> String {
-    let mut chars = error.chars();
-    let first = chars
-        .next()
-        .map(|first| first.to_uppercase().to_string())
-        .unwrap_or_default();
-    format!("{first}{}.", chars.as_str())
 }
 
 pub(super) fn is_in_plan(event: EventType, plan: Plan) -> bool {

@@ -6,17 +6,16 @@ use std::collections::HashMap;
 use askama::Template;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::response::Response;
 use bellbird_domain::{
     ConnectionId, DeliveryState, EndpointId, EndpointStatus, EventId, EventType,
 };
 use bellbird_management::{Refusal, deliveries};
 use bellbird_storage::{AttemptRecord, DeliveryPosition, DeliveryRecord, Endpoint, StorageError};
-use http::{HeaderMap, StatusCode, Uri};
+use http::{StatusCode, Uri};
 use jiff::SignedDuration;
 
 use super::endpoint::find_own;
-use crate::error_page;
+use crate::error_page::{Failure, PageResult};
 use crate::list_query::{ListQuery, Pages};
 use crate::pages::names::institution_name;
 use crate::pages::{Done, SignedInFrame, When, page_response, why_disabled};
@@ -27,7 +26,6 @@ use crate::state::Console;
 const PAGE_ROWS: u32 = 20;
 /// What a query chooses. What is no id of an event finds nothing.
 const FILTERS: [&str; 2] = ["state", "event"];
-const DISABLED: &str = "The endpoint is disabled. Enable it first.";
 /// How far back failed events are sent again: the value of the form, its text, and the hours.
 /// Events are kept no longer than the last one.
 const SINCE: [(&str, &str, i64); 4] = [
@@ -103,28 +101,18 @@ type IdInPath = Result<Path<String>, PathRejection>;
 /// `GET /webhooks/endpoints/{id}`
 pub(crate) async fn show(
     State(console): State<Console>,
-    headers: HeaderMap,
     session: Session,
     id: IdInPath,
     uri: Uri,
-) -> Response {
+) -> PageResult {
     let query = ListQuery::parse(uri.query(), &FILTERS);
-    match find(&console, &session, id).await {
-        Ok(Some(endpoint)) => page(&console, &session, &endpoint, &query, None).await,
-        Ok(None) => error_page::not_found(&console, &headers),
-        Err(error) => error_page::storage_error(&console, &error),
-    }
+    let endpoint = find(&console, &session, id).await?;
+    page(&console, &session, &endpoint, &query, None).await
 }
 
-async fn find(
-    console: &Console,
-    session: &Session,
-    id: IdInPath,
-) -> Result<Option<Endpoint>, StorageError> {
-    let Some(id) = id.ok().and_then(|Path(id)| id.parse().ok()) else {
-        return Ok(None);
-    };
-    find_own(console, session, id).await
+async fn find(console: &Console, session: &Session, id: IdInPath) -> Result<Endpoint, Failure> {
+    let id = id.ok().and_then(|Path(id)| id.parse().ok());
+    find_own(console, session, id.ok_or(Failure::NotFound)?).await
 }
 
 async fn page(
@@ -133,15 +121,11 @@ async fn page(
     endpoint: &Endpoint,
     query: &ListQuery,
     not_sent: Option<NotSent>,
-) -> Response {
-    let (rows, pages) = match load(console, session, endpoint, query).await {
-        Ok(found) => found,
-        Err(error) => return error_page::storage_error(console, &error),
-    };
-    let status = if not_sent.is_some() {
-        StatusCode::CONFLICT
-    } else {
-        StatusCode::OK
+) -> PageResult {
+    let (rows, pages) = load(console, session, endpoint, query).await?;
+    let status = match not_sent {
+        Some(_) => StatusCode::CONFLICT,
+        None => StatusCode::OK,
     };
     let page = LogPage {
         frame: &session.frame(console, "/webhooks"),
@@ -153,7 +137,7 @@ async fn page(
         pages,
         not_sent,
     };
-    page_response(status, &page)
+    Ok(page_response(status, &page))
 }
 
 fn is_disabled(endpoint: &Endpoint) -> bool {
@@ -309,17 +293,12 @@ pub(crate) fn state_text(state: DeliveryState) -> &'static str {
 /// `POST /webhooks/endpoints/{id}`, with the field `redeliver` or `recover`.
 pub(crate) async fn change(
     State(console): State<Console>,
-    headers: HeaderMap,
     id: IdInPath,
     uri: Uri,
     form: OwnForm,
-) -> Response {
+) -> PageResult {
     let session = &form.session;
-    let endpoint = match find(&console, session, id).await {
-        Ok(Some(endpoint)) => endpoint,
-        Ok(None) => return error_page::not_found(&console, &headers),
-        Err(error) => return error_page::storage_error(&console, &error),
-    };
+    let endpoint = find(&console, session, id).await?;
     let since = form
         .field("recover")
         .and_then(|value| SINCE.iter().find(|(name, ..)| *name == value));
@@ -333,48 +312,38 @@ pub(crate) async fn change(
             recover(&console, session, &endpoint, *hours).await,
             path(endpoint.id),
         ),
-        _ => return error_page::invalid_form(&console),
+        _ => return Err(Failure::InvalidForm),
     };
-    match sent {
-        Ok(Ok(done)) => {
+    let why = match sent {
+        Ok(done) => {
             let place = event.map_or_else(|| "recover".to_owned(), |event| event.to_string());
-            done.redirect(&console, &path, place)
+            return Ok(done.redirect(&console, &path, place));
         }
-        Ok(Err(why)) => {
-            let not_sent = Some(NotSent { event, why });
-            let query = ListQuery::parse(uri.query(), &FILTERS);
-            page(&console, session, &endpoint, &query, not_sent).await
+        Err(Refusal::NotFound(_)) => {
+            "This event cannot be sent again: it is not stored any more, or its bank is being removed."
         }
-        Err(refusal) => error_page::refused(&console, refusal),
-    }
+        Err(Refusal::PingRedelivered) => "A test event is not sent again. Send another one.",
+        Err(Refusal::EndpointDisabled) => "The endpoint is disabled. Enable it first.",
+        Err(Refusal::EventWaits) => {
+            "This event waits for an earlier one of the same sync. Send that one again."
+        }
+        Err(other) => return Err(other.into()),
+    };
+    let not_sent = Some(NotSent { event, why });
+    let query = ListQuery::parse(uri.query(), &FILTERS);
+    page(&console, session, &endpoint, &query, not_sent).await
 }
-
-/// What was done, or why not.
-type Sent = Result<Done, &'static str>;
 
 async fn redeliver(
     console: &Console,
     session: &Session,
     endpoint: &Endpoint,
     event: EventId,
-) -> Result<Sent, Refusal> {
+) -> Result<Done, Refusal> {
     let mut change = session.begin(console).await?;
-    let why = match deliveries::redeliver(&mut change, endpoint.id, None, event).await {
-        Ok(()) => {
-            session.commit(change).await?;
-            return Ok(Ok(Done::EventRequested));
-        }
-        Err(Refusal::NotFound(_)) => {
-            "This event cannot be sent again: it is not stored any more, or its bank is being removed."
-        }
-        Err(Refusal::PingRedelivered) => "A test event is not sent again. Send another one.",
-        Err(Refusal::EndpointDisabled) => DISABLED,
-        Err(Refusal::EventWaits) => {
-            "This event waits for an earlier one of the same sync. Send that one again."
-        }
-        Err(other) => return Err(other),
-    };
-    Ok(Err(why))
+    deliveries::redeliver(&mut change, endpoint.id, None, event).await?;
+    session.commit(change).await?;
+    Ok(Done::EventRequested)
 }
 
 async fn recover(
@@ -382,19 +351,19 @@ async fn recover(
     session: &Session,
     endpoint: &Endpoint,
     hours: i64,
-) -> Result<Sent, Refusal> {
+) -> Result<Done, Refusal> {
     if is_disabled(endpoint) {
-        return Ok(Err(DISABLED));
+        return Err(Refusal::EndpointDisabled);
     }
     let since = session.now - SignedDuration::from_hours(hours);
     let mut change = session.begin(console).await?;
     let user = session.user();
     let recovered = deliveries::recover(&mut change, endpoint, user, since).await?;
     session.commit(change).await?;
-    Ok(Ok(match recovered {
+    Ok(match recovered {
         0 => Done::NoFailedEvents,
         _ => Done::EventsRequested,
-    }))
+    })
 }
 
 #[cfg(test)]

@@ -7,21 +7,21 @@ mod ping;
 
 use askama::Template;
 use axum::extract::State;
-use axum::response::Response;
 use bellbird_api::docs::{EventExample, event_examples};
 use bellbird_domain::{EndpointId, EndpointStatus, EventType};
 use bellbird_management::Refusal;
 use bellbird_management::endpoints::{self, CreatedEndpoint, EndpointChange, NewEndpoint};
 use bellbird_storage::{DeliveryRecord, Endpoint, StorageError};
 use bellbird_webhooks::endpoint::{ENDPOINTS_MAX, EndpointUrl};
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use self::endpoint::{EndpointFields, description, find_own, is_in_plan};
 use self::log::outcome;
 use self::ping::Pinged;
-use crate::error_page;
-use crate::pages::{Done, LocalTime, SignedInFrame, When, page_response, why_disabled};
+use crate::error_page::{Failure, PageResult};
+use crate::keys_page::newest_of;
+use crate::pages::{Done, SignedInFrame, When, page_response, why_disabled};
 use crate::plan;
 use crate::session::{OwnForm, Session};
 use crate::state::Console;
@@ -122,41 +122,29 @@ impl WebhooksPage<'_> {
 }
 
 /// `GET /webhooks`
-pub(crate) async fn show(State(console): State<Console>, session: Session) -> Response {
+pub(crate) async fn show(State(console): State<Console>, session: Session) -> PageResult {
     page(&console, &session, Shown::Nothing).await
 }
 
-async fn page(console: &Console, session: &Session, shown: Shown) -> Response {
-    let rows = match rows(console, session, &shown).await {
-        Ok(rows) => rows,
-        Err(error) => return error_page::storage_error(console, &error),
-    };
-    let frame = session.frame(console, "/webhooks");
+async fn page(console: &Console, session: &Session, shown: Shown) -> PageResult {
+    let rows = rows(console, session, &shown).await?;
     let status = match &shown {
         Shown::Nothing | Shown::Secret { .. } => StatusCode::OK,
         Shown::Pinged(_, pinged) => pinged.status,
         Shown::Fields(_) => StatusCode::BAD_REQUEST,
     };
-    let newest = newest(rows.iter().map(|row| row.id));
     let new = match &shown {
         Shown::Fields(fields) if fields.id.is_none() => EndpointFields::clone(fields),
         _ => EndpointFields::of_new(console, session.caller.plan),
     };
-    page_response(
-        status,
-        &WebhooksPage {
-            frame: &frame,
-            rows,
-            shown: &shown,
-            new,
-            newest,
-        },
-    )
-}
-
-/// Ids are UUIDv7, so the largest is the newest.
-fn newest(ids: impl Iterator<Item = EndpointId>) -> String {
-    ids.max().map(|id| id.to_string()).unwrap_or_default()
+    let page = WebhooksPage {
+        frame: &session.frame(console, "/webhooks"),
+        newest: newest_of(rows.iter().map(|row| row.id)),
+        rows,
+        shown: &shown,
+        new,
+    };
+    Ok(page_response(status, &page))
 }
 
 async fn rows(
@@ -164,57 +152,41 @@ async fn rows(
     session: &Session,
     shown: &Shown,
 ) -> Result<Vec<EndpointRow>, StorageError> {
-    let storage = console.storage();
+    let (storage, user, now) = (console.storage(), session.user(), session.now);
+    let zone = session.zone();
     let mut rows = Vec::new();
-    for endpoint in storage.endpoints().list(session.user()).await? {
-        let deliveries = storage.deliveries();
-        let ping = deliveries
-            .find_last_ping(session.user(), endpoint.id)
-            .await?;
+    for endpoint in storage.endpoints().list(user).await? {
+        let ping = storage.deliveries().find_last_ping(user, endpoint.id);
+        let ping = ping.await?;
         let edited = match shown {
             Shown::Fields(fields) if fields.id == Some(endpoint.id) => Some(&**fields),
             _ => None,
         };
-        let fields = edited.map_or_else(
-            || EndpointFields::of(console, &endpoint, session.caller.plan),
-            EndpointFields::clone,
-        );
-        let row = row(endpoint, ping.as_ref(), fields, session);
+        let is_disabled = endpoint.status == EndpointStatus::Disabled;
+        let events = endpoint.event_types.iter();
         rows.push(EndpointRow {
+            id: endpoint.id,
+            events: events.map(|event| event.as_str()).collect(),
+            disabled: is_disabled.then(|| why_disabled(endpoint.disabled_reason.as_deref())),
+            failing_since: endpoint.failing_since.map(|at| zone.when(at, now)),
+            delivered: endpoint.delivered_at.map(|at| zone.when(at, now)),
+            tested: tested(ping.as_ref()),
+            test: ping.map(|ping| (zone.moment(ping.created_at, now), outcome(&ping))),
+            rotated: rotation(endpoint.old_secret_expires_at),
+            fields: edited.map_or_else(
+                || EndpointFields::of(console, &endpoint, session.caller.plan),
+                EndpointFields::clone,
+            ),
             is_edited: edited.is_some(),
-            ..row
+            url: endpoint.url,
         });
     }
     Ok(rows)
 }
 
-fn row(
-    endpoint: Endpoint,
-    ping: Option<&DeliveryRecord>,
-    fields: EndpointFields,
-    session: &Session,
-) -> EndpointRow {
-    let (zone, now): (LocalTime, _) = (session.zone(), session.now);
-    let is_disabled = endpoint.status == EndpointStatus::Disabled;
-    EndpointRow {
-        id: endpoint.id,
-        url: endpoint.url,
-        events: endpoint
-            .event_types
-            .iter()
-            .map(|event| event.as_str())
-            .collect(),
-        disabled: is_disabled.then(|| why_disabled(endpoint.disabled_reason.as_deref())),
-        failing_since: endpoint.failing_since.map(|at| zone.when(at, now)),
-        delivered: endpoint.delivered_at.map(|at| zone.when(at, now)),
-        test: ping.map(|ping| (zone.moment(ping.created_at, now), outcome(ping))),
-        tested: ping
-            .map(|ping| ping.event_id.to_string())
-            .unwrap_or_default(),
-        rotated: rotation(endpoint.old_secret_expires_at),
-        fields,
-        is_edited: false,
-    }
+fn tested(ping: Option<&DeliveryRecord>) -> String {
+    ping.map(|ping| ping.event_id.to_string())
+        .unwrap_or_default()
 }
 
 fn rotation(old_secret_expires_at: Option<jiff::Timestamp>) -> String {
@@ -225,30 +197,26 @@ fn rotation(old_secret_expires_at: Option<jiff::Timestamp>) -> String {
 
 /// `POST /webhooks`, with the fields of an endpoint that is new or, with `edit`, changed, or with a
 /// field that says what to do, whose value is the endpoint's id.
-pub(crate) async fn change(
-    State(console): State<Console>,
-    headers: HeaderMap,
-    form: OwnForm,
-) -> Response {
+pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> PageResult {
     let session = &form.session;
     let changed = if let Some(fields) = EndpointFields::submitted(&console, &form) {
         if let Some(refused) = plan::refuse_form(&console, session) {
-            return refused;
+            return Ok(refused);
         }
         match fields.id {
             Some(id) => update(&console, session, id, fields).await,
-            None => create(&console, &form, fields).await.map(Some),
+            None => create(&console, &form, fields).await,
         }
-    } else if let Some((action, id)) = chosen(&form) {
-        act(&console, &form, action, id).await
     } else {
-        return error_page::invalid_form(&console);
+        let (action, id) = chosen(&form).ok_or(Failure::InvalidForm)?;
+        act(&console, &form, action, id).await
     };
     match changed {
-        Ok(Some(response)) => response,
-        // Also if the endpoint was deleted meanwhile.
-        Ok(None) | Err(Refusal::NotFound(_)) => error_page::not_found(&console, &headers),
-        Err(refusal) => error_page::refused(&console, refusal),
+        // The endpoint was deleted meanwhile.
+        Err(Failure::Refused(refusal)) if matches!(*refusal, Refusal::NotFound(_)) => {
+            Err(Failure::NotFound)
+        }
+        changed => changed,
     }
 }
 
@@ -270,25 +238,21 @@ async fn wrong(
     session: &Session,
     mut fields: EndpointFields,
     problem: String,
-) -> Response {
+) -> PageResult {
     fields.problem = Some(problem);
     page(console, session, Shown::Fields(Box::new(fields))).await
 }
 
 /// Asks no name server for an endpoint that would be one too many.
-async fn create(
-    console: &Console,
-    form: &OwnForm,
-    fields: EndpointFields,
-) -> Result<Response, Refusal> {
+async fn create(console: &Console, form: &OwnForm, fields: EndpointFields) -> PageResult {
     let session = &form.session;
     let count = console.storage().endpoints().list(session.user()).await?;
     if count.len() >= ENDPOINTS_MAX as usize {
-        return Ok(wrong(console, session, fields, too_many()).await);
+        return wrong(console, session, fields, too_many()).await;
     }
     let url = match fields.check().await {
         Ok(url) => url,
-        Err(problem) => return Ok(wrong(console, session, fields, problem).await),
+        Err(problem) => return wrong(console, session, fields, problem).await,
     };
     match insert(console, form, &url, &fields).await {
         Ok(Some(created)) => {
@@ -297,11 +261,11 @@ async fn create(
                 secret: created.secret,
                 kind: SecretKind::OfNewEndpoint,
             };
-            Ok(page(console, session, shown).await)
+            page(console, session, shown).await
         }
         Ok(None) => Ok(Done::SecretShownBefore.redirect(console, "/webhooks", "endpoints")),
-        Err(Refusal::TooManyEndpoints) => Ok(wrong(console, session, fields, too_many()).await),
-        Err(refusal) => Err(refusal),
+        Err(Refusal::TooManyEndpoints) => wrong(console, session, fields, too_many()).await,
+        Err(refusal) => Err(refusal.into()),
     }
 }
 
@@ -316,7 +280,7 @@ async fn insert(
     let mut change = session.begin(console).await?;
     if let Some(known) = form.field("newest") {
         let present = endpoints::newest(&mut change, session.user()).await?;
-        if newest(present.into_iter()) != known {
+        if newest_of(present) != known {
             return Ok(None);
         }
     }
@@ -331,19 +295,16 @@ async fn insert(
     Ok(Some(created))
 }
 
-/// None: the user has no such endpoint.
 async fn update(
     console: &Console,
     session: &Session,
     id: EndpointId,
     fields: EndpointFields,
-) -> Result<Option<Response>, Refusal> {
-    if find_own(console, session, id).await?.is_none() {
-        return Ok(None);
-    }
+) -> PageResult {
+    find_own(console, session, id).await?;
     let url = match fields.check().await {
         Ok(url) => url,
-        Err(problem) => return Ok(Some(wrong(console, session, fields, problem).await)),
+        Err(problem) => return wrong(console, session, fields, problem).await,
     };
     let mut change = session.begin(console).await?;
     let to = EndpointChange {
@@ -353,47 +314,33 @@ async fn update(
     };
     endpoints::update(&mut change, id, to).await?;
     session.commit(change).await?;
-    Ok(Some(Done::Saved.redirect(console, "/webhooks", id)))
+    Ok(Done::Saved.redirect(console, "/webhooks", id))
 }
 
-/// None: the user has no such endpoint.
-async fn act(
-    console: &Console,
-    form: &OwnForm,
-    action: Action,
-    id: EndpointId,
-) -> Result<Option<Response>, Refusal> {
+async fn act(console: &Console, form: &OwnForm, action: Action, id: EndpointId) -> PageResult {
     let session = &form.session;
-    let Some(endpoint) = find_own(console, session, id).await? else {
-        return Ok(None);
-    };
+    let endpoint = find_own(console, session, id).await?;
     let (done, place) = match action {
         Action::Ping => {
             let deliveries = console.storage().deliveries();
             let last = deliveries.find_last_ping(session.user(), id).await?;
-            let last = last
-                .map(|ping| ping.event_id.to_string())
-                .unwrap_or_default();
-            if form.field("tested").is_some_and(|known| known != last) {
+            if form
+                .field("tested")
+                .is_some_and(|known| known != tested(last.as_ref()))
+            {
                 (Done::TestShownBefore, id.to_string())
             } else {
-                let Some(pinged) = ping::send(console, session, &endpoint).await? else {
-                    return Ok(None);
-                };
-                return Ok(Some(
-                    page(console, session, Shown::Pinged(id, pinged)).await,
-                ));
+                let pinged = ping::send(console, session, &endpoint).await?;
+                return page(console, session, Shown::Pinged(id, pinged)).await;
             }
         }
         Action::Example => {
-            let Some(event_type) = form.parsed("type") else {
-                return Ok(None);
-            };
+            let event_type = form.parsed("type").ok_or(Failure::NotFound)?;
             let done = ping::send_example(console, session, &endpoint, event_type).await?;
             (done, format!("example-{event_type}"))
         }
         Action::Rotate => match rotate(console, form, &endpoint).await? {
-            Some(shown) => return Ok(Some(page(console, session, shown).await)),
+            Some(shown) => return page(console, session, shown).await,
             None => (Done::SecretShownBefore, id.to_string()),
         },
         Action::Enable | Action::Disable | Action::Delete => {
@@ -405,7 +352,7 @@ async fn act(
             }
         }
     };
-    Ok(Some(done.redirect(console, "/webhooks", place)))
+    Ok(done.redirect(console, "/webhooks", place))
 }
 
 async fn change_state(

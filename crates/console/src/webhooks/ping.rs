@@ -6,8 +6,8 @@ use bellbird_storage::{Endpoint, StorageError};
 use bellbird_webhooks::{PingError, PingOutcome};
 use http::StatusCode;
 
-use super::endpoint::sentence;
-use crate::pages::Done;
+use crate::error_page::Failure;
+use crate::pages::{Done, sentence};
 use crate::session::Session;
 use crate::state::Console;
 
@@ -32,26 +32,25 @@ impl Pinged {
     }
 }
 
-/// None: the endpoint is gone.
 pub(super) async fn send(
     console: &Console,
     session: &Session,
     endpoint: &Endpoint,
-) -> Result<Option<Pinged>, StorageError> {
+) -> Result<Pinged, Failure> {
     if is_limited(console, session).await {
         let why = "You have sent many. Wait a minute before the next one.";
-        return Ok(Some(Pinged::not_sent(StatusCode::TOO_MANY_REQUESTS, why)));
+        return Ok(Pinged::not_sent(StatusCode::TOO_MANY_REQUESTS, why));
     }
-    let why = match console.inner.site.webhooks.ping(endpoint).await {
-        Ok(outcome) => return Ok(Some(pinged(outcome))),
-        Err(PingError::NotFound) => return Ok(None),
-        Err(PingError::Storage(error)) => return Err(error),
+    let why = match console.site.webhooks.ping(endpoint).await {
+        Ok(outcome) => return Ok(pinged(outcome)),
+        Err(PingError::NotFound) => return Err(Failure::NotFound),
+        Err(PingError::Storage(error)) => return Err(error.into()),
         Err(PingError::Secret) => {
             "Its secret cannot be read any more. Give it a new one.".to_owned()
         }
         Err(PingError::Target(error)) => sentence(&error.to_string()),
     };
-    Ok(Some(Pinged::not_sent(StatusCode::CONFLICT, &why)))
+    Ok(Pinged::not_sent(StatusCode::CONFLICT, &why))
 }
 
 /// Sends the example of an event type, which counts like a test event.
@@ -68,11 +67,7 @@ pub(super) async fn send_example(
     };
     let event = EventId::new();
     let body = example.test_body(event, session.now, endpoint.api_version);
-    let sent = console
-        .inner
-        .site
-        .webhooks
-        .send_example(endpoint, event, body);
+    let sent = console.site.webhooks.send_example(endpoint, event, body);
     match sent.await {
         Ok(exchange) if exchange.is_success() => Ok(Done::ExampleDelivered),
         Ok(_) => Ok(Done::ExampleNotDelivered),
@@ -82,10 +77,8 @@ pub(super) async fn send_example(
 }
 
 async fn is_limited(console: &Console, session: &Session) -> bool {
-    match &console.inner.ping_limit {
-        Some(limit) => !limit.take(session.user(), session.now).await.allowed,
-        None => false,
-    }
+    let limit = &console.ping_limit;
+    !limit.take(session.user(), session.now).await.allowed
 }
 
 fn pinged(outcome: PingOutcome) -> Pinged {

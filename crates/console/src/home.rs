@@ -1,0 +1,65 @@
+//! `GET /`: the start page, which leads to the page to sign in. On this machine it also explains
+//! how to call the API, make links, and receive provider events.
+
+use askama::Template;
+use axum::extract::State;
+use http::{HeaderMap, StatusCode};
+
+use crate::error_page::PageResult;
+use crate::local::is_addressed_locally;
+use crate::pages::{Frame, page_response};
+use crate::session::Session;
+use crate::settings::{Demo, Site};
+use crate::setup::awaits_operator;
+use crate::state::Console;
+
+#[derive(Template)]
+#[template(path = "home.html")]
+struct HomePage<'a> {
+    frame: &'a Frame,
+    site: &'a Site,
+    /// Whether the browser is on this machine.
+    is_local: bool,
+    /// Whether a first start has made no operator yet, so that nobody can sign in.
+    awaits_operator: bool,
+}
+
+impl HomePage<'_> {
+    fn console_url(&self) -> &str {
+        self.site.console_url.trim_end_matches('/')
+    }
+
+    fn api_url(&self) -> &str {
+        self.site.api_url.trim_end_matches('/')
+    }
+
+    fn key_command(&self, demo: &Demo) -> String {
+        let database = demo
+            .database
+            .as_ref()
+            .map(|url| format!("BELLBIRD_DATABASE__URL='{url}' "));
+        format!(
+            "{}bellbird key create --user {} --name mine",
+            database.unwrap_or_default(),
+            demo.email
+        )
+    }
+}
+
+/// `GET /`
+pub(crate) async fn show(
+    State(console): State<Console>,
+    headers: HeaderMap,
+    session: Option<Session>,
+) -> PageResult {
+    if session.is_some() {
+        return Ok(console.redirect("/overview"));
+    }
+    let page = HomePage {
+        frame: &console.frame,
+        site: &console.site,
+        is_local: is_addressed_locally(&headers),
+        awaits_operator: awaits_operator(&console).await?,
+    };
+    Ok(page_response(StatusCode::OK, &page))
+}
