@@ -214,6 +214,7 @@ fn job_words(kind: &str) -> &'static str {
         job_kinds::USER_REMOVAL => "Removal of a user",
         job_kinds::CONSENT_SESSION => "Linking",
         job_kinds::PROVIDER_USER => "Registration of a user",
+        "cleanup" => "Cleanup",
         _ => OTHER_JOB,
     }
 }

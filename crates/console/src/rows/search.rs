@@ -4,8 +4,13 @@ use bellbird_domain::Decimal;
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
 
-/// What a search looks for.
+/// What a search looks for: the whole text, or all of its words, such as `billycart 12.50`.
 pub(super) struct Wanted {
+    whole: Word,
+    words: Vec<Word>,
+}
+
+struct Word {
     /// As [`folded`].
     text: String,
     /// If the text is one, such as `-1,042.5`, `$12.50` or `AUD 12.50`.
@@ -15,24 +20,38 @@ pub(super) struct Wanted {
 impl From<&str> for Wanted {
     fn from(text: &str) -> Self {
         Self {
-            text: folded(text),
-            amount: amount_of(without_currency(text)),
+            whole: Word::new(text),
+            words: text.split_whitespace().map(Word::new).collect(),
         }
     }
 }
 
 impl Wanted {
-    /// Whether a row has the text in one of its own, or this amount whatever its sign. A whole
-    /// number finds its places too: 12 finds -12.50.
+    /// Whether a row has it in its own texts, or as its amount whatever the sign. A whole number
+    /// finds its places too: 12 finds -12.50.
     pub(super) fn is_in<'t>(
         &self,
         texts: impl IntoIterator<Item = &'t str>,
         amount: Option<&Decimal<'_>>,
     ) -> bool {
+        let texts: Vec<String> = texts.into_iter().map(folded).collect();
+        let is_found = |word: &Word| word.is_in(&texts, amount);
+        is_found(&self.whole) || (self.words.len() > 1 && self.words.iter().all(is_found))
+    }
+}
+
+impl Word {
+    fn new(text: &str) -> Self {
+        Self {
+            text: folded(text),
+            amount: amount_of(without_currency(text)),
+        }
+    }
+
+    fn is_in(&self, texts: &[String], amount: Option<&Decimal<'_>>) -> bool {
         let is_wanted = |wanted| amount.is_some_and(|amount| is_amount(amount, wanted));
-        let mut texts = texts.into_iter();
         self.amount.as_ref().is_some_and(is_wanted)
-            || texts.any(|text| folded(text).contains(&self.text))
+            || texts.iter().any(|text| text.contains(&self.text))
     }
 }
 
@@ -94,10 +113,28 @@ mod tests {
     }
 
     #[test]
+    fn words_are_found_wherever_they_are() {
+        let amount = Decimal::parse("-12.5").unwrap();
+        let texts = ["Billycart Coffee 12 Main St", "Groceries"];
+        for (wanted, is_found) in [
+            ("billycart 12.50", true),
+            ("$12.50 coffee", true),
+            ("groceries main", true),
+            ("coffee 12 main", true),
+            ("NZ$ 12.50", true),
+            ("billycart 12.60", false),
+            ("coffee tea", false),
+        ] {
+            let wanted_row = Wanted::from(wanted);
+            assert_eq!(wanted_row.is_in(texts, Some(&amount)), is_found, "{wanted}");
+        }
+    }
+
+    #[test]
     fn amount_is_found_in_a_row_whatever_its_sign_and_currency() {
         let found = |wanted: &str, amount: &str| {
             let (Some(wanted), amount) =
-                (Wanted::from(wanted).amount, Decimal::parse(amount).unwrap())
+                (Word::new(wanted).amount, Decimal::parse(amount).unwrap())
             else {
                 return false;
             };

@@ -70,6 +70,7 @@ impl ListKind for Transactions {
         let texts = [
             Some(&*row.description),
             row.merchant_name.as_deref(),
+            row.reference.as_deref(),
             row.category.map(Category::label),
         ];
         filter.has_category(row.category)
@@ -88,7 +89,10 @@ impl ListKind for Transactions {
             }
             None => (description.unwrap_or_else(|| NO_TEXT.to_owned()), None),
         };
-        let has = |text: &str| !search.is_empty() && text.to_lowercase().contains(search);
+        let has = |text: &str| {
+            let text = text.to_lowercase();
+            search.split_whitespace().any(|word| text.contains(word))
+        };
         let currency = row.currency.unwrap_or(row.account.currency);
         let amount = Money::new(currency.as_str(), row.amount.as_str());
         let time = row.day.is_none().then(|| shown_time(row.instant, zone));

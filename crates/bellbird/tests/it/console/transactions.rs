@@ -286,6 +286,17 @@ async fn search_reads_a_year_and_says_so() {
         "{word}"
     );
 
+    // All words, of which one is the amount.
+    let page = browser
+        .get(&format!("/transactions?search={word}+{wanted}&period=12m"))
+        .await;
+    let both = rows
+        .iter()
+        .filter(|row| has(row) && plain(&row.amount).trim_start_matches('-') == wanted);
+    let both = sorted(both.map(Listed::of).collect());
+    assert_eq!(sorted(listed(&page.text)), both);
+    assert!(!both.is_empty());
+
     let none = browser
         .get("/transactions?search=%3Cb%3Eno%20such%20row")
         .await;

@@ -13,13 +13,14 @@ const STEPS: [&str; 6] = [
     "bellbird.toml",
 ];
 
-/// Starts, and is killed as soon as the file is there.
+/// Starts, and is killed as soon as the file is there, or the last one, because a file that is
+/// renamed at once may not be seen.
 fn kill_at(workdir: &Workdir, step: &str) {
     let mut command = workdir.command(&format!("serve --json {ANY_PORTS}"));
     let mut child = command.spawn().unwrap();
-    let file = workdir.data_folder().join(step);
-    while !file.exists() && child.try_wait().unwrap().is_none() {
-        std::hint::spin_loop();
+    let files = [step, STEPS[STEPS.len() - 1]].map(|name| workdir.data_folder().join(name));
+    while !files.iter().any(|file| file.exists()) && child.try_wait().unwrap().is_none() {
+        std::thread::yield_now();
     }
     child.kill().unwrap();
     child.wait().unwrap();
