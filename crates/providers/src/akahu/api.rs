@@ -9,7 +9,7 @@ use url::Url;
 
 use super::{NAME, wire};
 use crate::http::request::{RequestBuilder, with_path, with_query};
-use crate::http::{Attempts, Client, Response, parse_json};
+use crate::http::{Client, Response, parse_json};
 use crate::{CallContext, Cursor, Error};
 
 /// The size of a full page. The API has no size parameter (docs/providers/akahu.md#pages).
@@ -71,7 +71,7 @@ impl Api {
                 settings: CREDENTIALS,
                 status,
             }),
-            _ => check_success(&response.success()?),
+            _ => check_success(response.success::<wire::Envelope>()?.success),
         };
         self.client.call(context, "check", build, check).await
     }
@@ -115,20 +115,11 @@ impl Api {
                 return Err(self.token_error(response));
             }
             let token: wire::Token = parse_json(response.json_body()?)?;
-            check_success(&wire::Envelope {
-                success: token.success,
-            })?;
+            check_success(token.success)?;
             Ok(token.access_token)
         };
-        self.client
-            .call_in(
-                Attempts::One,
-                context,
-                "token",
-                || RequestBuilder::post(&url, &body),
-                read,
-            )
-            .await
+        let build = || RequestBuilder::post(&url, &body).once();
+        self.client.call(context, "token", build, read).await
     }
 
     /// Maps an error of the token exchange (docs/providers/akahu.md#token-exchange).
@@ -199,20 +190,15 @@ impl Api {
     ) -> Result<(), Error> {
         let url = self.url(&["webhooks"]);
         let body = serde_json::json!({"webhook_type": kind, "state": state});
-        let build = || {
-            RequestBuilder::post(&url, &body)
-                .bearer(user_token)
-                .header("X-Akahu-Id", &self.app_token)
-        };
+        let build = || RequestBuilder::post(&url, &body).once();
         let read = |response: &Response| match response.status {
             StatusCode::BAD_REQUEST => {
                 tracing::debug!(provider = %NAME, "webhook subscription rejected: the app may have no webhook URL");
                 Ok(())
             }
-            _ => check_success(&parse_json(self.body(response)?)?),
+            _ => self.succeeded(response),
         };
-        self.client
-            .call_in(Attempts::One, context, "subscribe", build, read)
+        self.user_call(context, "subscribe", user_token, build, read)
             .await
     }
 
@@ -236,15 +222,8 @@ impl Api {
                 .success()
                 .map(|key: wire::SigningKey| Some(key.item)),
         };
-        self.client
-            .call_in(
-                Attempts::One,
-                context,
-                "key",
-                || RequestBuilder::get(&url).basic(self.app(), secret),
-                read,
-            )
-            .await
+        let build = || RequestBuilder::get(&url).basic(self.app(), secret).once();
+        self.client.call(context, "key", build, read).await
     }
 
     /// The accounts of all authorisations of a user token.
@@ -299,7 +278,7 @@ impl Api {
             StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND if response.json_body().is_ok() => {
                 Ok(())
             }
-            _ => check_success(&parse_json(self.body(response)?)?),
+            _ => self.succeeded(response),
         };
         self.user_call(context, "delete_authorisation", user_token, build, revoked)
             .await
@@ -336,6 +315,12 @@ impl Api {
         }
     }
 
+    /// Checks a response whose payload is not read.
+    fn succeeded(&self, response: &Response) -> Result<(), Error> {
+        let envelope: wire::Envelope = parse_json(self.body(response)?)?;
+        check_success(envelope.success)
+    }
+
     fn url(&self, segments: &[&str]) -> Url {
         with_path(&self.base_url, segments)
     }
@@ -344,17 +329,15 @@ impl Api {
 /// Parses a list. A list with `"success": false` is malformed, since the status was 2xx.
 pub(super) fn list<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<wire::List<T>, Error> {
     let list: wire::List<T> = parse_json(body)?;
-    check_success(&wire::Envelope {
-        success: list.success,
-    })?;
+    check_success(list.success)?;
     if list.items.len() > PAGE_ROWS_ACCEPTED_MAX {
         return Err(Error::Malformed("too many rows in a page"));
     }
     Ok(list)
 }
 
-fn check_success(response: &wire::Envelope) -> Result<(), Error> {
-    if response.success == Some(false) {
+fn check_success(success: Option<bool>) -> Result<(), Error> {
+    if success == Some(false) {
         Err(Error::Malformed(
             "success is false in a response with status 2xx",
         ))

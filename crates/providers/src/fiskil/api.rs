@@ -12,7 +12,7 @@ use url::Url;
 
 use super::wire;
 use crate::http::request::{RequestBuilder, with_path, with_query};
-use crate::http::{Attempts, Client, Response, parse_json};
+use crate::http::{Client, Response, parse_json};
 use crate::{CallContext, Cursor, Error, linking};
 
 /// Sent with every call. Without it, the form of a response depends on a setting in the provider's
@@ -117,30 +117,12 @@ impl Api {
         context: &CallContext,
         operation: &'static str,
         build: impl Fn() -> RequestBuilder + Send + Sync,
-        accept: impl FnMut(&Response) -> Result<T, Error> + Send,
-    ) -> Result<T, Error> {
-        self.authorised_in(Attempts::Several, context, operation, build, accept)
-            .await
-    }
-
-    async fn authorised_in<T: Send>(
-        &self,
-        attempts: Attempts,
-        context: &CallContext,
-        operation: &'static str,
-        build: impl Fn() -> RequestBuilder + Send + Sync,
         mut accept: impl FnMut(&Response) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
         let token = self.token(context).await?;
         let outcome = self
             .client
-            .call_in(
-                attempts,
-                context,
-                operation,
-                with_token(&token, &build),
-                &mut accept,
-            )
+            .call(context, operation, with_token(&token, &build), &mut accept)
             .await;
         if outcome.as_ref().err() != Some(&UNAUTHORIZED) {
             return outcome;
@@ -148,13 +130,7 @@ impl Api {
         self.drop_token(context, &token).await;
         let token = self.token(context).await?;
         self.client
-            .call_in(
-                attempts,
-                context,
-                operation,
-                with_token(&token, &build),
-                accept,
-            )
+            .call(context, operation, with_token(&token, &build), accept)
             .await
     }
 
@@ -169,11 +145,10 @@ impl Api {
         let url = self.url(&["v1", "end-users"]);
         let body = serde_json::json!({"email": email, "name": name});
         let added: wire::AddedEndUser = self
-            .authorised_in(
-                Attempts::One,
+            .authorised(
                 context,
                 "add_end_user",
-                || RequestBuilder::post(&url, &body),
+                || RequestBuilder::post(&url, &body).once(),
                 read_json,
             )
             .await?;

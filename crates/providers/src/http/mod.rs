@@ -64,16 +64,6 @@ const CLOSED: Error = Error::Unavailable {
     retry_after: None,
 };
 
-/// How many attempts a call may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Attempts {
-    /// Transient failures are retried.
-    Several,
-    /// Never retried, because the provider may have executed the call even if its response got
-    /// lost.
-    One,
-}
-
 /// What all clients have in common.
 #[derive(Clone, Copy)]
 pub struct ClientSettings<'s> {
@@ -215,26 +205,13 @@ impl Client {
         }
     }
 
-    /// Makes a call that may be retried. `accept` turns the response into a result or an error.
+    /// Makes a call. `accept` turns the response into a result or an error.
     ///
     /// Transient failures, including those of `accept`, are retried with growing, jittered delays.
-    /// A call takes at most three attempts and never passes the deadline. Returns the error of the
-    /// last attempt.
+    /// A call takes at most three attempts, or one if it is [`RequestBuilder::once`], and never
+    /// passes the deadline. Returns the error of the last attempt.
     pub async fn call<T: Send>(
         &self,
-        context: &CallContext,
-        operation: &'static str,
-        build: impl Fn() -> RequestBuilder + Send + Sync,
-        accept: impl FnMut(&Response) -> Result<T, Error> + Send,
-    ) -> Result<T, Error> {
-        self.call_in(Attempts::Several, context, operation, build, accept)
-            .await
-    }
-
-    /// [`Client::call`] with a choice of attempts.
-    pub async fn call_in<T: Send>(
-        &self,
-        attempts: Attempts,
         context: &CallContext,
         operation: &'static str,
         build: impl Fn() -> RequestBuilder + Send + Sync,
@@ -244,11 +221,14 @@ impl Client {
             .iter()
             .map(|delay| jittered(*delay, *delay, jitter::random()));
         loop {
-            let outcome = self.attempt(context, operation, build(), &mut accept).await;
+            let request = build();
+            let is_once = request.is_once;
+            let outcome = self.attempt(context, operation, request, &mut accept).await;
             let Err(error) = outcome else { return outcome };
-            let delay = match attempts {
-                Attempts::One => None,
-                Attempts::Several => retry_delay(&error, delays.next(), context.deadline),
+            let delay = if is_once {
+                None
+            } else {
+                retry_delay(&error, delays.next(), context.deadline)
             };
             let Some(delay) = delay else {
                 if context.warns_about(&error) {

@@ -33,6 +33,8 @@ pub struct RequestBuilder {
     head: Builder,
     /// `None` if a part of the request is not valid.
     body: Option<Bytes>,
+    /// Whether a failed attempt is final.
+    pub(super) is_once: bool,
 }
 
 impl RequestBuilder {
@@ -46,6 +48,7 @@ impl RequestBuilder {
         Self {
             head,
             body: Some(Bytes::new()),
+            is_once: false,
         }
     }
 
@@ -69,6 +72,16 @@ impl RequestBuilder {
         Self {
             body: serde_json::to_vec(body).ok().map(Bytes::from),
             ..self.header(CONTENT_TYPE.as_str(), "application/json")
+        }
+    }
+
+    /// Is never retried, because the provider may have executed the call even if its response got
+    /// lost.
+    #[must_use]
+    pub fn once(self) -> Self {
+        Self {
+            is_once: true,
+            ..self
         }
     }
 

@@ -16,7 +16,7 @@ use super::budget::{Budgets, quota};
 use super::sign::Signer;
 use super::{NAME, wire};
 use crate::http::request::{RequestBuilder, with_path};
-use crate::http::{Attempts, Client, Response, count_rejected, retry_after};
+use crate::http::{Client, Response, count_rejected, retry_after};
 use crate::{CallContext, Error, linking};
 
 /// The largest page of activities (docs/providers/snaptrade.md#activities).
@@ -70,7 +70,7 @@ struct Request<'a> {
     /// None with a personal key, which has one user only (docs/providers/snaptrade.md#keys).
     user: Option<&'a User>,
     body: Option<&'a Value>,
-    attempts: Attempts,
+    is_once: bool,
 }
 
 impl Api {
@@ -121,7 +121,7 @@ impl Api {
         let request = Request {
             method: Method::POST,
             body: Some(&body),
-            attempts: Attempts::One,
+            is_once: true,
             ..request
         };
         let read = |response: &Response| {
@@ -314,7 +314,7 @@ impl Api {
             })
         };
         self.client
-            .call_in(request.attempts, context, request.operation, build, accept)
+            .call(context, request.operation, build, accept)
             .await
     }
 
@@ -326,10 +326,13 @@ impl Api {
         let signature = self
             .signer
             .sign(body, url.path(), url.query().unwrap_or_default());
-        let signed =
+        let mut signed =
             RequestBuilder::new(request.method.clone(), &url).header("Signature", signature);
         if let Some(body) = request.body {
-            signed.json(body)
+            signed = signed.json(body);
+        }
+        if request.is_once {
+            signed.once()
         } else {
             signed
         }
@@ -409,7 +412,7 @@ fn get<'a>(
         query: &[],
         user,
         body: None,
-        attempts: Attempts::Several,
+        is_once: false,
     }
 }
 
