@@ -115,7 +115,7 @@ fn candidates<'a>(page: &'a [u8], account: &'a Account) -> [Candidate<'a>; 9] {
         way(
             "the same, parsed by serde_json",
             Way {
-                parse: fiskil::read_transactions_page_by_serde_json,
+                parse: fiskil::test_support::read_transactions_page_by_serde_json,
                 ..rendered
             },
         ),
@@ -150,7 +150,7 @@ struct Way {
 
 impl Default for Way {
     fn default() -> Self {
-        let parse = fiskil::read_transactions_page;
+        let parse = fiskil::test_support::read_transactions_page;
         Self {
             parse,
             is_parsed_only: false,

@@ -7,7 +7,7 @@ use bellbird_providers::{akahu, fiskil, snaptrade};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|body: &[u8]| {
-    fiskil::fuzz_event(body);
-    akahu::fuzz_event(body);
-    snaptrade::fuzz_event(body);
+    fiskil::test_support::fuzz_event(body);
+    akahu::test_support::fuzz_event(body);
+    snaptrade::test_support::fuzz_event(body);
 });

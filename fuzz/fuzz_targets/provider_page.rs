@@ -31,9 +31,9 @@ static SNAPTRADE: LazyLock<Account> =
     LazyLock::new(|| account("917c8734-8470-4a3e-a18f-57c3f2ee6631"));
 
 fuzz_target!(|body: &[u8]| {
-    json::fuzz_values(body);
-    fiskil::fuzz_transactions_page(body, FISKIL.clone());
-    akahu::fuzz_transactions_page(body, AKAHU.clone());
-    snaptrade::fuzz_activities_page(body, &SNAPTRADE);
-    snaptrade::fuzz_positions_page(body, &SNAPTRADE);
+    json::test_support::fuzz_values(body);
+    fiskil::test_support::fuzz_transactions_page(body, FISKIL.clone());
+    akahu::test_support::fuzz_transactions_page(body, AKAHU.clone());
+    snaptrade::test_support::fuzz_activities_page(body, &SNAPTRADE);
+    snaptrade::test_support::fuzz_positions_page(body, &SNAPTRADE);
 });

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use bellbird_domain::{AccountId, Decimal, ProviderName, Transaction};
+use bellbird_domain::{AccountId, ProviderName, Transaction};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
@@ -186,7 +186,10 @@ pub(crate) fn parse_each<'a, T: Deserialize<'a>>(
 
 /// Asserts the invariants of every page, for the fuzz targets. `page_rows` is the number of rows
 /// that the provider sent.
+#[cfg(any(test, feature = "test-support"))]
 pub(crate) fn assert_page_invariants(rows: &[Transaction<'_>], page_rows: usize) {
+    use bellbird_domain::Decimal;
+
     assert!(rows.len() <= page_rows, "a page never grows");
     assert!(
         rows.is_sorted_by_key(|row| Reverse(row.instant)),

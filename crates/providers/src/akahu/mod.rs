@@ -6,6 +6,8 @@ mod categories;
 mod keys;
 mod link;
 mod map;
+#[cfg(any(test, feature = "test-support"))]
+pub mod test_support;
 mod webhook;
 mod wire;
 
@@ -22,13 +24,13 @@ use url::Url;
 use crate::balances::{BalanceRequest, by_provider_user};
 use crate::consent_status_cache::ConsentStatusCache;
 use crate::http::{Client, ClientSettings};
-use crate::rows::{assert_page_invariants, matching, parse_each};
+use crate::rows::{matching, parse_each};
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::text::Text;
 use crate::{
     BalancesQuery, Banking, CallContext, Consent, ConsentStatus, Cursor, Error, FoundAccount,
     FoundConnection, Kind, Linking, PageRequest, Provider, ProviderHealth, TransactionQuery,
-    TransactionSink, UnreadableRow, WebhookVerifier, credentials, json,
+    TransactionSink, UnreadableRow, WebhookVerifier, credentials,
 };
 use api::{Api, TransactionsParams};
 use keys::Keys;
@@ -510,42 +512,6 @@ fn posted<'a>(
     matching(NAME, page, query, unreadable, |row| {
         map::transaction(row, query.accounts, auckland)
     })
-}
-
-/// Parses any bytes as a page of transactions and asserts the invariants of every page, for the
-/// fuzz target.
-#[doc(hidden)]
-pub fn fuzz_transactions_page(body: &[u8], account: Account) {
-    let dates = bellbird_domain::DateRange::resolve(None, None, jiff::Timestamp::UNIX_EPOCH);
-    let accounts = [account];
-    let zone = TimeZone::UTC;
-    let query = TransactionQuery {
-        accounts: &accounts,
-        one_account: false,
-        dates: &dates,
-        zone: &zone,
-    };
-    json::fuzz::<wire::List<wire::Transaction<'_>>>(body);
-    let (Ok(auckland), Ok(page)) = (auckland(), api::list::<wire::Transaction<'_>>(body)) else {
-        return;
-    };
-    let rows = page.items.len();
-    let kept = posted(page.items, &query, &auckland, &mut Vec::new());
-    assert_page_invariants(&kept, rows);
-    for row in &kept {
-        let day = row.local_day(&zone);
-        let local_day = bellbird_domain::date::day_of(row.instant, &auckland);
-        assert!(
-            row.day.is_none() || day == local_day,
-            "the day is that of New Zealand"
-        );
-    }
-}
-
-/// Parses any bytes as an event with a valid signature, for the fuzz target.
-#[doc(hidden)]
-pub fn fuzz_event(body: &[u8]) {
-    let _ = webhook::parse_event(body);
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use secrecy::ExposeSecret;
 use tokio::time::Instant;
 
+use super::test_support::fuzz_transactions_page;
 use super::*;
 use crate::test_support::{Peer, account};
 use crate::unreadable::UnreadableRows;

@@ -5,6 +5,8 @@
 mod api;
 mod link;
 mod map;
+#[cfg(any(test, feature = "test-support"))]
+pub mod test_support;
 mod webhook;
 mod wire;
 
@@ -21,13 +23,13 @@ use serde::{Deserialize, Serialize};
 use crate::balances::{BalanceRequest, by_provider_user};
 use crate::consent_status_cache::ConsentStatusCache;
 use crate::http::{Client, ClientSettings, parse_json};
-use crate::rows::{Skipped, assert_page_invariants, matching, parse_each};
+use crate::rows::{Skipped, matching, parse_each};
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::text::Text;
 use crate::{
     BalancesQuery, Banking, CallContext, Consent, ConsentStatus, Cursor, Error, FoundAccount,
     FoundConnection, Kind, Linking, PageRequest, Provider, ProviderHealth, TransactionQuery,
-    TransactionSink, UnreadableRow, WebhookVerifier, credentials, json,
+    TransactionSink, UnreadableRow, WebhookVerifier, credentials,
 };
 use api::{Api, TransactionsParams};
 use webhook::Webhooks;
@@ -525,73 +527,6 @@ fn posted<'a>(
         }
         mapped
     }))
-}
-
-/// Parses a page of transactions and passes its rows to `rows`, for benchmarks.
-#[doc(hidden)]
-pub fn read_transactions_page(
-    body: &[u8],
-    arrangement_id: &str,
-    query: &TransactionQuery<'_>,
-    rows: &mut TransactionSink<'_>,
-) -> Result<(), Error> {
-    let page: wire::TransactionsPage<'_> = parse_json(body)?;
-    posted(page.transactions, arrangement_id, query, &mut Vec::new())?
-        .into_iter()
-        .for_each(rows);
-    Ok(())
-}
-
-/// As [`read_transactions_page`], parsed by serde_json, for the benchmark.
-///
-/// # Errors
-/// As there.
-#[doc(hidden)]
-pub fn read_transactions_page_by_serde_json(
-    body: &[u8],
-    arrangement_id: &str,
-    query: &TransactionQuery<'_>,
-    rows: &mut TransactionSink<'_>,
-) -> Result<(), Error> {
-    let page: wire::TransactionsPage<'_> =
-        serde_json::from_slice(body).map_err(|_| Error::Malformed("not JSON"))?;
-    posted(page.transactions, arrangement_id, query, &mut Vec::new())?
-        .into_iter()
-        .for_each(rows);
-    Ok(())
-}
-
-/// Parses any bytes as a page of transactions and asserts the invariants of every page, for the
-/// fuzz target.
-#[doc(hidden)]
-pub fn fuzz_transactions_page(body: &[u8], account: Account) {
-    let dates = bellbird_domain::DateRange::resolve(None, None, jiff::Timestamp::UNIX_EPOCH);
-    let accounts = [account];
-    let zone = jiff::tz::TimeZone::UTC;
-    let query = TransactionQuery {
-        accounts: &accounts,
-        one_account: false,
-        dates: &dates,
-        zone: &zone,
-    };
-    json::fuzz::<wire::TransactionsPage<'_>>(body);
-    let Ok(page) = parse_json::<wire::TransactionsPage<'_>>(body) else {
-        return;
-    };
-    let rows = page.transactions.len();
-    let Ok(kept) = posted(page.transactions, "arrangement", &query, &mut Vec::new()) else {
-        return;
-    };
-    assert_page_invariants(&kept, rows);
-    for row in &kept {
-        let _ = row.local_day(&zone);
-    }
-}
-
-/// Parses any bytes as an event with a valid signature, for the fuzz target.
-#[doc(hidden)]
-pub fn fuzz_event(body: &[u8]) {
-    let _ = webhook::parse_event(body);
 }
 
 #[cfg(test)]

@@ -15,8 +15,10 @@ use tokio::sync::Barrier;
 use tokio::time::Instant;
 
 use super::api::CREDENTIALS;
+use super::test_support::{fuzz_activities_page, fuzz_positions_page};
 use super::*;
 use crate::Cause;
+use crate::http::parse_json;
 use crate::test_support::{self, client_settings};
 use crate::unreadable::UnreadableRows;
 

@@ -111,7 +111,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::snaptrade::fuzz_event;
+    use crate::snaptrade::test_support::fuzz_event;
     use crate::snaptrade::tests::snaptrade;
 
     /// The members of V8 (docs/providers/snaptrade.md#test-vectors), in another order and with
