@@ -40,6 +40,7 @@ use secrecy::SecretString;
 use tokio::time::Instant;
 
 pub use error::Error;
+pub use http::Client;
 pub use http::health::ProviderHealth;
 use http::recording::{KnownWords, RecordedCall, Recorder};
 pub use linking::Linking;
@@ -385,19 +386,26 @@ pub trait Provider: Send + Sync {
         credentials: &SecretString,
     ) -> Result<(), Error>;
 
+    /// The client that makes the calls. None if they are simulated.
+    fn client(&self) -> Option<&Client> {
+        None
+    }
+
     /// How the calls so far went.
-    fn health(&self) -> ProviderHealth;
+    fn health(&self) -> ProviderHealth {
+        self.client().map(Client::health).unwrap_or_default()
+    }
 
     /// Whether syncs must not begin now: the provider limits the calls of all instances together,
     /// and it is not known how many the others make.
     fn syncs_wait(&self) -> bool {
-        false
+        self.client().is_some_and(Client::syncs_wait)
     }
 
     /// How this instance would refuse the first call of a request of this user now, as far as it
     /// knows.
-    fn refusal(&self, _user: UserId, _now: Timestamp) -> Option<Error> {
-        None
+    fn refusal(&self, user: UserId, now: Timestamp) -> Option<Error> {
+        self.client()?.refusal(user, now)
     }
 
     /// Linking in the browser. None if the operator's credentials do not allow it.

@@ -118,8 +118,11 @@ pub enum NoConsent {
 /// A provider with a consent page.
 #[async_trait]
 pub trait Linking: Send + Sync {
-    /// Whether the provider needs a registered provider user before a consent.
-    fn registers_users(&self) -> bool;
+    /// Whether the provider needs a registered provider user before a consent. Otherwise the three
+    /// functions about registrations keep their defaults.
+    fn registers_users(&self) -> bool {
+        false
+    }
 
     /// Registers a provider user in one attempt without retries: the provider may have registered
     /// the user even if the response got lost.
@@ -130,10 +133,14 @@ pub trait Linking: Send + Sync {
     /// takes.
     async fn register(
         &self,
-        context: &CallContext,
-        reference: &str,
-        email: &str,
-    ) -> Result<SecretString, Error>;
+        _context: &CallContext,
+        _reference: &str,
+        _email: &str,
+    ) -> Result<SecretString, Error> {
+        Err(Error::InvalidCredentials(
+            "the provider does not register users; they register themselves".to_owned(),
+        ))
+    }
 
     /// The provider's id of a registered user, equal to
     /// [`crate::FoundConnection::provider_user_id`]. None if the provider has no such id or it is
@@ -146,17 +153,21 @@ pub trait Linking: Send + Sync {
     /// Idempotent.
     async fn abandon_registration(
         &self,
-        context: &CallContext,
-        reference: &str,
-        email: &str,
-    ) -> Result<(), Error>;
+        _context: &CallContext,
+        _reference: &str,
+        _email: &str,
+    ) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Deletes a provider user with all consents. Idempotent.
     async fn unregister(
         &self,
-        context: &CallContext,
-        provider_user: &SecretString,
-    ) -> Result<(), Error>;
+        _context: &CallContext,
+        _provider_user: &SecretString,
+    ) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// The URL of the provider's page for one consent. Can be called repeatedly; each URL works for
     /// one visit.

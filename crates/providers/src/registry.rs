@@ -47,22 +47,22 @@ impl ProviderSettings {
     /// A required key that is not set although another required key of the provider is: most likely
     /// an oversight.
     pub fn missing_setting(&self, provider: &Declaration) -> Option<&'static str> {
-        let values = self.of(provider);
-        let is_set = |needed: &&&str| values.get(needed).is_some();
-        let any_is_set = provider.needs.iter().any(|needed| is_set(&needed));
-        provider
-            .needs
-            .iter()
-            .find(|needed| any_is_set && !is_set(needed))
-            .copied()
+        let missing = self.missing(provider);
+        let any_is_set = missing.len() < provider.needs.len();
+        missing.first().copied().filter(|_| any_is_set)
     }
 
     /// Whether all required keys of a provider are set.
     #[must_use]
     pub fn is_complete(&self, provider: &Declaration) -> bool {
-        let values = self.sections.get(provider.name.as_str());
-        let is_set = |needed: &&str| values.is_some_and(|values| values.get(needed).is_some());
-        provider.needs.iter().all(is_set)
+        self.missing(provider).is_empty()
+    }
+
+    /// The required keys of a provider that are not set.
+    fn missing(&self, provider: &Declaration) -> Vec<&'static str> {
+        let values = self.of(provider);
+        let needed = provider.needs.iter().copied();
+        needed.filter(|key| values.get(key).is_none()).collect()
     }
 
     /// The values of a provider's section, with its defaults.

@@ -18,8 +18,8 @@ use secrecy::SecretString;
 
 use crate::{
     BalancesQuery, Banking, Brokerage, CallContext, Consent, Cursor, Error, FoundAccount,
-    FoundConnection, HoldingSink, Kind, Page, PageRequest, Provider, ProviderHealth, TradeQuery,
-    TradeSink, TransactionQuery, TransactionSink,
+    FoundConnection, HoldingSink, Kind, Page, PageRequest, Provider, TradeQuery, TradeSink,
+    TransactionQuery, TransactionSink,
 };
 
 pub const NOW: i64 = 1_800_000_000;
@@ -262,10 +262,6 @@ impl Provider for Simulated {
             ConnectionCategory::Banking => Kind::Banking(self),
             ConnectionCategory::Brokerage => Kind::Brokerage(self),
         }
-    }
-
-    fn health(&self) -> ProviderHealth {
-        ProviderHealth::default()
     }
 
     fn syncs_wait(&self) -> bool {

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use bellbird_domain::Currency;
 use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{Deserialize, Deserializer, IntoDeserializer, Visitor};
 
@@ -27,6 +28,11 @@ impl Text<'_> {
 pub(crate) fn non_blank(text: Option<Text<'_>>) -> Option<Cow<'_, str>> {
     text.map(|text| text.0)
         .filter(|text| !text.trim().is_empty())
+}
+
+/// The currency of a member. None if it is absent or not an ISO 4217 code.
+pub(crate) fn currency(code: Option<&Text<'_>>) -> Option<Currency> {
+    Currency::parse(code?.as_str())
 }
 
 /// Deserializes an optional member that must not fail its row: null and values of another type

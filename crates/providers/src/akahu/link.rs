@@ -20,39 +20,6 @@ const CODE_BYTES_MAX: usize = 1_024;
 
 #[async_trait]
 impl Linking for Akahu {
-    /// Users register themselves at Akahu.
-    fn registers_users(&self) -> bool {
-        false
-    }
-
-    async fn register(
-        &self,
-        _context: &CallContext,
-        _reference: &str,
-        _email: &str,
-    ) -> Result<SecretString, Error> {
-        Err(Error::InvalidCredentials(
-            "Akahu does not register users; they register themselves".to_owned(),
-        ))
-    }
-
-    async fn abandon_registration(
-        &self,
-        _context: &CallContext,
-        _reference: &str,
-        _email: &str,
-    ) -> Result<(), Error> {
-        Ok(())
-    }
-
-    async fn unregister(
-        &self,
-        _context: &CallContext,
-        _provider_user: &SecretString,
-    ) -> Result<(), Error> {
-        Ok(())
-    }
-
     /// A new consent needs no call. A reconnect reads the e-mail address of the consent, because
     /// linking the same login under another address fails (docs/providers/akahu.md#relinking).
     async fn authorize(

@@ -1,8 +1,7 @@
 //! Maps Akahu's wire types to the types of the domain. Pure functions.
 
 use bellbird_domain::{
-    Account, AccountType, Balance, ConnectionStatus, Currency, DateRange, Decimal, MaskedNumber,
-    Transaction,
+    Account, AccountType, Balance, ConnectionStatus, DateRange, Decimal, MaskedNumber, Transaction,
 };
 use jiff::Timestamp;
 use jiff::civil::{Date, Time};
@@ -11,7 +10,7 @@ use jiff::tz::TimeZone;
 use super::{NAME, categories, wire};
 use crate::exact::{self, ExactNumber};
 use crate::rows::{MalformedRow, Skipped, parse_instant};
-use crate::text::{Text, non_blank};
+use crate::text::{Text, currency, non_blank};
 use crate::unreadable::UnreadableReason;
 use crate::{ConsentStatus, Error, FoundAccount, UnreadableRow, json};
 
@@ -153,15 +152,8 @@ pub(super) fn balance(row: &wire::Account<'_>) -> Result<Balance, Error> {
     Ok(Balance {
         current: amount(&balance.current)?,
         available: amount(&balance.available)?,
-        currency: currency(balance),
+        currency: currency(balance.currency.as_ref()),
     })
-}
-
-fn currency(balance: &wire::Balance<'_>) -> Option<Currency> {
-    balance
-        .currency
-        .as_ref()
-        .and_then(|code| Currency::parse(code.as_str()))
 }
 
 /// Maps an account and masks its number. The full number goes no further.
@@ -178,7 +170,10 @@ pub(super) fn account(row: &wire::Account<'_>) -> FoundAccount {
         name: MaskedNumber::hide_in(name, number),
         account_type: account_type(row.kind.as_ref().map_or("", Text::as_str)),
         number: MaskedNumber::mask(number),
-        currency: row.balance.as_ref().and_then(currency),
+        currency: row
+            .balance
+            .as_ref()
+            .and_then(|balance| currency(balance.currency.as_ref())),
     }
 }
 

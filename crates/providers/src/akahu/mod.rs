@@ -14,7 +14,7 @@ mod wire;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bellbird_domain::{Account, Balance, ConnectionStatus, ProviderName, Transaction, UserId};
+use bellbird_domain::{Account, Balance, ConnectionStatus, ProviderName, Transaction};
 use hyper::header::HeaderValue;
 use jiff::tz::TimeZone;
 use secrecy::SecretString;
@@ -29,8 +29,8 @@ use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::text::Text;
 use crate::{
     BalancesQuery, Banking, CallContext, Consent, ConsentStatus, Cursor, Error, FoundAccount,
-    FoundConnection, Kind, Linking, PageRequest, Provider, ProviderHealth, TransactionQuery,
-    TransactionSink, UnreadableRow, WebhookVerifier, credentials,
+    FoundConnection, Kind, Linking, PageRequest, Provider, TransactionQuery, TransactionSink,
+    UnreadableRow, WebhookVerifier, credentials,
 };
 use api::{Api, TransactionsParams};
 use keys::Keys;
@@ -341,15 +341,11 @@ impl Provider for Akahu {
             .await
     }
 
+    fn client(&self) -> Option<&Client> {
+        Some(&self.api.client)
+    }
+
     /// A personal app has no consent page (docs/providers/akahu.md#apps).
-    fn refusal(&self, user: UserId, now: jiff::Timestamp) -> Option<Error> {
-        self.api.client.refusal(user, now)
-    }
-
-    fn health(&self) -> ProviderHealth {
-        self.api.client.health()
-    }
-
     fn linking(&self) -> Option<&dyn Linking> {
         self.api.is_full_app().then_some(self)
     }

@@ -1,8 +1,7 @@
 //! Maps Fiskil's wire types to the types of the domain. Pure functions.
 
 use bellbird_domain::{
-    Account, AccountType, Balance, Category, ConnectionStatus, Currency, Decimal, MaskedNumber,
-    Transaction,
+    Account, AccountType, Balance, Category, ConnectionStatus, Decimal, MaskedNumber, Transaction,
 };
 use jiff::Timestamp;
 use serde_json::Value;
@@ -10,7 +9,7 @@ use serde_json::Value;
 use super::wire;
 use crate::exact::{self, ExactNumber};
 use crate::rows::{MalformedRow, Skipped, parse_instant};
-use crate::text::{Text, non_blank};
+use crate::text::{Text, currency, non_blank};
 use crate::unreadable::UnreadableReason;
 use crate::{Consent, ConsentStatus, Error, FoundAccount, UnreadableRow, json};
 
@@ -57,7 +56,7 @@ pub(super) fn transaction<'a>(
             .and_then(|category| category_of(&category)),
         merchant_name: non_blank(row.merchant_name),
         merchant_category_code: non_blank(row.merchant_category_code),
-        currency: row.currency.and_then(|code| Currency::parse(code.as_str())),
+        currency: currency(row.currency.as_ref()),
         provider_type: non_blank(row.kind),
         executed: executed.map(|(_, text)| text.0),
         reference: non_blank(row.reference),
@@ -110,10 +109,7 @@ pub(super) fn balance(row: &wire::Balance<'_>) -> Result<Balance, Error> {
     Ok(Balance {
         current: amount(&row.current_balance)?,
         available: amount(&row.available_balance)?,
-        currency: row
-            .currency
-            .as_ref()
-            .and_then(|code| Currency::parse(code.as_str())),
+        currency: currency(row.currency.as_ref()),
     })
 }
 
@@ -136,10 +132,7 @@ pub(super) fn account(row: &wire::Account<'_>) -> FoundAccount {
         name: MaskedNumber::hide_in(name, full),
         account_type: account_type(row),
         number,
-        currency: row
-            .currency
-            .as_ref()
-            .and_then(|code| Currency::parse(code.as_str())),
+        currency: currency(row.currency.as_ref()),
     }
 }
 

@@ -13,9 +13,7 @@ mod wire;
 use std::sync::{Arc, Once};
 
 use async_trait::async_trait;
-use bellbird_domain::{
-    Account, Balance, ConnectionStatus, Currency, ProviderName, Transaction, UserId,
-};
+use bellbird_domain::{Account, Balance, ConnectionStatus, ProviderName, Transaction};
 use futures_util::future::join_all;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
@@ -25,11 +23,11 @@ use crate::consent_status_cache::ConsentStatusCache;
 use crate::http::{Client, ClientSettings, parse_json};
 use crate::rows::{Skipped, matching, parse_each};
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
-use crate::text::Text;
+use crate::text::{Text, currency};
 use crate::{
     BalancesQuery, Banking, CallContext, Consent, ConsentStatus, Cursor, Error, FoundAccount,
-    FoundConnection, Kind, Linking, PageRequest, Provider, ProviderHealth, TransactionQuery,
-    TransactionSink, UnreadableRow, WebhookVerifier, credentials,
+    FoundConnection, Kind, Linking, PageRequest, Provider, TransactionQuery, TransactionSink,
+    UnreadableRow, WebhookVerifier, credentials,
 };
 use api::{Api, TransactionsParams};
 use webhook::Webhooks;
@@ -232,11 +230,7 @@ impl Fiskil {
                     .iter_mut()
                     .find(|account| account.provider_account_id == row.account_id.as_str());
                 if let Some(account) = account {
-                    let currency = row
-                        .currency
-                        .as_ref()
-                        .and_then(|code| Currency::parse(code.as_str()));
-                    account.currency = account.currency.or(currency);
+                    account.currency = account.currency.or(currency(row.currency.as_ref()));
                 }
             })
             .await;
@@ -402,12 +396,8 @@ impl Provider for Fiskil {
         self.api.delete_consent(context, &arrangement.id).await
     }
 
-    fn refusal(&self, user: UserId, now: jiff::Timestamp) -> Option<Error> {
-        self.api.client.refusal(user, now)
-    }
-
-    fn health(&self) -> ProviderHealth {
-        self.api.client.health()
+    fn client(&self) -> Option<&Client> {
+        Some(&self.api.client)
     }
 
     fn linking(&self) -> Option<&dyn Linking> {

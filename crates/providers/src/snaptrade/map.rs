@@ -14,7 +14,7 @@ use jiff::tz::TimeZone;
 
 use super::wire;
 use crate::exact::{self, ExactNumber};
-use crate::text::{Text, non_blank};
+use crate::text::{Text, currency, non_blank};
 use crate::unreadable::UnreadableReason;
 use crate::{ConsentStatus, Error, FoundAccount, UnreadableRow};
 
@@ -63,7 +63,7 @@ pub(super) fn account(row: &wire::Account<'_>) -> FoundAccount {
         name: account_name(row),
         account_type: account_type(row.account_category.as_ref().map(Text::as_str)),
         number,
-        currency: total(row).and_then(|total| Currency::parse(total.currency.as_ref()?.as_str())),
+        currency: total(row).and_then(|total| currency(total.currency.as_ref())),
     }
 }
 

@@ -14,7 +14,7 @@ mod wire;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bellbird_domain::{Account, Balance, ConnectionStatus, ProviderName, Trade, UserId};
+use bellbird_domain::{Account, Balance, ConnectionStatus, ProviderName, Trade};
 use futures_util::future::{join, join_all};
 use jiff::civil::Date;
 use secrecy::SecretString;
@@ -26,8 +26,8 @@ use crate::rows::{MalformedRow, count_dropped, count_unreadable, parse_each};
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::{
     BalancesQuery, Brokerage, CallContext, Consent, ConsentStatus, Cursor, Error, FoundAccount,
-    FoundConnection, HoldingSink, Kind, Linking, Page, PageRequest, Provider, ProviderHealth,
-    TradeQuery, TradeSink, UnreadableRow, WebhookVerifier, credentials,
+    FoundConnection, HoldingSink, Kind, Linking, Page, PageRequest, Provider, TradeQuery,
+    TradeSink, UnreadableRow, WebhookVerifier, credentials,
 };
 use api::{Api, User};
 use map::SkippedTrade;
@@ -415,16 +415,8 @@ impl Provider for SnapTrade {
         }
     }
 
-    fn refusal(&self, user: UserId, now: jiff::Timestamp) -> Option<Error> {
-        self.api.client.refusal(user, now)
-    }
-
-    fn health(&self) -> ProviderHealth {
-        self.api.client.health()
-    }
-
-    fn syncs_wait(&self) -> bool {
-        self.api.client.syncs_wait()
+    fn client(&self) -> Option<&Client> {
+        Some(&self.api.client)
     }
 
     fn linking(&self) -> Option<&dyn Linking> {

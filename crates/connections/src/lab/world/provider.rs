@@ -11,8 +11,8 @@ use bellbird_domain::{
 use bellbird_providers::simulated::{Row, Simulated};
 use bellbird_providers::{
     BalancesQuery, Banking, Brokerage, CallContext, Consent, ConsentStatus, Cursor, Error,
-    FoundAccount, FoundConnection, HoldingSink, Kind, Page, PageRequest, Provider, ProviderHealth,
-    TradeQuery, TradeSink, TransactionQuery, TransactionSink,
+    FoundAccount, FoundConnection, HoldingSink, Kind, Page, PageRequest, Provider, TradeQuery,
+    TradeSink, TransactionQuery, TransactionSink,
 };
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::Instant;
@@ -210,10 +210,6 @@ impl Provider for Link {
         } else {
             Kind::Banking(self)
         }
-    }
-
-    fn health(&self) -> ProviderHealth {
-        ProviderHealth::default()
     }
 
     async fn check(&self, _: &CallContext) -> Result<(), Error> {
