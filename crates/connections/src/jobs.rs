@@ -9,7 +9,7 @@ use std::time::Duration;
 use bellbird_domain::{ConnectionId, TimestampExt as _};
 use bellbird_limits::jitter;
 use bellbird_providers::Error;
-use bellbird_storage::{ClaimedJob, StorageError};
+use bellbird_storage::{ClaimedJob, JobKey, StorageError};
 use futures_util::FutureExt as _;
 use jiff::Timestamp;
 use tokio::sync::Semaphore;
@@ -218,6 +218,16 @@ impl State {
     /// Wakes the lane of this process.
     pub(crate) fn wake(&self, kind: &JobKind, provider: &str) {
         self.lanes.wake(kind.name, provider);
+    }
+
+    /// Claims a job now. None if another task runs it, or if there is none.
+    pub(crate) async fn claim(
+        &self,
+        kind: &JobKind,
+        key: &JobKey,
+    ) -> Result<Option<ClaimedJob>, ConnectionsError> {
+        let (now, lease) = self.lease(kind.lease);
+        Ok(self.storage.jobs().claim(key, now, lease).await?)
     }
 
     /// Finishes a job after a success. Fails with [`ConnectionsError::Busy`] if the lease was lost.

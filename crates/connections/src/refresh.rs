@@ -62,7 +62,8 @@ impl Refreshes<'_> {
         user_id: UserId,
         id: ConnectionId,
     ) -> Result<ConnectionStatus, ConnectionsError> {
-        let claim = self.claim_refresh(user_id, id).await?;
+        let key = JobKey::new(KIND.name, user_id, id);
+        let claim = self.0.claim(&KIND, &key).await?;
         self.run_refresh(
             user_id,
             id,
@@ -80,8 +81,8 @@ impl Refreshes<'_> {
         id: ConnectionId,
         cause: Cause,
     ) -> Result<ConnectionStatus, ConnectionsError> {
-        let claim =
-            claim_or_wait(Instant::now() + LEASE, || self.claim_refresh(user_id, id)).await?;
+        let key = JobKey::new(KIND.name, user_id, id);
+        let claim = claim_or_wait(Instant::now() + LEASE, || self.0.claim(&KIND, &key)).await?;
         self.run_refresh(
             user_id,
             id,
@@ -112,20 +113,6 @@ impl Refreshes<'_> {
 
     fn context(self, cause: Cause) -> CallContext {
         self.0.call_context_within(REFRESH_DEADLINE, cause)
-    }
-
-    async fn claim_refresh(
-        self,
-        user: UserId,
-        id: ConnectionId,
-    ) -> Result<Option<ClaimedJob>, ConnectionsError> {
-        let (now, lease) = self.0.lease(LEASE);
-        Ok(self
-            .0
-            .storage
-            .jobs()
-            .claim(&JobKey::new(KIND.name, user, id), now, lease)
-            .await?)
     }
 
     /// Requests a refresh after a failed read, without waiting for it: at most one in half a

@@ -179,14 +179,8 @@ impl Removals<'_> {
         user: UserId,
         id: ConnectionId,
     ) -> Result<Option<Option<ClaimedJob>>, ConnectionsError> {
-        let (now, lease) = self.0.lease(LEASE);
-        if let Some(claim) = self
-            .0
-            .storage
-            .jobs()
-            .claim(&JobKey::new(KIND.name, user, id), now, lease)
-            .await?
-        {
+        let key = JobKey::new(KIND.name, user, id);
+        if let Some(claim) = self.0.claim(&KIND, &key).await? {
             return Ok(Some(Some(claim)));
         }
         Ok(self

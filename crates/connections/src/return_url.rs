@@ -1,9 +1,8 @@
 //! Checks the URL to which a browser returns from a link session. The redirect to it carries the
 //! app's state, so it leads to an origin that the operator has allowed, or nowhere.
 
-use std::net::IpAddr;
-
 use bellbird_providers::linking::Url;
+use bellbird_providers::settings::has_safe_scheme;
 use uuid::Uuid;
 
 const URL_BYTES_MAX: usize = 1_000;
@@ -116,22 +115,6 @@ impl ReturnUrl {
             host: self.0.authority().to_owned(),
             url: self.0.into(),
         }
-    }
-}
-
-/// Whether nobody between browser and app can read the URL.
-fn has_safe_scheme(url: &Url) -> bool {
-    match (url.scheme(), url.host_str()) {
-        ("https", Some(_)) => true,
-        ("http", Some("localhost")) => true,
-        ("http", Some(host)) => {
-            let address = host
-                .trim_start_matches('[')
-                .trim_end_matches(']')
-                .parse::<IpAddr>();
-            address.is_ok_and(|address| address.is_loopback())
-        }
-        _ => false,
     }
 }
 

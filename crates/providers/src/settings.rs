@@ -94,13 +94,16 @@ impl Values {
 /// Parses the URL of a provider. Calls to it carry credentials, so http is for simulated providers
 /// on this machine.
 pub fn provider_url(text: &str) -> Option<Url> {
-    let url = text.parse::<Url>().ok().filter(Url::has_host)?;
-    let is_safe = match url.scheme() {
-        "https" => true,
-        "http" => url.host_str().is_some_and(is_this_machine),
+    text.parse().ok().filter(has_safe_scheme)
+}
+
+/// Whether nobody between here and the host can read what is sent to this URL.
+pub fn has_safe_scheme(url: &Url) -> bool {
+    match (url.scheme(), url.host_str()) {
+        ("https", Some(_)) => true,
+        ("http", Some(host)) => is_this_machine(host),
         _ => false,
-    };
-    is_safe.then_some(url)
+    }
 }
 
 /// Whether a host of a URL is this machine, so that plain HTTP to it is safe.

@@ -402,14 +402,7 @@ impl Links<'_> {
             return Ok(CallbackOutcome::UnknownState);
         }
         if self.0.storage.consent_sessions().deny(session, now).await? {
-            let (now, lease) = self.0.lease(LEASE);
-            let Some(job) = self
-                .0
-                .storage
-                .jobs()
-                .claim(&session.job(), now, lease)
-                .await?
-            else {
+            let Some(job) = self.0.claim(&poll::KIND, &session.job()).await? else {
                 return Ok(CallbackOutcome::Pending);
             };
             return match self.0.storage.consent_sessions().find_claimed(&job).await? {

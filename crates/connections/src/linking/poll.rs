@@ -118,8 +118,7 @@ impl Links<'_> {
 
     /// Polls the session of a job once, unless another task runs the job.
     pub(crate) async fn run_session_now(self, key: &JobKey) -> Result<(), ConnectionsError> {
-        let (now, lease) = self.0.lease(LEASE);
-        let Some(job) = self.0.storage.jobs().claim(key, now, lease).await? else {
+        let Some(job) = self.0.claim(&KIND, key).await? else {
             return Ok(());
         };
         let run = self.0.run_claimed(&KIND, &job, self.run_session_job(&job));

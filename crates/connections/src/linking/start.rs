@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bellbird_domain::{Connection, ConnectionId, TimestampExt as _, User, UserId};
 use bellbird_providers::linking::{AuthorizationRequest, CallbackParams, Purpose, Url};
-use bellbird_providers::registry::PROVIDERS;
+use bellbird_providers::registry::{PROVIDERS, declaration};
 use bellbird_providers::{Cause, ConsentStatus, Linking};
 use bellbird_storage::{NewConsentSession, NewLink, NewLinkSession};
 use jiff::Timestamp;
@@ -258,26 +258,12 @@ impl<'c> Links<'c> {
                 result => return result,
             }
         }
+        let link = |provider_user| self.create_session(&request, Purpose::Link { provider_user });
         if !linking.registers_users() {
-            return self
-                .create_session(
-                    &request,
-                    Purpose::Link {
-                        provider_user: None,
-                    },
-                )
-                .await;
+            return link(None).await;
         }
         let provider_user = self.ensure_provider_user(&user, provider, linking).await?;
-        match self
-            .create_session(
-                &request,
-                Purpose::Link {
-                    provider_user: Some(&provider_user),
-                },
-            )
-            .await
-        {
+        match link(Some(&provider_user)).await {
             Err(ConnectionsError::ConsentInactive(_)) => {}
             result => return result,
         }
@@ -290,13 +276,7 @@ impl<'c> Links<'c> {
                 .await?;
         }
         let provider_user = self.ensure_provider_user(&user, provider, linking).await?;
-        self.create_session(
-            &request,
-            Purpose::Link {
-                provider_user: Some(&provider_user),
-            },
-        )
-        .await
+        link(Some(&provider_user)).await
     }
 
     /// Before the provider is called. `create_session` checks it again, in its transaction.
@@ -444,18 +424,12 @@ impl<'c> Links<'c> {
 
     /// Where a person can end a consent without this service, for users.
     pub fn consents_place(self, provider: &str) -> &'static str {
-        let known = PROVIDERS
-            .iter()
-            .find(|known| known.name.as_str() == provider);
-        known.map_or("at the provider", |known| known.consents)
+        declaration(provider).map_or("at the provider", |known| known.consents)
     }
 
     /// Returns a provider's name for people; an unknown name is returned as it is.
     pub fn provider_title(self, provider: &str) -> &str {
-        let known = PROVIDERS
-            .iter()
-            .find(|known| known.name.as_str() == provider);
-        known.map_or(provider, |known| known.title)
+        declaration(provider).map_or(provider, |known| known.title)
     }
 
     /// Returns the URL of a page of the console, as browsers reach it.

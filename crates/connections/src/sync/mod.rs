@@ -148,8 +148,7 @@ impl Syncs<'_> {
     ) -> Result<SyncReport, ConnectionsError> {
         let key = JobKey::new(KIND.name, user, id);
         let claim = claim_or_wait(Instant::now() + WAIT_MAX, async || {
-            let (now, lease) = self.0.lease(LEASE);
-            let claim = self.0.storage.jobs().claim(&key, now, lease).await?;
+            let claim = self.0.claim(&KIND, &key).await?;
             if claim.is_none() && self.0.storage.connections().find(user, id).await?.is_none() {
                 return Err(ConnectionsError::NotFound);
             }
