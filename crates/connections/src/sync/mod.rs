@@ -6,15 +6,19 @@
 //!
 //! A run loads what is known of the connection's syncs ([`SyncState`]), plans from that what to
 //! read (`plan.rs`), reads it (`pull.rs`), finds what is new or changed (`changes.rs`), and says
-//! what is known afterwards (`plan.rs` again). That state, the fingerprints, events and deliveries
+//! what is known afterwards (`next_state.rs`). That state, the fingerprints, events and deliveries
 //! commit in one transaction at its end. So an interrupted run is simply repeated: no change is
 //! missed, and none is reported twice.
 
 pub(crate) mod changes;
+#[cfg(test)]
+mod fixtures;
 pub mod following;
+mod next_state;
 mod plan;
 mod pull;
 mod scheduled;
+mod times;
 
 use std::time::Duration;
 
@@ -197,7 +201,7 @@ impl Syncs<'_> {
         let status = Refreshes(self.0).run_after_current(user, id, cause).await?;
         let run = SyncRunId::new();
         let settings = self.0.sync_settings_of(&claim.provider);
-        let next = settings.next_sync_at(self.0.clock.now(), plan::phase_of(id));
+        let next = settings.next_sync_at(self.0.clock.now(), times::phase_of(id));
         let mut report = SyncReport::empty(id, run, status);
         if status != ConnectionStatus::Active {
             self.0.finish_job(claim, Some(next)).await?;
@@ -212,7 +216,7 @@ impl Syncs<'_> {
             .await?
             .ok_or(ConnectionsError::NotFound)?;
         let now = self.0.clock.now();
-        let plan = settings.plan(now, &before, plan::phase_of(id));
+        let plan = settings.plan(now, &before, times::phase_of(id));
         let (mut pulled, hasher) = match self.pull(&before, &connection, &plan, (now, cause)).await
         {
             Err(ConnectionsError::ConsentInactive(_)) => {

@@ -1,15 +1,11 @@
-//! Plans a run of a sync from what is known: the date range that it reads, and the time of the next
-//! one. Then says what is known after it. Pure.
+//! Plans a run of a sync from what is known: the date range that it reads. Pure.
 
 use std::time::Duration;
 
-use bellbird_domain::{ConnectionId, TimestampExt as _};
-use bellbird_providers::UnreadableRow;
-use bellbird_storage::{SyncState, UnreadableRows};
+use bellbird_domain::TimestampExt as _;
+use bellbird_storage::SyncState;
 use jiff::{SignedDuration, Timestamp};
 
-use super::pull::Pulled;
-use super::start_of_day;
 use crate::schedule;
 use crate::sync_settings::SyncSettings;
 
@@ -91,38 +87,6 @@ impl SyncSettings {
         }
     }
 
-    /// What is known after a run that began at `now`.
-    pub(super) fn next_state(
-        &self,
-        now: Timestamp,
-        state: &SyncState,
-        plan: &SyncPlan,
-        pulled: &Pulled,
-        next_at: Timestamp,
-    ) -> SyncState {
-        let unreadable_before = state.unreadable.as_ref().filter(|_| plan.continues);
-        SyncState {
-            linked_at: state.linked_at,
-            sequence: plan.sequence,
-            synced_at: state.synced_at.filter(|_| plan.continues).or(Some(now)),
-            covered_from: Some(plan.from),
-            newest_row_at: state.newest_row_at.max(pulled.newest_row_at),
-            rows_backfill_began_at: self.backfill_after(now, state, pulled.newest_row_at),
-            missing_since: state.missing_since,
-            // Only a new date range reaches back so far.
-            reread_from: state.reread_from.filter(|_| plan.continues),
-            unread: pulled.unread.clone(),
-            restore_id: state.restore_id,
-            change_version: pulled.change_version,
-            removal_hints: pulled.removal_hints.clone(),
-            last_changes_poll_at: state.last_changes_poll_at,
-            unreadable: add_unreadable(unreadable_before, &pulled.unreadable, plan.from),
-            next_at: Some(next_at),
-            attempts: 0,
-            last_error: None,
-        }
-    }
-
     /// Returns the oldest instant that a sync at `now` reads.
     ///
     /// It goes back from the newest row that was read, because the provider may have had no data
@@ -164,29 +128,6 @@ impl SyncSettings {
         (self.notify_initial || !is_linking) && now.duration_since(began) < window
     }
 
-    /// When the present backfill began, after a sync at `now` that read rows up to `newest`. It
-    /// begins again with the first rows after a gap, since older ones may follow.
-    fn backfill_after(
-        &self,
-        now: Timestamp,
-        state: &SyncState,
-        newest: Option<Timestamp>,
-    ) -> Timestamp {
-        let began = state.rows_backfill_began_at;
-        let (Some(_), Some(newest)) = (state.synced_at, newest) else {
-            return began;
-        };
-        let ends_gap = match state.newest_row_at {
-            Some(before) => newest.duration_since(before) > self.overlap_duration(),
-            None => self.notify_initial,
-        };
-        if ends_gap { now } else { began }
-    }
-
-    fn overlap_duration(&self) -> SignedDuration {
-        SignedDuration::try_from(self.overlap).unwrap_or(SignedDuration::MAX)
-    }
-
     /// The end of what is left to read, after a run up to `to` stopped before a row at
     /// `stopped_at`, which is before `to`.
     pub(crate) fn unread_to(to: Timestamp, stopped_at: Timestamp) -> Timestamp {
@@ -211,78 +152,14 @@ impl SyncSettings {
     pub fn prune_before(from: Timestamp) -> Timestamp {
         from.minus(PRUNE_MARGIN)
     }
-
-    /// Returns the time of the next sync of a connection: the first of its own times that is at
-    /// least half an interval away. They are an interval apart, and `phase`, any number that stays
-    /// with the connection, says where they lie. So the syncs of all connections are spread evenly,
-    /// and are again at once after an outage, when all were late.
-    pub fn next_sync_at(&self, now: Timestamp, phase: u64) -> Timestamp {
-        let interval = u64::try_from(self.interval.as_micros())
-            .unwrap_or(u64::MAX)
-            .max(1);
-        let least = now.plus(self.interval / 2);
-        let since = u64::try_from(least.as_microsecond()).unwrap_or_default() % interval;
-        let offset = phase % interval;
-        let wait = if offset >= since {
-            offset - since
-        } else {
-            offset + (interval - since)
-        };
-        least.plus(Duration::from_micros(wait))
-    }
-}
-
-/// The phase of a connection: the random bits of its id.
-pub(crate) fn phase_of(id: ConnectionId) -> u64 {
-    id.uuid().as_u64_pair().1
-}
-
-/// Adds the unreadable rows of a run to those that the runs `before` it have met. A row without a
-/// time counts as one of the start of the date range. Runs overlap by a day, whose unreadable rows
-/// count twice.
-fn add_unreadable(
-    before: Option<&UnreadableRows>,
-    found: &[UnreadableRow],
-    from: Timestamp,
-) -> Option<UnreadableRows> {
-    let oldest = found
-        .iter()
-        .map(|row| (row.at.unwrap_or(from), row.reason))
-        .min_by_key(|(at, _)| *at);
-    let Some((since, reason)) = oldest else {
-        return before.cloned();
-    };
-    let count = u32::try_from(found.len()).unwrap_or(u32::MAX);
-    let rows = UnreadableRows {
-        count,
-        reason: reason.as_str().to_owned(),
-        since: start_of_day(since).max(from),
-    };
-    Some(match before {
-        None => rows,
-        Some(before) => UnreadableRows {
-            count: before.count.saturating_add(count),
-            ..if before.since < rows.since {
-                before.clone()
-            } else {
-                rows
-            }
-        },
-    })
 }
 
 #[cfg(test)]
 mod tests {
-    use bellbird_domain::{Digest, EventType};
-    use bellbird_providers::UnreadableReason;
-    use bellbird_storage::UnreadRange;
     use proptest::prelude::*;
 
     use super::*;
-
-    fn at(text: &str) -> Timestamp {
-        text.parse().unwrap()
-    }
+    use crate::sync::fixtures::{at, state, unread_to, unreadable_since};
 
     const HOUR: i64 = 3_600;
     const DAY: i64 = 24 * HOUR;
@@ -291,44 +168,6 @@ mod tests {
         start
             .saturating_add(SignedDuration::from_secs(seconds))
             .unwrap()
-    }
-
-    /// A connection that was linked years ago, and has had rows until its last sync.
-    fn state(synced_at: Option<&str>, covered_from: Option<&str>) -> SyncState {
-        SyncState {
-            linked_at: at("2020-01-01T00:00:00Z"),
-            sequence: u32::from(synced_at.is_some()),
-            synced_at: synced_at.map(at),
-            covered_from: covered_from.map(at),
-            newest_row_at: synced_at.map(at),
-            rows_backfill_began_at: at("2020-01-01T00:00:00Z"),
-            missing_since: None,
-            reread_from: None,
-            unread: None,
-            restore_id: 0,
-            change_version: 0,
-            removal_hints: Vec::new(),
-            last_changes_poll_at: None,
-            unreadable: None,
-            next_at: None,
-            attempts: 0,
-            last_error: None,
-        }
-    }
-
-    fn unread_to(to: Timestamp) -> Option<UnreadRange> {
-        Some(UnreadRange {
-            to,
-            after_account: None,
-        })
-    }
-
-    fn unreadable_since(since: Timestamp) -> UnreadableRows {
-        UnreadableRows {
-            count: 1,
-            reason: "invalid_amount".to_owned(),
-            since,
-        }
     }
 
     #[test]
@@ -469,57 +308,6 @@ mod tests {
             ),
         ] {
             assert_eq!(settings.range_start(now, &state), at(from), "{sentence}");
-        }
-    }
-
-    #[test]
-    fn gap_ends_with_a_row() {
-        let now = at("2026-11-20T00:00:00Z");
-        let settings = SyncSettings::default();
-        let known = state(Some("2026-11-19T12:00:00Z"), Some("2026-11-01T00:00:00Z"));
-        let began = known.rows_backfill_began_at;
-        let newest = |text: &str| SyncState {
-            newest_row_at: Some(at(text)),
-            ..known.clone()
-        };
-        for (sentence, state, read, expected) in [
-            (
-                "a row a week later",
-                newest("2026-11-12T00:00:00Z"),
-                Some("2026-11-19T00:00:00Z"),
-                began,
-            ),
-            (
-                "more than a week later",
-                newest("2026-11-11T00:00:00Z"),
-                Some("2026-11-19T00:00:00Z"),
-                now,
-            ),
-            ("no row", newest("2026-11-01T00:00:00Z"), None, began),
-            (
-                "the first sync",
-                SyncState {
-                    synced_at: None,
-                    ..known.clone()
-                },
-                Some("2026-11-19T00:00:00Z"),
-                began,
-            ),
-            (
-                "the first row",
-                SyncState {
-                    newest_row_at: None,
-                    ..known.clone()
-                },
-                Some("2026-11-19T00:00:00Z"),
-                now,
-            ),
-        ] {
-            assert_eq!(
-                settings.backfill_after(now, &state, read.map(at)),
-                expected,
-                "{sentence}"
-            );
         }
     }
 
@@ -677,100 +465,6 @@ mod tests {
         );
     }
 
-    #[test]
-    fn run_leaves_what_the_next_one_needs() {
-        let (settings, now, later) = (
-            SyncSettings::default(),
-            at("2026-11-20T00:00:00Z"),
-            at("2026-11-20T06:00:00Z"),
-        );
-        let day = |text: &str| at(&format!("2026-11-{text}T00:00:00Z"));
-        let before = SyncState {
-            newest_row_at: Some(day("18")),
-            reread_from: Some(day("10")),
-            unreadable: Some(unreadable_since(day("15"))),
-            attempts: 3,
-            last_error: Some("the provider is not available".to_owned()),
-            ..state(Some("2026-11-19T12:00:00Z"), Some("2026-11-12T12:00:00Z"))
-        };
-        let pulled =
-            |newest: Option<&str>, unread: Option<UnreadRange>, unreadable: &[&str]| Pulled {
-                event_type: EventType::TransactionsSynced,
-                is_empty: newest.is_none(),
-                new_count: 0,
-                updated_count: 0,
-                new: Vec::new(),
-                updated: Vec::new(),
-                gone: Vec::new(),
-                fingerprints: None,
-                removal_hints: vec![Digest([1; 16])],
-                change_version: 9,
-                newest_row_at: newest.map(day),
-                read_from: day("01"),
-                unread,
-                wait: None,
-                unreadable: unreadable
-                    .iter()
-                    .map(|text| UnreadableRow {
-                        at: Some(at(text)),
-                        reason: UnreadableReason::MissingAmount,
-                    })
-                    .collect(),
-            };
-        let plan = settings.plan(now, &before, 0);
-        let left = unread_to(day("14"));
-        let stopped = settings.next_state(
-            now,
-            &before,
-            &plan,
-            &pulled(Some("19"), left.clone(), &[]),
-            now,
-        );
-        let expected = SyncState {
-            sequence: 2,
-            synced_at: Some(now),
-            covered_from: Some(plan.from),
-            newest_row_at: Some(day("19")),
-            reread_from: None,
-            unread: left,
-            removal_hints: vec![Digest([1; 16])],
-            change_version: 9,
-            unreadable: None,
-            next_at: Some(now),
-            attempts: 0,
-            last_error: None,
-            ..before.clone()
-        };
-        assert_eq!(stopped, expected, "a new sync");
-
-        // An account returns, and a row becomes unreadable, while the sync is not complete.
-        let stopped = SyncState {
-            reread_from: Some(day("11")),
-            unreadable: Some(unreadable_since(day("15"))),
-            ..stopped
-        };
-        let plan = settings.plan(later, &stopped, 0);
-        let found = pulled(
-            None,
-            None,
-            &["2026-11-13T20:00:00Z", "2026-11-13T09:00:00Z"],
-        );
-        let complete = settings.next_state(later, &stopped, &plan, &found, plan.next_sync_at);
-        let oldest = UnreadableRows {
-            count: 3,
-            reason: "missing_amount".to_owned(),
-            since: day("13"),
-        };
-        let next_at = Some(plan.next_sync_at);
-        let expected = SyncState {
-            unread: None,
-            unreadable: Some(oldest),
-            next_at,
-            ..stopped
-        };
-        assert_eq!(complete, expected, "the rest of it");
-    }
-
     prop_compose! {
         /// Times of a connection's syncs, in any order that clocks and settings allow.
         fn states()(
@@ -832,42 +526,5 @@ mod tests {
             prop_assert!(left < time(to) && left >= time(to - before));
         }
 
-        #[test]
-        fn next_sync_is_at_a_time_of_the_connection(phase: u64, seconds in 1_u32..1_000_000, late in 0..900_000_i64) {
-            let settings = SyncSettings { interval: Duration::from_secs(seconds.into()), ..SyncSettings::default() };
-            let now = at("2026-11-20T09:30:00Z");
-            let next = settings.next_sync_at(now, phase);
-            let wait = next.duration_since(now).as_micros();
-            let interval = i128::from(seconds) * 1_000_000;
-            prop_assert!((interval / 2..=interval * 3 / 2).contains(&wait), "{wait}");
-            // However late a sync runs, the one after it is at a time of the connection again.
-            let later = settings.next_sync_at(next.plus(Duration::from_millis(late.unsigned_abs())), phase);
-            prop_assert_eq!(later.duration_since(next).as_micros() % interval, 0);
-        }
-    }
-
-    /// After two hours in which nothing ran, the load of each tenth of an interval is the mean
-    /// again.
-    #[test]
-    fn load_is_even_after_an_outage() {
-        let settings = SyncSettings::default();
-        let (end, interval) = (at("2026-11-20T09:30:00Z"), settings.interval);
-        let phases = (0..20_000_u64).map(|number| number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let mut tenths = [0_u32; 10];
-        for phase in phases {
-            // All that fell due during the outage run at its end.
-            let before = settings.next_sync_at(
-                end.minus(SignedDuration::try_from(interval).unwrap()),
-                phase,
-            );
-            let ran = before.max(end);
-            let second = settings.next_sync_at(settings.next_sync_at(ran, phase), phase);
-            let from = second.duration_since(end).as_micros().unsigned_abs() % interval.as_micros();
-            tenths[usize::try_from(from * 10 / interval.as_micros()).unwrap()] += 1;
-        }
-        assert!(
-            tenths.iter().all(|count| (1_900..2_100).contains(count)),
-            "{tenths:?}"
-        );
     }
 }

@@ -10,7 +10,7 @@ use bellbird_providers::Cause;
 use bellbird_storage::{ClaimedJob, Followers};
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Syncs, plan};
+use super::{Syncs, times};
 use crate::ConnectionsError;
 use crate::refresh::Refreshes;
 
@@ -67,7 +67,7 @@ impl Syncs<'_> {
             Refreshes(self.0).run_after_current(user, id, cause).await?;
         }
         let settings = self.0.sync_settings_of(&claim.provider);
-        let next = settings.next_sync_at(self.0.clock.now(), plan::phase_of(id));
+        let next = settings.next_sync_at(self.0.clock.now(), times::phase_of(id));
         self.0.finish_job(claim, Some(next)).await
     }
 }
