@@ -39,14 +39,18 @@ pub(super) trait ResultRow: Serialize + Send {
     fn line(&self, account: &str) -> String;
 }
 
-/// What a result says above its rows.
-pub(super) struct Heading {
+/// The rows of a result, and what it says above them.
+pub(super) struct Listing {
     /// The member with the rows, and the noun for them.
     pub(super) name: &'static str,
     /// Which rows these are, if no argument says it: ` of ...`.
     pub(super) range: String,
     /// The head of the table. Empty if the lines are none.
     pub(super) columns: &'static str,
+    pub(super) limit: u32,
+    pub(super) is_counted: bool,
+    /// Whether many rows are read for a few.
+    pub(super) is_filtered: bool,
 }
 
 /// When reading stops, so that a result is sent before its deadline: a fifth of the time is left.
@@ -58,42 +62,24 @@ pub(super) fn stop_at(call: &ToolCall<'_>) -> Instant {
     call.context.deadline - time / 5
 }
 
-/// Prepares the read of all lists of these accounts. `dates_of` selects rows of a list. One that
-/// cannot be read is missing.
-pub(super) async fn ranges<K: RowKind>(
-    call: &ToolCall<'_>,
-    resumed: &Resumed<ListProgress>,
-    selected: &[SelectedAccounts],
-    missing: &mut Vec<Missing>,
-    dates_of: impl Fn(&SelectedAccounts) -> DateFilter + Send + Sync,
-) -> Vec<Range<K>> {
-    let (reads, caller) = (call.interop.context.reads(), call.caller);
-    let mut ranges = Vec::new();
-    for list in selected.iter().flat_map(SelectedAccounts::lists) {
-        let (context, id) = (Arc::clone(&list.context), list.account_id());
-        // The time of the first call, so that the range stays the same.
-        match reads.range(caller, context, id, dates_of(&list), resumed.asked_at()) {
-            Ok(range) => ranges.push(range),
-            Err(error) => missing.push(call.missing(&list, &error).await),
-        }
-    }
-    ranges
-}
-
-/// Takes rows until the result is full or the lists end, and builds the result.
+/// Reads all lists of these accounts until the result is full or the lists end, and builds the
+/// result. `dates_of` selects rows of a list, and `map` makes the rows. A list that cannot be read
+/// is missing.
 pub(super) async fn result<K: RowKind, T: ResultRow>(
     call: &ToolCall<'_>,
     resumed: &Resumed<ListProgress>,
-    mut merged: Merged<'_, K, T>,
-    selected: &[SelectedAccounts],
-    mut missing: Vec<Missing>,
-    (limit, is_counted, heading): (u32, bool, Heading),
+    (selected, mut missing): (Vec<SelectedAccounts>, Vec<Missing>),
+    listing: &Listing,
+    dates_of: impl Fn(&SelectedAccounts) -> DateFilter + Send + Sync,
+    map: impl for<'row> FnMut(&K::Row<'row>, K::Place) -> Option<T> + Send,
 ) -> Result<Vec<u8>, String> {
+    let ranges = ranges(call, resumed, &selected, &mut missing, listing, dates_of).await;
+    let mut merged = Merged::<K, T>::new(ranges, resumed.position.after, stop_at(call), map);
     let before = &resumed.position;
     // Every list may fail.
     let lists: Vec<SelectedAccounts> = merged
         .lists()
-        .filter_map(|list| accounts_of(&list, selected))
+        .filter_map(|list| accounts_of(&list, &selected))
         .collect();
     let missing_bytes =
         super::missing_bytes(&missing) + lists.iter().map(bytes_if_missing).sum::<usize>();
@@ -101,8 +87,11 @@ pub(super) async fn result<K: RowKind, T: ResultRow>(
         .left_out
         .bytes_if_missing(missing.len() + lists.len());
     let reserved = missing_bytes.min(PROBLEM_BYTES_MAX) + left_out_bytes;
-    let mut rows = Rows::new(limit, super::HEAD_BYTES + reserved + resumed.cursor_bytes());
-    let mut named = AccountNames::new(selected);
+    let mut rows = Rows::new(
+        listing.limit,
+        super::HEAD_BYTES + reserved + resumed.cursor_bytes(),
+    );
+    let mut named = AccountNames::new(&selected);
     let (mut after, mut unshown) = (merged.position(), 0);
     let has_more = loop {
         match merged.next(&call.context).await {
@@ -123,7 +112,7 @@ pub(super) async fn result<K: RowKind, T: ResultRow>(
             }
         }
     };
-    for (list, error) in failed_lists(&merged, selected) {
+    for (list, error) in failed_lists(&merged, &selected) {
         missing.push(call.missing(&list, &error).await);
     }
     let (left_out, is_whole) = (before.left_out.with(&missing), missing.is_empty());
@@ -144,7 +133,7 @@ pub(super) async fn result<K: RowKind, T: ResultRow>(
             before.total.max(shown + unshown),
             before.is_total_exact && is_whole,
         )
-    } else if is_counted {
+    } else if listing.is_counted {
         let rest = merged.count_rest(&call.context).await;
         (shown + unshown + rest.rows, rest.is_exact && is_whole)
     } else {
@@ -171,17 +160,39 @@ pub(super) async fn result<K: RowKind, T: ResultRow>(
     } else {
         Total::AtLeast(total)
     };
-    let what = format!("{}{}, newest first", heading.name, heading.range);
+    let what = format!("{}{}, newest first", listing.name, listing.range);
     let head = call.head(&what, rows.shown, total, cursor.as_deref(), &missing) + &not_named;
     let mut others = super::others(rows.shown, total, cursor, &missing);
     others.insert("accounts".to_owned(), named.into_json());
     Ok(output::members(
         &head,
-        heading.columns,
+        listing.columns,
         &rows,
-        heading.name,
+        listing.name,
         &others,
     ))
+}
+
+async fn ranges<K: RowKind>(
+    call: &ToolCall<'_>,
+    resumed: &Resumed<ListProgress>,
+    selected: &[SelectedAccounts],
+    missing: &mut Vec<Missing>,
+    listing: &Listing,
+    dates_of: impl Fn(&SelectedAccounts) -> DateFilter + Send + Sync,
+) -> Vec<Range<K>> {
+    let (reads, caller) = (call.interop.context.reads(), call.caller);
+    let mut ranges = Vec::new();
+    for list in selected.iter().flat_map(SelectedAccounts::lists) {
+        let (context, id) = (Arc::clone(&list.context), list.account_id());
+        // The time of the first call, so that the range stays the same.
+        match reads.range(caller, context, id, dates_of(&list), resumed.asked_at()) {
+            Ok(range) if listing.is_filtered => ranges.push(range),
+            Ok(range) => ranges.push(range.with_first_page_rows(listing.limit + 1)),
+            Err(error) => missing.push(call.missing(&list, &error).await),
+        }
+    }
+    ranges
 }
 
 /// Whether all rows of a range are counted for the first result. `default` is the length of a range

@@ -4,14 +4,14 @@
 use std::collections::HashMap;
 
 use bellbird_domain::{Bound, ConnectionCategory, DateFilter, DateRange, Transaction};
-use bellbird_reads::{Merged, Range, SelectedAccounts, Transactions};
+use bellbird_reads::Transactions;
 use jiff::SignedDuration;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::ToolCall;
-use super::merged::{self, Heading, ListProgress};
+use super::merged::{self, ListProgress, Listing};
 use super::transactions::{COLUMNS, Row};
 use crate::mcp::arguments::{self, Accounts, Choice, DayOrTime, Detail, RowLimit, date_filter};
 use crate::mcp::cursor::Resumed;
@@ -45,9 +45,8 @@ pub(super) async fn list_new_transactions(
     }
     let limit = arguments.limit.unwrap_or_default().0;
     let detail = arguments.detail.map_or(Detail::Brief, |detail| detail.0);
-    let after = resumed.position.after;
-    let permit = call.admit(|quotas| &quotas.live).await?;
-    let (selected, mut missing) = call
+    let _permit = call.admit(|quotas| &quotas.live).await?;
+    let (selected, missing) = call
         .select(
             arguments.account_ids,
             ConnectionCategory::Banking,
@@ -63,38 +62,29 @@ pub(super) async fn list_new_transactions(
         let found = KnownRows::before(api, call.caller, id, since, synced_by).await;
         known.insert(id, found.map_err(|problem| super::advice(&problem))?);
     }
-    let dates_of = |list: &SelectedAccounts| DateFilter {
-        from: Some(Bound::Instant(known[&list.context.connection.id].begins)),
-        to: None,
+    let listing = Listing {
+        name: "transactions",
+        range: " that are new".to_owned(),
+        columns: if detail == Detail::Brief { COLUMNS } else { "" },
+        limit,
+        is_counted: true,
+        is_filtered: true,
     };
-    let ranges: Vec<Range<Transactions>> =
-        merged::ranges(call, &resumed, &selected, &mut missing, dates_of).await;
-    let rows = Merged::new(
-        ranges,
-        after,
-        merged::stop_at(call),
+    merged::result::<Transactions, _>(
+        call,
+        &resumed,
+        (selected, missing),
+        &listing,
+        |list| DateFilter {
+            from: Some(Bound::Instant(known[&list.context.connection.id].begins)),
+            to: None,
+        },
         |row: &Transaction<'_>, day| {
             known
                 .get(&row.account.connection_id)
                 .is_some_and(|known| known.is_new(row))
                 .then(|| Row::of(row, day, detail))
         },
-    );
-    let columns = if detail == Detail::Brief { COLUMNS } else { "" };
-    let heading = Heading {
-        name: "transactions",
-        range: " that are new".to_owned(),
-        columns,
-    };
-    let result = merged::result(
-        call,
-        &resumed,
-        rows,
-        &selected,
-        missing,
-        (limit, true, heading),
     )
-    .await;
-    drop(permit);
-    result
+    .await
 }

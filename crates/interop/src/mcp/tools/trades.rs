@@ -1,12 +1,12 @@
 //! `list_trades`: activity of brokerage accounts, newest first.
 
 use bellbird_domain::{AccountId, ConnectionCategory, Decimal, Trade, TradeType};
-use bellbird_reads::{Merged, Range, SelectedAccounts, Trades};
+use bellbird_reads::Trades;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::ToolCall;
-use super::merged::{self, Heading, ListProgress, ResultRow};
+use super::merged::{self, ListProgress, Listing, ResultRow};
 use crate::mcp::arguments::{self, Accounts, DayOrTime, RowLimit, date_filter};
 use crate::mcp::cursor::Resumed;
 use crate::mcp::output;
@@ -53,42 +53,31 @@ pub(super) async fn list_trades(
     let arguments: TradesArguments = arguments::read(&resumed.arguments)?;
     let dates = date_filter(arguments.from, arguments.to)?;
     let limit = arguments.limit.unwrap_or_default().0;
-    let after = resumed.position.after;
-    let permit = call.admit(|quotas| &quotas.brokerage).await?;
-    let (selected, mut missing) = call
+    let _permit = call.admit(|quotas| &quotas.brokerage).await?;
+    let selected = call
         .select(
             arguments.account_ids,
             ConnectionCategory::Brokerage,
             &resumed.position.left_out,
         )
         .await?;
-    let dates_of = |_: &SelectedAccounts| dates;
-    let ranges = merged::ranges::<Trades>(call, &resumed, &selected, &mut missing, dates_of).await;
-    let smaller = |range: Range<Trades>| range.with_first_page_rows(limit + 1);
-    let ranges: Vec<Range<Trades>> = ranges.into_iter().map(smaller).collect();
-    let rows = Merged::new(
-        ranges,
-        after,
-        merged::stop_at(call),
-        |trade: &Trade<'_>, _| Some(Row::of(trade)),
-    );
-    let is_counted = merged::is_counted(&dates, resumed.asked_at(), None);
-    let heading = Heading {
+    let listing = Listing {
         name: "trades",
         range: String::new(),
         columns: COLUMNS,
+        limit,
+        is_counted: merged::is_counted(&dates, resumed.asked_at(), None),
+        is_filtered: false,
     };
-    let result = merged::result(
+    merged::result::<Trades, _>(
         call,
         &resumed,
-        rows,
-        &selected,
-        missing,
-        (limit, is_counted, heading),
+        selected,
+        &listing,
+        |_| dates,
+        |trade: &Trade<'_>, _| Some(Row::of(trade)),
     )
-    .await;
-    drop(permit);
-    result
+    .await
 }
 
 impl Row {

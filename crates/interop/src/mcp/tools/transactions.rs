@@ -2,13 +2,13 @@
 
 use bellbird_domain::date::DEFAULT_RANGE;
 use bellbird_domain::{AccountId, Category, ConnectionCategory, Currency, Direction, Transaction};
-use bellbird_reads::{Merged, Range, SelectedAccounts, Transactions};
+use bellbird_reads::Transactions;
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::ToolCall;
-use super::merged::{self, Heading, ListProgress, ResultRow};
+use super::merged::{self, ListProgress, Listing, ResultRow};
 use crate::mcp::arguments::{
     self, Accounts, Amount, Choice, DayOrTime, Detail, RowLimit, SearchText, date_filter,
     transaction_filter,
@@ -80,51 +80,33 @@ pub(super) async fn list_transactions(
     );
     let limit = arguments.limit.unwrap_or_default().0;
     let detail = arguments.detail.map_or(Detail::Brief, |detail| detail.0);
-    let after = resumed.position.after;
-    let permit = call.admit(|quotas| &quotas.live).await?;
-    let (selected, mut missing) = call
+    let _permit = call.admit(|quotas| &quotas.live).await?;
+    let selected = call
         .select(
             arguments.account_ids,
             ConnectionCategory::Banking,
             &resumed.position.left_out,
         )
         .await?;
-    let is_filtered = FILTERS
-        .iter()
-        .any(|name| resumed.arguments.contains_key(*name));
-    let dates_of = |_: &SelectedAccounts| dates;
-    let mut ranges: Vec<Range<Transactions>> =
-        merged::ranges(call, &resumed, &selected, &mut missing, dates_of).await;
-    // A filter needs many rows for a few.
-    if !is_filtered {
-        let smaller = |range: Range<Transactions>| range.with_first_page_rows(limit + 1);
-        ranges = ranges.into_iter().map(smaller).collect();
-    }
-    let rows = Merged::new(
-        ranges,
-        after,
-        merged::stop_at(call),
-        |row: &Transaction<'_>, day| filter.matches(row).then(|| Row::of(row, day, detail)),
-    );
-    let is_counted = merged::is_counted(&dates, resumed.asked_at(), Some(DEFAULT_RANGE));
-    let columns = if detail == Detail::Brief { COLUMNS } else { "" };
-    let range = super::default_range(&resumed.arguments).unwrap_or_default();
-    let heading = Heading {
+    let listing = Listing {
         name: "transactions",
-        range,
-        columns,
+        range: super::default_range(&resumed.arguments).unwrap_or_default(),
+        columns: if detail == Detail::Brief { COLUMNS } else { "" },
+        limit,
+        is_counted: merged::is_counted(&dates, resumed.asked_at(), Some(DEFAULT_RANGE)),
+        is_filtered: FILTERS
+            .iter()
+            .any(|name| resumed.arguments.contains_key(*name)),
     };
-    let result = merged::result(
+    merged::result::<Transactions, _>(
         call,
         &resumed,
-        rows,
-        &selected,
-        missing,
-        (limit, is_counted, heading),
+        selected,
+        &listing,
+        |_| dates,
+        |row: &Transaction<'_>, day| filter.matches(row).then(|| Row::of(row, day, detail)),
     )
-    .await;
-    drop(permit);
-    result
+    .await
 }
 
 impl Row {
