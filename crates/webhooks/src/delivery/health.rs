@@ -6,7 +6,7 @@ use jiff::Timestamp;
 const CONCURRENT_ATTEMPTS_MAX: usize = 16;
 
 /// What a time slice knows about its endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Health {
     /// The first failure since the last success that was the endpoint's fault.
     pub(crate) failing_since: Option<Timestamp>,
@@ -37,18 +37,12 @@ impl Health {
     /// Zero: the rest of its deliveries waits for another time slice, so that other failing
     /// endpoints get the permit.
     pub(crate) fn concurrent_attempts_max(&self) -> usize {
-        match self {
-            Self {
-                has_failed_again: true,
-                ..
-            } => 0,
-            Self {
-                is_unhealthy: true, ..
-            }
-            | Self {
-                is_failing: true, ..
-            } => 1,
-            _ => CONCURRENT_ATTEMPTS_MAX,
+        if self.has_failed_again {
+            0
+        } else if self.is_unhealthy || self.is_failing {
+            1
+        } else {
+            CONCURRENT_ATTEMPTS_MAX
         }
     }
 
@@ -65,12 +59,7 @@ impl Health {
             .iter()
             .any(|attempt| attempt.outcome == AttemptOutcome::Delivered)
         {
-            *self = Self {
-                failing_since: None,
-                is_unhealthy: false,
-                is_failing: false,
-                has_failed_again: false,
-            };
+            *self = Self::default();
             return;
         }
         let first_fault = finished

@@ -49,7 +49,15 @@ impl Webhooks {
         let url = check_url(&endpoint.url, inner.settings.rules)?;
         let signer = self.signer(user, id).await?.ok_or(PingError::NotFound)?;
         let (now, run, event) = (inner.clock.now(), SyncRunId::new(), EventId::new());
-        let envelope = ping_envelope(event, run, now);
+        let envelope = Envelope {
+            id: event,
+            event_type: EventType::Ping,
+            created: now,
+            sync_run_id: run,
+            connection_id: None,
+            chunk: 1,
+            total_chunks: 1,
+        };
         let body = body(&envelope, endpoint.api_version.into(), &[], &[]);
         let message = signer.sign(event, id, now, body);
         let sending = inner
@@ -115,18 +123,5 @@ impl Webhooks {
             .chain(&secrets.old)
             .collect();
         Signer::new(&all).map(Some).map_err(|_| PingError::Secret)
-    }
-}
-
-fn ping_envelope(id: EventId, run: SyncRunId, created: jiff::Timestamp) -> Envelope {
-    let (event_type, connection_id) = (EventType::Ping, None);
-    Envelope {
-        id,
-        event_type,
-        created,
-        sync_run_id: run,
-        connection_id,
-        chunk: 1,
-        total_chunks: 1,
     }
 }

@@ -107,19 +107,15 @@ impl Webhooks {
                 && (attempt.attempt >= LATE_ATTEMPT || attempt.outcome == AttemptOutcome::Failed);
             log_attempt(slice, attempt);
         }
-        if gone {
-            return self
-                .disable(&slice.claim, "gone")
-                .await
-                .and(Err(ServeError::Disabled));
-        }
-        if has_late_failure && has_failed_too_long(health.failing_since, now) {
-            return self
-                .disable(&slice.claim, "failing")
-                .await
-                .and(Err(ServeError::Disabled));
-        }
-        Ok(())
+        let reason = if gone {
+            "gone"
+        } else if has_late_failure && has_failed_too_long(health.failing_since, now) {
+            "failing"
+        } else {
+            return Ok(());
+        };
+        self.disable(&slice.claim, reason).await?;
+        Err(ServeError::Disabled)
     }
 
     /// Stores results, again and again while the lease lasts: events whose results are lost are
