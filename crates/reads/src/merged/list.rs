@@ -1,7 +1,7 @@
 //! One of the merged lists: reads page by page, and buffers the values of the last page.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::atomic::{self, AtomicU64};
 
@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-use super::MapRow;
 use super::position::{AccountList, LATE_MAX, MergedPosition};
+use super::{Awaited, MapRow};
 use crate::{Attempts, Range, ReadError};
 
 /// How far a list was read.
@@ -38,17 +38,18 @@ pub(super) enum Calls<'s> {
 }
 
 /// What all lists share.
-pub(super) struct MergedRead<'s, 'm, K: RowKind, T> {
-    pub(super) calls: Calls<'s>,
-    pub(super) map: &'s Mutex<Box<MapRow<'m, K, T>>>,
+pub(super) struct MergedRead<'m, K: RowKind, T> {
+    pub(super) map: Mutex<Box<MapRow<'m, K, T>>>,
+    /// Reading stops here.
     pub(super) stop_at: Instant,
-    pub(super) slots: &'s Semaphore,
-    pub(super) rows_read: &'s AtomicU64,
+    pub(super) slots: Semaphore,
+    pub(super) rows_read: AtomicU64,
+    /// Reading stops after the page with this row.
     pub(super) rows_max: u64,
-    pub(super) awaited: &'s Mutex<BTreeSet<AccountList>>,
+    pub(super) awaited: Awaited,
 }
 
-impl<K: RowKind, T> MergedRead<'_, '_, K, T> {
+impl<K: RowKind, T> MergedRead<'_, K, T> {
     /// Whether no further page is read of a list. Enough rows are never too many to read the first
     /// page of each.
     fn is_over(&self, is_begun: bool) -> bool {
@@ -131,13 +132,13 @@ impl<K: RowKind, T: Send> MergedList<K, T> {
     }
 
     /// Reads until the next row is known.
-    pub(super) async fn fill(&mut self, read: &MergedRead<'_, '_, K, T>) {
+    pub(super) async fn fill(&mut self, calls: Calls<'_>, read: &MergedRead<'_, K, T>) {
         read.awaited.lock().insert(self.key);
-        self.read_pages(read).await;
+        self.read_pages(calls, read).await;
         read.awaited.lock().remove(&self.key);
     }
 
-    async fn read_pages(&mut self, read: &MergedRead<'_, '_, K, T>) {
+    async fn read_pages(&mut self, calls: Calls<'_>, read: &MergedRead<'_, K, T>) {
         while self.needs_page() {
             if read.is_over(self.reached.is_some()) {
                 self.state = ListState::Stopped;
@@ -145,7 +146,7 @@ impl<K: RowKind, T: Send> MergedList<K, T> {
             }
             let page = async {
                 let _slot = read.slots.acquire().await;
-                match read.calls {
+                match calls {
                     Calls::One(call) => self.read_page(read, call).await,
                     Calls::Several(new_call) => {
                         let mut new_call = || new_call();
@@ -168,7 +169,11 @@ impl<K: RowKind, T: Send> MergedList<K, T> {
         }
     }
 
-    pub(super) async fn count_rest(&mut self, read: &MergedRead<'_, '_, K, T>) -> u64 {
+    pub(super) async fn count_rest(
+        &mut self,
+        call: &CallContext,
+        read: &MergedRead<'_, K, T>,
+    ) -> u64 {
         let mut rows = 0;
         loop {
             rows += self.buffered.len() as u64;
@@ -176,14 +181,14 @@ impl<K: RowKind, T: Send> MergedList<K, T> {
             if !self.needs_page() {
                 return rows;
             }
-            self.fill(read).await;
+            self.fill(Calls::One(call), read).await;
         }
     }
 
     /// Reads a page. Buffers nothing of it if it fails.
     async fn read_page(
         &mut self,
-        read: &MergedRead<'_, '_, K, T>,
+        read: &MergedRead<'_, K, T>,
         call: &CallContext,
     ) -> Result<bool, ReadError> {
         let mut page = MergedPage {

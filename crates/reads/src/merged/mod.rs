@@ -65,15 +65,8 @@ pub struct Rest {
 /// holds at most one page of each list.
 pub struct Merged<'m, K: RowKind, T> {
     lists: Vec<MergedList<K, T>>,
-    map: Mutex<Box<MapRow<'m, K, T>>>,
+    read: MergedRead<'m, K, T>,
     position: Option<MergedPosition>,
-    /// Reading stops here.
-    stop_at: Instant,
-    slots: Semaphore,
-    rows_read: AtomicU64,
-    /// Reading stops after the page with this row.
-    rows_max: u64,
-    awaited: Awaited,
 }
 
 /// The lists whose next page was requested and has not arrived. `None` for all accounts of a
@@ -101,40 +94,41 @@ impl<'m, K: RowKind, T: Send> Merged<'m, K, T> {
         lists.dedup_by_key(|list| list.key);
         Self {
             lists,
-            map: Mutex::new(Box::new(map)),
+            read: MergedRead {
+                map: Mutex::new(Box::new(map)),
+                stop_at,
+                slots: Semaphore::new(CALLS_MAX),
+                rows_read: AtomicU64::new(0),
+                rows_max: u64::MAX,
+                awaited: Awaited::default(),
+            },
             position: after,
-            stop_at,
-            slots: Semaphore::new(CALLS_MAX),
-            rows_read: AtomicU64::new(0),
-            rows_max: u64::MAX,
-            awaited: Awaited::default(),
         }
     }
 
     /// Stops as if time were up once so many rows were read, also those that `map` leaves out.
     #[must_use]
-    pub fn with_rows_max(self, rows_max: u64) -> Self {
-        Self { rows_max, ..self }
+    pub fn with_rows_max(mut self, rows_max: u64) -> Self {
+        self.read.rows_max = rows_max;
+        self
     }
 
     /// What [`Self::next`] waits for, for a caller that shows meanwhile what its `map` has seen.
     #[must_use]
     pub fn awaited(&self) -> Awaited {
-        Arc::clone(&self.awaited)
+        Arc::clone(&self.read.awaited)
     }
 
     /// Rows that were read so far, also those that `map` left out.
     #[must_use]
     pub fn rows_read(&self) -> u64 {
-        self.rows_read.load(Ordering::Relaxed)
+        self.read.rows_read.load(Ordering::Relaxed)
     }
 
     /// Makes more or fewer provider calls at once.
-    pub(crate) fn with_calls_at_once(self, calls_max: usize) -> Self {
-        Self {
-            slots: Semaphore::new(calls_max),
-            ..self
-        }
+    pub(crate) fn with_calls_at_once(mut self, calls_max: usize) -> Self {
+        self.read.slots = Semaphore::new(calls_max);
+        self
     }
 
     /// Returns the next row. `None` at the end, and when no further row is certain to be the next
@@ -212,16 +206,8 @@ impl<'m, K: RowKind, T: Send> Merged<'m, K, T> {
     /// Counts the rows that [`Self::next`] has not returned, and drops them. It reads all lists to
     /// their ends, or until time is up.
     pub async fn count_rest(&mut self, call: &CallContext) -> Rest {
-        let read = MergedRead {
-            calls: Calls::One(call),
-            map: &self.map,
-            stop_at: self.stop_at,
-            slots: &self.slots,
-            rows_read: &self.rows_read,
-            rows_max: self.rows_max,
-            awaited: &self.awaited,
-        };
-        let counts = join_all(self.lists.iter_mut().map(|list| list.count_rest(&read))).await;
+        let lists = self.lists.iter_mut();
+        let counts = join_all(lists.map(|list| list.count_rest(call, &self.read))).await;
         let is_exact = self
             .lists
             .iter()
@@ -270,20 +256,11 @@ impl<'m, K: RowKind, T: Send> Merged<'m, K, T> {
 
     /// Reads on in each list whose next row is unknown.
     async fn fill(&mut self, calls: Calls<'_>) {
-        let read = MergedRead {
-            calls,
-            map: &self.map,
-            stop_at: self.stop_at,
-            slots: &self.slots,
-            rows_read: &self.rows_read,
-            rows_max: self.rows_max,
-            awaited: &self.awaited,
-        };
         join_all(
             self.lists
                 .iter_mut()
                 .filter(|list| list.needs_page())
-                .map(|list| list.fill(&read)),
+                .map(|list| list.fill(calls, &self.read)),
         )
         .await;
     }
