@@ -4,6 +4,8 @@
 //! provider has a lane, with its own limit of running jobs, so a slow provider never delays jobs of
 //! another provider or kind.
 
+#[cfg(feature = "test-support")]
+mod test_support;
 #[cfg(test)]
 mod tests;
 
@@ -122,36 +124,6 @@ impl Jobs<'_> {
             }
         }
         while running.join_next().await.is_some() {}
-    }
-
-    /// Runs every due job of a kind, and returns when none is due.
-    ///
-    /// On a database error, the claimed jobs run again when their leases end.
-    pub async fn run_due(self, kind: &str) -> Result<(), ConnectionsError> {
-        for kind in KINDS.iter().copied().filter(|known| known.name == kind) {
-            for provider in lanes_of(kind) {
-                loop {
-                    let (mut running, places) = (JoinSet::new(), self.0.places(kind, provider));
-                    while let Ok(place) = Arc::clone(&places).try_acquire_owned() {
-                        if !self.start_due(kind, provider, place, &mut running).await? {
-                            break;
-                        }
-                    }
-                    if running.is_empty() {
-                        break;
-                    }
-                    while let Some(ended) = running.join_next().await {
-                        if let Ok(Err(
-                            error @ ConnectionsError::Storage(StorageError::Unavailable(_)),
-                        )) = ended
-                        {
-                            return Err(error);
-                        }
-                    }
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Claims a job that is due, and starts it in a task, which keeps the place. Returns false if

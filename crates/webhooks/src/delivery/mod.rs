@@ -24,6 +24,8 @@ pub(crate) mod record;
 pub mod schedule;
 pub mod send;
 pub mod sign;
+#[cfg(feature = "test-support")]
+mod test_support;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -87,27 +89,6 @@ impl Webhooks {
         }
         while healthy.join_next().await.is_some() {}
         while failing.join_next().await.is_some() {}
-    }
-
-    /// Runs all due deliveries and returns when none is left.
-    pub async fn run_due_deliveries(&self) {
-        let stop = CancellationToken::new();
-        let mut slices = JoinSet::new();
-        loop {
-            // One set for both kinds: failing queues may use all permits that healthy ones leave.
-            self.start_time_slices(&mut slices, HEALTHY_QUEUES_MAX, false, &stop)
-                .await;
-            self.start_time_slices(
-                &mut slices,
-                HEALTHY_QUEUES_MAX + FAILING_QUEUES_MAX,
-                true,
-                &stop,
-            )
-            .await;
-            if slices.join_next().await.is_none() {
-                return;
-            }
-        }
     }
 
     async fn serve(

@@ -10,10 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use std::vec;
 
-use hickory_resolver::config::{
-    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig,
-    ResolverOpts,
-};
+use hickory_resolver::config::{LookupIpStrategy, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::Name;
 use hickory_resolver::{ResolverBuilder, TokioResolver};
@@ -61,20 +58,6 @@ impl Resolver {
             let no_servers = ResolverConfig::from_name_servers(Vec::new());
             TokioResolver::builder_with_config(no_servers, TokioRuntimeProvider::default())
         });
-        Self::build(builder, rules)
-    }
-
-    /// Uses these name servers over UDP, and no hosts file. For tests.
-    pub fn with_name_servers(servers: &[SocketAddr], rules: Rules) -> Result<Self, String> {
-        let servers = servers.iter().map(|server| {
-            let mut over_udp = ConnectionConfig::udp();
-            over_udp.port = server.port();
-            NameServerConfig::new(server.ip(), true, vec![over_udp])
-        });
-        let config = ResolverConfig::from_name_servers(servers.collect());
-        let mut builder =
-            TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
-        builder.options_mut().use_hosts_file = ResolveHosts::Never;
         Self::build(builder, rules)
     }
 
@@ -140,7 +123,7 @@ impl Service<dns::Name> for Resolver {
     }
 }
 
+#[cfg(any(test, feature = "test-support"))]
+mod test_support;
 #[cfg(test)]
-pub(crate) mod name_server;
-#[cfg(test)]
-mod tests;
+pub(crate) mod tests;

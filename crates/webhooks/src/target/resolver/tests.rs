@@ -1,5 +1,7 @@
-use super::name_server::{MockAnswer, NameServer};
+pub(crate) mod name_server;
+
 use super::*;
+use name_server::{MockAnswer, NameServer};
 
 const STRICT: Rules = Rules {
     allow_loopback: false,

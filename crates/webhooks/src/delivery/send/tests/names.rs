@@ -1,7 +1,7 @@
 //! Which addresses the client connects to, for host names and IP literals.
 
 use super::*;
-use crate::target::resolver::name_server::{MockAnswer, NameServer};
+use crate::target::resolver::tests::name_server::{MockAnswer, NameServer};
 
 /// A listener that counts connections.
 struct Trap(std::net::TcpListener);

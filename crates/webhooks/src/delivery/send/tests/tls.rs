@@ -12,7 +12,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::*;
-use crate::target::resolver::name_server::{MockAnswer, NameServer};
+use crate::target::resolver::tests::name_server::{MockAnswer, NameServer};
 
 const HOST: &str = "hooks.example.com";
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);

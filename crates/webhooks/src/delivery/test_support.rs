@@ -1,0 +1,30 @@
+//! Delivers without the loop, for the tests of other crates.
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::{FAILING_QUEUES_MAX, HEALTHY_QUEUES_MAX};
+use crate::Webhooks;
+
+impl Webhooks {
+    /// Runs all due deliveries and returns when none is left.
+    pub async fn run_due_deliveries(&self) {
+        let stop = CancellationToken::new();
+        let mut slices = JoinSet::new();
+        loop {
+            // One set for both kinds: failing queues may use all permits that healthy ones leave.
+            self.start_time_slices(&mut slices, HEALTHY_QUEUES_MAX, false, &stop)
+                .await;
+            self.start_time_slices(
+                &mut slices,
+                HEALTHY_QUEUES_MAX + FAILING_QUEUES_MAX,
+                true,
+                &stop,
+            )
+            .await;
+            if slices.join_next().await.is_none() {
+                return;
+            }
+        }
+    }
+}
