@@ -14,15 +14,12 @@ use crate::state::State;
 const INTERVAL: Duration = Duration::from_secs(3_600);
 
 pub(crate) static KIND: JobKind = JobKind {
-    name: "cleanup",
     is_periodic: true,
     has_provider: false,
-    has_connection: false,
-    lease: Duration::from_secs(60),
     concurrency_max: |_, _| 1,
-    is_enabled: |_| true,
-    yields_when_limited: false,
-    run: |state, claim| Box::pin(clean_up(state, claim)),
+    ..JobKind::new("cleanup", Duration::from_secs(60), |state, claim| {
+        Box::pin(clean_up(state, claim))
+    })
 };
 
 async fn clean_up(state: &State, claim: &ClaimedJob) -> Result<(), ConnectionsError> {

@@ -55,6 +55,25 @@ pub(crate) struct JobKind {
 }
 
 impl JobKind {
+    /// A kind whose jobs are about one provider each, eight of them at the same time.
+    pub(crate) const fn new(
+        name: &'static str,
+        lease: Duration,
+        run: for<'a> fn(&'a Arc<State>, &'a ClaimedJob) -> Work<'a>,
+    ) -> Self {
+        Self {
+            name,
+            is_periodic: false,
+            has_provider: true,
+            has_connection: false,
+            lease,
+            concurrency_max: |_, _| 8,
+            is_enabled: |_| true,
+            yields_when_limited: false,
+            run,
+        }
+    }
+
     pub(crate) fn count(&self, outcome: &'static str) {
         metrics::counter!(JOB_RUNS_METRIC, "kind" => self.name, "outcome" => outcome).increment(1);
     }

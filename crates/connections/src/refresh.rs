@@ -32,19 +32,12 @@ const FAILED_READ_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
 const LEASE: Duration = Duration::from_secs(60);
 
 pub(crate) static KIND: JobKind = JobKind {
-    name: job_kinds::REFRESH,
-    is_periodic: false,
-    has_provider: true,
     has_connection: true,
-    lease: LEASE,
-    concurrency_max: |_, _| 8,
-    is_enabled: |_| true,
-    yields_when_limited: false,
     // Failed reads, provider events and links ask for one.
-    run: |state, claim| {
+    ..JobKind::new(job_kinds::REFRESH, LEASE, |state, claim| {
         let cause = Cause::RequestedJob(claim.user_id());
         Box::pin(Refreshes(state).refresh_claimed(claim, Refreshes(state).context(cause)))
-    },
+    })
 };
 
 part! {

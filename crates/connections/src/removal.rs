@@ -29,15 +29,10 @@ const LEASE: Duration = Duration::from_secs(120);
 const EVENTS_BATCH: u32 = 100;
 
 pub(crate) static KIND: JobKind = JobKind {
-    name: job_kinds::REMOVAL,
-    is_periodic: false,
-    has_provider: true,
     has_connection: true,
-    lease: LEASE,
-    concurrency_max: |_, _| 8,
-    is_enabled: |_| true,
-    yields_when_limited: false,
-    run: |state, claim| Box::pin(Removals(state).attempt_removal(claim, ConsentAction::Withdraw)),
+    ..JobKind::new(job_kinds::REMOVAL, LEASE, |state, claim| {
+        Box::pin(Removals(state).attempt_removal(claim, ConsentAction::Withdraw))
+    })
 };
 
 /// The result of [`Removals::remove`].

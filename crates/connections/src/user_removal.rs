@@ -18,15 +18,12 @@ use crate::state::part;
 const INTERVAL: Duration = Duration::from_secs(60);
 
 pub(crate) static KIND: JobKind = JobKind {
-    name: job_kinds::USER_REMOVAL,
-    is_periodic: false,
     has_provider: false,
-    has_connection: false,
-    lease: Duration::from_secs(120),
-    concurrency_max: |_, _| 8,
-    is_enabled: |_| true,
-    yields_when_limited: false,
-    run: |state, claim| Box::pin(UserRemovals(state).run(claim)),
+    ..JobKind::new(
+        job_kinds::USER_REMOVAL,
+        Duration::from_secs(120),
+        |state, claim| Box::pin(UserRemovals(state).run(claim)),
+    )
 };
 
 part! {

@@ -34,17 +34,10 @@ const ATTEMPT_DEADLINE: Duration = Duration::from_secs(40);
 /// [`crate::schedule::next_session_poll_at`].
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-pub(crate) static KIND: JobKind = JobKind {
-    name: job_kinds::CONSENT_SESSION,
-    is_periodic: false,
-    has_provider: true,
-    has_connection: false,
-    lease: LEASE,
-    concurrency_max: |_, _| 8,
-    is_enabled: |_| true,
-    yields_when_limited: false,
-    run: |state, claim| Box::pin(Links(state).run_session_job(claim)),
-};
+pub(crate) static KIND: JobKind =
+    JobKind::new(job_kinds::CONSENT_SESSION, LEASE, |state, claim| {
+        Box::pin(Links(state).run_session_job(claim))
+    });
 
 /// A claimed session with the results of its polls.
 struct SessionRun {

@@ -28,15 +28,10 @@ const WAIT_MAX: Duration = Duration::from_secs(20);
 /// A registration that was interrupted or failed is undone at the provider, unless the user tries
 /// again before.
 pub(crate) static KIND: JobKind = JobKind {
-    name: job_kinds::PROVIDER_USER,
-    is_periodic: false,
-    has_provider: true,
-    has_connection: false,
-    lease: LEASE,
     concurrency_max: |_, _| 4,
-    is_enabled: |_| true,
-    yields_when_limited: false,
-    run: |state, claim| Box::pin(Links(state).undo_registration(claim)),
+    ..JobKind::new(job_kinds::PROVIDER_USER, LEASE, |state, claim| {
+        Box::pin(Links(state).undo_registration(claim))
+    })
 };
 
 impl Links<'_> {

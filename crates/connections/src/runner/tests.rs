@@ -75,17 +75,9 @@ const fn kind(
     name: &'static str,
     run: for<'a> fn(&'a Arc<State>, &'a ClaimedJob) -> Work<'a>,
 ) -> JobKind {
-    let is_enabled = |_: &State| true;
     JobKind {
-        name,
-        is_periodic: false,
-        has_provider: true,
-        has_connection: false,
-        lease: LEASE,
         concurrency_max: |_, _| 2,
-        is_enabled,
-        yields_when_limited: false,
-        run,
+        ..JobKind::new(name, LEASE, run)
     }
 }
 

@@ -56,15 +56,13 @@ const WAIT_MAX: Duration = Duration::from_secs(660);
 pub use changes::DuplicateIds;
 
 pub(crate) static KIND: JobKind = JobKind {
-    name: job_kinds::SYNC,
-    is_periodic: false,
-    has_provider: true,
     has_connection: true,
-    lease: LEASE,
     concurrency_max: |state, provider| state.syncs_of(provider).at_once,
     is_enabled: |state| state.sync_settings.enabled,
     yields_when_limited: true,
-    run: |state, claim| Box::pin(async move { Syncs(state).run_scheduled(claim).await }),
+    ..JobKind::new(job_kinds::SYNC, LEASE, |state, claim| {
+        Box::pin(async move { Syncs(state).run_scheduled(claim).await })
+    })
 };
 
 /// The result of a sync. Serialized as commands print it with `--json`.
