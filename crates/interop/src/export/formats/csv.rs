@@ -85,6 +85,19 @@ impl CsvLines {
         }
     }
 
+    /// The id and the name.
+    pub(super) fn account(&mut self, account: &Account, out: &mut Vec<u8>) {
+        self.plain(
+            account
+                .id
+                .uuid()
+                .hyphenated()
+                .encode_lower(&mut Uuid::encode_buffer()),
+            out,
+        );
+        self.text(&account.name, out);
+    }
+
     /// Ends a line with institution and masked number, which tell accounts of one name apart. They
     /// come last, so that programs that read columns by their position find all others where they
     /// were.
@@ -172,15 +185,7 @@ impl WriteTransactions for Transactions {
     ) -> Result<(), FormatError> {
         let lines = &mut self.0;
         lines.text(&row.id, out);
-        lines.plain(
-            row.account
-                .id
-                .uuid()
-                .hyphenated()
-                .encode_lower(&mut Uuid::encode_buffer()),
-            out,
-        );
-        lines.text(&row.account.name, out);
+        lines.account(row.account, out);
         lines.plain("posted", out);
         lines.plain(&date.to_string(), out);
         lines.text(&row.datetime, out);

@@ -2,8 +2,7 @@
 
 use bellbird_api::http::json::write_json;
 use bellbird_api::v1::{HoldingView, TradeView};
-use bellbird_domain::{Account, Decimal, Holding, Trade};
-use uuid::Uuid;
+use bellbird_domain::{Decimal, Holding, Trade};
 
 use super::csv::CsvLines;
 use super::{Format, LeftOut, Options, jsonl};
@@ -86,7 +85,7 @@ impl Table {
         let or_zero =
             |number: &Option<Decimal<'_>>| number.as_ref().map_or("0", Decimal::as_str).to_owned();
         lines.text(&trade.id().to_string(), out);
-        write_account(trade.account, lines, out);
+        lines.account(trade.account, out);
         lines.text(&trade.symbol, out);
         lines.text(trade.name.as_deref().unwrap_or_default(), out);
         lines.plain(trade.trade_type.as_str(), out);
@@ -113,7 +112,7 @@ impl Table {
             &holding.unrealized_pnl,
         ];
         lines.text(&holding.id(), out);
-        write_account(holding.account, lines, out);
+        lines.account(holding.account, out);
         lines.text(&holding.symbol, out);
         lines.text(holding.name.as_deref().unwrap_or_default(), out);
         lines.text(holding.exchange.as_deref().unwrap_or_default(), out);
@@ -131,16 +130,4 @@ impl Table {
             jsonl::write_left_out(left_out, out);
         }
     }
-}
-
-fn write_account(account: &Account, lines: &mut CsvLines, out: &mut Vec<u8>) {
-    lines.plain(
-        account
-            .id
-            .uuid()
-            .hyphenated()
-            .encode_lower(&mut Uuid::encode_buffer()),
-        out,
-    );
-    lines.text(&account.name, out);
 }
