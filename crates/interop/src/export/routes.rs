@@ -10,10 +10,9 @@ use axum::response::Response;
 use bellbird_api::http::documented::{ProfessionalErrors, ProviderErrors};
 use bellbird_api::http::log::add_provider_calls;
 use bellbird_api::http::parameters::Id;
-use bellbird_api::http::problem::problem_for_category;
+use bellbird_api::http::problem::problem_from_read;
 use bellbird_api::http::{Authorized, Problem, Query, Routes, UserState};
 use bellbird_api::serve::ResponseTimeout;
-use bellbird_reads::ReadError;
 use bytes::Bytes;
 use futures_util::stream;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, TRAILER, X_CONTENT_TYPE_OPTIONS};
@@ -281,7 +280,6 @@ async fn export(
         dates: query.dates(),
         partial: query.is_partial(),
     };
-    let category = resource.category();
     let opened = Export::open(
         context.reads().clone(),
         context.storage(),
@@ -300,13 +298,7 @@ async fn export(
             } => (error, "Connection", Some(connection_id)),
             OpenError::Format(error) => return problem_of_format(error),
         };
-        if matches!(error, ReadError::WrongCategory) {
-            return Problem::BadRequest {
-                message: wrong_category(resource).into(),
-                details: Vec::new(),
-            };
-        }
-        let problem = problem_for_category(&error, noun, category);
+        let problem = problem_from_read(&error, noun, wrong_category(resource));
         if let Some(id) = connection_id {
             problem.at(id)
         } else {
