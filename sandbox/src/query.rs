@@ -1,20 +1,23 @@
 //! Query strings that keep the order and repetition of parameters. `%5B` and `[` are equal.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// What is encoded in a value. A space becomes `%20`.
+const IN_VALUE: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
+/// What is encoded in a name, which keeps its brackets.
+const IN_NAME: &AsciiSet = &IN_VALUE.remove(b'[').remove(b']');
+
 #[derive(Debug, Default)]
 pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
     pub(crate) fn parse(text: Option<&str>) -> Self {
-        let pairs = text
-            .unwrap_or_default()
-            .split('&')
-            .filter(|part| !part.is_empty());
-        Self(
-            pairs
-                .map(|part| part.split_once('=').unwrap_or((part, "")))
-                .map(|(name, value)| (decode(name), decode(value)))
-                .collect(),
-        )
+        let pairs = form_urlencoded::parse(text.unwrap_or_default().as_bytes());
+        Self(pairs.into_owned().collect())
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
@@ -22,6 +25,11 @@ impl Query {
             .iter()
             .find(|(known, _)| known == name)
             .map(|(_, value)| value.as_str())
+    }
+
+    /// A parameter that is not empty.
+    pub(crate) fn filled(&self, name: &str) -> Option<&str> {
+        self.get(name).filter(|value| !value.is_empty())
     }
 
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
@@ -38,67 +46,25 @@ impl Query {
 
     /// Writes the parameters as a query string, except those in `names`.
     pub(crate) fn without(&self, names: &[&str]) -> String {
-        let mut text = String::new();
-        for (name, value) in self
+        let kept = self
             .0
             .iter()
-            .filter(|(name, _)| !names.contains(&name.as_str()))
-        {
-            encode(&mut text, name, b"[]");
-            text.push('=');
-            encode(&mut text, value, b"");
-            text.push('&');
-        }
-        text
+            .filter(|(name, _)| !names.contains(&name.as_str()));
+        kept.map(|(name, value)| {
+            let name = utf8_percent_encode(name, IN_NAME);
+            format!("{name}={}&", utf8_percent_encode(value, IN_VALUE))
+        })
+        .collect()
     }
 }
 
 /// Writes pairs as a query string.
 pub(crate) fn write(pairs: &[(&str, &str)]) -> String {
-    let mut text = String::new();
-    for (name, value) in pairs {
-        if !text.is_empty() {
-            text.push('&');
-        }
-        encode(&mut text, name, b"");
-        text.push('=');
-        encode(&mut text, value, b"");
-    }
-    text
-}
-
-fn decode(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, tail)) = rest.split_first() {
-        let escaped = tail.get(..2).filter(|_| first == b'%').and_then(hex_pair);
-        match escaped {
-            Some(byte) => bytes.push(byte),
-            None if first == b'+' => bytes.push(b' '),
-            None => bytes.push(first),
-        }
-        rest = if escaped.is_some() { &tail[2..] } else { tail };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn hex_pair(pair: &[u8]) -> Option<u8> {
-    let high = char::from(pair[0]).to_digit(16)?;
-    let low = char::from(pair[1]).to_digit(16)?;
-    u8::try_from(high * 16 + low).ok()
-}
-
-fn encode(into: &mut String, text: &str, also: &[u8]) {
-    const HEX: &[u8] = b"0123456789ABCDEF";
-    for &byte in text.as_bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) || also.contains(&byte) {
-            into.push(char::from(byte));
-        } else {
-            into.push('%');
-            into.push(char::from(HEX[usize::from(byte >> 4)]));
-            into.push(char::from(HEX[usize::from(byte & 15)]));
-        }
-    }
+    let pair = |(name, value): &(&str, &str)| {
+        let name = utf8_percent_encode(name, IN_VALUE);
+        format!("{name}={}", utf8_percent_encode(value, IN_VALUE))
+    };
+    pairs.iter().map(pair).collect::<Vec<_>>().join("&")
 }
 
 #[cfg(test)]

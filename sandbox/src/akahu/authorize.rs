@@ -195,7 +195,7 @@ impl AuthorizeParams {
 
 impl AuthorizationRequest {
     fn redirect(&self, pairs: &[(&str, &str)]) -> String {
-        append_query(&self.redirect_uri, '&', &query::write(pairs))
+        append_query(&self.redirect_uri, &query::write(pairs))
     }
 
     fn failed(&self, error: &str, description: Option<&str>) -> String {

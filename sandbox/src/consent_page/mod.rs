@@ -14,6 +14,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::{HeaderValue, StatusCode, header};
+use percent_encoding::{CONTROLS, utf8_percent_encode};
 
 use crate::provider::Provider;
 use crate::query::{self, Query};
@@ -203,28 +204,18 @@ pub(crate) fn is_redirect_uri(uri: &str) -> bool {
         && !uri.contains(|bad: char| bad.is_control() || bad == ' ')
 }
 
-/// Appends a result to the query of a URI, before its fragment. `join` separates it from an
-/// existing query. Non-ASCII characters are percent-encoded, as browsers do.
-pub(crate) fn append_query(uri: &str, join: char, result: &str) -> String {
+/// Appends a result to the query of a URI, before its fragment. Non-ASCII characters are
+/// percent-encoded, as browsers do.
+pub(crate) fn append_query(uri: &str, result: &str) -> String {
     let (before, fragment) = uri.split_at(uri.find('#').unwrap_or(uri.len()));
-    let join = if before.contains('?') { join } else { '?' };
+    let join = if before.contains('?') { '&' } else { '?' };
     let whole = if result.is_empty() {
         uri.to_owned()
     } else {
         format!("{before}{join}{result}{fragment}")
     };
-    let mut ascii = String::with_capacity(whole.len());
-    for character in whole.chars() {
-        if character.is_ascii() {
-            ascii.push(character);
-        } else {
-            let mut bytes = [0; 4];
-            for byte in character.encode_utf8(&mut bytes).bytes() {
-                ascii.push_str(&format!("%{byte:02X}"));
-            }
-        }
-    }
-    ascii
+    // There are no controls in a redirect URI.
+    utf8_percent_encode(&whole, CONTROLS).to_string()
 }
 
 #[cfg(test)]
@@ -234,22 +225,18 @@ mod tests {
     #[test]
     fn results_are_appended_to_redirect_uris() {
         assert_eq!(
-            append_query("https://a.example/cb", '&', "x=1"),
+            append_query("https://a.example/cb", "x=1"),
             "https://a.example/cb?x=1"
         );
         assert_eq!(
-            append_query("https://a.example/cb?s=2", '&', "x=1"),
+            append_query("https://a.example/cb?s=2", "x=1"),
             "https://a.example/cb?s=2&x=1"
         );
         assert_eq!(
-            append_query("https://a.example/cb?s=2", '?', "x=1"),
-            "https://a.example/cb?s=2?x=1"
-        );
-        assert_eq!(
-            append_query("https://a.example/é?s#top", '&', "x=1"),
+            append_query("https://a.example/é?s#top", "x=1"),
             "https://a.example/%C3%A9?s&x=1#top"
         );
-        assert_eq!(append_query("app:done?s=2", '&', ""), "app:done?s=2");
+        assert_eq!(append_query("app:done?s=2", ""), "app:done?s=2");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::errors::Failure;
 /// because the sandbox's balances are always current. The documentation implies that it needs
 /// `account_id`; the 400 without it is a sandbox choice.
 pub(super) async fn list(call: Call) -> Result<Response, Failure> {
-    let account_id = call.query.get("account_id").filter(|id| !id.is_empty());
+    let account_id = call.query.filled("account_id");
     if call.flag("fetch")? == Some(true) && account_id.is_none() {
         return Err(call.invalid("fetch=true needs an account_id"));
     }

@@ -148,11 +148,8 @@ impl Call {
     /// The parameter that every data endpoint requires. The message is documented
     /// (docs/providers/fiskil.md#errors).
     pub(super) fn end_user_id(&self) -> Result<&str, Failure> {
-        let value = self
-            .query
-            .get("end_user_id")
-            .filter(|value| !value.is_empty());
-        value.ok_or_else(|| self.invalid("The end_user_id parameter is required"))
+        let id = self.query.filled("end_user_id");
+        id.ok_or_else(|| self.invalid("The end_user_id parameter is required"))
     }
 
     /// A parameter that is `true`, `false` or absent.

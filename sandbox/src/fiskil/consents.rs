@@ -60,7 +60,7 @@ fn view(base_url: &str, store: &Store, consent: &Consent, now: Timestamp) -> Val
 
 /// Lists the consents of the team or of one end user: an array, or in v3 an envelope.
 pub(super) async fn list(call: Call) -> Result<Response, Failure> {
-    let end_user_id = call.query.get("end_user_id").filter(|id| !id.is_empty());
+    let end_user_id = call.query.filled("end_user_id");
     let active = call.flag("active")?;
     let store = call.fiskil.store.read();
     let all = store

@@ -59,7 +59,7 @@ pub(super) async fn create(call: Call) -> Result<Response, Failure> {
 
 /// Lists all end users: an array, or in v3 an envelope with pages.
 pub(super) async fn list(call: Call) -> Result<Response, Failure> {
-    let email = call.query.get("email").filter(|email| !email.is_empty());
+    let email = call.query.filled("email");
     let keep = |user: &EndUser| {
         !user.deleted
             && email.is_none_or(|email| user.members.text("email").as_deref() == Some(email))

@@ -28,10 +28,7 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     if call.query.get("client_id") != Some(call.fiskil.client_id.as_str()) {
         return Err(call.invalid("client_id is required and must be your own"));
     }
-    let industry = call
-        .query
-        .get("industry")
-        .filter(|industry| !industry.is_empty());
+    let industry = call.query.filled("industry");
     if industry.is_some_and(|industry| !["banking", "energy"].contains(&industry)) {
         return Err(call.invalid("industry must be banking or energy"));
     }

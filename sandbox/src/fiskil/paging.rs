@@ -43,7 +43,7 @@ impl PageRequest {
     /// live (docs/providers/fiskil.md#pages). The 400 for a bad size, and for two cursors at once,
     /// is a sandbox choice.
     pub(super) fn of(call: &Call) -> Result<Self, Failure> {
-        let size = match call.query.get("page[size]").filter(|text| !text.is_empty()) {
+        let size = match call.query.filled("page[size]") {
             None => SIZE_DEFAULT,
             Some(text) if !text.bytes().all(|byte| byte.is_ascii_digit()) => {
                 return Err(call.invalid("page[size] must be a positive integer"));
@@ -54,7 +54,7 @@ impl PageRequest {
         if size == 0 {
             return Err(call.invalid("page[size] must be a positive integer"));
         }
-        let cursor = |name| match call.query.get(name).filter(|text| !text.is_empty()) {
+        let cursor = |name| match call.query.filled(name) {
             None => Ok(None),
             Some(text) => Position::of_cursor(text, check)
                 .map(Some)

@@ -266,7 +266,7 @@ fn failed(session: &Session, error_type: &str, description: &str) -> ConsentResu
     let location = session
         .cancel_uri
         .as_ref()
-        .map(|uri| append_query(uri, '&', &query::write(&pairs)));
+        .map(|uri| append_query(uri, &query::write(&pairs)));
     let text = format!("{description} ({error_type}).");
     ConsentResult {
         location,
@@ -305,7 +305,7 @@ impl Fiskil {
         let location = session
             .redirect_uri
             .as_ref()
-            .map(|uri| append_query(uri, '&', &result));
+            .map(|uri| append_query(uri, &result));
         let text = format!(
             "{} now shares your accounts at {}.",
             Self::BRAND.name,

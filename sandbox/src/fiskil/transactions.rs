@@ -82,7 +82,7 @@ fn time(entry: &Entry) -> Option<i64> {
 /// Parses a date-time with an offset. A bare date is rejected with the documented text
 /// (docs/providers/fiskil.md#transactions).
 fn instant(call: &Call, name: &str) -> Result<Option<i64>, Failure> {
-    let Some(text) = call.query.get(name).filter(|text| !text.is_empty()) else {
+    let Some(text) = call.query.filled(name) else {
         return Ok(None);
     };
     let at = rfc3339(text).ok_or_else(|| {
@@ -121,7 +121,7 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     let end_user_id = call.end_user_id()?;
     let filter = Filter::of(&call)?;
     let page_request = PageRequest::of(&call)?;
-    let account_id = call.query.get("account_id").filter(|id| !id.is_empty());
+    let account_id = call.query.filled("account_id");
     let store = call.fiskil.store.read();
     let mut accounts = store.visible_accounts(end_user_id, call.now);
     accounts.retain(|account| account_id.is_none_or(|id| account.has_id(id)));

@@ -71,7 +71,7 @@ impl<'a> Filter<'a> {
 
 /// Parses a day; the error text is invented.
 fn day(call: &ClientCall, name: &str) -> Result<Option<civil::Date>, Failure> {
-    let Some(text) = call.query.get(name).filter(|text| !text.is_empty()) else {
+    let Some(text) = call.query.filled(name) else {
         return Ok(None);
     };
     let shaped = text.len() == 10
@@ -86,7 +86,7 @@ fn day(call: &ClientCall, name: &str) -> Result<Option<civil::Date>, Failure> {
 
 /// Parses an integer of at least `low`; the error text is invented.
 fn number(call: &ClientCall, name: &str, low: usize, default: usize) -> Result<usize, Failure> {
-    let Some(text) = call.query.get(name).filter(|text| !text.is_empty()) else {
+    let Some(text) = call.query.filled(name) else {
         return Ok(default);
     };
     let number = text.parse().ok().filter(|number| *number >= low);

@@ -130,8 +130,8 @@ fn user(call: &ClientCall, store: &Store) -> Result<u64, Failure> {
             .find(|user| !user.revoked);
         return user.map(|user| user.number).ok_or_else(Failure::user);
     }
-    let given = |name| call.query.get(name).filter(|value| !value.is_empty());
-    let (Some(id), Some(secret)) = (given("userId"), given("userSecret")) else {
+    let query = &call.query;
+    let (Some(id), Some(secret)) = (query.filled("userId"), query.filled("userSecret")) else {
         // The text was seen live, the code was not (docs/providers/snaptrade.md#errors).
         let detail = "Please provide clientId, userId and userSecret in query params";
         return Err(Failure::new(StatusCode::UNAUTHORIZED, "0000", detail));

@@ -8,26 +8,13 @@ use uuid::Uuid;
 use super::instruments::number;
 use super::login::Link;
 use super::store::{Connection, Store};
-use crate::consent_page::OfferedAccount;
+use crate::consent_page::{ConsentOutcome, OfferedAccount};
 use crate::members::Members;
 use crate::store::NUMBERS_PER_ACCOUNT;
 use crate::world::brokerage::{AccountTemplate, BROKERAGE, Broker, Investor, Login, test_broker};
 use crate::world::names::{first_word, full_name, stream};
 use crate::world::rng::{DIGITS, label};
 use crate::world::trades::draw;
-
-/// The relation between a login and the connection that a link repairs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Repair {
-    /// The link repairs no connection.
-    None,
-    /// The connection has this login.
-    SameLogin,
-    /// The connection has another login.
-    OtherLogin,
-    /// The connection has been deleted.
-    Deleted,
-}
 
 fn investor(name: &str) -> Option<&'static Investor> {
     let mut all = BROKERAGE.investors.iter();
@@ -53,17 +40,20 @@ fn known_login(broker: &Broker, name: &str) -> Option<&'static Login> {
 }
 
 impl Store {
-    pub(super) fn repair(&self, link: &Link, name: &str, now: Timestamp) -> Repair {
-        let Some(id) = &link.reconnect else {
-            return Repair::None;
+    /// Why a login cannot be shared: the connection that the link repairs has another login, or has
+    /// been deleted.
+    pub(super) fn refuse_login(
+        &self,
+        link: &Link,
+        name: &str,
+        now: Timestamp,
+    ) -> Option<ConsentOutcome> {
+        let id = link.reconnect.as_ref()?;
+        let Some(connection) = self.connection(link.user, id, now) else {
+            return Some(ConsentOutcome::Deleted);
         };
-        match self.connection(link.user, id, now) {
-            None => Repair::Deleted,
-            Some(connection) if connection.login.as_ref().is_some_and(|login| login != name) => {
-                Repair::OtherLogin
-            }
-            Some(_) => Repair::SameLogin,
-        }
+        let is_other = connection.login.as_ref().is_some_and(|login| login != name);
+        is_other.then_some(ConsentOutcome::WrongLogin)
     }
 
     /// The existing connection of a login: the one to repair, or one at the same broker.

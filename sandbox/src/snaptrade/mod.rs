@@ -75,13 +75,10 @@ impl Deref for SnapTrade {
     }
 }
 
-/// How the portal and the limits behave.
+/// The rate limits.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct SnapTradeOptions {
-    /// How a result is joined to a redirect URI that has a query, `&` or `?`. The real portal's way
-    /// is unknown (docs/providers/snaptrade.md#portal-results).
-    join: char,
     /// Calls per minute. The real limits are 250 and 10. Tests of other things would exceed them.
     per_minute: u64,
     per_account_per_minute: u64,
@@ -90,7 +87,6 @@ pub(crate) struct SnapTradeOptions {
 impl Default for SnapTradeOptions {
     fn default() -> Self {
         Self {
-            join: '&',
             per_minute: 1_000_000,
             per_account_per_minute: 1_000_000,
         }
@@ -231,10 +227,7 @@ impl Provider for SnapTrade {
         Ok(given)
     }
 
-    fn apply_options(&self, options: &SnapTradeOptions) -> Result<(), Refused> {
-        if !['&', '?'].contains(&options.join) {
-            return Err("\"join\" must be & or ?".into());
-        }
+    fn apply_options(&self, _: &SnapTradeOptions) -> Result<(), Refused> {
         self.limits.reset();
         Ok(())
     }

@@ -5,12 +5,12 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use http::StatusCode;
 
 use super::SnapTrade;
 use super::errors::Failure;
-use super::linking::{Repair, display_name};
+use super::linking::display_name;
 use super::login::Link;
 use crate::consent_page::{
     self, Brand, ConsentOutcome, ConsentProvider, ConsentResult, ConsentSession, InstitutionOption,
@@ -54,7 +54,7 @@ pub(super) async fn enter(
             ));
         }
     };
-    Ok(see_other(&snaptrade.redirect(&link, &result)).into_response())
+    Ok(see_other(&link.redirect(&result)))
 }
 
 const ABANDONED: &str = "status=ABANDONED";
@@ -67,25 +67,27 @@ fn error(status: u16, code: &str) -> String {
     format!("status=ERROR&status_code={status}&error_code={code}")
 }
 
-impl SnapTrade {
-    fn redirect(&self, link: &Link, result: &str) -> String {
-        append_query(&link.redirect_uri, self.options.lock().join, result)
+impl Link {
+    /// Where a result leads. How the real portal joins it to a redirect URI that has a query is
+    /// unknown (docs/providers/snaptrade.md#portal-results).
+    fn redirect(&self, result: &str) -> String {
+        append_query(&self.redirect_uri, result)
     }
 
-    fn failed(&self, link: &Link, status: u16, code: &str, text: &str) -> ConsentResult {
+    fn failed(&self, status: u16, code: &str, text: &str) -> ConsentResult {
         ConsentResult {
-            location: Some(self.redirect(link, &error(status, code))),
+            location: Some(self.redirect(&error(status, code))),
             // Skipping the last page for an error too is a sandbox choice.
-            shows_page: !link.immediate,
+            shows_page: !self.immediate,
             title: "You are not connected".to_owned(),
             text: format!("{text} (error {code})."),
         }
     }
 
     /// Redirects at once.
-    fn redirect_without_page(&self, link: &Link, result: &str) -> ConsentResult {
+    fn redirect_without_page(&self, result: &str) -> ConsentResult {
         ConsentResult {
-            location: Some(self.redirect(link, result)),
+            location: Some(self.redirect(result)),
             shows_page: false,
             title: "You are not connected".to_owned(),
             text: "Nothing was shared.".to_owned(),
@@ -135,10 +137,9 @@ impl ConsentProvider for SnapTrade {
         name: &str,
     ) -> Result<(String, Vec<OfferedAccount>), ConsentOutcome> {
         let (store, now) = (self.store.read(), self.clock.now());
-        match store.repair(link, name, now) {
-            Repair::OtherLogin => Err(ConsentOutcome::WrongLogin),
-            Repair::Deleted => Err(ConsentOutcome::Deleted),
-            Repair::None | Repair::SameLogin => Ok((
+        match store.refuse_login(link, name, now) {
+            Some(refused) => Err(refused),
+            None => Ok((
                 display_name(store.seed, name),
                 store.offers(link, chosen_broker(institution_id), name, now),
             )),
@@ -156,57 +157,41 @@ impl ConsentProvider for SnapTrade {
             } => {
                 let (mut store, now) = (self.store.write(), self.clock.now());
                 if !store.has_user(link.user, now) {
-                    return self.failed(link, 401, "0000", "The user no longer exists");
+                    return link.failed(401, "0000", "The user no longer exists");
                 }
-                match store.repair(link, &name, now) {
-                    Repair::OtherLogin => self.wrong_login(link),
-                    Repair::Deleted => self.connection_deleted(link),
-                    Repair::None | Repair::SameLogin => {
-                        let broker = chosen_broker(&institution_id);
-                        let id = store.share(link, broker, &name, &chosen, now);
-                        ConsentResult {
-                            location: Some(self.redirect(link, &success(&id))),
-                            shows_page: !link.immediate,
-                            title: "You are connected".to_owned(),
-                            text: format!(
-                                "{} now shares your accounts at {}.",
-                                Self::BRAND.name,
-                                broker.name
-                            ),
-                        }
-                    }
+                if let Some(refused) = store.refuse_login(link, &name, now) {
+                    return self.finish(link, refused);
+                }
+                let broker = chosen_broker(&institution_id);
+                let id = store.share(link, broker, &name, &chosen, now);
+                ConsentResult {
+                    location: Some(link.redirect(&success(&id))),
+                    shows_page: !link.immediate,
+                    title: "You are connected".to_owned(),
+                    text: format!(
+                        "{} now shares your accounts at {}.",
+                        Self::BRAND.name,
+                        broker.name
+                    ),
                 }
             }
             // Seen live: a cancel adds nothing to the redirect URI.
-            ConsentOutcome::Cancelled { .. } => self.redirect_without_page(link, ""),
-            ConsentOutcome::Closed => self.redirect_without_page(link, ABANDONED),
+            ConsentOutcome::Cancelled { .. } => link.redirect_without_page(""),
+            ConsentOutcome::Closed => link.redirect_without_page(ABANDONED),
             ConsentOutcome::WrongCode => {
-                self.failed(link, 400, "1086", "The one-time code was wrong too often")
+                link.failed(400, "1086", "The one-time code was wrong too often")
             }
-            ConsentOutcome::Unavailable => {
-                self.failed(link, 500, "3000", "The broker cannot be reached")
-            }
+            ConsentOutcome::Unavailable => link.failed(500, "3000", "The broker cannot be reached"),
             ConsentOutcome::LoginRejected => {
-                self.failed(link, 403, "1066", "The broker did not accept the login")
+                link.failed(403, "1066", "The broker did not accept the login")
             }
-            ConsentOutcome::WrongLogin => self.wrong_login(link),
-            ConsentOutcome::Deleted => self.connection_deleted(link),
-            ConsentOutcome::TimedOut => self.failed(link, 400, "1006", "The session took too long"),
+            ConsentOutcome::WrongLogin => link.failed(
+                400,
+                "1023",
+                "This login is not the one of the connection to repair",
+            ),
+            ConsentOutcome::Deleted => link.failed(400, "1012", "The connection no longer exists"),
+            ConsentOutcome::TimedOut => link.failed(400, "1006", "The session took too long"),
         }
-    }
-}
-
-impl SnapTrade {
-    fn connection_deleted(&self, link: &Link) -> ConsentResult {
-        self.failed(link, 400, "1012", "The connection no longer exists")
-    }
-
-    fn wrong_login(&self, link: &Link) -> ConsentResult {
-        self.failed(
-            link,
-            400,
-            "1023",
-            "This login is not the one of the connection to repair",
-        )
     }
 }

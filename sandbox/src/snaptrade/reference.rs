@@ -104,10 +104,7 @@ pub(super) async fn institutions(State(snaptrade): State<Arc<SnapTrade>>) -> Res
 /// Lists how each brokerage can be connected, or each of those that the call names.
 pub(super) async fn authorization_types(call: ClientCall) -> Response {
     let seed = call.snaptrade.store.read().seed;
-    let named = call
-        .query
-        .get("brokerage")
-        .filter(|slugs| !slugs.is_empty());
+    let named = call.query.filled("brokerage");
     let is_wanted = |broker: &Broker| {
         named.is_none_or(|slugs| slugs.split(',').any(|slug| slug == broker.slug))
     };
