@@ -1,5 +1,5 @@
 //! The settable clock of a simulated provider. It runs at normal speed with an offset from the
-//! system clock, which tests can change.
+//! system clock, which tests can change. And arithmetic with its times.
 
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
@@ -28,9 +28,7 @@ impl Clock {
     }
 
     pub(crate) fn now(&self) -> Timestamp {
-        system_time()
-            .saturating_add(*self.ahead.lock())
-            .expect("a signed duration never overflows when saturating")
+        after(system_time(), *self.ahead.lock())
     }
 
     /// Jumps to `to` and runs on from there.
@@ -43,4 +41,15 @@ impl Clock {
         let mut ahead = self.ahead.lock();
         *ahead = ahead.saturating_add(by);
     }
+}
+
+/// The time so much later, or the last one that there is.
+pub(crate) fn after(at: Timestamp, by: SignedDuration) -> Timestamp {
+    at.saturating_add(by).unwrap_or(Timestamp::MAX)
+}
+
+/// Nanoseconds since the epoch. Instants outside the years 1677 to 2262 are clamped.
+pub(crate) fn nanoseconds(at: Timestamp) -> i64 {
+    let all = at.as_nanosecond();
+    i64::try_from(all).unwrap_or(if all < 0 { i64::MIN } else { i64::MAX })
 }

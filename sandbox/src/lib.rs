@@ -23,6 +23,7 @@ mod members;
 mod provider;
 mod query;
 mod refused;
+mod respond;
 mod saved;
 mod serve;
 mod snaptrade;

@@ -3,10 +3,11 @@
 //! invented.
 
 use axum::response::{IntoResponse, Response};
-use http::{StatusCode, header};
+use http::StatusCode;
 use serde_json::json;
 
 use super::paths;
+use crate::respond;
 
 #[derive(Debug)]
 pub(super) struct Failure {
@@ -64,12 +65,7 @@ pub(super) fn body(path: &str, status: StatusCode) -> (&'static str, Vec<u8>) {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let body = json!({"success": false, "message": self.message}).to_string();
-        (
-            self.status,
-            [(header::CONTENT_TYPE, "application/json")],
-            body,
-        )
-            .into_response()
+        let body = respond::json(&json!({"success": false, "message": self.message}));
+        (self.status, body).into_response()
     }
 }

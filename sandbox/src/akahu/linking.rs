@@ -16,6 +16,7 @@ use crate::world::names::{first_word, full_name, stream, vary};
 use crate::world::new_zealand::{Holding, Institution, NEW_ZEALAND};
 use crate::world::nz_rows::{Calendars, draw};
 use crate::world::rng::{DIGITS, Rng, label};
+use crate::world::scaled::Scaled;
 
 impl Store {
     fn find_user(&self, name: &str) -> Option<usize> {
@@ -236,13 +237,5 @@ fn invented(seed: u64, holding: &Holding, institution: &Institution, name: &str)
 
 /// Akahu writes amounts as numbers without trailing zeros (docs/providers/akahu.md#amounts).
 fn dollars(cents: i64) -> Option<Box<RawValue>> {
-    let sign = if cents < 0 { "-" } else { "" };
-    let cents = cents.unsigned_abs();
-    let text = match (cents / 100, cents % 100) {
-        (whole, 0) => format!("{sign}{whole}"),
-        (whole, part) => format!("{sign}{whole}.{part:02}")
-            .trim_end_matches('0')
-            .to_owned(),
-    };
-    RawValue::from_string(text).ok()
+    RawValue::from_string(Scaled::cents(cents).to_string()).ok()
 }

@@ -1,12 +1,11 @@
 //! Responses in Akahu's envelope, and its format of instants.
 
-use axum::body::Body;
-use axum::response::{IntoResponse as _, Response};
-use http::header;
+use axum::response::Response;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::members::Members;
+use crate::respond::{json, ready};
 
 /// Wraps one object in the envelope.
 pub(super) fn item(value: impl Serialize) -> Response {
@@ -28,20 +27,6 @@ fn enveloped(name: &str, value: &impl Serialize) -> Response {
 /// Responds with success and no content.
 pub(super) fn done() -> Response {
     ready(br#"{"success":true}"#.to_vec())
-}
-
-/// Responds with 200 and a value as JSON.
-pub(super) fn json(value: &impl Serialize) -> Response {
-    ready(serde_json::to_vec(value).expect("plain values have a JSON text"))
-}
-
-/// Responds with 200 and JSON that is already serialized.
-pub(super) fn ready(body: Vec<u8>) -> Response {
-    (
-        [(header::CONTENT_TYPE, "application/json")],
-        Body::from(body),
-    )
-        .into_response()
 }
 
 /// Akahu writes instants in UTC with milliseconds (docs/providers/akahu.md#times).

@@ -17,6 +17,7 @@ use crate::world::new_zealand::NEW_ZEALAND;
 use crate::world::nz_rows::Row;
 use crate::world::nzfcc::Code;
 use crate::world::odd_rows::{OddRow, days_back, instant};
+use crate::world::scaled::{Scaled, decimal};
 use crate::world::template::{Extra, Template};
 
 impl Protocol for Akahu {
@@ -152,13 +153,7 @@ pub(super) fn pending(
     time(&mut out, "updated_at", at);
     time(&mut out, "date", at);
     description(&mut out, template, place);
-    let sign = if cents < 0 { "-" } else { "" };
-    let whole = cents.unsigned_abs();
-    text(
-        &mut out,
-        "amount",
-        &format!("{sign}{}.{:02}", whole / 100, whole % 100),
-    );
+    text(&mut out, "amount", &decimal(cents));
     text(&mut out, "type", template.kind);
     write_meta(&mut out, template, cents, &account.card, None);
     out.push(b'}');
@@ -180,13 +175,7 @@ fn time(out: &mut Vec<u8>, name: &str, ms: i64) {
 /// Writes cents as a JSON number without trailing zeros: `15.9`, `-1000`
 /// (docs/providers/akahu.md#amounts).
 fn number(out: &mut Vec<u8>, cents: i64) {
-    let sign = if cents < 0 { "-" } else { "" };
-    let (whole, rest) = (cents.unsigned_abs() / 100, cents.unsigned_abs() % 100);
-    let _ = match rest {
-        0 => write!(out, "{sign}{whole}"),
-        rest if rest.is_multiple_of(10) => write!(out, "{sign}{whole}.{}", rest / 10),
-        rest => write!(out, "{sign}{whole}.{rest:02}"),
-    };
+    let _ = write!(out, "{}", Scaled::cents(cents));
 }
 
 fn description(out: &mut Vec<u8>, template: &Template, place: u8) {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Akahu;
 use super::respond::iso;
+use crate::clock::after;
 use crate::consent::ConsentState;
 use crate::members::Members;
 use crate::saved;
@@ -20,7 +21,7 @@ const REFRESH_DURATION: SignedDuration = SignedDuration::from_secs(2);
 
 /// When a refresh that starts now finishes.
 pub(super) fn refresh_completion_time(now: Timestamp) -> Timestamp {
-    now.saturating_add(REFRESH_DURATION).unwrap_or(now)
+    after(now, REFRESH_DURATION)
 }
 
 #[derive(Default, Serialize, Deserialize)]

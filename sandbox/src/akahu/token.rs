@@ -13,10 +13,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::call::{UserCall, body, has_json_content_type};
-use super::respond::{done, json as respond};
+use super::respond::done;
 use super::store::Token;
 use super::{Akahu, ids};
 use crate::query::Query;
+use crate::respond::json as respond;
 
 /// How long a code is valid.
 const CODE_LIFE: SignedDuration = SignedDuration::from_secs(60);
@@ -56,28 +57,15 @@ impl Codes {
 }
 
 /// Why there is no token.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum TokenError {
-    InvalidClient,
-    InvalidGrant,
-    ExpiredGrant,
-    InvalidRequest,
-    UnsupportedGrantType,
-}
+struct TokenError(&'static str);
+
+/// With a space, as documented (docs/providers/akahu.md#token-exchange).
+const INVALID_REQUEST: TokenError = TokenError("invalid Request");
 
 impl IntoResponse for TokenError {
     fn into_response(self) -> Response {
-        let error = match self {
-            Self::InvalidClient => "invalid_client",
-            Self::InvalidGrant => "invalid_grant",
-            Self::ExpiredGrant => "expired_grant",
-            // With a space, as documented (docs/providers/akahu.md#token-exchange).
-            Self::InvalidRequest => "invalid Request",
-            Self::UnsupportedGrantType => "unsupported_grant_type",
-        };
-        let mut response = respond(&json!({"success": false, "error": error}));
-        *response.status_mut() = StatusCode::BAD_REQUEST;
-        response
+        let body = respond(&json!({"success": false, "error": self.0}));
+        (StatusCode::BAD_REQUEST, body).into_response()
     }
 }
 
@@ -102,8 +90,7 @@ pub(super) async fn exchange(
     } else {
         std::str::from_utf8(&body).ok().map(of_form)
     };
-    let token_request: TokenRequest =
-        parsed.ok_or_else(|| TokenError::InvalidRequest.into_response())?;
+    let token_request: TokenRequest = parsed.ok_or_else(|| INVALID_REQUEST.into_response())?;
     let token = redeem(&akahu, token_request).map_err(IntoResponse::into_response)?;
     let issued = json!({
         "success": true, "access_token": token, "token_type": "bearer", "scope": SCOPE,
@@ -132,22 +119,22 @@ fn redeem(akahu: &Akahu, request: TokenRequest) -> Result<String, TokenError> {
         client_secret: Some(client_secret),
     } = request
     else {
-        return Err(TokenError::InvalidRequest);
+        return Err(INVALID_REQUEST);
     };
     if grant_type != "authorization_code" {
-        return Err(TokenError::UnsupportedGrantType);
+        return Err(TokenError("unsupported_grant_type"));
     }
     if client_id != akahu.access.app_token || client_secret != akahu.access.app_secret {
-        return Err(TokenError::InvalidClient);
+        return Err(TokenError("invalid_client"));
     }
     let mut codes = akahu.codes.0.lock();
     let index = codes
         .iter()
         .position(|known| known.code == code && known.redirect_uri == redirect_uri)
-        .ok_or(TokenError::InvalidGrant)?;
+        .ok_or(TokenError("invalid_grant"))?;
     let known = &codes[index];
     if akahu.clock.now().duration_since(known.issued_at) > CODE_LIFE {
-        return Err(TokenError::ExpiredGrant);
+        return Err(TokenError("expired_grant"));
     }
     let user = known.user;
     codes.remove(index);

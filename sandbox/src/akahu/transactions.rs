@@ -7,9 +7,10 @@ use serde_json::value::RawValue;
 use super::call::{UserCall, check_id};
 use super::errors::Failure;
 use super::paging::{PageRequest, page};
-use super::respond::{item, items, ready};
+use super::respond::{item, items};
 use super::store::{Account, Store};
 use crate::members::Members;
+use crate::respond::ready;
 
 /// Lists the settled rows of all accounts.
 pub(super) async fn list(call: UserCall) -> Result<Response, Failure> {

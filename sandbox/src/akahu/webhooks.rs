@@ -18,8 +18,9 @@ use serde_json::{Value, json};
 use super::call::{AppCall, UserCall, check_id};
 use super::errors::Failure;
 use super::ids;
-use super::respond::{done, iso, item, items, json as respond};
+use super::respond::{done, iso, item, items};
 use super::store::WebhookSubscription;
+use crate::respond::json as respond;
 use crate::webhooks::{Delivery, DeliveryState};
 
 const TYPES: [&str; 5] = ["TOKEN", "ACCOUNT", "TRANSACTION", "TRANSFER", "PAYMENT"];

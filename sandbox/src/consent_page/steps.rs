@@ -6,6 +6,7 @@ use super::ConsentProvider;
 use super::session::{
     ConsentOutcome, ConsentResult, ConsentSession, NAME_CHARS_MAX, OfferedAccount, Step,
 };
+use crate::clock::after;
 use crate::query::Query;
 
 /// Limit from the first form on. Fiskil's own kit waits that long
@@ -63,9 +64,7 @@ impl<S> ConsentSession<S> {
     }
 
     fn begin<H: ConsentProvider<AuthRequest = S>>(&mut self, provider: &H, now: Timestamp) {
-        self.expires_at = now
-            .saturating_add(SESSION_DURATION)
-            .unwrap_or(Timestamp::MAX);
+        self.expires_at = after(now, SESSION_DURATION);
         self.step = Step::Institution;
         if let Some(institution_id) = self.fixed_institution.clone() {
             if let Some(outcome) = provider.unavailable_outcome(&institution_id) {

@@ -3,11 +3,12 @@
 
 use axum::response::Response;
 
-use super::call::{Call, ready};
+use super::call::Call;
 use super::errors::Failure;
 use super::paging::{PageRequest, page, write};
 use super::store::Account;
 use crate::members::Members;
+use crate::respond::ready;
 
 /// Lists the end user's accounts in pages. An unknown end user has none.
 pub(super) async fn list(call: Call) -> Result<Response, Failure> {

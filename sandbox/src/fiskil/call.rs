@@ -3,14 +3,13 @@
 
 use std::sync::Arc;
 
-use axum::body::{Body, to_bytes};
+use axum::body::to_bytes;
 use axum::extract::{FromRequest, Request};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use jiff::Timestamp;
-use serde::Serialize;
 
 use super::errors::{Failure, Family};
 use super::{Fiskil, paths};
@@ -161,18 +160,4 @@ impl Call {
             Some(_) => Err(self.invalid(&format!("{name} must be true or false"))),
         }
     }
-}
-
-/// Responds with 200 and JSON that is already serialized.
-pub(super) fn ready(body: Vec<u8>) -> Response {
-    (
-        [(header::CONTENT_TYPE, "application/json")],
-        Body::from(body),
-    )
-        .into_response()
-}
-
-/// Responds with 200 and a value as JSON.
-pub(super) fn json(value: &impl Serialize) -> Response {
-    ready(serde_json::to_vec(value).expect("plain values have a JSON text"))
 }

@@ -6,12 +6,14 @@ use http::StatusCode;
 use jiff::{SignedDuration, Timestamp, Unit};
 use serde_json::{Value, json};
 
-use super::call::{Call, Version, json as respond};
+use super::call::{Call, Version};
 use super::errors::Failure;
 use super::store::{Account, CONSENT_SECONDS, Consent, ConsentStatus, Store};
+use crate::clock::after;
 use crate::consent::ConsentState;
 use crate::consent_page::APP;
 use crate::logos;
+use crate::respond::json as respond;
 
 /// Rounds to whole seconds, as in the documented examples.
 fn seconds(at: Timestamp) -> Timestamp {
@@ -82,67 +84,27 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
 pub(super) async fn revoke(Path(id): Path<String>, call: Call) -> StatusCode {
     let mut store = call.fiskil.store.write();
     // An expired consent stays expired.
-    if store
-        .consent(&id)
-        .is_some_and(|consent| consent.is_active(call.now))
+    if let Some(consent) = store.consent_mut(&id)
+        && consent.is_active(call.now)
     {
-        store.set_consent(&id, ConsentState::Revoked, call.now);
+        consent.set_state(ConsentState::Revoked, call.now);
     }
     StatusCode::NO_CONTENT
 }
 
-impl Store {
-    /// Sets the state of a consent and returns whether it exists. Expired and revoked consents
-    /// differ only in `expires_at`, which is past or future (docs/providers/fiskil.md#consents).
-    pub(super) fn set_consent(
-        &mut self,
-        arrangement_id: &str,
-        state: ConsentState,
-        now: Timestamp,
-    ) -> bool {
-        let found = self
-            .consents
-            .iter_mut()
-            .find(|consent| consent.arrangement_id == arrangement_id);
-        let Some(consent) = found else { return false };
-        let full = now
-            .saturating_add(SignedDuration::from_secs(CONSENT_SECONDS))
-            .unwrap_or(Timestamp::MAX);
-        match state {
-            ConsentState::Active => {
-                consent.status = ConsentStatus::Active;
-                consent.expires_at = if consent.expires_at > now {
-                    consent.expires_at
-                } else {
-                    full
-                };
-            }
-            ConsentState::Expired => {
-                consent.status = ConsentStatus::Ended;
-                let hour_ago = now
-                    .saturating_sub(SignedDuration::from_hours(1))
-                    .unwrap_or(Timestamp::MIN);
-                consent.expires_at = consent.expires_at.min(hour_ago);
-            }
-            ConsentState::Revoked => {
-                consent.status = ConsentStatus::Ended;
-                consent.expires_at = if consent.expires_at > now {
-                    consent.expires_at
-                } else {
-                    full
-                };
-            }
-        }
-        true
-    }
-
-    pub(super) fn set_consent_expiry(&mut self, arrangement_id: &str, expires_at: Timestamp) {
-        for consent in self
-            .consents
-            .iter_mut()
-            .filter(|consent| consent.arrangement_id == arrangement_id)
-        {
-            consent.expires_at = expires_at;
+impl Consent {
+    /// Expired and revoked consents differ only in `expires_at`, which is past or future
+    /// (docs/providers/fiskil.md#consents).
+    pub(super) fn set_state(&mut self, state: ConsentState, now: Timestamp) {
+        self.status = match state {
+            ConsentState::Active => ConsentStatus::Active,
+            ConsentState::Expired | ConsentState::Revoked => ConsentStatus::Ended,
+        };
+        if state == ConsentState::Expired {
+            let hour_ago = after(now, SignedDuration::from_hours(-1));
+            self.expires_at = self.expires_at.min(hour_ago);
+        } else if self.expires_at <= now {
+            self.expires_at = after(now, SignedDuration::from_secs(CONSENT_SECONDS));
         }
     }
 }

@@ -6,11 +6,12 @@ use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 use serde_json::json;
 
-use super::call::{Call, Version, json as json_answer, ready};
+use super::call::{Call, Version};
 use super::errors::Failure;
 use super::paging::{PageRequest, page, write};
 use super::store::{ConsentStatus, EndUser};
 use crate::members::Members;
+use crate::respond::{json as json_answer, ready};
 use crate::world::rng::{BASE62, Rng};
 
 /// The members that a client can set.

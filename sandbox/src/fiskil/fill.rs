@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use super::rows::{decimal, odd_row};
+use super::rows::odd_row;
 use super::store::{
     Account, CONSENT_SECONDS, Consent, ConsentStatus, Entry, OwnAccount, State, Store,
 };
@@ -14,6 +14,7 @@ use crate::world::australia::{AUSTRALIA, Holding, Person, Shape, institution};
 use crate::world::calendar::Calendar;
 use crate::world::odd_rows::instant;
 use crate::world::rng::{BASE62, DIGITS, Rng};
+use crate::world::scaled::decimal;
 
 impl Store {
     /// Creates all data of the world, with dates counted back from `now`.

@@ -5,9 +5,10 @@ use axum::extract::Path;
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::call::{Call, json as respond};
+use super::call::Call;
 use super::errors::Failure;
 use crate::logos;
+use crate::respond::json as respond;
 use crate::world::australia::{AUSTRALIA, Institution, institution};
 
 pub(super) fn name(id: &str) -> Option<&'static str> {

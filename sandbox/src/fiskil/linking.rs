@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::fill::{blank, fill};
 use super::rows::transaction_id;
 use super::store::{Account, CONSENT_SECONDS, Consent, ConsentStatus, Entry, Store};
+use crate::clock::after;
 use crate::consent_page::OfferedAccount;
 use crate::store::{Body, NUMBERS_PER_ACCOUNT};
 use crate::world::YEARS_DAYS;
@@ -79,15 +80,12 @@ impl Store {
     /// Adds a consent with the chosen accounts, and returns its arrangement id.
     pub(super) fn consent_to(&mut self, consent: &NewConsent<'_>) -> String {
         let arrangement_id = uuid::Uuid::new_v4().to_string();
-        let expires_at = consent
-            .now
-            .saturating_add(SignedDuration::from_secs(CONSENT_SECONDS));
         self.consents.push(Consent {
             arrangement_id: arrangement_id.clone(),
             end_user_id: consent.end_user_id.to_owned(),
             institution: consent.institution,
             created_at: consent.now,
-            expires_at: expires_at.unwrap_or(Timestamp::MAX),
+            expires_at: after(consent.now, SignedDuration::from_secs(CONSENT_SECONDS)),
             status: ConsentStatus::Active,
         });
         for offer in consent.chosen {

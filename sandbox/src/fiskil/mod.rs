@@ -124,12 +124,11 @@ impl Provider for Fiskil {
         expires_at: Option<Timestamp>,
     ) -> Result<(), Refused> {
         let mut store = self.store.write();
-        if !store.set_consent(id, state, self.clock.now()) {
-            return Err(Refused::unknown("consent", id));
-        }
-        if let Some(expires_at) = expires_at {
-            store.set_consent_expiry(id, expires_at);
-        }
+        let consent = store
+            .consent_mut(id)
+            .ok_or_else(|| Refused::unknown("consent", id))?;
+        consent.set_state(state, self.clock.now());
+        consent.expires_at = expires_at.unwrap_or(consent.expires_at);
         Ok(())
     }
 

@@ -8,12 +8,14 @@ use serde_json::json;
 
 use super::Fiskil;
 use super::store::{Account, Entry, OwnAccount, State, Store};
+use crate::clock::nanoseconds;
 use crate::members::Members;
 use crate::store::{Body, Protocol};
 use crate::world::au_rows::{Amount, Row};
 use crate::world::australia::AUSTRALIA;
 use crate::world::odd_rows::OddRow;
 use crate::world::rng::mix;
+use crate::world::scaled::decimal;
 use crate::world::template::{Extra, Template};
 
 impl Protocol for Fiskil {
@@ -131,12 +133,6 @@ fn place(pending: bool, time: Option<i64>) -> (u8, Option<i64>) {
     }
 }
 
-/// Nanoseconds since the epoch. Instants outside the years 1677 to 2262 are clamped.
-pub(super) fn nanoseconds(at: Timestamp) -> i64 {
-    let all = at.as_nanosecond();
-    i64::try_from(all).unwrap_or(if all < 0 { i64::MIN } else { i64::MAX })
-}
-
 fn words(seed: u64, number: u64) -> [u64; 4] {
     let first = mix(mix(seed ^ 0x6669_736b_696c) ^ number);
     [first, mix(first ^ 1), mix(first ^ 2), mix(first ^ 3)]
@@ -215,13 +211,6 @@ fn write_amount(out: &mut Vec<u8>, amount: Amount) {
             let _ = write!(out, ",\"amount\":\"{}\"", decimal(cents));
         }
     }
-}
-
-/// Cents as a decimal text.
-pub(super) fn decimal(cents: i64) -> String {
-    let sign = if cents < 0 { "-" } else { "" };
-    let cents = cents.unsigned_abs();
-    format!("{sign}{}.{:02}", cents / 100, cents % 100)
 }
 
 fn write_description(out: &mut Vec<u8>, row: &Row) {

@@ -5,18 +5,20 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use serde_json::json;
 
 use super::Fiskil;
-use super::call::{Call, json as respond};
+use super::call::Call;
 use super::errors::Failure;
 use super::linking::{NewConsent, display_name};
+use crate::clock::after;
 use crate::consent_page::{
     self, Brand, ConsentOutcome, ConsentProvider, ConsentResult, ConsentSession, InstitutionOption,
     OfferedAccount, append_query, is_redirect_uri,
 };
 use crate::query::{self, Query};
+use crate::respond::json as respond;
 use crate::world::australia::{AUSTRALIA, Institution, institution};
 use crate::world::rng::{BASE62, Rng};
 
@@ -77,10 +79,7 @@ pub(super) async fn create(call: Call) -> Result<Response, Failure> {
         redirect_uri_of("cancel_uri").map_err(reject)?,
     );
     let id = Rng::random().text(BASE62, 27);
-    let expires_at = call
-        .now
-        .saturating_add(SignedDuration::from_secs(LIFE_SECONDS))
-        .unwrap_or(Timestamp::MAX);
+    let expires_at = after(call.now, SignedDuration::from_secs(LIFE_SECONDS));
     let fixed_institution = institution_id.clone();
     let session = Session {
         id: id.clone(),
@@ -299,7 +298,7 @@ impl Fiskil {
             chosen,
             same_ids: options.same_ids,
             now,
-            visible_at: now.saturating_add(lag).unwrap_or(Timestamp::MAX),
+            visible_at: after(now, lag),
         });
         let result = query::write(&[("session_id", &session.id)]);
         let location = session

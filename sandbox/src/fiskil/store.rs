@@ -127,6 +127,12 @@ impl Store {
             .find(|consent| consent.arrangement_id == arrangement_id)
     }
 
+    pub(super) fn consent_mut(&mut self, arrangement_id: &str) -> Option<&mut Consent> {
+        self.consents
+            .iter_mut()
+            .find(|consent| consent.arrangement_id == arrangement_id)
+    }
+
     /// The accounts that data calls return: those of the end user with an active consent. Accounts
     /// of an ended consent are simply absent (docs/providers/fiskil.md#end-users).
     pub(super) fn visible_accounts(&self, end_user_id: &str, now: Timestamp) -> Vec<&Account> {

@@ -9,8 +9,9 @@ use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::call::{Call, json};
+use super::call::Call;
 use super::errors::Failure;
+use crate::respond::json;
 
 const LIFE_SECONDS: i64 = 900;
 /// The scopes that a live token carried.

@@ -6,12 +6,13 @@ use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::call::{Call, json as json_answer, ready};
+use super::call::Call;
 use super::errors::Failure;
 use super::paging::{PageRequest, empty_page, page, write};
-use super::rows::nanoseconds;
 use super::store::{Account, Entry};
+use crate::clock::nanoseconds;
 use crate::members::Members;
+use crate::respond::{json as json_answer, ready};
 
 /// The rows that a call selects.
 struct Filter<'a> {

@@ -7,11 +7,12 @@ use http::StatusCode;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::call::{UserCall, json};
+use super::call::UserCall;
 use super::errors::Failure;
 use super::reference::brokerage_id;
 use super::store::{Account, Store};
 use crate::members::Members;
+use crate::respond::json;
 
 /// Lists all accounts of the user.
 pub(super) async fn list(UserCall { call, user }: UserCall) -> Response {

@@ -7,10 +7,11 @@ use axum::response::Response;
 use jiff::tz::TimeZone;
 use jiff::{ToSpan, civil};
 
-use super::call::{ClientCall, UserCall, ready};
+use super::call::{ClientCall, UserCall};
 use super::errors::Failure;
-use super::rows::nanoseconds;
 use super::store::Entry;
+use crate::clock::nanoseconds;
+use crate::respond::ready;
 
 /// Default and maximum (docs/providers/snaptrade.md#activities). Capping larger values is a sandbox
 /// choice.

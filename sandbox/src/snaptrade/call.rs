@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use axum::body::{Body, to_bytes};
+use axum::body::to_bytes;
 use axum::extract::{FromRequest, OriginalUri, Request};
-use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use http::{StatusCode, header};
+use http::StatusCode;
 use jiff::Timestamp;
-use serde::Serialize;
 use serde_json::Value;
 
 use super::errors::Failure;
@@ -140,14 +138,4 @@ fn user(call: &ClientCall, store: &Store) -> Result<u64, Failure> {
         .users(call.key, call.now)
         .find(|user| user.id == id && user.secret == secret && !user.revoked);
     user.map(|user| user.number).ok_or_else(Failure::user)
-}
-
-/// Responds with 200 and JSON that is already serialized.
-pub(super) fn ready(body: impl Into<Body>) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], body.into()).into_response()
-}
-
-/// Responds with 200 and a value as JSON.
-pub(super) fn json(value: &impl Serialize) -> Response {
-    ready(serde_json::to_vec(value).expect("plain values have a JSON text"))
 }

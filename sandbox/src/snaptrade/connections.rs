@@ -8,10 +8,12 @@ use http::StatusCode;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::call::{UserCall, json};
+use super::call::UserCall;
 use super::errors::Failure;
 use super::reference::brokerage;
 use super::store::Connection;
+use crate::clock::after;
+use crate::respond::json;
 
 /// How soon after a refresh another one gets 429, in seconds (a sandbox choice).
 const REFRESH_SECONDS: i64 = 60;
@@ -109,10 +111,8 @@ pub(super) async fn refresh(
     if connection.broker.real_time {
         return Err(Failure::not_enabled());
     }
-    let next_refresh_at = connection
-        .refreshed_at
-        .map(|at| at.saturating_add(SignedDuration::from_secs(REFRESH_SECONDS)));
-    if let Some(Ok(next_refresh_at)) = next_refresh_at
+    let rest = SignedDuration::from_secs(REFRESH_SECONDS);
+    if let Some(next_refresh_at) = connection.refreshed_at.map(|at| after(at, rest))
         && now < next_refresh_at
     {
         let detail = "Connection refreshed too recently. Please try again later.";

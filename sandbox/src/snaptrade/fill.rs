@@ -10,6 +10,7 @@ use super::Key;
 use super::instruments::{id, number};
 use super::rows::trade_id;
 use super::store::{Account, Connection, Entry, Store};
+use crate::clock::after;
 use crate::members::Members;
 use crate::world::brokerage::{
     AccountTemplate, BROKERAGE, Holding, Investor, MESSY, Plan, Role, broker,
@@ -177,14 +178,13 @@ pub(super) fn raw(value: &Value) -> Box<RawValue> {
 fn before(now: Timestamp, days: i64) -> Timestamp {
     // Never on a full second, because live times are not.
     let back = SignedDuration::from_hours(24 * days) + SignedDuration::from_micros(1_123_935);
-    let at = now.saturating_sub(back).unwrap_or(Timestamp::MIN);
+    let at = after(now, -back);
     at.round(jiff::Unit::Microsecond).unwrap_or(at)
 }
 
 /// When SnapTrade last fetched the daily data.
 fn fetched(now: Timestamp) -> Timestamp {
-    now.saturating_sub(SignedDuration::from_mins(47))
-        .unwrap_or(Timestamp::MIN)
+    after(now, SignedDuration::from_mins(-47))
 }
 
 /// The members of an account in the format of `GET /accounts`

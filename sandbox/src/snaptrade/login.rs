@@ -2,14 +2,16 @@
 //! (docs/providers/snaptrade.md#connection-portal).
 
 use axum::response::Response;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::call::{UserCall, json};
+use super::call::UserCall;
 use super::errors::Failure;
 use super::reference::REDIRECT_URI;
+use crate::clock::after;
 use crate::consent_page::{ConsentSession, is_redirect_uri};
+use crate::respond::json;
 use crate::world::brokerage::{self, Broker};
 
 /// The path of a link.
@@ -99,10 +101,7 @@ pub(super) async fn login(UserCall { call, user }: UserCall) -> Result<Response,
         PATH,
         call.snaptrade.client_id(call.key),
     );
-    let expires_at = call
-        .now
-        .saturating_add(SignedDuration::from_secs(LINK_SECONDS))
-        .unwrap_or(Timestamp::MAX);
+    let expires_at = after(call.now, SignedDuration::from_secs(LINK_SECONDS));
     // A repaired connection keeps its broker, whatever the request names (a sandbox choice).
     let broker = repaired.or(broker);
     let link = Link {

@@ -7,11 +7,12 @@ use axum::extract::State;
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::call::{ClientCall, json};
+use super::call::ClientCall;
 use super::instruments::id;
 use super::{Key, SnapTrade};
 use crate::consent_page::APP;
 use crate::logos;
+use crate::respond::json;
 use crate::world::brokerage::{BROKERAGE, Broker};
 
 /// The redirect URI in this integration's dashboard.

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::SnapTrade;
 use super::store::{Account, Entry, OwnAccount, State, Store};
+use crate::clock::nanoseconds;
 use crate::members::Members;
 use crate::store::{Body, Protocol};
 use crate::world::brokerage::Flow;
@@ -71,12 +72,6 @@ fn place(at: Option<Timestamp>) -> (u8, Option<i64>) {
         Some(at) => (0, Some(nanoseconds(at))),
         None => (1, None),
     }
-}
-
-/// Nanoseconds since the epoch. Instants outside the years 1677 to 2262 are clamped.
-pub(super) fn nanoseconds(at: Timestamp) -> i64 {
-    let all = at.as_nanosecond();
-    i64::try_from(all).unwrap_or(if all < 0 { i64::MIN } else { i64::MAX })
 }
 
 /// Removes and returns the account id of a row. Current rows do not name their account.

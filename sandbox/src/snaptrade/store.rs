@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 
 use super::instruments::Instruments;
 use super::{Key, SnapTrade};
+use crate::clock::after;
 use crate::members::Members;
 use crate::saved;
 use crate::world::brokerage::Broker;
@@ -131,7 +132,7 @@ impl Store {
 
     /// Deletes a user and all connections after the delay.
     pub(super) fn delete_user(&mut self, number: u64, now: Timestamp) {
-        let then = now.saturating_add(DELETION).unwrap_or(Timestamp::MAX);
+        let then = after(now, DELETION);
         for user in self.users.iter_mut().filter(|user| user.number == number) {
             user.deleted_at = Some(then);
         }
@@ -263,7 +264,7 @@ impl Connection {
 
     /// Deletes the connection after the delay.
     pub(super) fn delete(&mut self, now: Timestamp) {
-        self.deleted_at = Some(now.saturating_add(DELETION).unwrap_or(Timestamp::MAX));
+        self.deleted_at = Some(after(now, DELETION));
     }
 
     /// Makes the connection work, even if it was deleted.

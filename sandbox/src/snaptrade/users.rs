@@ -7,8 +7,9 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::Key;
-use super::call::{ClientCall, json};
+use super::call::ClientCall;
 use super::errors::Failure;
+use crate::respond::json;
 
 /// Lists the ids of all users.
 pub(super) async fn list(call: ClientCall) -> Response {

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::post::{Destination, SignedRequest};
+use crate::clock::after;
 use crate::members::Members;
 use crate::refused::Refused;
 
@@ -296,9 +297,7 @@ impl QueueState {
         delivery.state = match retry {
             _ if attempt.status.is_some_and(policy.is_received) => DeliveryState::Sent,
             Some(&seconds) => {
-                delivery.next_attempt_at = now
-                    .saturating_add(SignedDuration::from_secs(seconds))
-                    .unwrap_or(Timestamp::MAX);
+                delivery.next_attempt_at = after(now, SignedDuration::from_secs(seconds));
                 DeliveryState::Retry
             }
             None => DeliveryState::Failed,

@@ -12,6 +12,7 @@ pub(crate) mod nz_rows;
 pub(crate) mod nzfcc;
 pub(crate) mod odd_rows;
 pub(crate) mod rng;
+pub(crate) mod scaled;
 pub(crate) mod securities;
 pub(crate) mod template;
 pub(crate) mod trades;
