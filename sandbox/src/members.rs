@@ -3,17 +3,15 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Members(Vec<(String, Box<RawValue>)>);
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Members(IndexMap<String, Box<RawValue>>);
 
 impl Members {
-    pub(crate) const EMPTY: Self = Self(Vec::new());
-
     pub(crate) fn parse(json: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(json)
     }
@@ -28,14 +26,11 @@ impl Members {
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&RawValue> {
-        self.0
-            .iter()
-            .find(|(known, _)| known == name)
-            .map(|(_, value)| &**value)
+        self.0.get(name).map(|value| &**value)
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|(name, _)| name.as_str())
+        self.0.keys().map(String::as_str)
     }
 
     /// The value of a member that is a JSON string.
@@ -44,8 +39,8 @@ impl Members {
     }
 
     pub(crate) fn set(&mut self, name: &str, value: &impl Serialize) {
-        let value = serde_json::value::to_raw_value(value).expect("plain values have a JSON text");
-        self.put(name, value);
+        let value = to_raw_value(value).expect("plain values have a JSON text");
+        self.0.insert(name.to_owned(), value);
     }
 
     /// Sets the member unless it exists; `null` counts as existing.
@@ -63,7 +58,7 @@ impl Members {
     }
 
     pub(crate) fn remove(&mut self, names: &[&str]) {
-        self.0.retain(|(known, _)| !names.contains(&known.as_str()));
+        self.0.retain(|known, _| !names.contains(&known.as_str()));
     }
 
     /// As plain JSON. A member with a number that is too large for that is its text.
@@ -77,25 +72,23 @@ impl Members {
     }
 
     pub(crate) fn to_raw(&self) -> Box<RawValue> {
-        serde_json::value::to_raw_value(self).expect("members have a JSON text")
+        to_raw_value(self).expect("members have a JSON text")
     }
 
     /// Applies every member of `other`; `null` removes a member.
     pub(crate) fn merge(&mut self, other: Self) {
         for (name, value) in other.0 {
             if value.get() == "null" {
-                self.0.retain(|(known, _)| *known != name);
+                self.0.shift_remove(&name);
             } else {
-                self.put(&name, value);
+                self.0.insert(name, value);
             }
         }
     }
 
     /// Applies every member of `other`; `null` is stored as it is.
     pub(crate) fn merge_all(&mut self, other: Self) {
-        for (name, value) in other.0 {
-            self.put(&name, value);
-        }
+        self.0.extend(other.0);
     }
 
     /// Removes a member and returns its text.
@@ -108,48 +101,11 @@ impl Members {
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         serde_json::to_writer(out, self).expect("text can be written to memory");
     }
-
-    fn put(&mut self, name: &str, value: Box<RawValue>) {
-        match self.0.iter_mut().find(|(known, _)| known == name) {
-            Some((_, old)) => *old = value,
-            None => self.0.push((name.to_owned(), value)),
-        }
-    }
 }
 
 /// Writes the object as JSON.
 impl fmt::Display for Members {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
-    }
-}
-
-impl Serialize for Members {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (name, value) in &self.0 {
-            map.serialize_entry(name, value)?;
-        }
-        map.end()
-    }
-}
-
-impl<'de> Deserialize<'de> for Members {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Members;
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a JSON object")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
-                let mut members = Members::default();
-                while let Some((name, value)) = map.next_entry::<String, Box<RawValue>>()? {
-                    members.put(&name, value);
-                }
-                Ok(members)
-            }
-        }
-        deserializer.deserialize_map(Reader)
     }
 }

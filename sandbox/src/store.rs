@@ -255,10 +255,10 @@ impl<P: Protocol> DerefMut for Account<P> {
 
 impl<P: Protocol> Account<P> {
     /// An account without members or rows.
-    pub(crate) const fn new(id: String, order: u64, own: P::Account) -> Self {
+    pub(crate) fn new(id: String, order: u64, own: P::Account) -> Self {
         Self {
             id,
-            members: Members::EMPTY,
+            members: Members::default(),
             entries: Vec::new(),
             order,
             next_row: 0,
