@@ -8,20 +8,20 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::to_raw_value;
 
 use crate::consent::{ConsentState, Credentials};
 use crate::consent_page::ConsentProvider;
 use crate::faults::Fault;
 use crate::members::Members;
-use crate::provider::{Provider, Shared};
+use crate::provider::{Controls, Shared};
 use crate::refused::Refused;
 use crate::webhooks::{self, WebhookSettings, WebhookSource};
 
 /// A simulated provider. Ids and objects are those of its own protocol. Every change is at once
 /// visible to calls, and reported by webhooks.
 #[derive(Clone)]
-pub struct Bank(pub(crate) Arc<dyn Controls>);
+pub struct Bank(pub(crate) Arc<dyn AnyProvider>);
 
 impl Bank {
     /// Responds to the next call with this status.
@@ -206,10 +206,17 @@ impl Bank {
         self.0.send_event(name, fields(given))
     }
 
-    pub(crate) fn change<T>(&self, change: impl FnOnce(&dyn Controls) -> T) -> T {
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&dyn AnyProvider) -> T) -> T {
         let changed = change(&*self.0);
         self.0.announce();
         changed
+    }
+
+    /// Saves the state, and warns if that fails.
+    pub(crate) fn save(&self) {
+        if self.0.save().is_err() {
+            tracing::warn!("could not write the state of a simulated provider");
+        }
     }
 }
 
@@ -218,26 +225,13 @@ fn fields(given: &impl Serialize) -> Members {
     Members::parse(&json).expect("a change is an object")
 }
 
-/// [`Provider`] without its types.
-pub(crate) trait Controls: Send + Sync {
+/// [`Provider`](crate::provider::Provider) without its types.
+pub(crate) trait AnyProvider: Controls {
     fn shared(&self) -> &Shared;
-    fn credentials(&self, all: bool) -> Vec<(Credentials, String)>;
-    fn set_consent(
-        &self,
-        id: &str,
-        state: ConsentState,
-        expires_at: Option<Timestamp>,
-    ) -> Result<(), Refused>;
-    fn set_user(&self, id: &str, valid: bool) -> Result<(), Refused>;
     fn set_options(&self, given: Members) -> Result<Value, Refused>;
-    fn add_account(&self, given: Members) -> Result<Members, Refused>;
-    fn change_account(&self, id: &str, given: Members) -> Result<Members, Refused>;
-    fn set_balance(&self, id: &str, given: Box<RawValue>) -> Result<Box<RawValue>, Refused>;
     fn add_row(&self, row: Members) -> Result<Members, Refused>;
     fn change_row(&self, id: &str, given: Members) -> Result<Members, Refused>;
     fn remove_row(&self, id: &str) -> Result<(), Refused>;
-    fn fill(&self, id: &str, rows: u32) -> Result<(), Refused>;
-    fn add_position(&self, given: Members) -> Result<Members, Refused>;
     fn set_webhooks(self: Arc<Self>, settings: WebhookSettings) -> Result<(), Refused>;
     fn send_event(&self, name: &str, given: Members) -> Result<u64, Refused>;
     /// Queues the webhooks that follow from changes.
@@ -248,26 +242,9 @@ pub(crate) trait Controls: Send + Sync {
     fn repeat_rows(&self) -> bool;
 }
 
-impl<P: ConsentProvider + WebhookSource> Controls for P {
+impl<P: ConsentProvider + WebhookSource> AnyProvider for P {
     fn shared(&self) -> &Shared {
         &self.shared
-    }
-
-    fn credentials(&self, all: bool) -> Vec<(Credentials, String)> {
-        Provider::credentials(self, all)
-    }
-
-    fn set_consent(
-        &self,
-        id: &str,
-        state: ConsentState,
-        expires_at: Option<Timestamp>,
-    ) -> Result<(), Refused> {
-        Provider::set_consent(self, id, state, expires_at)
-    }
-
-    fn set_user(&self, id: &str, valid: bool) -> Result<(), Refused> {
-        Provider::set_user(self, id, valid)
     }
 
     fn set_options(&self, given: Members) -> Result<Value, Refused> {
@@ -278,18 +255,6 @@ impl<P: ConsentProvider + WebhookSource> Controls for P {
         self.apply_options(&changed)?;
         *options = changed;
         Ok(fields(&*options).into_value())
-    }
-
-    fn add_account(&self, given: Members) -> Result<Members, Refused> {
-        Provider::add_account(self, given)
-    }
-
-    fn change_account(&self, id: &str, given: Members) -> Result<Members, Refused> {
-        Provider::change_account(self, id, given)
-    }
-
-    fn set_balance(&self, id: &str, given: Box<RawValue>) -> Result<Box<RawValue>, Refused> {
-        Provider::set_balance(self, id, given)
     }
 
     fn add_row(&self, row: Members) -> Result<Members, Refused> {
@@ -303,14 +268,6 @@ impl<P: ConsentProvider + WebhookSource> Controls for P {
 
     fn remove_row(&self, id: &str) -> Result<(), Refused> {
         self.store.write().remove_row(id)
-    }
-
-    fn fill(&self, id: &str, rows: u32) -> Result<(), Refused> {
-        Provider::fill(self, id, rows)
-    }
-
-    fn add_position(&self, given: Members) -> Result<Members, Refused> {
-        Provider::add_position(self, given)
     }
 
     fn set_webhooks(self: Arc<Self>, settings: WebhookSettings) -> Result<(), Refused> {

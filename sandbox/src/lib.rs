@@ -72,8 +72,8 @@ async fn repeat_rows(banks: &[Bank; 3]) {
     loop {
         tokio::time::sleep(REPEAT_INTERVAL).await;
         for bank in banks {
-            if bank.0.repeat_rows() && bank.0.save().is_err() {
-                tracing::warn!("could not write the state of a simulated provider");
+            if bank.0.repeat_rows() {
+                bank.save();
             }
         }
     }
@@ -89,8 +89,8 @@ impl Drop for SaveAtStop {
         }
         for bank in &self.0 {
             let file = bank.0.shared().state_file.as_ref();
-            if file.is_some_and(state::StateFile::is_save_pending) && bank.0.save().is_err() {
-                tracing::warn!("could not write the state of a simulated provider");
+            if file.is_some_and(state::StateFile::is_save_pending) {
+                bank.save();
             }
         }
     }
@@ -155,17 +155,11 @@ impl Sandbox {
 pub async fn start(options: Options) -> std::io::Result<Sandbox> {
     let keys = state::Keys::load(&options)?;
     let (fiskil_socket, address) = serve::bind(options.fiskil_listen).await?;
-    let saved = state::load(&options, "fiskil")?;
-    let fiskil = Arc::new(fiskil::Fiskil::new(&options, &keys, address, saved));
+    let fiskil = Arc::new(fiskil::Fiskil::new(&options, &keys, address)?);
     let (akahu_socket, address) = serve::bind(options.akahu_listen).await?;
-    let saved = state::load(&options, "akahu")?;
-    let akahu = Arc::new(akahu::Akahu::new(&options, &keys, address, saved));
+    let akahu = Arc::new(akahu::Akahu::new(&options, &keys, address)?);
     let (snaptrade_socket, address) = serve::bind(options.snaptrade_listen).await?;
-    let saved = state::load(&options, "snaptrade")?;
-    let snaptrade = snaptrade::SnapTrade::new(&options, &keys, address, saved);
-    let snaptrade = Arc::new(snaptrade);
-    let (fiskil_access, akahu_access) = (fiskil.access(), akahu.access());
-    let snaptrade_access = snaptrade.access();
+    let snaptrade = Arc::new(snaptrade::SnapTrade::new(&options, &keys, address)?);
     let banks = [
         Bank(Arc::clone(&fiskil) as _),
         Bank(Arc::clone(&akahu) as _),
@@ -174,9 +168,9 @@ pub async fn start(options: Options) -> std::io::Result<Sandbox> {
     let ready_made = banks.iter().flat_map(|bank| bank.0.credentials(false));
     let (credentials, people) = ready_made.unzip();
     let description = Description {
-        fiskil: fiskil_access,
-        akahu: akahu_access,
-        snaptrade: snaptrade_access,
+        fiskil: fiskil.access.clone(),
+        akahu: akahu.access.clone(),
+        snaptrade: snaptrade.access.clone(),
         credentials,
         people,
     };

@@ -1,6 +1,7 @@
 //! What every simulated provider is made of, whatever its protocol.
 
 use std::collections::HashSet;
+use std::io;
 use std::ops::Deref;
 
 use http::StatusCode;
@@ -18,7 +19,7 @@ use crate::empty_pages::EmptyPages;
 use crate::faults::Faults;
 use crate::members::Members;
 use crate::refused::Refused;
-use crate::state::StateFile;
+use crate::state::{self, StateFile};
 use crate::store::{Protocol, Store};
 use crate::webhooks::WebhookQueue;
 use crate::{Credentials, Options};
@@ -46,11 +47,16 @@ pub(crate) struct Core<P: Provider> {
 }
 
 impl<P: Provider> Core<P> {
-    /// Creates the state, with dates counted back from the start of the clock.
-    pub(crate) fn new(options: &Options, fill: impl FnOnce(Timestamp) -> Store<P>) -> Self {
+    /// Goes on with a state that was saved, or else fills one, with dates counted back from the
+    /// start of the clock.
+    pub(crate) fn new(
+        options: &Options,
+        fill: impl FnOnce(Timestamp) -> Store<P>,
+    ) -> io::Result<Self> {
         let clock = Clock::new(options.now);
-        Self {
-            store: RwLock::new(fill(clock.now())),
+        let saved = state::load(options, P::NAME)?;
+        Ok(Self {
+            store: RwLock::new(saved.unwrap_or_else(|| fill(clock.now()))),
             shared: Shared {
                 clock,
                 faults: Faults::default(),
@@ -66,7 +72,7 @@ impl<P: Provider> Core<P> {
             options: Mutex::default(),
             consent_sessions: ConsentSessions::default(),
             last_snapshot: Mutex::new(None),
-        }
+        })
     }
 }
 
@@ -77,19 +83,8 @@ impl<P: Provider> Deref for Core<P> {
     }
 }
 
-/// A simulated provider, and what a test can do to it.
-pub(crate) trait Provider: Protocol + Deref<Target = Core<Self>> + Send + Sync {
-    /// What the provider keeps with a session of the consent page.
-    type AuthRequest: Send + 'static;
-    /// The part of the state from which webhooks follow.
-    type Snapshot: Send;
-    /// How the provider behaves where its real behaviour is unknown.
-    type Options: Default + Serialize + DeserializeOwned + Send;
-    /// One of [`crate::PROVIDERS`].
-    const NAME: &'static str;
-
-    /// Content type and body of the provider's error for a path and status.
-    fn error_body(path: &str, status: StatusCode) -> (&'static str, Vec<u8>);
+/// What a test can do to a provider, where each does it in its own way.
+pub(crate) trait Controls: Send + Sync {
     /// The ready-made credentials in the order of the users, each with its owner's name and
     /// institution; with `all` those of every connection.
     fn credentials(&self, all: bool) -> Vec<(Credentials, String)>;
@@ -104,12 +99,7 @@ pub(crate) trait Provider: Protocol + Deref<Target = Core<Self>> + Send + Sync {
         Err(Refused::unknown("user", id))
     }
     fn add_account(&self, given: Members) -> Result<Members, Refused>;
-    fn change_account(&self, id: &str, given: Members) -> Result<Members, Refused> {
-        let mut store = self.store.write();
-        let account = store.account_mut(id)?;
-        account.members.merge(given);
-        Ok(account.members.clone())
-    }
+    fn change_account(&self, id: &str, given: Members) -> Result<Members, Refused>;
     fn set_balance(&self, id: &str, given: Box<RawValue>) -> Result<Box<RawValue>, Refused>;
     /// Replaces all rows of an account with `rows` drawn ones.
     fn fill(&self, id: &str, _rows: u32) -> Result<(), Refused> {
@@ -119,6 +109,21 @@ pub(crate) trait Provider: Protocol + Deref<Target = Core<Self>> + Send + Sync {
     fn add_position(&self, _: Members) -> Result<Members, Refused> {
         Err("only SnapTrade has positions".into())
     }
+}
+
+/// A simulated provider.
+pub(crate) trait Provider: Controls + Protocol + Deref<Target = Core<Self>> {
+    /// What the provider keeps with a session of the consent page.
+    type AuthRequest: Send + 'static;
+    /// The part of the state from which webhooks follow.
+    type Snapshot: Send;
+    /// How the provider behaves where its real behaviour is unknown.
+    type Options: Default + Serialize + DeserializeOwned + Send;
+    /// One of [`crate::PROVIDERS`].
+    const NAME: &'static str;
+
+    /// Content type and body of the provider's error for a path and status.
+    fn error_body(path: &str, status: StatusCode) -> (&'static str, Vec<u8>);
     /// Checks changed options, and lets them take effect.
     fn apply_options(&self, _: &Self::Options) -> Result<(), Refused> {
         Ok(())

@@ -413,6 +413,13 @@ impl<P: Protocol> Store<P> {
             .ok_or_else(|| Refused::unknown("account", id))
     }
 
+    /// Merges fields into an account.
+    pub(crate) fn change_account(&mut self, id: &str, given: Members) -> Result<Members, Refused> {
+        let account = self.account_mut(id)?;
+        account.members.merge(given);
+        Ok(account.members.clone())
+    }
+
     /// Whether no account has the id of a new one.
     pub(crate) fn check_new_account(&self, id: &str) -> Result<(), Refused> {
         if self.accounts.iter().any(|account| account.id == id) {

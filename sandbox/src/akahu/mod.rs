@@ -21,6 +21,7 @@ mod transactions;
 mod webhook_events;
 mod webhooks;
 
+use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ use serde_json::value::RawValue;
 use crate::consent::ConsentState;
 use crate::consent_page::is_redirect_uri;
 use crate::members::Members;
-use crate::provider::{Core, Provider};
+use crate::provider::{Controls, Core, Provider};
 use crate::refused::Refused;
 use crate::state::Keys;
 use crate::world::new_zealand::NEW_ZEALAND;
@@ -53,7 +54,8 @@ const FILL_DAYS: u32 = 300;
 
 pub(crate) struct Akahu {
     core: Core<Self>,
-    access: AkahuAccess,
+    /// What an adapter needs to call this provider.
+    pub(crate) access: AkahuAccess,
     codes: token::Codes,
     cursors: paging::Cursors,
     key: webhooks::Key,
@@ -92,6 +94,19 @@ impl Provider for Akahu {
         errors::body(path, status)
     }
 
+    fn apply_options(&self, options: &LinkingOptions) -> Result<(), Refused> {
+        match options
+            .redirect_uris
+            .iter()
+            .find(|uri| !is_redirect_uri(uri))
+        {
+            Some(bad) => Err(format!("{bad:?} is not an absolute URL").into()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Controls for Akahu {
     fn credentials(&self, all: bool) -> Vec<(Credentials, String)> {
         let store = self.store.read();
         let credentials = |login: &Login| {
@@ -162,9 +177,7 @@ impl Provider for Akahu {
         let mut store = self.store.write();
         // Apply due refreshes first, so that they cannot undo the change later.
         store.apply_due_refreshes(self.clock.now());
-        let account = store.account_mut(id)?;
-        account.members.merge(given);
-        Ok(account.members.clone())
+        store.change_account(id, given)
     }
 
     fn set_balance(&self, id: &str, given: Box<RawValue>) -> Result<Box<RawValue>, Refused> {
@@ -194,48 +207,24 @@ impl Provider for Akahu {
         account.set_rows(rows);
         Ok(())
     }
-
-    fn apply_options(&self, options: &LinkingOptions) -> Result<(), Refused> {
-        match options
-            .redirect_uris
-            .iter()
-            .find(|uri| !is_redirect_uri(uri))
-        {
-            Some(bad) => Err(format!("{bad:?} is not an absolute URL").into()),
-            None => Ok(()),
-        }
-    }
 }
 
 impl Akahu {
     /// Creates the provider with its data, for a listener at `address`.
-    pub(crate) fn new(
-        options: &Options,
-        keys: &Keys,
-        address: SocketAddr,
-        saved: Option<Store>,
-    ) -> Self {
-        let access = AkahuAccess {
-            base_url: format!("http://{address}/v1"),
-            oauth_url: format!("http://{address}"),
-            app_token: ids::draw("app_token_", &mut keys.rng("akahu app token")),
-            app_secret: keys.rng("akahu app secret").text(BASE62, 43),
-        };
-        Self {
-            core: Core::new(options, |now| {
-                saved.unwrap_or_else(|| Store::new(options.seed, now))
-            }),
-            access,
+    pub(crate) fn new(options: &Options, keys: &Keys, address: SocketAddr) -> io::Result<Self> {
+        Ok(Self {
+            core: Core::new(options, |now| Store::new(options.seed, now))?,
+            access: AkahuAccess {
+                base_url: format!("http://{address}/v1"),
+                oauth_url: format!("http://{address}"),
+                app_token: ids::draw("app_token_", &mut keys.rng("akahu app token")),
+                app_secret: keys.rng("akahu app secret").text(BASE62, 43),
+            },
             codes: token::Codes::default(),
             cursors: paging::Cursors::new(),
             key: webhooks::Key::default(),
             first_pages: authorize::FirstPages::new(),
-        }
-    }
-
-    /// What an adapter needs to call this provider.
-    pub(crate) fn access(&self) -> AkahuAccess {
-        self.access.clone()
+        })
     }
 
     /// The provider's routes, which are counted and subject to faults.

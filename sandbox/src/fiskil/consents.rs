@@ -72,7 +72,7 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     let kept =
         all.filter(|consent| active.is_none_or(|active| consent.is_active(call.now) == active));
     let consents: Vec<_> = kept
-        .map(|consent| view(&call.fiskil.base_url, &store, consent, call.now))
+        .map(|consent| view(&call.fiskil.access.base_url, &store, consent, call.now))
         .collect();
     Ok(match call.version {
         Version::V3 => respond(&json!({"consents": consents, "links": {}})),

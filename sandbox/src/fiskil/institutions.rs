@@ -26,7 +26,7 @@ fn view(base_url: &str, priority: usize, institution: &Institution) -> Value {
 
 /// Lists all institutions, or those of one industry. The error texts are invented.
 pub(super) async fn list(call: Call) -> Result<Response, Failure> {
-    if call.query.get("client_id") != Some(call.fiskil.client_id.as_str()) {
+    if call.query.get("client_id") != Some(call.fiskil.access.client_id.as_str()) {
         return Err(call.invalid("client_id is required and must be your own"));
     }
     let industry = call.query.filled("industry");
@@ -46,7 +46,7 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     });
     Ok(respond(
         &kept
-            .map(|(index, institution)| view(&call.fiskil.base_url, index + 1, institution))
+            .map(|(index, institution)| view(&call.fiskil.access.base_url, index + 1, institution))
             .collect::<Vec<_>>(),
     ))
 }
@@ -60,7 +60,7 @@ pub(super) async fn show(Path(id): Path<String>, call: Call) -> Result<Response,
         .find(|(_, institution)| institution.id == id);
     let (index, institution) = found.ok_or_else(|| call.invalid("no institution has this id"))?;
     Ok(respond(&view(
-        &call.fiskil.base_url,
+        &call.fiskil.access.base_url,
         index + 1,
         institution,
     )))

@@ -19,6 +19,7 @@ mod token;
 mod transactions;
 mod webhook_events;
 
+use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ use serde_json::value::RawValue;
 
 use crate::consent::ConsentState;
 use crate::members::Members;
-use crate::provider::{Core, Provider};
+use crate::provider::{Controls, Core, Provider};
 use crate::refused::Refused;
 use crate::state::Keys;
 use crate::world::rng::{BASE62, Rng};
@@ -67,10 +68,8 @@ const PRIMARY_CATEGORIES: [&str; 16] = [
 
 pub(crate) struct Fiskil {
     core: Core<Self>,
-    base_url: String,
-    client_id: String,
-    client_secret: String,
-    webhook_secret: String,
+    /// What an adapter needs to call this provider.
+    pub(crate) access: FiskilAccess,
     tokens: token::Tokens,
 }
 
@@ -100,7 +99,9 @@ impl Provider for Fiskil {
     fn error_body(path: &str, status: StatusCode) -> (&'static str, Vec<u8>) {
         Failure::of_status(Family::of(path), status).body()
     }
+}
 
+impl Controls for Fiskil {
     fn credentials(&self, _all: bool) -> Vec<(Credentials, String)> {
         let store = self.store.read();
         let credentials = |consent: &Consent| {
@@ -161,6 +162,10 @@ impl Provider for Fiskil {
         Ok(store.add_account(account).members.clone())
     }
 
+    fn change_account(&self, id: &str, given: Members) -> Result<Members, Refused> {
+        self.store.write().change_account(id, given)
+    }
+
     fn set_balance(&self, id: &str, given: Box<RawValue>) -> Result<Box<RawValue>, Refused> {
         let given = Members::parse(given.get().as_bytes()).map_err(|error| error.to_string())?;
         let mut store = self.store.write();
@@ -172,35 +177,20 @@ impl Provider for Fiskil {
 
 impl Fiskil {
     /// Creates the provider with its data, for a listener at `address`.
-    pub(crate) fn new(
-        options: &Options,
-        keys: &Keys,
-        address: SocketAddr,
-        saved: Option<Store>,
-    ) -> Self {
+    pub(crate) fn new(options: &Options, keys: &Keys, address: SocketAddr) -> io::Result<Self> {
         let client_id = keys.rng("fiskil client id").text(BASE62, 27);
         let mut rng = keys.rng("fiskil webhook secret");
         let secret: Vec<u8> = (0..4).flat_map(|_| rng.next().to_be_bytes()).collect();
-        Self {
-            core: Core::new(options, |now| {
-                saved.unwrap_or_else(|| Store::new(options.seed, options.rows, now))
-            }),
-            base_url: format!("http://{address}"),
-            client_secret: keys.rng("fiskil client secret").text(BASE62, 43),
-            webhook_secret: STANDARD.encode(secret),
+        Ok(Self {
+            core: Core::new(options, |now| Store::new(options.seed, options.rows, now))?,
             tokens: token::Tokens::new(&keys.rng("fiskil tokens").uuid(), &client_id),
-            client_id,
-        }
-    }
-
-    /// What an adapter needs to call this provider.
-    pub(crate) fn access(&self) -> FiskilAccess {
-        FiskilAccess {
-            base_url: self.base_url.clone(),
-            client_id: self.client_id.clone(),
-            client_secret: self.client_secret.clone(),
-            webhook_secret: self.webhook_secret.clone(),
-        }
+            access: FiskilAccess {
+                base_url: format!("http://{address}"),
+                client_id,
+                client_secret: keys.rng("fiskil client secret").text(BASE62, 43),
+                webhook_secret: STANDARD.encode(secret),
+            },
+        })
     }
 
     /// The provider's routes. All but those of logos are counted and subject to faults.

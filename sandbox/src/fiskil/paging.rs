@@ -238,7 +238,7 @@ pub(super) fn write<T>(
         let cursor = position?.to_cursor(check);
         Some(format!(
             "{}{}?{filters}page[{name}]={cursor}",
-            call.fiskil.base_url, call.path
+            call.fiskil.access.base_url, call.path
         ))
     };
     let links = Links {

@@ -93,8 +93,8 @@ pub(super) async fn create(call: Call) -> Result<Response, Failure> {
             .with_institution(fixed_institution),
     );
     Ok(respond(&json!({
-        "id": call.fiskil.client_id,
-        "auth_url": format!("{}?sess_id={id}", call.fiskil.base_url),
+        "id": call.fiskil.access.client_id,
+        "auth_url": format!("{}?sess_id={id}", call.fiskil.access.base_url),
         "session_id": id,
         "expires_at": expires_at.as_second(),
     })))

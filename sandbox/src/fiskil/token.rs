@@ -100,7 +100,7 @@ pub(super) async fn issue(call: Call) -> Result<Response, Failure> {
     else {
         return Err(call.invalid("client_id and client_secret are required"));
     };
-    if id != call.fiskil.client_id || secret != call.fiskil.client_secret {
+    if id != call.fiskil.access.client_id || secret != call.fiskil.access.client_secret {
         return Err(call.fail(StatusCode::UNAUTHORIZED, "invalid client credentials"));
     }
     let token = call.fiskil.tokens.issue(call.now);

@@ -78,7 +78,7 @@ impl WebhookSource for Fiskil {
         now: Timestamp,
     ) -> Vec<WebhookEvent> {
         let mut recorder = EventRecorder {
-            client_id: &self.client_id,
+            client_id: &self.access.client_id,
             rows,
             now,
             events: Vec::new(),
@@ -132,7 +132,7 @@ impl WebhookSource for Fiskil {
     ) -> Result<WebhookEvent, Refused> {
         let mut data = Members::default();
         data.set("event", &name);
-        data.set("client_id", &self.client_id);
+        data.set("client_id", &self.access.client_id);
         data.merge_all(members);
         Ok(event(name, &data, now))
     }
@@ -144,7 +144,10 @@ impl WebhookSource for Fiskil {
     }
 
     fn sign(&self, body: &[u8]) -> Vec<(&'static str, String)> {
-        vec![("X-Fiskil-Signature", signature(&self.webhook_secret, body))]
+        vec![(
+            "X-Fiskil-Signature",
+            signature(&self.access.webhook_secret, body),
+        )]
     }
 }
 

@@ -43,7 +43,7 @@ fn view(base_url: &str, seed: u64, connection: &Connection) -> Value {
 /// Lists the user's connections.
 pub(super) async fn list(UserCall { call, user }: UserCall) -> Response {
     let store = call.snaptrade.store.read();
-    let base_url = &call.snaptrade.base_url;
+    let base_url = &call.snaptrade.access.base_url;
     let connections = store.connections_of(user, call.now);
     json(
         &connections
@@ -62,7 +62,7 @@ pub(super) async fn show(
         .connection(user, &id, call.now)
         .ok_or_else(Failure::missing)?;
     Ok(json(&view(
-        &call.snaptrade.base_url,
+        &call.snaptrade.access.base_url,
         store.seed,
         connection,
     )))

@@ -97,7 +97,7 @@ pub(super) async fn login(UserCall { call, user }: UserCall) -> Result<Response,
         .unwrap_or_default();
     let uri = format!(
         "{}{}?token={token}&clientId={}{named}&connectionPortalVersion=v4&sessionId={session_id}",
-        call.snaptrade.base_url,
+        call.snaptrade.access.base_url,
         PATH,
         call.snaptrade.client_id(call.key),
     );

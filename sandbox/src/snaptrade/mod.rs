@@ -19,6 +19,7 @@ mod store;
 mod users;
 mod webhook_events;
 
+use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ use uuid::Uuid;
 
 use crate::consent::ConsentState;
 use crate::members::Members;
-use crate::provider::{Core, Provider};
+use crate::provider::{Controls, Core, Provider};
 use crate::refused::Refused;
 use crate::state::Keys;
 use crate::world::brokerage::{BROKERAGE, Plan};
@@ -55,16 +56,10 @@ enum Key {
     Personal,
 }
 
-struct KeyPair {
-    client_id: String,
-    consumer_key: String,
-}
-
 pub(crate) struct SnapTrade {
     core: Core<Self>,
-    base_url: String,
-    commercial: KeyPair,
-    personal: KeyPair,
+    /// What an adapter needs to call this provider.
+    pub(crate) access: SnapTradeAccess,
     limits: limits::Limits,
 }
 
@@ -103,6 +98,13 @@ impl Provider for SnapTrade {
         ("application/json", Failure::of_status(status).body())
     }
 
+    fn apply_options(&self, _: &SnapTradeOptions) -> Result<(), Refused> {
+        self.limits.reset();
+        Ok(())
+    }
+}
+
+impl Controls for SnapTrade {
     fn credentials(&self, all: bool) -> Vec<(Credentials, String)> {
         let (store, now) = (self.store.read(), self.clock.now());
         let mut found = Vec::new();
@@ -193,6 +195,10 @@ impl Provider for SnapTrade {
         Ok(members)
     }
 
+    fn change_account(&self, id: &str, given: Members) -> Result<Members, Refused> {
+        self.store.write().change_account(id, given)
+    }
+
     fn set_balance(&self, id: &str, given: Box<RawValue>) -> Result<Box<RawValue>, Refused> {
         let mut store = self.store.write();
         let account = store.account_mut(id)?;
@@ -226,57 +232,41 @@ impl Provider for SnapTrade {
         store.account_mut(&account)?.add_position(given.clone());
         Ok(given)
     }
-
-    fn apply_options(&self, _: &SnapTradeOptions) -> Result<(), Refused> {
-        self.limits.reset();
-        Ok(())
-    }
 }
 
 impl SnapTrade {
     /// Creates the provider with its data, for a listener at `address`.
-    pub(crate) fn new(
-        options: &Options,
-        keys: &Keys,
-        address: SocketAddr,
-        saved: Option<Store>,
-    ) -> Self {
+    pub(crate) fn new(options: &Options, keys: &Keys, address: SocketAddr) -> io::Result<Self> {
         // Letters only: clients encode other characters differently
         // (docs/providers/snaptrade.md#request-signatures).
-        let key_pair = |name: &str| {
-            let mut client_id = keys.rng(&format!("snaptrade {name} client id"));
-            let mut consumer_key = keys.rng(&format!("snaptrade {name} consumer key"));
-            KeyPair {
-                client_id: format!("{name}-{}", client_id.text(b"ABCDEFGHJKLMNPQRSTUVWXYZ", 6)),
-                consumer_key: consumer_key.text(BASE62, 50),
-            }
+        let client_id = |name: &str| {
+            let mut rng = keys.rng(&format!("snaptrade {name} client id"));
+            format!("{name}-{}", rng.text(b"ABCDEFGHJKLMNPQRSTUVWXYZ", 6))
         };
-        Self {
-            core: Core::new(options, |now| {
-                let saved = saved.map(Store::with_instruments);
-                saved.unwrap_or_else(|| Store::new(options.seed, now))
-            }),
-            base_url: format!("http://{address}"),
-            commercial: key_pair("EXAMPLE"),
-            personal: key_pair("PERS-EXAMPLE"),
-            limits: limits::Limits::default(),
-        }
-    }
-
-    /// What an adapter needs to call this provider.
-    pub(crate) fn access(&self) -> SnapTradeAccess {
-        let (store, now) = (self.store.read(), self.clock.now());
-        let user = store.users(Key::Personal, now).next();
-        SnapTradeAccess {
-            base_url: self.base_url.clone(),
-            client_id: self.commercial.client_id.clone(),
-            consumer_key: self.commercial.consumer_key.clone(),
-            personal: SnapTradePersonalKey {
-                client_id: self.personal.client_id.clone(),
-                consumer_key: self.personal.consumer_key.clone(),
-                user_id: user.map(|user| user.id.clone()).unwrap_or_default(),
+        let consumer_key = |name: &str| {
+            let mut rng = keys.rng(&format!("snaptrade {name} consumer key"));
+            rng.text(BASE62, 50)
+        };
+        let core: Core<Self> = Core::new(options, |now| Store::new(options.seed, now))?;
+        let mut store = core.store.write();
+        store.fill_instruments();
+        let user = store.users(Key::Personal, core.clock.now()).next();
+        let user_id = user.map(|user| user.id.clone()).unwrap_or_default();
+        drop(store);
+        Ok(Self {
+            core,
+            access: SnapTradeAccess {
+                base_url: format!("http://{address}"),
+                client_id: client_id("EXAMPLE"),
+                consumer_key: consumer_key("EXAMPLE"),
+                personal: SnapTradePersonalKey {
+                    client_id: client_id("PERS-EXAMPLE"),
+                    consumer_key: consumer_key("PERS-EXAMPLE"),
+                    user_id,
+                },
             },
-        }
+            limits: limits::Limits::default(),
+        })
     }
 
     fn key_of(&self, client_id: &str) -> Option<Key> {
@@ -286,17 +276,16 @@ impl SnapTrade {
     }
 
     fn client_id(&self, key: Key) -> &str {
-        &self.key_pair(key).client_id
+        match key {
+            Key::Commercial => &self.access.client_id,
+            Key::Personal => &self.access.personal.client_id,
+        }
     }
 
     fn consumer_key(&self, key: Key) -> &str {
-        &self.key_pair(key).consumer_key
-    }
-
-    const fn key_pair(&self, key: Key) -> &KeyPair {
         match key {
-            Key::Commercial => &self.commercial,
-            Key::Personal => &self.personal,
+            Key::Commercial => &self.access.consumer_key,
+            Key::Personal => &self.access.personal.consumer_key,
         }
     }
 

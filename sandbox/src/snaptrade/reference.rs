@@ -71,7 +71,7 @@ pub(super) fn brokerage(base_url: &str, seed: u64, broker: &Broker) -> Value {
 
 pub(super) async fn brokerages(call: ClientCall) -> Response {
     let seed = call.snaptrade.store.read().seed;
-    let base_url = &call.snaptrade.base_url;
+    let base_url = &call.snaptrade.access.base_url;
     json(
         &BROKERAGE
             .brokers
@@ -83,7 +83,7 @@ pub(super) async fn brokerages(call: ClientCall) -> Response {
 
 /// Lists the public catalogue.
 pub(super) async fn institutions(State(snaptrade): State<Arc<SnapTrade>>) -> Response {
-    let base_url = &snaptrade.base_url;
+    let base_url = &snaptrade.access.base_url;
     let view = |broker: &Broker| {
         let scopes: &[&str] = if broker.trading {
             &["READ", "TRADE"]
@@ -139,7 +139,7 @@ pub(super) async fn partner(call: ClientCall) -> Response {
         "logo_url": redirect.map(|_| "https://logos.example.com/app.png"),
         "allowed_brokerages": BROKERAGE.brokers
             .iter()
-            .map(|broker| brokerage(&call.snaptrade.base_url, seed, broker))
+            .map(|broker| brokerage(&call.snaptrade.access.base_url, seed, broker))
             .collect::<Value>(),
         "can_access_trades": false, "can_access_holdings": true, "can_access_account_history": true,
         "can_access_reference_data": true, "can_access_portfolio_management": false, "can_access_orders": false,

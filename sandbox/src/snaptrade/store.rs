@@ -90,10 +90,9 @@ impl Store {
         Self::empty(seed, state)
     }
 
-    /// A store that was saved, with what is not.
-    pub(super) fn with_instruments(mut self) -> Self {
+    /// Adds what a state that was saved lacks.
+    pub(super) fn fill_instruments(&mut self) {
         self.instruments = Instruments::new(self.seed, self.today);
-        self
     }
 
     /// The existing users of a key.
