@@ -4,6 +4,7 @@
 use axum::extract::Path;
 use axum::response::Response;
 use http::StatusCode;
+use jiff::Timestamp;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -14,28 +15,29 @@ use super::store::{Account, Store};
 use crate::members::Members;
 use crate::respond::json;
 
-/// Lists all accounts of the user.
-pub(super) async fn list(UserCall { call, user }: UserCall) -> Response {
-    let store = call.snaptrade.store.read();
-    let unlisted = call.snaptrade.unlisted.lock();
-    let accounts = store
-        .accounts_of(user, None, call.now)
-        .filter(|account| !unlisted.contains(account.id.as_str()));
-    json(&accounts.map(|account| &account.members).collect::<Vec<_>>())
+/// The accounts of the user, or of one of the user's connections.
+fn chosen<'a>(
+    store: &'a Store,
+    user: u64,
+    connection: Option<&'a str>,
+    now: Timestamp,
+) -> Result<impl Iterator<Item = &'a Account>, Failure> {
+    if let Some(id) = connection {
+        store.connection(user, id, now)?;
+    }
+    Ok(store.accounts_of(user, connection, now))
 }
 
-/// Lists the accounts of a connection.
-pub(super) async fn list_of_connection(
-    Path(id): Path<String>,
+/// Lists all accounts of the user, or of a connection.
+pub(super) async fn list(
+    id: Option<Path<String>>,
     UserCall { call, user }: UserCall,
 ) -> Result<Response, Failure> {
+    let id = id.map(|Path(id)| id);
     let store = call.snaptrade.store.read();
-    store
-        .connection(user, &id, call.now)
-        .ok_or_else(Failure::missing)?;
     let unlisted = call.snaptrade.unlisted.lock();
-    let accounts = store.accounts_of(user, Some(&id), call.now);
-    let accounts = accounts.filter(|account| !unlisted.contains(account.id.as_str()));
+    let accounts = chosen(&store, user, id.as_deref(), call.now)?
+        .filter(|account| !unlisted.contains(account.id.as_str()));
     Ok(json(
         &accounts.map(|account| &account.members).collect::<Vec<_>>(),
     ))
@@ -47,29 +49,17 @@ pub(super) async fn show(
     UserCall { call, user }: UserCall,
 ) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
-    let account = store
-        .account(user, &id, call.now)
-        .ok_or_else(Failure::missing)?;
-    Ok(json(&account.members))
+    Ok(json(&store.account(user, &id, call.now)?.members))
 }
 
-/// Lists all accounts of the user in the newer format.
-pub(super) async fn list_tagged(UserCall { call, user }: UserCall) -> Response {
-    let store = call.snaptrade.store.read();
-    let accounts = store.accounts_of(user, None, call.now);
-    json(&results(accounts.map(|account| tagged(&store, account))))
-}
-
-/// Lists the accounts of a connection in the newer format.
-pub(super) async fn list_tagged_of_connection(
-    Path(id): Path<String>,
+/// As [`list`], in the newer format.
+pub(super) async fn list_tagged(
+    id: Option<Path<String>>,
     UserCall { call, user }: UserCall,
 ) -> Result<Response, Failure> {
+    let id = id.map(|Path(id)| id);
     let store = call.snaptrade.store.read();
-    store
-        .connection(user, &id, call.now)
-        .ok_or_else(Failure::missing)?;
-    let accounts = store.accounts_of(user, Some(&id), call.now);
+    let accounts = chosen(&store, user, id.as_deref(), call.now)?;
     Ok(json(&results(
         accounts.map(|account| tagged(&store, account)),
     )))
@@ -81,9 +71,7 @@ pub(super) async fn show_tagged(
     UserCall { call, user }: UserCall,
 ) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
-    let account = store
-        .account(user, &id, call.now)
-        .ok_or_else(Failure::missing)?;
+    let account = store.account(user, &id, call.now)?;
     Ok(json(&tagged(&store, account)))
 }
 
@@ -169,10 +157,7 @@ pub(super) async fn balances(
     UserCall { call, user }: UserCall,
 ) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
-    let account = store
-        .account(user, &id, call.now)
-        .ok_or_else(Failure::missing)?;
-    Ok(json(&account.balances))
+    Ok(json(&store.account(user, &id, call.now)?.balances))
 }
 
 /// Lists all positions in one response.
@@ -181,9 +166,7 @@ pub(super) async fn positions(
     UserCall { call, user }: UserCall,
 ) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
-    let account = store
-        .account(user, &id, call.now)
-        .ok_or_else(Failure::missing)?;
+    let account = store.account(user, &id, call.now)?;
     let mut body = results(account.positions.iter().cloned());
     let as_of = account.as_of.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     body.set("data_freshness", &json!({"as_of": as_of}));

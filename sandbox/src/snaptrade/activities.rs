@@ -101,9 +101,7 @@ pub(super) async fn list(
     UserCall { call, user }: UserCall,
 ) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
-    let account = store
-        .account(user, &id, call.now)
-        .ok_or_else(Failure::missing)?;
+    let account = store.account(user, &id, call.now)?;
     let filter = Filter::of(&call)?;
     let offset = number(&call, "offset", 0, 0)?;
     let limit = number(&call, "limit", 1, LIMIT_MAX)?.min(LIMIT_MAX);

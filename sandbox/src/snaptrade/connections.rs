@@ -58,9 +58,7 @@ pub(super) async fn show(
     UserCall { call, user }: UserCall,
 ) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
-    let connection = store
-        .connection(user, &id, call.now)
-        .ok_or_else(Failure::missing)?;
+    let connection = store.connection(user, &id, call.now)?;
     Ok(json(&view(
         &call.snaptrade.access.base_url,
         store.seed,
@@ -74,10 +72,7 @@ pub(super) async fn delete(
     UserCall { call, user }: UserCall,
 ) -> Result<Response, Failure> {
     let mut store = call.snaptrade.store.write();
-    store
-        .connection_mut(user, &id, call.now)
-        .ok_or_else(Failure::missing)?
-        .delete(call.now);
+    store.connection_mut(user, &id, call.now)?.delete(call.now);
     let detail = "Connection queued for deletion; please wait for webhook for confirmation.";
     Ok(json(&json!({"detail": detail, "connection_id": id})))
 }
@@ -89,8 +84,7 @@ pub(super) async fn delete_now(
 ) -> Result<StatusCode, Failure> {
     let mut store = call.snaptrade.store.write();
     store
-        .connection_mut(user, &id, call.now)
-        .ok_or_else(Failure::missing)?
+        .connection_mut(user, &id, call.now)?
         .delete_now(call.now);
     Ok(StatusCode::NO_CONTENT)
 }
@@ -102,9 +96,7 @@ pub(super) async fn refresh(
 ) -> Result<Response, Failure> {
     let now = call.now;
     let mut store = call.snaptrade.store.write();
-    let connection = store
-        .connection_mut(user, &id, now)
-        .ok_or_else(Failure::missing)?;
+    let connection = store.connection_mut(user, &id, now)?;
     if connection.disabled_at.is_some() {
         return Err(Failure::disabled());
     }
@@ -142,9 +134,7 @@ pub(super) async fn sync(
     UserCall { call, user }: UserCall,
 ) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
-    let connection = store
-        .connection(user, &id, call.now)
-        .ok_or_else(Failure::missing)?;
+    let connection = store.connection(user, &id, call.now)?;
     if connection.disabled_at.is_some() {
         return Err(Failure::disabled());
     }
@@ -160,9 +150,7 @@ pub(super) async fn disable(
     UserCall { call, user }: UserCall,
 ) -> Result<Response, Failure> {
     let mut store = call.snaptrade.store.write();
-    let connection = store
-        .connection_mut(user, &id, call.now)
-        .ok_or_else(Failure::missing)?;
+    let connection = store.connection_mut(user, &id, call.now)?;
     if connection.disabled_at.is_some() {
         let detail = "This connection is already disabled.";
         return Err(Failure::new(StatusCode::PAYMENT_REQUIRED, "3011", detail));

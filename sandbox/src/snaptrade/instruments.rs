@@ -123,13 +123,17 @@ fn instrument(seed: u64, today: civil::Date, security: &Security) -> Value {
                 add("exchange", exchange.into());
             }
         }
-        Shape::Option(terms) => {
+        Shape::Option(terms) | Shape::FutureOption(terms) => {
             add("description", security.name.into());
             add("option_type", terms.side().into());
             add("strike_price", terms.strike.into());
             add("expiration_date", terms.expires(today).to_string().into());
             add("multiplier", terms.multiplier.into());
             add("underlying", instrument(seed, today, terms.underlying()));
+            if matches!(security.shape, Shape::FutureOption(_)) {
+                add("currency", security.currency.into());
+                add("exchange", exchange.into());
+            }
         }
         Shape::Future {
             root,
@@ -141,16 +145,6 @@ fn instrument(seed: u64, today: civil::Date, security: &Security) -> Value {
             add("expiration_code", expiration_code(today, *months).into());
             add("expiration_date", expires.into());
             add("multiplier", (*known).into());
-            add("currency", security.currency.into());
-            add("exchange", exchange.into());
-        }
-        Shape::FutureOption(terms) => {
-            add("description", security.name.into());
-            add("option_type", terms.side().into());
-            add("strike_price", terms.strike.into());
-            add("expiration_date", terms.expires(today).to_string().into());
-            add("multiplier", terms.multiplier.into());
-            add("underlying", instrument(seed, today, terms.underlying()));
             add("currency", security.currency.into());
             add("exchange", exchange.into());
         }

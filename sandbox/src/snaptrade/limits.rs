@@ -58,7 +58,8 @@ pub(super) struct Limits(Mutex<Counts>);
 
 #[derive(Default)]
 struct Counts {
-    keys: BTreeMap<Key, RateCounter>,
+    /// Calls without a known key are not counted.
+    keys: BTreeMap<Option<Key>, RateCounter>,
     /// By account of a personal key.
     accounts: BTreeMap<String, RateCounter>,
 }
@@ -101,25 +102,24 @@ impl Limits {
     /// Counts a call, or returns the seconds until it can be repeated. A throttled call does not
     /// count, which is a sandbox choice.
     fn take(&self, caller: &Caller, limits: &SnapTradeOptions, now: Timestamp) -> Result<(), i64> {
-        let Some(key) = caller.key else { return Ok(()) };
+        if caller.key.is_none() {
+            return Ok(());
+        }
         let (now, mut counts) = (now.as_second(), self.0.lock());
-        let Counts { keys, accounts } = &mut *counts;
-        let whole = keys.entry(key).or_default();
-        let mut counters = vec![(whole.quota(limits.per_minute, now), whole)];
-        if let Some(account) = &caller.account {
-            let counter = accounts.entry(account.clone()).or_default();
-            counters.push((counter.quota(limits.per_account_per_minute, now), counter));
+        let mut counters = counts.of(caller, limits);
+        for (counter, limit, _) in &mut counters {
+            let quota = counter.quota(*limit, now);
+            if quota.remaining == 0 {
+                return Err(quota.reset);
+            }
         }
-        if let Some((quota, _)) = counters.iter().find(|(quota, _)| quota.remaining == 0) {
-            return Err(quota.reset);
+        for (counter, ..) in counters {
+            counter.count(now);
         }
-        counters
-            .iter_mut()
-            .for_each(|(_, counter)| counter.count(now));
         Ok(())
     }
 
-    /// Adds the rate limit headers. Calls without a known key are not counted.
+    /// Adds the rate limit headers.
     fn add_headers(
         &self,
         caller: &Caller,
@@ -128,30 +128,37 @@ impl Limits {
         headers: &mut HeaderMap,
     ) {
         let (now, mut counts) = (now.as_second(), self.0.lock());
-        let Counts { keys, accounts } = &mut *counts;
-        let mut unknown_key = RateCounter::default();
-        let whole = caller
-            .key
-            .map_or(&mut unknown_key, |key| keys.entry(key).or_default());
-        let names = [
-            "x-ratelimit-limit",
-            "x-ratelimit-remaining",
-            "x-ratelimit-reset",
-        ];
-        write(headers, names, whole.quota(limits.per_minute, now));
-        if let Some(account) = &caller.account {
-            let counter = accounts.entry(account.clone()).or_default();
-            let names = [
-                "x-ratelimit-account-limit",
-                "x-ratelimit-account-remaining",
-                "x-ratelimit-account-reset",
-            ];
-            write(
-                headers,
-                names,
-                counter.quota(limits.per_account_per_minute, now),
-            );
+        for (counter, limit, names) in counts.of(caller, limits) {
+            write(headers, names, counter.quota(limit, now));
         }
+    }
+}
+
+const KEY_HEADERS: [&str; 3] = [
+    "x-ratelimit-limit",
+    "x-ratelimit-remaining",
+    "x-ratelimit-reset",
+];
+const ACCOUNT_HEADERS: [&str; 3] = [
+    "x-ratelimit-account-limit",
+    "x-ratelimit-account-remaining",
+    "x-ratelimit-account-reset",
+];
+
+impl Counts {
+    /// The counters that apply to a call, each with its limit and headers.
+    fn of(
+        &mut self,
+        caller: &Caller,
+        limits: &SnapTradeOptions,
+    ) -> Vec<(&mut RateCounter, u64, [&'static str; 3])> {
+        let whole = self.keys.entry(caller.key).or_default();
+        let mut counters = vec![(whole, limits.per_minute, KEY_HEADERS)];
+        if let Some(account) = &caller.account {
+            let counter = self.accounts.entry(account.clone()).or_default();
+            counters.push((counter, limits.per_account_per_minute, ACCOUNT_HEADERS));
+        }
+        counters
     }
 }
 

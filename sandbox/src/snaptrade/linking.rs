@@ -49,7 +49,7 @@ impl Store {
         now: Timestamp,
     ) -> Option<ConsentOutcome> {
         let id = link.reconnect.as_ref()?;
-        let Some(connection) = self.connection(link.user, id, now) else {
+        let Ok(connection) = self.connection(link.user, id, now) else {
             return Some(ConsentOutcome::Deleted);
         };
         let is_other = connection.login.as_ref().is_some_and(|login| login != name);
@@ -65,7 +65,7 @@ impl Store {
         now: Timestamp,
     ) -> Option<&Connection> {
         if let Some(id) = &link.reconnect {
-            return self.connection(link.user, id, now);
+            return self.connection(link.user, id, now).ok();
         }
         let mut all = self.connections_of(link.user, now);
         all.find(|known| known.broker.slug == broker.slug && known.login.as_deref() == Some(name))

@@ -74,12 +74,7 @@ pub(super) async fn login(UserCall { call, user }: UserCall) -> Result<Response,
         None => None,
         Some(id) => {
             let store = call.snaptrade.store.read();
-            Some(
-                store
-                    .connection(user, id, call.now)
-                    .ok_or_else(Failure::missing)?
-                    .broker,
-            )
+            Some(store.connection(user, id, call.now)?.broker)
         }
     };
     // Unknown: where a key without a redirect sends its user, and whether redirect URIs must be

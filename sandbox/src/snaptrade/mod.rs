@@ -338,14 +338,8 @@ fn api() -> Router<Arc<SnapTrade>> {
             post(connections::sync),
         )
         .route("/authorizations/{id}/disable", post(connections::disable))
-        .route(
-            "/authorizations/{id}/accounts",
-            get(accounts::list_of_connection),
-        )
-        .route(
-            "/connections/{id}/accounts",
-            get(accounts::list_tagged_of_connection),
-        )
+        .route("/authorizations/{id}/accounts", get(accounts::list))
+        .route("/connections/{id}/accounts", get(accounts::list_tagged))
         .route("/accounts", get(accounts::list))
         .route("/accounts/all", get(accounts::list_tagged))
         .route("/accounts/{id}", get(accounts::show))

@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp, civil};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::errors::Failure;
 use super::instruments::Instruments;
 use super::{Key, SnapTrade};
 use crate::clock::after;
@@ -155,9 +156,15 @@ impl Store {
             .filter(move |connection| connection.user == user && connection.exists(now))
     }
 
-    pub(super) fn connection(&self, user: u64, id: &str, now: Timestamp) -> Option<&Connection> {
+    pub(super) fn connection(
+        &self,
+        user: u64,
+        id: &str,
+        now: Timestamp,
+    ) -> Result<&Connection, Failure> {
         self.connections_of(user, now)
             .find(|connection| connection.id == id)
+            .ok_or_else(Failure::missing)
     }
 
     pub(super) fn connection_mut(
@@ -165,11 +172,12 @@ impl Store {
         user: u64,
         id: &str,
         now: Timestamp,
-    ) -> Option<&mut Connection> {
+    ) -> Result<&mut Connection, Failure> {
         let mut all = self.connections.iter_mut();
         all.find(|connection| {
             connection.user == user && connection.id == id && connection.exists(now)
         })
+        .ok_or_else(Failure::missing)
     }
 
     /// The shared accounts of a user, or of one connection.
@@ -188,11 +196,12 @@ impl Store {
             })
     }
 
-    pub(super) fn account(&self, user: u64, id: &str, now: Timestamp) -> Option<&Account> {
+    pub(super) fn account(&self, user: u64, id: &str, now: Timestamp) -> Result<&Account, Failure> {
         let account = self
             .accounts
             .iter()
-            .find(|account| account.id == id && account.shared)?;
+            .find(|account| account.id == id && account.shared)
+            .ok_or_else(Failure::missing)?;
         self.connection(user, &account.connection_id, now)
             .map(|_| account)
     }
