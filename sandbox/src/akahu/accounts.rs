@@ -42,9 +42,7 @@ pub(super) async fn show(Path(id): Path<String>, call: UserCall) -> Result<Respo
     check_id("acc_", &id)?;
     let mut store = call.akahu.store.write();
     store.apply_due_refreshes(call.now);
-    let account = store
-        .account_of(call.user, &id)
-        .ok_or_else(Failure::not_found)?;
+    let account = store.account_of(call.user, &id)?;
     Ok(item(&account.members))
 }
 
@@ -53,9 +51,7 @@ pub(super) async fn show(Path(id): Path<String>, call: UserCall) -> Result<Respo
 pub(super) async fn delete(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
     check_id("acc_", &id)?;
     let mut store = call.akahu.store.write();
-    let account = store
-        .account_of(call.user, &id)
-        .ok_or_else(Failure::not_found)?;
+    let account = store.account_of(call.user, &id)?;
     if store.logins[account.login].institution.official.is_some() {
         return Err(Failure::invalid(
             "Accounts with an official connection cannot be revoked individually",

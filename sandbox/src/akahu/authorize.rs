@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use aws_lc_rs::hmac;
+use aws_lc_rs::rand::SystemRandom;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
@@ -51,10 +52,8 @@ pub(super) struct FirstPages(hmac::Key);
 
 impl FirstPages {
     pub(super) fn new() -> Self {
-        let random = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()]
-            .map(uuid::Uuid::into_bytes)
-            .concat();
-        Self(hmac::Key::new(hmac::HMAC_SHA256, &random))
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
+        Self(key.expect("the system has random numbers"))
     }
 
     /// The hidden field of a first page, which proves that the sandbox made it for this query.

@@ -96,11 +96,7 @@ impl Store {
             }
             None => self.add_login(user, institution, name, now),
         };
-        for account in self
-            .accounts
-            .iter_mut()
-            .filter(|account| account.login == login)
-        {
+        for account in self.accounts_at(login) {
             let own_name = account.members.text("name");
             account.shared = chosen.iter().any(|offer| {
                 offer.account_key == account.id || Some(&offer.account_key) == own_name.as_ref()
@@ -160,11 +156,7 @@ impl Store {
     /// Gives a login a new id, also in its accounts.
     fn rename_login(&mut self, login: usize) {
         let id = ids::random("authorisation_");
-        for account in self
-            .accounts
-            .iter_mut()
-            .filter(|account| account.login == login)
-        {
+        for account in self.accounts_at(login) {
             account.members.set("_authorisation", &id);
             account
                 .members

@@ -246,13 +246,10 @@ impl Akahu {
                 "/v1/accounts/{id}",
                 get(accounts::show).delete(accounts::delete),
             )
-            .route(
-                "/v1/accounts/{id}/transactions",
-                get(transactions::list_of_account),
-            )
+            .route("/v1/accounts/{id}/transactions", get(transactions::list))
             .route(
                 "/v1/accounts/{id}/transactions/pending",
-                get(transactions::list_pending_of_account),
+                get(transactions::list_pending),
             )
             .route(
                 "/v1/authorisations/{id}",

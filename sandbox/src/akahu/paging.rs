@@ -5,6 +5,7 @@
 use std::io::Write as _;
 
 use aws_lc_rs::hmac;
+use aws_lc_rs::rand::SystemRandom;
 
 use super::call::UserCall;
 use super::errors::Failure;
@@ -19,8 +20,8 @@ pub(super) struct Cursors(hmac::Key);
 
 impl Cursors {
     pub(super) fn new() -> Self {
-        let secret = uuid::Uuid::new_v4().into_bytes();
-        Self(hmac::Key::new(hmac::HMAC_SHA512, &secret))
+        let key = hmac::Key::generate(hmac::HMAC_SHA512, &SystemRandom::new());
+        Self(key.expect("the system has random numbers"))
     }
 
     /// The tag of a position in the rows of a query.

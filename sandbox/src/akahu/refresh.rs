@@ -36,11 +36,7 @@ pub(super) async fn one(Path(id): Path<String>, call: UserCall) -> Result<Respon
                 .filter(|&login| store.logins[login].institution.id == id)
                 .collect()
         } else {
-            store
-                .account_of(call.user, &id)
-                .map(|account| account.login)
-                .into_iter()
-                .collect()
+            vec![store.account_of(call.user, &id)?.login]
         }
     };
     if logins.is_empty() {
@@ -98,11 +94,7 @@ impl Store {
                 continue;
             }
             login.refreshed_at = refreshed_at;
-            for account in self
-                .accounts
-                .iter_mut()
-                .filter(|account| account.login == index)
-            {
+            for account in self.accounts_at(index) {
                 account.set_refreshed(refreshed_at);
             }
         }

@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::Akahu;
+use super::errors::Failure;
 use super::respond::iso;
 use crate::clock::after;
 use crate::consent::ConsentState;
@@ -182,10 +183,17 @@ impl Store {
     }
 
     /// One of the accounts that the user's token can read.
-    pub(super) fn account_of(&self, user: usize, id: &str) -> Option<&Account> {
-        self.accounts_of(user)
-            .into_iter()
+    pub(super) fn account_of(&self, user: usize, id: &str) -> Result<&Account, Failure> {
+        let mut accounts = self.accounts_of(user).into_iter();
+        accounts
             .find(|account| account.id == id)
+            .ok_or_else(Failure::not_found)
+    }
+
+    /// All accounts of a login.
+    pub(super) fn accounts_at(&mut self, login: usize) -> impl Iterator<Item = &mut Account> {
+        let accounts = self.accounts.iter_mut();
+        accounts.filter(move |account| account.login == login)
     }
 
     /// Changes the state of a login and of its accounts.
@@ -201,11 +209,7 @@ impl Store {
         } else {
             "INACTIVE"
         };
-        for account in self
-            .accounts
-            .iter_mut()
-            .filter(|account| account.login == login)
-        {
+        for account in self.accounts_at(login) {
             account.members.set("status", &status);
         }
     }

@@ -12,30 +12,34 @@ use super::store::{Account, Store};
 use crate::members::Members;
 use crate::respond::ready;
 
-/// Lists the settled rows of all accounts.
-pub(super) async fn list(call: UserCall) -> Result<Response, Failure> {
-    let page_request = PageRequest::of(&call)?;
-    let store = call.akahu.store.read();
-    Ok(ready(page(
-        &call,
-        &page_request,
-        &store.accounts_of(call.user),
-        &store,
-    )))
+/// Checks the id of an account, if the path has one.
+fn account_id(id: Option<Path<String>>) -> Result<Option<String>, Failure> {
+    let id = id.map(|Path(id)| id);
+    if let Some(id) = &id {
+        check_id("acc_", id)?;
+    }
+    Ok(id)
 }
 
-/// Lists the settled rows of one account.
-pub(super) async fn list_of_account(
-    Path(id): Path<String>,
-    call: UserCall,
-) -> Result<Response, Failure> {
-    check_id("acc_", &id)?;
+/// All accounts of a user, or the one with this id.
+fn chosen<'a>(
+    store: &'a Store,
+    user: usize,
+    id: Option<&str>,
+) -> Result<Vec<&'a Account>, Failure> {
+    match id {
+        None => Ok(store.accounts_of(user)),
+        Some(id) => Ok(vec![store.account_of(user, id)?]),
+    }
+}
+
+/// Lists the settled rows of all accounts, or of one.
+pub(super) async fn list(id: Option<Path<String>>, call: UserCall) -> Result<Response, Failure> {
+    let id = account_id(id)?;
     let page_request = PageRequest::of(&call)?;
     let store = call.akahu.store.read();
-    let account = store
-        .account_of(call.user, &id)
-        .ok_or_else(Failure::not_found)?;
-    Ok(ready(page(&call, &page_request, &[account], &store)))
+    let accounts = chosen(&store, call.user, id.as_deref())?;
+    Ok(ready(page(&call, &page_request, &accounts, &store)))
 }
 
 /// Shows one settled row.
@@ -75,28 +79,15 @@ fn find(store: &Store, user: usize, id: &str) -> Option<Members> {
     })
 }
 
-/// Lists the pending rows of all accounts, without pages.
-pub(super) async fn list_pending(call: UserCall) -> Response {
-    let store = call.akahu.store.read();
-    pending(&call, &store.accounts_of(call.user))
-}
-
-/// Lists the pending rows of one account.
-pub(super) async fn list_pending_of_account(
-    Path(id): Path<String>,
+/// Lists the pending rows of all accounts, or of one, without pages. Amounts are text unless the
+/// call asks for numbers (docs/providers/akahu.md#pending-rows). Their digits stay the same.
+pub(super) async fn list_pending(
+    id: Option<Path<String>>,
     call: UserCall,
 ) -> Result<Response, Failure> {
-    check_id("acc_", &id)?;
+    let id = account_id(id)?;
     let store = call.akahu.store.read();
-    let account = store
-        .account_of(call.user, &id)
-        .ok_or_else(Failure::not_found)?;
-    Ok(pending(&call, &[account]))
-}
-
-/// Amounts are text unless the call asks for numbers (docs/providers/akahu.md#pending-rows). Their
-/// digits stay the same.
-fn pending(call: &UserCall, accounts: &[&Account]) -> Response {
+    let accounts = chosen(&store, call.user, id.as_deref())?;
     let as_number = call.query.get("amount_as_number") == Some("true");
     let mut rows: Vec<Members> = accounts
         .iter()
@@ -115,7 +106,7 @@ fn pending(call: &UserCall, accounts: &[&Account]) -> Response {
             row.set("amount", &given);
         }
     }
-    items(rows)
+    Ok(items(rows))
 }
 
 /// A text that is a JSON number, digit by digit.

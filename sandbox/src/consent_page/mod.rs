@@ -90,12 +90,12 @@ async fn show<H: ConsentProvider>(State(provider): State<Arc<H>>, request: Reque
             .is_open(now)
             .then(|| html::page(&*provider, session, Some(PATH)))
     });
-    html::render(
-        &H::BRAND,
-        &page
-            .flatten()
-            .unwrap_or_else(|| html::expired_page(&H::BRAND)),
-    )
+    page_or_expired::<H>(page.flatten())
+}
+
+fn page_or_expired<H: ConsentProvider>(page: Option<html::Page>) -> Response {
+    let page = page.unwrap_or_else(|| html::expired_page(&H::BRAND));
+    html::render(&H::BRAND, &page)
 }
 
 /// Shows the session with this id in the provider's own URL.
@@ -105,12 +105,7 @@ pub(crate) fn session_page<H: ConsentProvider>(provider: &H, entry: &str) -> Res
         let is_done = session.step == session::Step::Done;
         (session.is_open(now) && !is_done).then(|| html::page(provider, session, Some(PATH)))
     });
-    html::render(
-        &H::BRAND,
-        &page
-            .flatten()
-            .unwrap_or_else(|| html::expired_page(&H::BRAND)),
-    )
+    page_or_expired::<H>(page.flatten())
 }
 
 /// Shows the first page of a session that starts with its first form. The form goes to the URL of
@@ -165,10 +160,7 @@ pub(crate) fn submit_form<H: ConsentProvider>(provider: &H, form: &Query) -> Res
             _ => format!("{PATH}?{}", query::write(&[("session", token)])),
         }
     });
-    next.map_or_else(
-        || html::render(&H::BRAND, &html::expired_page(&H::BRAND)),
-        |next| see_other(&next),
-    )
+    next.map_or_else(|| page_or_expired::<H>(None), |next| see_other(&next))
 }
 
 /// Redirects a browser, always with GET.

@@ -36,7 +36,7 @@ pub(super) fn respond(
     let list: Vec<&[Account]> = accounts.into_iter().map(std::slice::from_ref).collect();
     let page = page(&list, page_request, |_| true);
     let body = write(call, name, &page, |out, _, account| {
-        serde_json::to_writer(out, part(account)).expect("text can be written to memory");
+        part(account).write(out);
     });
     Ok(ready(body))
 }

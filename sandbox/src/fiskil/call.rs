@@ -17,55 +17,35 @@ use crate::members::Members;
 use crate::query::Query;
 use crate::serve::REQUEST_BYTES_MAX;
 
-/// The protocol version that a client asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Version {
-    V1,
-    V2,
-    V3,
-}
-
+/// The protocol versions that a client can ask for.
+const VERSIONS: [&str; 3] = ["v1", "v2", "v3"];
+/// Without the header the version that the team has pinned applies. That it is v2 is a sandbox
+/// choice (docs/providers/fiskil.md#versions, #sandbox-choices).
+const PINNED_VERSION: &str = "v2";
 const VERSION_HEADER: &str = "x-fiskil-version";
 
-impl Version {
-    /// Without the header the version that the team has pinned applies. That it is v2 is a sandbox
-    /// choice (docs/providers/fiskil.md#versions, #sandbox-choices).
-    const PINNED: Self = Self::V2;
-
-    /// Returns `None` for an unknown label.
-    fn of(headers: &HeaderMap) -> Option<Self> {
-        match headers.get(VERSION_HEADER).map(HeaderValue::as_bytes) {
-            None => Some(Self::PINNED),
-            Some(b"v1") => Some(Self::V1),
-            Some(b"v2") => Some(Self::V2),
-            Some(b"v3") => Some(Self::V3),
-            Some(_) => None,
-        }
-    }
-
-    const fn label(self) -> &'static str {
-        match self {
-            Self::V1 => "v1",
-            Self::V2 => "v2",
-            Self::V3 => "v3",
-        }
-    }
+/// Returns `None` for an unknown version.
+fn version_of(headers: &HeaderMap) -> Option<&'static str> {
+    let Some(asked) = headers.get(VERSION_HEADER) else {
+        return Some(PINNED_VERSION);
+    };
+    VERSIONS.into_iter().find(|version| asked == *version)
 }
 
 /// Adds the version header to every response, errors included.
 pub(super) async fn set_version_header(request: Request, next: Next) -> Response {
-    let version = Version::of(request.headers()).unwrap_or(Version::PINNED);
+    let version = version_of(request.headers()).unwrap_or(PINNED_VERSION);
     let mut response = next.run(request).await;
     response
         .headers_mut()
-        .insert(VERSION_HEADER, HeaderValue::from_static(version.label()));
+        .insert(VERSION_HEADER, HeaderValue::from_static(version));
     response
 }
 
 /// A call whose version and access token are valid.
 pub(super) struct Call {
     pub(super) fiskil: Arc<Fiskil>,
-    pub(super) version: Version,
+    version: &'static str,
     pub(super) now: Timestamp,
     pub(super) path: String,
     pub(super) query: Query,
@@ -80,14 +60,14 @@ impl FromRequest<Arc<Fiskil>> for Call {
         let path = request.uri().path().to_owned();
         let mut call = Self {
             fiskil: Arc::clone(fiskil),
-            version: Version::PINNED,
+            version: PINNED_VERSION,
             now: fiskil.clock.now(),
             family: Family::of(&path),
             path,
             query: Query::parse(request.uri().query()),
             body: Bytes::new(),
         };
-        call.version = Version::of(request.headers())
+        call.version = version_of(request.headers())
             .ok_or_else(|| call.invalid("X-Fiskil-Version must be one of v1, v2, v3"))?;
         if call.path != paths::TOKEN && !authorized(&call, request.headers()) {
             // The text is invented (docs/providers/fiskil.md#sandbox-choices).
@@ -114,6 +94,11 @@ fn authorized(call: &Call, headers: &HeaderMap) -> bool {
 }
 
 impl Call {
+    /// Whether lists are in envelopes.
+    pub(super) fn is_v3(&self) -> bool {
+        self.version == "v3"
+    }
+
     /// An error in the shape that this path uses.
     pub(super) fn fail(&self, status: StatusCode, message: &str) -> Failure {
         Failure {

@@ -6,7 +6,7 @@ use http::StatusCode;
 use jiff::{SignedDuration, Timestamp, Unit};
 use serde_json::{Value, json};
 
-use super::call::{Call, Version};
+use super::call::Call;
 use super::errors::Failure;
 use super::store::{Account, CONSENT_SECONDS, Consent, ConsentStatus, Store};
 use crate::clock::after;
@@ -74,9 +74,10 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     let consents: Vec<_> = kept
         .map(|consent| view(&call.fiskil.access.base_url, &store, consent, call.now))
         .collect();
-    Ok(match call.version {
-        Version::V3 => respond(&json!({"consents": consents, "links": {}})),
-        Version::V1 | Version::V2 => respond(&consents),
+    Ok(if call.is_v3() {
+        respond(&json!({"consents": consents, "links": {}}))
+    } else {
+        respond(&consents)
     })
 }
 

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 use serde_json::json;
 
-use super::call::{Call, Version};
+use super::call::Call;
 use super::errors::Failure;
 use super::paging::{PageRequest, page, write};
 use super::store::{ConsentStatus, EndUser};
@@ -18,11 +18,11 @@ use crate::world::rng::{BASE62, Rng};
 const MEMBERS: [&str; 4] = ["email", "name", "phone", "abn"];
 
 impl EndUser {
-    fn write(&self, out: &mut Vec<u8>) {
+    fn shown(&self) -> Members {
         let mut shown = Members::default();
         shown.set("id", &self.id);
         shown.merge(self.members.clone());
-        serde_json::to_writer(out, &shown).expect("text can be written to memory");
+        shown
     }
 }
 
@@ -66,21 +66,14 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
             && email.is_none_or(|email| user.members.text("email").as_deref() == Some(email))
     };
     let store = call.fiskil.store.read();
-    if call.version == Version::V3 {
+    if call.is_v3() {
         let page = page(&[store.end_users.as_slice()], PageRequest::of(&call)?, keep);
         return Ok(ready(write(&call, "end_users", &page, |out, _, user| {
-            user.write(out);
+            user.shown().write(out);
         })));
     }
-    let mut out = vec![b'['];
-    for (index, user) in store.end_users.iter().filter(|user| keep(user)).enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        user.write(&mut out);
-    }
-    out.push(b']');
-    Ok(ready(out))
+    let users = store.end_users.iter().filter(|user| keep(user));
+    Ok(json_answer(&users.map(EndUser::shown).collect::<Vec<_>>()))
 }
 
 pub(super) async fn show(Path(id): Path<String>, call: Call) -> Result<Response, Failure> {
@@ -88,9 +81,7 @@ pub(super) async fn show(Path(id): Path<String>, call: Call) -> Result<Response,
     let user = store
         .end_user(&id)
         .ok_or_else(|| call.end_user_not_found())?;
-    let mut out = Vec::new();
-    user.write(&mut out);
-    Ok(ready(out))
+    Ok(json_answer(&user.shown()))
 }
 
 /// Changes the given members. Responds with the changed end user, which is a sandbox choice.
@@ -101,9 +92,7 @@ pub(super) async fn update(Path(id): Path<String>, call: Call) -> Result<Respons
         .end_user_mut(&id)
         .ok_or_else(|| call.end_user_not_found())?;
     user.members.merge(members);
-    let mut out = Vec::new();
-    user.write(&mut out);
-    Ok(ready(out))
+    Ok(json_answer(&user.shown()))
 }
 
 /// Responds with 204, and with 404 when repeated. That the consents end with the end user is a

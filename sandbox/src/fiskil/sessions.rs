@@ -210,68 +210,48 @@ impl ConsentProvider for Fiskil {
     }
 
     fn finish(&self, session: &Session, outcome: ConsentOutcome) -> ConsentResult {
-        match outcome {
+        // The names are documented (docs/providers/fiskil.md#consent-errors), the descriptions
+        // invented.
+        let (error_type, description) = match outcome {
             ConsentOutcome::Allowed {
                 institution_id,
                 name,
                 chosen,
-            } => self.complete_consent(session, &institution_id, &name, &chosen),
+            } => return self.complete_consent(session, &institution_id, &name, &chosen),
             // Sandbox choice: a cancel has the second name once the bank's own step has begun.
-            ConsentOutcome::Cancelled { signing_in: false } | ConsentOutcome::Closed => failed(
-                session,
-                "AUTH_SESSION_CANCELLED",
-                "The user cancelled the session",
-            ),
-            ConsentOutcome::Cancelled { signing_in: true } => failed(
-                session,
-                "CONSENT_ENDUSER_DENIED",
-                "The user did not give consent",
-            ),
-            ConsentOutcome::WrongCode => failed(
-                session,
+            ConsentOutcome::Cancelled { signing_in: false } | ConsentOutcome::Closed => {
+                ("AUTH_SESSION_CANCELLED", "The user cancelled the session")
+            }
+            ConsentOutcome::Cancelled { signing_in: true } => {
+                ("CONSENT_ENDUSER_DENIED", "The user did not give consent")
+            }
+            ConsentOutcome::WrongCode => (
                 "CONSENT_OTP_FAILURE",
                 "The one-time code was wrong too often",
             ),
-            ConsentOutcome::Unavailable => failed(
-                session,
+            ConsentOutcome::Unavailable => (
                 "CONSENT_UPSTREAM_PROCESSING_ERROR",
                 "The data holder could not process the consent",
             ),
-            ConsentOutcome::LoginRejected | ConsentOutcome::WrongLogin => failed(
-                session,
+            ConsentOutcome::LoginRejected | ConsentOutcome::WrongLogin => (
                 "CONSENT_ENDUSER_INELIGIBLE",
                 "The user has nothing to share at this data holder",
             ),
-            ConsentOutcome::Deleted => failed(
-                session,
-                "AUTH_SESSION_CANCELLED",
-                "The end user no longer exists",
-            ),
-            ConsentOutcome::TimedOut => {
-                failed(session, "CONSENT_TIMEOUT", "The consent took too long")
-            }
+            ConsentOutcome::Deleted => ("AUTH_SESSION_CANCELLED", "The end user no longer exists"),
+            ConsentOutcome::TimedOut => ("CONSENT_TIMEOUT", "The consent took too long"),
+        };
+        let pairs = [
+            ("error", "access_denied"),
+            ("error_type", error_type),
+            ("error_description", description),
+        ];
+        let cancel_uri = session.cancel_uri.as_ref();
+        ConsentResult {
+            location: cancel_uri.map(|uri| append_query(uri, &query::write(&pairs))),
+            shows_page: false,
+            title: "Nothing was shared".to_owned(),
+            text: format!("{description} ({error_type})."),
         }
-    }
-}
-
-/// Redirects with an error. The names are documented (docs/providers/fiskil.md#consent-errors), the
-/// descriptions invented.
-fn failed(session: &Session, error_type: &str, description: &str) -> ConsentResult {
-    let pairs = [
-        ("error", "access_denied"),
-        ("error_type", error_type),
-        ("error_description", description),
-    ];
-    let location = session
-        .cancel_uri
-        .as_ref()
-        .map(|uri| append_query(uri, &query::write(&pairs)));
-    let text = format!("{description} ({error_type}).");
-    ConsentResult {
-        location,
-        shows_page: false,
-        title: "Nothing was shared".to_owned(),
-        text,
     }
 }
 
@@ -301,20 +281,16 @@ impl Fiskil {
             visible_at: after(now, lag),
         });
         let result = query::write(&[("session_id", &session.id)]);
-        let location = session
-            .redirect_uri
-            .as_ref()
-            .map(|uri| append_query(uri, &result));
-        let text = format!(
-            "{} now shares your accounts at {}.",
-            Self::BRAND.name,
-            institution.name
-        );
+        let redirect_uri = session.redirect_uri.as_ref();
         ConsentResult {
-            location,
+            location: redirect_uri.map(|uri| append_query(uri, &result)),
             shows_page: false,
             title: "Done".to_owned(),
-            text,
+            text: format!(
+                "{} now shares your accounts at {}.",
+                Self::BRAND.name,
+                institution.name
+            ),
         }
     }
 }

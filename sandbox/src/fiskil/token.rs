@@ -2,6 +2,7 @@
 //! signed and not stored, so any number can be valid at once.
 
 use aws_lc_rs::hmac;
+use aws_lc_rs::rand::SystemRandom;
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -38,13 +39,9 @@ struct Claims {
 impl Tokens {
     /// Draws a random key, so a token of another sandbox is never valid here.
     pub(super) fn new(org_id: &str, key_id: &str) -> Self {
-        let secret = [
-            uuid::Uuid::new_v4().into_bytes(),
-            uuid::Uuid::new_v4().into_bytes(),
-        ]
-        .concat();
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
         Self {
-            key: hmac::Key::new(hmac::HMAC_SHA256, &secret),
+            key: key.expect("the system has random numbers"),
             org_id: org_id.to_owned(),
             key_id: key_id.to_owned(),
         }

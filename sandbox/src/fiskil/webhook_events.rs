@@ -87,37 +87,26 @@ impl WebhookSource for Fiskil {
             let known = before
                 .iter()
                 .find(|known| known.arrangement_id == consent.arrangement_id);
-            match (
-                known,
-                known.is_some_and(|known| known.active),
-                consent.active,
-            ) {
-                (_, false, false) => {}
-                (None, _, true) => {
-                    recorder.record(consent, "consent.received", None);
-                    recorder.record_syncs(
-                        consent,
-                        &consent.accounts.iter().collect::<Vec<_>>(),
-                        true,
-                    );
-                }
-                // An expired and a revoked consent have the same event.
-                (_, true, false) => recorder.record(consent, "consent.revoked", None),
-                // Sandbox choice: a consent that works again is an updated one. Only a test can
-                // cause this.
-                (Some(_), false, true) => {
-                    recorder.record(consent, "consent.updated", None);
-                    recorder.record_syncs(
-                        consent,
-                        &consent.accounts.iter().collect::<Vec<_>>(),
-                        false,
-                    );
-                }
-                (Some(known), true, true) => {
+            let accounts: Vec<_> = consent.accounts.iter().collect();
+            match known {
+                Some(known) if known.active && consent.active => {
                     if known.expires_at != consent.expires_at {
                         recorder.record(consent, "consent.updated", None);
                     }
                     recorder.record_changes(known, consent);
+                }
+                // An expired and a revoked consent have the same event.
+                Some(known) if known.active => recorder.record(consent, "consent.revoked", None),
+                _ if !consent.active => {}
+                // Sandbox choice: a consent that works again is an updated one. Only a test can
+                // cause this.
+                Some(_) => {
+                    recorder.record(consent, "consent.updated", None);
+                    recorder.record_syncs(consent, &accounts, false);
+                }
+                None => {
+                    recorder.record(consent, "consent.received", None);
+                    recorder.record_syncs(consent, &accounts, true);
                 }
             }
         }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::australia::{AUSTRALIA, Oddity, Plan};
 use super::calendar::{Calendar, HOUR, SECOND};
 use super::rng::Rng;
-use super::template::Template;
+use super::template::{Template, on_fixed_days};
 use crate::saved;
 use crate::store::Numbered;
 
@@ -84,7 +84,7 @@ pub(crate) fn draw(
             .rows
             .reserve(busiest_rows as usize + plan.pending as usize);
     }
-    drawing.fixed(plan.fixed(), nearest, farthest);
+    drawing.fixed(plan.fixed(), (nearest, farthest));
     if plan.busiest {
         drawing.rows.truncate(busiest_rows as usize / 2);
         wanted = busiest_rows - drawing.rows.len() as u32;
@@ -104,18 +104,13 @@ struct Drawing<'a> {
 }
 
 impl Drawing<'_> {
-    /// Newest first over all templates, so that truncating keeps the newest.
-    fn fixed(&mut self, templates: &'static [Template], nearest: u32, farthest: u32) {
-        for back in nearest..=farthest {
-            for (index, template) in templates.iter().enumerate() {
-                if back % template.every == (index as u32 * 3 + 2) % template.every {
-                    // Banks book such rows in the small hours.
-                    let at = self
-                        .calendar
-                        .instant(back, self.rng.between(0, 4 * 3600) as i64 * SECOND);
-                    self.push(template, at);
-                }
-            }
+    /// Newest first, so that truncating keeps the newest.
+    fn fixed(&mut self, templates: &'static [Template], days: (u32, u32)) {
+        for (back, template) in on_fixed_days(templates, days) {
+            // Banks book such rows in the small hours.
+            let offset = self.rng.between(0, 4 * 3600) as i64 * SECOND;
+            let at = self.calendar.instant(back, offset);
+            self.push(template, at);
         }
     }
 

@@ -6,7 +6,7 @@ use super::YEARS_DAYS;
 use super::calendar::{Calendar, DAY, HOUR, SECOND};
 use super::new_zealand::{NEW_ZEALAND, Plan, Times};
 use super::rng::Rng;
-use super::template::{Template, pick};
+use super::template::{Template, on_fixed_days, pick};
 use crate::saved;
 use crate::store::Numbered;
 
@@ -176,13 +176,8 @@ struct Drawing<'a> {
 
 impl Drawing<'_> {
     fn fixed(&mut self, plan: &Plan) {
-        let (nearest, farthest) = plan.days;
-        for back in nearest..=farthest {
-            for (index, template) in plan.fixed().iter().enumerate() {
-                if back % template.every == (index as u32 * 3 + 2) % template.every {
-                    self.push(template, self.calendars.nz.instant(back, 0));
-                }
-            }
+        for (back, template) in on_fixed_days(plan.fixed(), plan.days) {
+            self.push(template, self.calendars.nz.instant(back, 0));
         }
     }
 

@@ -67,6 +67,20 @@ pub(crate) enum Extra {
     Conversion { currency: &'static str, rate: i64 },
 }
 
+/// The templates that are due on each of these days, counted back. Newest first, over all templates.
+pub(crate) fn on_fixed_days(
+    templates: &'static [Template],
+    (nearest, farthest): (u32, u32),
+) -> impl Iterator<Item = (u32, &'static Template)> {
+    let numbered = move |back| (0_u32..).zip(templates).map(move |at| (back, at));
+    (nearest..=farthest)
+        .flat_map(numbered)
+        .filter(|(back, (index, template))| {
+            back % template.every == (index * 3 + 2) % template.every
+        })
+        .map(|(back, (_, template))| (back, template))
+}
+
 /// The template at a random index.
 pub(crate) fn pick<'a>(templates: &'a [Template], rng: &mut super::rng::Rng) -> &'a Template {
     &templates[rng.next() as usize % templates.len()]
