@@ -67,12 +67,12 @@ pub(crate) enum Extra {
     Conversion { currency: &'static str, rate: i64 },
 }
 
-/// The templates that are due on each of these days, counted back. Newest first, over all templates.
+/// The templates that are due on each of these days, which count back. The newest come first.
 pub(crate) fn on_fixed_days(
     templates: &'static [Template],
     (nearest, farthest): (u32, u32),
 ) -> impl Iterator<Item = (u32, &'static Template)> {
-    let numbered = move |back| (0_u32..).zip(templates).map(move |at| (back, at));
+    let numbered = move |back: u32| (0_u32..).zip(templates).map(move |at| (back, at));
     (nearest..=farthest)
         .flat_map(numbered)
         .filter(|(back, (index, template))| {
