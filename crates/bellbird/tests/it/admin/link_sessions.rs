@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::{Admin, data, error, id};
 use crate::support::browser::open;
 use crate::support::harness::Setup;
+use crate::support::process::names;
 
 const SESSIONS: &str = "/admin/v1/link-sessions";
 
@@ -40,13 +41,7 @@ async fn app_links_by_api() {
         409,
         "idempotency_conflict",
     );
-    let names: Vec<&str> = created
-        .as_object()
-        .unwrap()
-        .keys()
-        .map(String::as_str)
-        .collect();
-    assert_eq!(names, ["expiresAt", "id", "url"]);
+    assert_eq!(names(&created), ["expiresAt", "id", "url"]);
 
     let path = format!("{SESSIONS}/{}", id(&created));
     let shown = async || data(&admin.get(&path).await, 200);

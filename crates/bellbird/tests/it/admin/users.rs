@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{Admin, data, error, id};
+use crate::support::process::names;
 use crate::support::receiver::{Receiver, Reply};
 
 const USERS: &str = "/admin/v1/users";
@@ -24,14 +25,8 @@ async fn user_lives_by_api() {
         (&created["plan"], &created["timezone"]),
         (&json!("professional"), &json!("Australia/Perth"))
     );
-    let names: Vec<&str> = created
-        .as_object()
-        .unwrap()
-        .keys()
-        .map(String::as_str)
-        .collect();
     assert_eq!(
-        names,
+        names(&created),
         [
             "consoleSignIn",
             "createdAt",

@@ -673,14 +673,8 @@ fn connection_is_imported_shown_and_removed() {
     );
     let description = sandbox.json();
     assert_described(&description);
-    let fiskil = &description["fiskil"];
     workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
-    workdir.set("BELLBIRD_FISKIL__BASE_URL", text(fiskil, "baseUrl"));
-    workdir.set("BELLBIRD_FISKIL__CLIENT_ID", text(fiskil, "clientId"));
-    workdir.set(
-        "BELLBIRD_FISKIL__CLIENT_SECRET",
-        text(fiskil, "clientSecret"),
-    );
+    workdir.set_fiskil(&description);
     workdir.json("user add --email me@example.com");
 
     let credentials = description["credentials"][0].to_string();

@@ -42,13 +42,7 @@ impl Deployment {
             &workdir,
             &format!("sandbox --json --rows 50 {ANY_SANDBOX_PORTS}"),
         );
-        let fiskil = &sandbox.json()["fiskil"];
-        workdir.set("BELLBIRD_FISKIL__BASE_URL", text(fiskil, "baseUrl"));
-        workdir.set("BELLBIRD_FISKIL__CLIENT_ID", text(fiskil, "clientId"));
-        workdir.set(
-            "BELLBIRD_FISKIL__CLIENT_SECRET",
-            text(fiskil, "clientSecret"),
-        );
+        workdir.set_fiskil(&sandbox.json());
         workdir.json("user add --email me@example.com");
         let key = text(&workdir.json("key create --user me@example.com"), "key").to_owned();
         Self {

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::support::deployment::Deployment;
 use crate::support::harness::{Database, postgres_database};
-use crate::support::process::{MASTER_KEY, Workdir, errors, text};
+use crate::support::process::{MASTER_KEY, Workdir, errors, names, text};
 use crate::support::transcript::{Transcript, transcript};
 
 /// A folder with a database and a user, where endpoints on this machine are allowed.
@@ -31,16 +31,6 @@ async fn workdir_with_user() -> Workdir {
 
 fn add(workdir: &Workdir, url: &str) -> Value {
     workdir.json(&format!("webhook add --user me@example.com --url {url}"))
-}
-
-fn members(value: &Value) -> String {
-    value
-        .as_object()
-        .unwrap()
-        .keys()
-        .map(String::as_str)
-        .collect::<Vec<_>>()
-        .join(" ")
 }
 
 fn instant(value: &Value, name: &str) -> Timestamp {
@@ -416,7 +406,7 @@ async fn both_secrets_sign_while_one_is_rotated() {
     let before = Timestamp::now();
     let rotated = workdir.json(&format!("webhook rotate-secret {id}"));
     assert_eq!(
-        (members(&rotated).as_str(), &rotated["id"]),
+        (names(&rotated).join(" ").as_str(), &rotated["id"]),
         ("id oldSecretExpiresAt secret", &added["id"])
     );
     let life = instant(&rotated, "oldSecretExpiresAt").duration_since(before);

@@ -7,7 +7,7 @@ use bellbird_sandbox::{Fault, FaultKind};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{LENGTH_MIN, contains, files};
+use super::{LENGTH_MIN, contains, files, list_of};
 use crate::support::deployment::{add_fault, control};
 use crate::support::follower::Follower;
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, get, text};
@@ -201,11 +201,7 @@ async fn read_everything(api: &str, key: &str, secrets: &mut BTreeSet<String>) {
         }
     }
     for connection in connections["data"].as_array().unwrap() {
-        let list = if connection["category"] == "brokerage" {
-            "trades"
-        } else {
-            "transactions"
-        };
+        let list = list_of(connection);
         let mut copy = Follower::at(api, key, list, text(connection, "id")).with("&limit=50");
         let mut has_more = true;
         while has_more {

@@ -10,7 +10,8 @@ use reqwest::Method;
 use serde_json::Value;
 
 use super::audit::audit;
-use crate::support::database::{execute, query};
+use super::{import_at, list_of};
+use crate::support::database::execute;
 use crate::support::deployment::{Deployment, control};
 use crate::support::harness::{App, Database, Setup, simulated_providers};
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, text};
@@ -30,17 +31,7 @@ pub(super) fn description(provider: &str, row: usize) -> String {
 /// Imports a connection of each provider and adds rows with unmistakable descriptions to it.
 pub(super) async fn import_with_marked_rows(workdir: &Workdir, sandbox: &Value, database: &str) {
     for provider in simulated_providers() {
-        let all = sandbox["credentials"].as_array().unwrap();
-        let credentials = all
-            .iter()
-            .find(|credentials| credentials["provider"] == provider)
-            .unwrap();
-        workdir.import("me@example.com", credentials);
-        let account = format!(
-            "SELECT a.provider_account_id FROM accounts a JOIN connections c ON c.id = a.connection_id \
-             WHERE c.provider = '{provider}' AND a.account_type IN ('transaction', 'investment') ORDER BY a.id LIMIT 1"
-        );
-        let account = query(database, &account).await.remove(0).remove(0);
+        let account = import_at(workdir, sandbox, database, provider).await;
         let spec = spec(provider);
         for row in 0..ROWS {
             let at = Timestamp::now()
@@ -118,11 +109,7 @@ async fn walk(http: &reqwest::Client, api: &str, key: &str) -> BTreeSet<String> 
         .unwrap()
         .iter()
         .flat_map(|connection| {
-            let list = if connection["category"] == "brokerage" {
-                "trades"
-            } else {
-                "transactions"
-            };
+            let list = list_of(connection);
             let path = format!(
                 "{list}?connectionId={}&from={since}",
                 text(connection, "id")

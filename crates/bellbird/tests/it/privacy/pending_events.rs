@@ -6,7 +6,7 @@ use bellbird::audit::texts::Texts;
 use reqwest::Method;
 use serde_json::Value;
 
-use crate::privacy::{LENGTH_MIN, contains, files};
+use crate::privacy::{LENGTH_MIN, contains, files, import_at, list_of};
 use crate::support::database::{query, tables};
 use crate::support::deployment::{Deployment, control};
 use crate::support::harness::{Database, also_on_postgres, eventually, simulated_providers};
@@ -41,18 +41,7 @@ const SENSITIVE_MEMBERS: [&str; 18] = [
 /// Imports a connection of each provider and adds a row with unmistakable values to each.
 async fn import_with_planted_rows(workdir: &Workdir, sandbox: &Value, database: &str) {
     for provider in simulated_providers() {
-        let credentials = sandbox["credentials"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(|credentials| credentials["provider"] == provider)
-            .unwrap();
-        workdir.import("me@example.com", credentials);
-        let account = format!(
-            "SELECT a.provider_account_id FROM accounts a JOIN connections c ON c.id = a.connection_id \
-             WHERE c.provider = '{provider}' AND a.account_type IN ('transaction', 'investment') ORDER BY a.id LIMIT 1"
-        );
-        let account = query(database, &account).await.remove(0).remove(0);
+        let account = import_at(workdir, sandbox, database, provider).await;
         let at = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(30);
         let spec = spec(provider);
         let mut row = spec.row_at(&account, at, "");
@@ -82,11 +71,7 @@ fn collect(found: &mut BTreeSet<String>, rows: &Value) {
 async fn collect_shown(found: &mut BTreeSet<String>, api: &str, key: &str) -> String {
     let (_, connections) = get(&format!("{api}/v1/connections"), Some(key)).await;
     for connection in connections["data"].as_array().unwrap() {
-        let list = if connection["category"] == "brokerage" {
-            "trades"
-        } else {
-            "transactions"
-        };
+        let list = list_of(connection);
         let path = format!(
             "{api}/v1/{list}?connectionId={}&limit=500",
             text(connection, "id")

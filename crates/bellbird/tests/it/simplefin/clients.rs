@@ -18,6 +18,7 @@ use super::{
 };
 use crate::support::database::execute;
 use crate::support::harness::{App, Setup, eventually};
+use crate::support::process::names;
 use crate::support::provider_spec::bank_names;
 
 /// Whether it is a number with exactly or at least two places.
@@ -354,12 +355,7 @@ async fn simplefin4py_finds_all_members() {
         .collect();
     assert!(!holdings.is_empty());
     for holding in holdings {
-        let mut names: Vec<&str> = holding
-            .as_object()
-            .unwrap()
-            .keys()
-            .map(String::as_str)
-            .collect();
+        let mut names = names(holding);
         names.sort_unstable();
         assert_eq!(
             names,

@@ -132,6 +132,25 @@ impl Workdir {
         text(&imported[0], "id").to_owned()
     }
 
+    /// Imports the first connection of a provider for `me@example.com`. `sandbox` describes itself.
+    pub(crate) fn import_at(&self, sandbox: &Value, provider: &str) -> String {
+        let mut all = sandbox["credentials"].as_array().unwrap().iter();
+        let found = all.find(|credentials| credentials["provider"] == provider);
+        self.import("me@example.com", found.unwrap())
+    }
+
+    /// Sets where the simulated Fiskil is, and the app's keys.
+    pub(crate) fn set_fiskil(&mut self, sandbox: &Value) {
+        for (name, member) in [
+            ("BASE_URL", "baseUrl"),
+            ("CLIENT_ID", "clientId"),
+            ("CLIENT_SECRET", "clientSecret"),
+        ] {
+            let value = text(&sandbox["fiskil"], member);
+            self.set(&format!("BELLBIRD_FISKIL__{name}"), value);
+        }
+    }
+
     /// What the doctor finds of one thing, such as `ok none stored`.
     pub(crate) fn doctor(&self, name: &str) -> Vec<String> {
         self.doctor_with(ANY_PORTS, name)
@@ -296,6 +315,12 @@ pub(crate) async fn get(url: &str, key: Option<&str>) -> (u16, Value) {
     }
     let answer = request.send().await.unwrap();
     (answer.status().as_u16(), answer.json().await.unwrap())
+}
+
+/// The names of the members of an object.
+pub(crate) fn names(value: &Value) -> Vec<&str> {
+    let members = value.as_object().unwrap();
+    members.keys().map(String::as_str).collect()
 }
 
 pub(crate) fn text<'a>(value: &'a Value, name: &str) -> &'a str {

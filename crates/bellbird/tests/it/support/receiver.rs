@@ -88,6 +88,13 @@ pub(crate) struct SyncCounts {
 }
 
 impl SyncCounts {
+    /// Of a sync that finds nothing new.
+    pub(crate) const NONE: Self = Self {
+        new: 0,
+        updated: 0,
+        events: 0,
+    };
+
     pub(crate) fn of(report: &SyncReport) -> Self {
         Self {
             new: report.new_count,
@@ -358,6 +365,12 @@ impl App {
             .iter()
             .map(|delivery| delivery.state)
             .collect()
+    }
+
+    pub(crate) async fn assert_all_delivered(&self, hook: &Hook) {
+        let states = self.states_at(hook).await;
+        let is_delivered = |state: &DeliveryState| *state == DeliveryState::Delivered;
+        assert!(states.iter().all(is_delivered), "{states:?}");
     }
 
     pub(crate) async fn attempts_of(

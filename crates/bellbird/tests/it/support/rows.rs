@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::support::harness::App;
 use crate::support::process::text;
 use crate::support::provider_spec::spec;
-use crate::support::receiver::ReceivedEvent;
+use crate::support::receiver::{Hook, ReceivedEvent};
 
 impl App {
     /// The provider's id of an account of the connection that has rows.
@@ -55,6 +55,11 @@ impl App {
         bank.change_row(id, &members).unwrap();
     }
 
+    /// The descriptions of the new rows that a hook gets.
+    pub(crate) async fn announced_to(&self, hook: &Hook) -> Vec<String> {
+        descriptions(&self.delivered_to(hook).await, "new")
+    }
+
     pub(crate) fn remove_row(&self, connection: &Connection, id: &str) {
         self.bank(&connection.provider).remove_row(id).unwrap();
     }
@@ -63,4 +68,11 @@ impl App {
 /// The rows of a list, over all events.
 pub(crate) fn all_rows<'t>(received: &'t [ReceivedEvent], list: &str) -> Vec<&'t Value> {
     received.iter().flat_map(|event| event.rows(list)).collect()
+}
+
+/// The descriptions of the rows of a list, over all events.
+pub(crate) fn descriptions(received: &[ReceivedEvent], list: &str) -> Vec<String> {
+    let rows = all_rows(received, list).into_iter();
+    rows.map(|row| text(row, "description").to_owned())
+        .collect()
 }

@@ -8,18 +8,10 @@ use secrecy::SecretString;
 
 use crate::support::harness::{App, Person, Setup, simulated_providers};
 use crate::support::provider_spec::spec;
-use crate::support::receiver::{ReceivedEvent, SyncCounts};
-use crate::support::rows::all_rows;
+use crate::support::receiver::SyncCounts;
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const DAY: SignedDuration = SignedDuration::from_hours(24);
-
-fn texts(received: &[ReceivedEvent]) -> Vec<String> {
-    all_rows(received, "new")
-        .iter()
-        .map(|row| row["description"].as_str().unwrap().to_owned())
-        .collect()
-}
 
 impl App {
     /// Imports the connection's own consent again, which renews the connection.
@@ -43,14 +35,9 @@ impl App {
     }
 
     async fn assert_nothing_new(&self, connection: &Connection) {
-        let counts = SyncCounts::of(&self.sync(connection).await);
         assert_eq!(
-            counts,
-            SyncCounts {
-                new: 0,
-                updated: 0,
-                events: 0
-            },
+            SyncCounts::of(&self.sync(connection).await),
+            SyncCounts::NONE,
             "{}",
             connection.provider
         );
@@ -75,11 +62,7 @@ async fn rows_that_load_late_after_a_repair_are_announced() {
         app.add_row(connection, "TODAY", app.clock.now() - HOUR)
             .await;
         app.sync(connection).await;
-        assert_eq!(
-            texts(&app.delivered_to(&hook).await),
-            ["TODAY"],
-            "{provider}"
-        );
+        assert_eq!(app.announced_to(&hook).await, ["TODAY"], "{provider}");
         app.advance_clock(6 * HOUR);
         app.add_row(connection, "IN THE GAP", app.clock.now() - 12 * DAY)
             .await;
@@ -87,7 +70,7 @@ async fn rows_that_load_late_after_a_repair_are_announced() {
             .await;
         app.sync(connection).await;
         assert_eq!(
-            texts(&app.delivered_to(&hook).await),
+            app.announced_to(&hook).await,
             ["IN THE GAP", "AT ITS START"],
             "{provider}"
         );
@@ -141,7 +124,7 @@ async fn rows_after_a_silence_are_announced() {
             app.add_row(connection, "FIRST", silent_since + HOUR).await;
             app.sync(connection).await;
             assert_eq!(
-                texts(&app.delivered_to(&hook).await),
+                app.announced_to(&hook).await,
                 ["LATEST", "FIRST"],
                 "{provider}: {days} days"
             );
@@ -151,7 +134,7 @@ async fn rows_after_a_silence_are_announced() {
                 .await;
             app.sync(connection).await;
             assert_eq!(
-                texts(&app.delivered_to(&hook).await),
+                app.announced_to(&hook).await,
                 ["SECOND"],
                 "{provider}: {days} days"
             );

@@ -88,11 +88,7 @@ async fn account_missing_from_one_list_stays() {
         app.unlist(provider, &[&missing]);
         assert_eq!(
             SyncCounts::of(&app.sync(connection).await),
-            SyncCounts {
-                new: 0,
-                updated: 0,
-                events: 0
-            }
+            SyncCounts::NONE
         );
         assert_eq!(
             app.shown_accounts(&person).await,

@@ -16,7 +16,7 @@ use crate::support::harness::{
 };
 use crate::support::provider_spec::spec;
 use crate::support::receiver::{ReceivedEvent, Reply, RowCounts, SyncCounts};
-use crate::support::rows::all_rows;
+use crate::support::rows::{all_rows, descriptions};
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const DAY: SignedDuration = SignedDuration::from_hours(24);
@@ -62,13 +62,6 @@ impl App {
             .filter(|(path, _)| path.contains("/transactions") || path.contains("/activities"));
         rows.map(|(_, count)| count).sum()
     }
-}
-
-fn texts(received: &[ReceivedEvent], list: &str) -> Vec<String> {
-    all_rows(received, list)
-        .iter()
-        .map(|row| row["description"].as_str().unwrap_or_default().to_owned())
-        .collect()
 }
 
 #[tokio::test]
@@ -125,10 +118,7 @@ async fn first_sync_can_be_silent() {
             },
             "{provider}"
         );
-        assert_eq!(
-            texts(&app.delivered_to(&hook).await, "new"),
-            ["AFTER SILENCE"]
-        );
+        assert_eq!(app.announced_to(&hook).await, ["AFTER SILENCE"]);
     }
 }
 
@@ -163,7 +153,7 @@ async fn added_changed_and_restored_rows_are_announced() {
         let id = app.add_row(connection, "A MILK BAR", at).await;
         let (counts, received) = sync_and_deliver().await;
         assert_eq!(counts, RowCounts { new: 1, updated: 0 }, "{provider}");
-        assert_eq!(texts(&received, "new"), ["A MILK BAR"], "{provider}");
+        assert_eq!(descriptions(&received, "new"), ["A MILK BAR"], "{provider}");
         assert_nothing_announced(sync_and_deliver().await);
 
         // The id of a trade is made from its members, so a changed trade is recognised by the
@@ -172,7 +162,7 @@ async fn added_changed_and_restored_rows_are_announced() {
         let (counts, received) = sync_and_deliver().await;
         assert_eq!(counts, RowCounts { new: 0, updated: 1 }, "{provider}");
         assert_eq!(
-            texts(&received, "updated"),
+            descriptions(&received, "updated"),
             ["ANOTHER MILK BAR"],
             "{provider}"
         );
@@ -198,7 +188,7 @@ async fn added_changed_and_restored_rows_are_announced() {
         let (counts, received) = sync_and_deliver().await;
         assert_eq!(counts, RowCounts { new: 0, updated: 1 }, "{provider}");
         assert_eq!(
-            texts(&received, "updated"),
+            descriptions(&received, "updated"),
             ["THE MILK BAR IS BACK"],
             "{provider}"
         );
@@ -232,14 +222,7 @@ async fn equal_trades_are_distinct() {
     }
     app.remove_row(connection, &ids[0]);
     let report = app.sync(connection).await;
-    assert_eq!(
-        SyncCounts::of(&report),
-        SyncCounts {
-            new: 0,
-            updated: 0,
-            events: 0
-        }
-    );
+    assert_eq!(SyncCounts::of(&report), SyncCounts::NONE);
 
     // The retry reads the rows again and finds both.
     hook.receiver.reply_next_with([Reply::Status(500)]);
@@ -250,10 +233,7 @@ async fn equal_trades_are_distinct() {
     app.sync(connection).await;
     assert_eq!(app.delivered_to(&hook).await.len(), 1);
     assert!(app.advance_to_next_attempt(&hook).await);
-    assert_eq!(
-        texts(&app.delivered_to(&hook).await, "new"),
-        ["EQUAL TOO", "EQUAL TOO"]
-    );
+    assert_eq!(app.announced_to(&hook).await, ["EQUAL TOO", "EQUAL TOO"]);
 }
 
 #[tokio::test]
@@ -282,7 +262,7 @@ async fn late_rows_are_found_within_a_week() {
         app.add_row(connection, text, at).await;
     }
     app.sync(connection).await;
-    let announced = texts(&app.delivered_to(&hook).await, "new");
+    let announced = app.announced_to(&hook).await;
     assert_eq!(
         announced,
         ["AFTER THE FIRST SYNC", "5 DAYS AGO", "7 DAYS AGO"]
@@ -294,10 +274,7 @@ async fn late_rows_are_found_within_a_week() {
     app.add_row(connection, "9 DAYS AGO TOO", now - 9 * DAY)
         .await;
     app.sync(connection).await;
-    assert_eq!(
-        texts(&app.delivered_to(&hook).await, "new"),
-        ["9 DAYS AGO TOO", "NOT YET"]
-    );
+    assert_eq!(app.announced_to(&hook).await, ["9 DAYS AGO TOO", "NOT YET"]);
 }
 
 #[tokio::test]
@@ -372,7 +349,7 @@ async fn broken_connection_is_not_read() {
             "{provider}: {report:?}"
         );
         assert_eq!(report.new_count, 1, "{provider}: {report:?}");
-        assert_eq!(texts(&app.delivered_to(&hook).await, "new"), ["MEANWHILE"]);
+        assert_eq!(app.announced_to(&hook).await, ["MEANWHILE"]);
     }
 }
 
@@ -420,10 +397,7 @@ async fn failing_provider_is_retried_with_backoff() {
         assert_eq!(sync_state.last_error, None, "{provider}");
         // Ten minutes after the import, as without the failures.
         assert_eq!(sync_state.next_at, Some(connection.created_at + HOUR / 6));
-        assert_eq!(
-            texts(&app.delivered_to(&hook).await, "new"),
-            ["WHILE IT WAS DOWN"]
-        );
+        assert_eq!(app.announced_to(&hook).await, ["WHILE IT WAS DOWN"]);
     }
 }
 
@@ -543,7 +517,7 @@ async fn provider_event_requests_a_sync() {
         );
         if enabled {
             app.connections.jobs().run_due("sync").await.unwrap();
-            let mut announced = texts(&app.delivered_to(&hook).await, "new");
+            let mut announced = app.announced_to(&hook).await;
             // The first sync of the other connection is due, too.
             announced.retain(|text| text == "ANNOUNCED BY AN EVENT");
             assert_eq!(announced.len(), 1);
@@ -569,7 +543,7 @@ async fn sync_refreshes_accounts() {
     assert_eq!(app.sync(connection).await.new_count, 1);
     let account = app.account("Brand new").await;
     let received = app.delivered_to(&hook).await;
-    assert_eq!(texts(&received, "new"), ["ITS FIRST ROW"]);
+    assert_eq!(descriptions(&received, "new"), ["ITS FIRST ROW"]);
     assert_eq!(
         received[0].rows("new")[0]["account_id"],
         account.id.as_str()
@@ -582,14 +556,7 @@ async fn sync_refreshes_accounts() {
         .unwrap();
     app.advance_clock(HOUR);
     let report = app.sync(connection).await;
-    assert_eq!(
-        SyncCounts::of(&report),
-        SyncCounts {
-            new: 0,
-            updated: 0,
-            events: 0
-        }
-    );
+    assert_eq!(SyncCounts::of(&report), SyncCounts::NONE);
     assert_eq!(app.account("Renamed").await.id, account.id);
 }
 

@@ -13,19 +13,14 @@ use uuid::Uuid;
 
 use super::{BODY_EXPIRED, DAY, HOUR, with_chunks_of};
 use crate::support::harness::{App, Setup, simulated_providers};
+use crate::support::process::names;
 use crate::support::provider_spec::spec;
 use crate::support::receiver::{ChunkPosition, Hook, ReceivedEvent, Reply, RowCounts, SyncCounts};
 use crate::support::rows::all_rows;
 use crate::support::schema::check;
 
 pub(super) fn members(value: &Value) -> String {
-    value
-        .as_object()
-        .unwrap()
-        .keys()
-        .map(String::as_str)
-        .collect::<Vec<_>>()
-        .join(" ")
+    names(value).join(" ")
 }
 
 /// An amount of the REST API in the smallest unit of its currency.
@@ -293,12 +288,7 @@ async fn chunks_are_delivered_in_order() {
         all[1].raw, all[4].raw,
         "the same rows, from memory and read again"
     );
-    assert!(
-        app.states_at(&hook)
-            .await
-            .iter()
-            .all(|state| *state == DeliveryState::Delivered)
-    );
+    app.assert_all_delivered(&hook).await;
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use crate::support::database::execute;
 use crate::support::harness::{App, Setup, eventually, simulated_providers};
 use crate::support::provider_spec::spec;
 use crate::support::receiver::{Hook, ReceivedEvent, Receiver, Reply, SyncCounts};
-use crate::support::rows::all_rows;
+use crate::support::rows::{all_rows, descriptions};
 
 const INCOMPLETE: &str = "rows not read: provider lists other ones than the last sync saw";
 /// Past the second attempt, and before the third.
@@ -255,12 +255,7 @@ async fn endpoints_of_a_user_share_what_is_read() {
         assert_eq!(received.len(), 2, "both attempts");
         assert_eq!(received[0].raw, received[1].raw);
         assert_ne!(received[0].id, first.id);
-        assert!(
-            app.states_at(hook)
-                .await
-                .iter()
-                .all(|state| *state == DeliveryState::Delivered)
-        );
+        app.assert_all_delivered(hook).await;
     }
     assert_eq!(app.transaction_calls(), 1);
     // A minute later the rows are read again.
@@ -353,7 +348,7 @@ async fn rows_of_a_missing_account_are_waited_for() {
             accounts.len() - 1,
             "{provider}: hidden"
         );
-        assert_eq!(texts(&app.delivered_to(&hook).await), [""; 0], "{provider}");
+        assert_eq!(app.announced_to(&hook).await, [""; 0], "{provider}");
         let delivery = app.deliveries_to(&hook).await.pop().unwrap();
         assert_eq!(
             (delivery.attempts, delivery.last_error.as_deref()),
@@ -364,7 +359,7 @@ async fn rows_of_a_missing_account_are_waited_for() {
         app.unlist(provider, &[]);
         app.sync(connection).await;
         assert!(app.advance_to_next_attempt(&hook).await);
-        let mut delivered = texts(&app.delivered_to(&hook).await);
+        let mut delivered = app.announced_to(&hook).await;
         delivered.sort_unstable();
         assert_eq!(
             delivered,
@@ -398,7 +393,7 @@ impl App {
     /// Makes the next attempt, which sends nothing.
     async fn assert_incomplete(&self, hook: &Hook) {
         assert!(self.advance_to_next_attempt(hook).await);
-        assert_eq!(texts(&self.delivered_to(hook).await), [""; 0]);
+        assert_eq!(self.announced_to(hook).await, [""; 0]);
         assert_eq!(
             self.deliveries_to(hook)
                 .await
@@ -440,9 +435,9 @@ async fn event_waits_for_the_sync_after_a_renewal() {
         }
         app.sync(&connection).await;
         // At the sandbox, a renewal also changes some rows, of which there is an event before.
-        let mut received = texts(&app.delivered_to(&hook).await);
+        let mut received = app.announced_to(&hook).await;
         if received.is_empty() {
-            received = texts(&app.next_attempt(&hook).await);
+            received = descriptions(&app.next_attempt(&hook).await, "new");
         }
         received.sort_unstable();
         assert_eq!(received, ["ONE", "TWO"], "{provider}");
@@ -491,15 +486,11 @@ async fn row_that_one_read_lacks_is_not_lost() {
     // Nor is it lost if a sync lacks it too.
     assert_eq!(
         SyncCounts::of(&app.sync(connection).await),
-        SyncCounts {
-            new: 0,
-            updated: 0,
-            events: 0
-        }
+        SyncCounts::NONE
     );
     app.assert_incomplete(&hook).await;
     app.put_back(connection, &ids[1], "IS LEFT OUT", at).await;
-    let mut received = texts(&app.next_attempt(&hook).await);
+    let mut received = descriptions(&app.next_attempt(&hook).await, "new");
     received.sort_unstable();
     assert_eq!(received, ["IS LEFT OUT", "STAYS"]);
 }
@@ -518,7 +509,7 @@ async fn row_that_syncs_found_gone_is_missing() {
         app.sync(connection).await;
         app.advance_clock(13 * HOUR);
     }
-    assert_eq!(texts(&app.delivered_to(&hook).await), ["STAYS"]);
+    assert_eq!(app.announced_to(&hook).await, ["STAYS"]);
 }
 
 /// A content that changes back before the next sync would stay at the receiver.
@@ -531,7 +522,10 @@ async fn content_that_no_sync_saw_is_not_sent() {
     app.change_row(connection, &ids[0], json!({"description": "FOR A MOMENT"}));
     app.assert_incomplete(&hook).await;
     app.change_row(connection, &ids[0], json!({"description": "CHANGES"}));
-    assert_eq!(texts(&app.next_attempt(&hook).await), ["CHANGES"]);
+    assert_eq!(
+        descriptions(&app.next_attempt(&hook).await, "new"),
+        ["CHANGES"]
+    );
 
     // The attempt that does not send it requests a sync.
     let ids = app
@@ -567,7 +561,7 @@ async fn event_whose_row_stays_missing_fails_and_is_recovered() {
         .await;
     app.change_row(connection, &ids[1], json!({"amount": "twelve"}));
     while app.advance_to_next_attempt(&hook).await {
-        assert_eq!(texts(&app.delivered_to(&hook).await), [""; 0]);
+        assert_eq!(app.announced_to(&hook).await, [""; 0]);
         app.sync(connection).await;
     }
     let delivery = app.deliveries_to(&hook).await.pop().unwrap();
@@ -594,14 +588,7 @@ async fn event_whose_row_stays_missing_fails_and_is_recovered() {
         .unwrap(),
         Some(1)
     );
-    let mut received = texts(&app.delivered_to(&hook).await);
+    let mut received = app.announced_to(&hook).await;
     received.sort_unstable();
     assert_eq!(received, ["LEFT", "UNREADABLE"]);
-}
-
-fn texts(received: &[ReceivedEvent]) -> Vec<String> {
-    all_rows(received, "new")
-        .iter()
-        .map(|row| row["description"].as_str().unwrap().to_owned())
-        .collect()
 }

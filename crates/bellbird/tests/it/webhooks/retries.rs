@@ -257,12 +257,7 @@ async fn missed_events_are_recovered_in_order() {
         report.new_count,
         "the rows were read again"
     );
-    assert!(
-        app.states_at(&hook)
-            .await
-            .iter()
-            .all(|state| *state == DeliveryState::Delivered)
-    );
+    app.assert_all_delivered(&hook).await;
 }
 
 #[tokio::test]
@@ -394,12 +389,7 @@ async fn silent_endpoint_blocks_no_other() {
     silent.receiver.reply_with(Reply::Never);
     let report = app.sync(connection).await;
     assert_eq!(app.delivered_to(&other).await.len(), report.events);
-    assert!(
-        app.states_at(&other)
-            .await
-            .iter()
-            .all(|state| *state == DeliveryState::Delivered)
-    );
+    app.assert_all_delivered(&other).await;
     let first = app.deliveries_to(&silent).await.remove(0);
     assert_eq!(first.state, DeliveryState::Pending);
     assert_eq!(first.last_status, None);

@@ -203,15 +203,6 @@ fn add_endpoints(workdir: &Workdir) -> Vec<(String, Receiver)> {
     RECEIVERS.into_iter().zip(free_ports()).map(add).collect()
 }
 
-fn import(workdir: &Workdir, sandbox: &Value, provider: &str) {
-    let all_credentials = sandbox["credentials"].as_array().unwrap();
-    let credentials = all_credentials
-        .iter()
-        .find(|credentials| credentials["provider"] == provider)
-        .unwrap();
-    workdir.import("me@example.com", credentials);
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct RowCounts {
     new: u64,
@@ -299,8 +290,8 @@ async fn receivers_accept_what_the_service_sends() {
     workdir.set("BELLBIRD_WEBHOOKS__CHUNK_ROWS", &CHUNK_ROWS.to_string());
     workdir.set("BELLBIRD_SYNC__FIRST_DAYS", "365");
     workdir.json("user add --email me@example.com --plan professional");
-    import(&workdir, &sandbox.json(), "fiskil");
-    import(&workdir, &sandbox.json(), "snaptrade");
+    workdir.import_at(&sandbox.json(), "fiskil");
+    workdir.import_at(&sandbox.json(), "snaptrade");
     let endpoints = add_endpoints(&workdir);
     let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
 
