@@ -35,14 +35,27 @@ impl IntoResponse for Refused {
     }
 }
 
-/// Reports what the calls of a provider change, and saves it.
+/// When to save what a call may have changed; `None` if nothing is to be saved.
+type ClaimSave = fn(&StateFile, bool) -> Option<Duration>;
+
+/// Reports what the calls of a provider change, and saves it before the response: what a client was
+/// told outlives the process, as does what a page changed before.
 pub(crate) fn watch(bank: &Bank, provider: Router) -> Router {
-    provider.layer(from_fn_with_state(bank.clone(), announce_after))
+    let claim: ClaimSave =
+        |file, may_change| (may_change || file.is_save_pending()).then_some(Duration::ZERO);
+    provider.layer(from_fn_with_state((bank.clone(), claim), announce_after))
 }
 
 /// As [`watch`], for pages that anybody may open: what they change is saved within a second.
 pub(crate) fn watch_pages(bank: &Bank, provider: Router) -> Router {
-    provider.layer(from_fn_with_state(bank.clone(), announce_after_page))
+    let claim: ClaimSave = |file, may_change| {
+        if may_change {
+            file.claim_page_save()
+        } else {
+            None
+        }
+    };
+    provider.layer(from_fn_with_state((bank.clone(), claim), announce_after))
 }
 
 /// Adds the control routes to those of a provider, which are watched.
@@ -76,28 +89,16 @@ pub(crate) fn attach(bank: &Bank, provider: Router) -> Router {
 }
 
 /// A call may have changed something, and the clock goes on.
-async fn announce_after(State(bank): State<Bank>, request: Request, next: Next) -> Response {
+async fn announce_after(
+    State((bank, claim)): State<(Bank, ClaimSave)>,
+    request: Request,
+    next: Next,
+) -> Response {
     let may_change = may_change(&request);
     let response = next.run(request).await;
     bank.0.announce();
     let file = bank.0.shared().state_file.as_ref();
-    if file.is_some_and(|file| may_change || file.is_save_pending()) {
-        // Before the response: what a client was told outlives the process, as does what a page
-        // changed before.
-        save(bank).await;
-    }
-    response
-}
-
-async fn announce_after_page(State(bank): State<Bank>, request: Request, next: Next) -> Response {
-    let may_change = may_change(&request);
-    let response = next.run(request).await;
-    bank.0.announce();
-    let file = bank.0.shared().state_file.as_ref();
-    let claimed = file
-        .filter(|_| may_change)
-        .and_then(StateFile::claim_page_save);
-    match claimed {
+    match file.and_then(|file| claim(file, may_change)) {
         Some(Duration::ZERO) => save(bank).await,
         Some(wait) => {
             tokio::spawn(async move {

@@ -20,6 +20,7 @@ mod faults;
 mod fiskil;
 mod logos;
 mod members;
+mod merge;
 mod provider;
 mod query;
 mod refused;

@@ -95,11 +95,17 @@ struct AuthorizeParams {
 }
 
 /// Why there is no first page.
-enum Rejection {
+pub(super) enum Rejection {
     /// The text of an error page, because there is no safe redirect URI.
     Page(String),
     /// The redirect with the error.
     Redirect(String),
+}
+
+impl Rejection {
+    fn page(text: impl Into<String>) -> Self {
+        Self::Page(text.into())
+    }
 }
 
 impl IntoResponse for Rejection {
@@ -118,24 +124,22 @@ impl IntoResponse for Rejection {
 impl AuthorizeParams {
     fn of(akahu: &Akahu, text: &str) -> Result<Self, Rejection> {
         if text.len() > QUERY_BYTES_MAX {
-            return Err(Rejection::Page(format!(
+            return Err(Rejection::page(format!(
                 "The parameters are longer than {QUERY_BYTES_MAX} bytes."
             )));
         }
         let query = Query::parse(Some(text));
         if let Some(name) = query.names().find(|name| !PARAMETERS.contains(name)) {
-            return Err(Rejection::Page(format!(
+            return Err(Rejection::page(format!(
                 "The parameter {name} is not known."
             )));
         }
         if query.get("client_id") != Some(akahu.access.app_token.as_str()) {
-            return Err(Rejection::Page(
-                "The app (client_id) is not known.".to_owned(),
-            ));
+            return Err(Rejection::page("The app (client_id) is not known."));
         }
         let uri = query.get("redirect_uri").unwrap_or_default();
         if !is_redirect_uri(uri) || !akahu.is_registered(uri) {
-            return Err(Rejection::Page(format!(
+            return Err(Rejection::page(format!(
                 "The redirect URI (redirect_uri) is not registered: {uri} - The sandbox knows all URIs of its own \
                  computer until you register others there: curl {}/__control/options -d \
                  '{{\"redirectUris\": [\"REDIRECT_URI\"]}}'",
@@ -146,7 +150,7 @@ impl AuthorizeParams {
             .get("redirect_mode")
             .is_some_and(|mode| !MODES.contains(&mode))
         {
-            return Err(Rejection::Page(format!(
+            return Err(Rejection::page(format!(
                 "redirect_mode must be one of {}.",
                 MODES.join(", ")
             )));
@@ -156,8 +160,8 @@ impl AuthorizeParams {
             .as_ref()
             .is_some_and(|id| institution(id).is_none())
         {
-            return Err(Rejection::Page(
-                "The institution (connection) is not known.".to_owned(),
+            return Err(Rejection::page(
+                "The institution (connection) is not known.",
             ));
         }
         let request = AuthorizationRequest {
@@ -193,75 +197,59 @@ impl AuthorizeParams {
 }
 
 impl AuthorizationRequest {
-    fn redirect(&self, pairs: &[(&str, &str)]) -> String {
-        append_query(&self.redirect_uri, &query::write(pairs))
+    /// The redirect URI with these pairs, and the app's state between them.
+    fn redirect(&self, before: &[(&str, &str)], after: &[(&str, &str)]) -> String {
+        let state = self.state.as_deref().map(|state| ("state", state));
+        let pairs = [before, state.as_slice(), after].concat();
+        append_query(&self.redirect_uri, &query::write(&pairs))
     }
 
     fn failed(&self, error: &str, description: Option<&str>) -> String {
-        let state = self.state.as_deref().map(|state| ("state", state));
         let description = description.map(|text| ("error_description", text));
-        self.redirect(
-            &[("error", error)]
-                .into_iter()
-                .chain(description)
-                .chain(state)
-                .collect::<Vec<_>>(),
-        )
+        let pairs: Vec<_> = [("error", error)].into_iter().chain(description).collect();
+        self.redirect(&pairs, &[])
     }
 
     fn accepted(&self, code: &str, event: &str) -> String {
-        let state = self.state.as_deref().map(|state| ("state", state));
-        let rest = [("source", "oauth"), ("event", event)];
-        self.redirect(
-            &[("code", code)]
-                .into_iter()
-                .chain(state)
-                .chain(rest)
-                .collect::<Vec<_>>(),
-        )
+        self.redirect(&[("code", code)], &[("source", "oauth"), ("event", event)])
     }
 }
 
 /// Shows the first page. The server stores nothing for it.
-pub(super) async fn show(State(akahu): State<Arc<Akahu>>, request: Request) -> Response {
+pub(super) async fn show(
+    State(akahu): State<Arc<Akahu>>,
+    request: Request,
+) -> Result<Response, Rejection> {
     let text = request.uri().query().unwrap_or_default();
-    let params = match AuthorizeParams::of(&akahu, text) {
-        Ok(params) => params,
-        Err(rejection) => return rejection.into_response(),
-    };
+    let params = AuthorizeParams::of(&akahu, text)?;
     match params.auto.as_deref() {
-        None => consent_page::first_page(
+        None => Ok(consent_page::first_page(
             &*akahu,
             &params
                 .into_session()
                 .with_token(akahu.first_pages.token(text)),
-        ),
-        Some("accept") => see_other(&akahu.accept(&params)),
-        Some("deny") => see_other(&params.request.failed("access_denied", None)),
-        Some(_) => {
-            Rejection::Page("sandbox_auto must be accept or deny.".to_owned()).into_response()
-        }
+        )),
+        Some("accept") => Ok(see_other(&akahu.accept(&params))),
+        Some("deny") => Ok(see_other(&params.request.failed("access_denied", None))),
+        Some(_) => Err(Rejection::page("sandbox_auto must be accept or deny.")),
     }
 }
 
 /// Accepts the form of the first page. From here on the server stores a session.
-pub(super) async fn begin(State(akahu): State<Arc<Akahu>>, request: Request) -> Response {
+pub(super) async fn begin(
+    State(akahu): State<Arc<Akahu>>,
+    request: Request,
+) -> Result<Response, Response> {
     let text = request.uri().query().unwrap_or_default().to_owned();
-    let params = match AuthorizeParams::of(&akahu, &text) {
-        Ok(params) => params,
-        Err(rejection) => return rejection.into_response(),
-    };
-    let form = match consent_page::read_form::<Akahu>(request).await {
-        Ok(form) => form,
-        Err(response) => return response,
-    };
+    let params = AuthorizeParams::of(&akahu, &text).map_err(IntoResponse::into_response)?;
+    let form = consent_page::read_form::<Akahu>(request).await?;
     let token = form.get("session").unwrap_or_default();
     if akahu.first_pages.is_token(token, &text) && !akahu.consent_sessions.has(token) {
         akahu
             .consent_sessions
             .open(params.into_session().with_token(token.to_owned()));
     }
-    consent_page::submit_form(&*akahu, &form)
+    Ok(consent_page::submit_form(&*akahu, &form))
 }
 
 impl Akahu {

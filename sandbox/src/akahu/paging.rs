@@ -10,6 +10,7 @@ use aws_lc_rs::rand::SystemRandom;
 use super::call::UserCall;
 use super::errors::Failure;
 use super::store::{Account, Entry, Store};
+use crate::merge::forward;
 use crate::store::Position;
 
 /// Rows per page, which is fixed (docs/providers/akahu.md#pages).
@@ -50,16 +51,11 @@ impl PageRequest {
     pub(super) fn of(call: &UserCall) -> Result<Self, Failure> {
         let (start, end) = (call.instant("start")?, call.instant("end")?);
         let query = format!("{}\n{}\n{start:?}\n{end:?}", call.user, call.path).into_bytes();
-        let after =
-            match call.query.get("cursor") {
-                None => None,
-                Some(text) => {
-                    let known = Position::of_cursor(text, call.akahu.cursors.tag(&query));
-                    Some(known.ok_or_else(|| {
-                        Failure::invalid("queryParams.cursor is not a valid cursor")
-                    })?)
-                }
-            };
+        let cursor = call.query.get("cursor").map(|text| {
+            Position::of_cursor(text, call.akahu.cursors.tag(&query))
+                .ok_or_else(|| Failure::invalid("queryParams.cursor is not a valid cursor"))
+        });
+        let after = cursor.transpose()?;
         Ok(Self {
             start,
             end,
@@ -68,18 +64,15 @@ impl PageRequest {
         })
     }
 
-    /// The entries of an account that are in range and after the cursor.
+    /// The entries of an account that are in range.
     fn selected<'a>(&self, entries: &'a [Entry]) -> &'a [Entry] {
         let too_new = entries
             .partition_point(|entry| self.end.is_some_and(|end| entry.position.at() > Some(end)));
-        let seen = self.after.map_or(0, |after| {
-            entries.partition_point(|entry| entry.position <= after)
-        });
         let end = entries.partition_point(|entry| {
             self.start
                 .is_none_or(|start| entry.position.at() > Some(start))
         });
-        entries.get(too_new.max(seen)..end).unwrap_or_default()
+        entries.get(too_new..end).unwrap_or_default()
     }
 }
 
@@ -90,51 +83,38 @@ pub(super) fn page(
     accounts: &[&Account],
     store: &Store,
 ) -> Vec<u8> {
-    let mut remaining: Vec<&[Entry]> = accounts
+    let lists: Vec<&[Entry]> = accounts
         .iter()
         .map(|account| page_request.selected(&account.entries))
         .collect();
-    let has_rows = remaining.iter().any(|rest| !rest.is_empty());
-    let is_empty = has_rows && call.akahu.empty_pages.next_is_empty();
+    let keep = |_: &Entry| true;
+    let mut items = forward(&lists, page_request.after, SIZE + 1, &keep);
+    let has_more = items.len() > SIZE;
+    items.truncate(SIZE);
+    let last = items.last().filter(|_| has_more);
+    let mut next = last.map(|(_, entry)| entry.position);
+    if !items.is_empty() && call.akahu.empty_pages.next_is_empty() {
+        items.clear();
+        let here = page_request.after.unwrap_or(Position::START);
+        next = Some(here.after_empty_page());
+    }
     let mut out = Vec::with_capacity(64 + SIZE * 800);
     out.extend_from_slice(b"{\"success\":true,\"items\":[");
-    let mut last = page_request.after.unwrap_or(Position::START);
-    let size = if is_empty { 0 } else { SIZE };
-    for number in 0..size {
-        let Some(list) = newest(&remaining) else {
-            break;
-        };
-        let Some((entry, rest)) = remaining[list].split_first() else {
-            break;
-        };
-        remaining[list] = rest;
+    for (number, (list, entry)) in items.iter().enumerate() {
         if number > 0 {
             out.push(b',');
         }
-        entry.write(&mut out, store, accounts[list]);
-        last = entry.position;
-    }
-    if is_empty {
-        last = last.after_empty_page();
+        entry.write(&mut out, store, accounts[*list]);
     }
     out.extend_from_slice(b"],\"cursor\":{\"next\":");
-    let _ = match newest(&remaining) {
+    let _ = match next {
         None => write!(out, "null"),
-        Some(_) => write!(
+        Some(next) => write!(
             out,
             "\"{}\"",
-            last.to_cursor(call.akahu.cursors.tag(&page_request.query))
+            next.to_cursor(call.akahu.cursors.tag(&page_request.query))
         ),
     };
     out.extend_from_slice(b"}}");
     out
-}
-
-/// Returns which list starts with the newest row.
-fn newest(remaining: &[&[Entry]]) -> Option<usize> {
-    let firsts = remaining
-        .iter()
-        .enumerate()
-        .filter_map(|(list, rest)| Some((rest.first()?.position, list)));
-    firsts.min().map(|(_, list)| list)
 }

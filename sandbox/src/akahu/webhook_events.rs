@@ -9,7 +9,7 @@ use super::{Akahu, ids};
 use crate::members::Members;
 use crate::refused::Refused;
 use crate::store::RowChange;
-use crate::webhooks::{DeliveryPolicy, WebhookEvent, WebhookSource};
+use crate::webhooks::{DeliveryPolicy, WebhookEvent, WebhookSource, only_in};
 
 /// The users, by their index in the store, which never changes.
 pub(crate) type Snapshot = Vec<UserSnapshot>;
@@ -97,11 +97,7 @@ impl WebhookSource for Akahu {
             };
             self.compare_accounts(before, after, &mut recorder);
             record_rows(before, after, rows, &mut recorder);
-            for token in before
-                .tokens
-                .iter()
-                .filter(|token| !after.tokens.contains(token))
-            {
+            for token in only_in(&before.tokens, &after.tokens, |token| token) {
                 recorder.record("TOKEN", "DELETE", &json!({"item_id": token}));
             }
             if has_ended {
@@ -215,17 +211,7 @@ impl Akahu {
                 );
             }
         }
-        let still_exists = |removed: &&AccountSnapshot| {
-            after
-                .accounts
-                .iter()
-                .any(|account| account.id == removed.id)
-        };
-        for removed in before
-            .accounts
-            .iter()
-            .filter(|removed| !still_exists(removed))
-        {
+        for removed in only_in(&before.accounts, &after.accounts, |known| &known.id) {
             recorder.record("ACCOUNT", "DELETE", &json!({"item_id": removed.id}));
         }
     }

@@ -2,13 +2,13 @@
 //! valid while rows are added and removed. The format of cursors and the default page size are
 //! sandbox choices (docs/providers/fiskil.md#sandbox-choices).
 
-use std::cmp::Ordering;
 use std::io::Write as _;
 
 use serde::Serialize;
 
 use super::call::Call;
 use super::errors::Failure;
+use crate::merge::{HasPosition, backward, forward};
 use crate::store::Position;
 use crate::world::rng::mix;
 
@@ -23,11 +23,6 @@ fn check(position: &[u8]) -> Vec<u8> {
         .iter()
         .fold(0, |sum, byte| mix(sum ^ u64::from(*byte)));
     sum.to_be_bytes()[..4].to_vec()
-}
-
-/// An item of a sorted list.
-pub(super) trait HasPosition {
-    fn position(&self) -> Position;
 }
 
 /// The page that a call asks for.
@@ -129,84 +124,6 @@ pub(super) fn empty_page<'a, T: HasPosition>(
         next: Some(here.after_empty_page()),
         prev: None,
     }
-}
-
-fn forward<'a, T: HasPosition>(
-    lists: &[&'a [T]],
-    after: Option<Position>,
-    limit: usize,
-    keep: &impl Fn(&T) -> bool,
-) -> Vec<(usize, &'a T)> {
-    let mut remaining: Vec<&[T]> = lists
-        .iter()
-        .map(|list| {
-            let start = after.map_or(0, |after| {
-                list.partition_point(|item| item.position() <= after)
-            });
-            &list[start..]
-        })
-        .collect();
-    merge(
-        &mut remaining,
-        limit,
-        keep,
-        <[T]>::split_first,
-        Ordering::is_lt,
-    )
-}
-
-fn backward<'a, T: HasPosition>(
-    lists: &[&'a [T]],
-    before: Position,
-    limit: usize,
-    keep: &impl Fn(&T) -> bool,
-) -> Vec<(usize, &'a T)> {
-    let mut remaining: Vec<&[T]> = lists
-        .iter()
-        .map(|list| &list[..list.partition_point(|item| item.position() < before)])
-        .collect();
-    merge(
-        &mut remaining,
-        limit,
-        keep,
-        <[T]>::split_last,
-        Ordering::is_gt,
-    )
-}
-
-/// Takes one item off an end of a list.
-type Take<T> = for<'b> fn(&'b [T]) -> Option<(&'b T, &'b [T])>;
-
-/// Takes items off the ends of the lists, always the one that `wins`, until `limit` items are kept.
-fn merge<'a, T: HasPosition>(
-    remaining: &mut [&'a [T]],
-    limit: usize,
-    keep: &impl Fn(&T) -> bool,
-    take: Take<T>,
-    wins: fn(Ordering) -> bool,
-) -> Vec<(usize, &'a T)> {
-    let mut items = Vec::with_capacity(limit.min(SIZE_MAX + 1));
-    while items.len() < limit {
-        let mut best: Option<(usize, Position)> = None;
-        for (index, rest) in remaining.iter().enumerate() {
-            let Some((item, _)) = take(rest) else {
-                continue;
-            };
-            let position = item.position();
-            if best.is_none_or(|(_, known)| wins(position.cmp(&known))) {
-                best = Some((index, position));
-            }
-        }
-        let Some((index, _)) = best else { break };
-        let Some((item, rest)) = take(remaining[index]) else {
-            break;
-        };
-        remaining[index] = rest;
-        if keep(item) {
-            items.push((index, item));
-        }
-    }
-    items
 }
 
 #[derive(Serialize)]

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Fiskil;
-use super::paging::HasPosition;
 use crate::members::Members;
+use crate::merge::HasPosition;
 use crate::saved;
 use crate::store::Position;
 use crate::world::australia::Institution;
@@ -75,12 +75,6 @@ pub(crate) struct OwnAccount {
 impl HasPosition for Account {
     fn position(&self) -> Position {
         Position::ordered(self.order)
-    }
-}
-
-impl HasPosition for Entry {
-    fn position(&self) -> Position {
-        self.position
     }
 }
 

@@ -12,7 +12,7 @@ use super::store::{Account, Consent};
 use crate::members::Members;
 use crate::refused::Refused;
 use crate::store::RowChange;
-use crate::webhooks::{DeliveryPolicy, WebhookEvent, WebhookSource};
+use crate::webhooks::{DeliveryPolicy, WebhookEvent, WebhookSource, only_in};
 use crate::world::rng::{DIGITS, Rng};
 
 /// The part of the consents from which events follow.
@@ -242,11 +242,8 @@ impl EventRecorder<'_> {
     fn record_changes(&mut self, before: &ConsentSnapshot, after: &ConsentSnapshot) {
         let known =
             |account: &AccountSnapshot| before.accounts.iter().find(|known| known.id == account.id);
-        let new: Vec<_> = after
-            .accounts
-            .iter()
-            .filter(|account| known(account).is_none())
-            .collect();
+        let new: Vec<_> =
+            only_in(&after.accounts, &before.accounts, |account| &account.id).collect();
         self.record_syncs(after, &new, before.accounts.is_empty());
         let changed = |differs: &dyn Fn(&AccountSnapshot, &AccountSnapshot) -> bool| {
             let all = after.accounts.iter();

@@ -11,7 +11,7 @@ use super::{Key, SnapTrade, sign};
 use crate::members::Members;
 use crate::refused::Refused;
 use crate::store::RowChange;
-use crate::webhooks::{DeliveryPolicy, WebhookEvent, WebhookSource};
+use crate::webhooks::{DeliveryPolicy, WebhookEvent, WebhookSource, only_in};
 use crate::world::rng::{BASE62, Rng};
 
 /// The label of the random stream for the deprecated secret.
@@ -103,14 +103,7 @@ impl WebhookSource for SnapTrade {
             now,
             events: Vec::new(),
         };
-        let is_in = |users: &[UserSnapshot], user: &UserSnapshot| {
-            users.iter().any(|known| known.number == user.number)
-        };
-        for user in after
-            .users
-            .iter()
-            .filter(|user| !is_in(&before.users, user))
-        {
+        for user in only_in(&after.users, &before.users, |user| user.number) {
             recorder.record("USER_REGISTERED", &user.id, json!({}));
         }
         for connection in &after.connections {
@@ -129,21 +122,10 @@ impl WebhookSource for SnapTrade {
                 }
             }
         }
-        let still_exists = |removed: &&ConnectionSnapshot| {
-            after.connections.iter().any(|known| known.id == removed.id)
-        };
-        for removed in before
-            .connections
-            .iter()
-            .filter(|removed| !still_exists(removed))
-        {
+        for removed in only_in(&before.connections, &after.connections, |known| &known.id) {
             recorder.record_connection("CONNECTION_DELETED", removed, true);
         }
-        for user in before
-            .users
-            .iter()
-            .filter(|user| !is_in(&after.users, user))
-        {
+        for user in only_in(&before.users, &after.users, |user| user.number) {
             recorder.record("USER_DELETED", &user.id, json!({}));
         }
         recorder.events
@@ -259,17 +241,7 @@ impl EventRecorder<'_> {
             }
             _ => {}
         }
-        let still_exists = |removed: &&AccountSnapshot| {
-            after
-                .accounts
-                .iter()
-                .any(|account| account.id == removed.id)
-        };
-        for removed in before
-            .accounts
-            .iter()
-            .filter(|removed| !still_exists(removed))
-        {
+        for removed in only_in(&before.accounts, &after.accounts, |known| &known.id) {
             self.record_account("ACCOUNT_REMOVED", after, removed);
         }
         for account in &after.accounts {

@@ -210,3 +210,13 @@ async fn receiver_timeout<P: WebhookSource>(provider: &Weak<P>, at: Timestamp) {
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
+
+/// The items that only the first of two lists has, by what identifies an item.
+pub(crate) fn only_in<'a, T, K: PartialEq>(
+    list: &'a [T],
+    other: &'a [T],
+    key: impl Fn(&'a T) -> K,
+) -> impl Iterator<Item = &'a T> {
+    list.iter()
+        .filter(move |&item| !other.iter().any(|known| key(known) == key(item)))
+}
