@@ -368,6 +368,6 @@ async fn resend(State(bank): State<Bank>, body: Bytes) -> Created<Value> {
 
 async fn send(State(bank): State<Bank>, body: Bytes) -> Created<Value> {
     let mut given: Members = parse(&body)?;
-    let name = given.take_text("event").ok_or("\"event\" is needed")?;
+    let name = given.take("event")?;
     created(json!({"id": bank.0.send_event(&name, given)?}))
 }

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
+use crate::refused::Refused;
+
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Members(IndexMap<String, Box<RawValue>>);
 
@@ -89,6 +91,12 @@ impl Members {
     /// Applies every member of `other`; `null` is stored as it is.
     pub(crate) fn merge_all(&mut self, other: Self) {
         self.0.extend(other.0);
+    }
+
+    /// Removes a member and returns its text, which must be there.
+    pub(crate) fn take(&mut self, name: &str) -> Result<String, Refused> {
+        let text = self.take_text(name);
+        text.ok_or_else(|| format!("{name:?} is needed").into())
     }
 
     /// Removes a member and returns its text.

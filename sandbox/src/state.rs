@@ -94,6 +94,14 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
+/// The content of a file. `None` if there is none.
+fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    match fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        content => content.map(Some),
+    }
+}
+
 /// Draws the keys and secrets of the app.
 pub(crate) enum Keys {
     Seed(u64),
@@ -111,16 +119,15 @@ impl Keys {
             return Ok(Self::Seed(options.seed));
         };
         let path = folder.join("keys");
-        match fs::read(&path) {
-            Ok(bytes) if bytes.len() == Self::BYTES => return Ok(Self::Random(bytes)),
-            Ok(_) => {
+        match read(&path)? {
+            Some(bytes) if bytes.len() == Self::BYTES => return Ok(Self::Random(bytes)),
+            Some(_) => {
                 let path = path.display();
                 return Err(io::Error::other(format!(
                     "the keys {path} cannot be read. Delete it, and link again"
                 )));
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+            None => {}
         }
         let mut bytes = vec![0; Self::BYTES];
         aws_lc_rs::rand::fill(&mut bytes).map_err(|_| io::Error::other("no random numbers"))?;
@@ -151,18 +158,15 @@ pub(crate) fn load<T: DeserializeOwned>(
         return Ok(None);
     };
     let path = path(folder, provider);
-    let text = match fs::read(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let state = serde_json::from_slice(&text).map_err(|error| {
-        let path = path.display();
-        io::Error::other(format!(
-            "the state {path} cannot be read: {error}. Delete it, and link again"
-        ))
+    let state = read(&path)?.map(|text| {
+        serde_json::from_slice(&text).map_err(|error| {
+            let path = path.display();
+            io::Error::other(format!(
+                "the state {path} cannot be read: {error}. Delete it, and link again"
+            ))
+        })
     });
-    state.map(Some)
+    state.transpose()
 }
 
 fn path(folder: &Path, provider: &str) -> PathBuf {

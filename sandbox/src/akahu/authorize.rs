@@ -190,8 +190,7 @@ impl AuthorizeParams {
 
     fn into_session(self) -> ConsentSession<AuthorizationRequest> {
         // The session starts with its first form, so it cannot expire before.
-        ConsentSession::new(None, self.request, Timestamp::MAX)
-            .with_institution(self.connection)
+        ConsentSession::new(None, self.request, self.connection, Timestamp::MAX)
             .with_username(&self.email)
     }
 }

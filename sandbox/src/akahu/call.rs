@@ -63,11 +63,6 @@ impl UserCall {
             Err(Failure::invalid("Invalid Content-Type"))
         }
     }
-
-    /// Parses a parameter as an instant, in milliseconds.
-    pub(super) fn instant(&self, name: &str) -> Result<Option<i64>, Failure> {
-        instant(&self.query, name)
-    }
 }
 
 /// A call by the app itself. A user token gets 401, which is a sandbox choice: live clients saw 401
@@ -92,13 +87,6 @@ impl FromRequest<Arc<Akahu>> for AppCall {
             akahu: Arc::clone(akahu),
             query: Query::parse(request.uri().query()),
         })
-    }
-}
-
-impl AppCall {
-    /// Parses a parameter as an instant, in milliseconds.
-    pub(super) fn instant(&self, name: &str) -> Result<Option<i64>, Failure> {
-        instant(&self.query, name)
     }
 }
 
@@ -128,9 +116,10 @@ pub(super) async fn body(request: Request) -> Result<Bytes, Failure> {
     read.map_err(|_| Failure::of_status(StatusCode::PAYLOAD_TOO_LARGE))
 }
 
-/// Parses a date-time of any offset, or a date (docs/providers/akahu.md#transactions). A date means
-/// midnight UTC, which is a sandbox choice.
-fn instant(query: &Query, name: &str) -> Result<Option<i64>, Failure> {
+/// Parses a parameter that is a date-time of any offset, or a date
+/// (docs/providers/akahu.md#transactions), in milliseconds. A date means midnight UTC, which is a
+/// sandbox choice.
+pub(super) fn instant(query: &Query, name: &str) -> Result<Option<i64>, Failure> {
     let Some(text) = query.get(name) else {
         return Ok(None);
     };

@@ -147,9 +147,7 @@ impl Controls for Akahu {
     }
 
     fn add_account(&self, mut given: Members) -> Result<Members, Refused> {
-        let text = |name: &str| given.text(name).ok_or(format!("{name:?} is needed"));
-        let (token, authorisation) = (text("userToken")?, text("authorisation")?);
-        given.remove(&["userToken", "authorisation"]);
+        let (token, authorisation) = (given.take("userToken")?, given.take("authorisation")?);
         let (mut store, at) = (self.store.write(), iso(self.clock.now()));
         let has_token = |user: usize| {
             let mut tokens = store.users[user].tokens.iter();

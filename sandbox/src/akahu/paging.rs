@@ -7,7 +7,7 @@ use std::io::Write as _;
 use aws_lc_rs::hmac;
 use aws_lc_rs::rand::SystemRandom;
 
-use super::call::UserCall;
+use super::call::{UserCall, instant};
 use super::errors::Failure;
 use super::store::{Account, Entry, Store};
 use crate::merge::forward;
@@ -49,7 +49,7 @@ pub(super) struct PageRequest {
 impl PageRequest {
     /// Reads `start`, `end` and `cursor`.
     pub(super) fn of(call: &UserCall) -> Result<Self, Failure> {
-        let (start, end) = (call.instant("start")?, call.instant("end")?);
+        let (start, end) = (instant(&call.query, "start")?, instant(&call.query, "end")?);
         let query = format!("{}\n{}\n{start:?}\n{end:?}", call.user, call.path).into_bytes();
         let cursor = call.query.get("cursor").map(|text| {
             Position::of_cursor(text, call.akahu.cursors.tag(&query))

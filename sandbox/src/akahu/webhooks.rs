@@ -15,7 +15,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::call::{AppCall, UserCall, check_id};
+use super::call::{AppCall, UserCall, check_id, instant};
 use super::errors::Failure;
 use super::ids;
 use super::respond::{done, iso, item, items};
@@ -115,7 +115,7 @@ pub(super) async fn events(call: AppCall) -> Result<Response, Failure> {
             "queryParams.status must be one of SENT, FAILED, RETRY",
         ));
     }
-    let (start, end) = (call.instant("start")?, call.instant("end")?);
+    let (start, end) = (instant(&call.query, "start")?, instant(&call.query, "end")?);
     let now = call.akahu.clock.now();
     let start =
         start.unwrap_or_else(|| now.as_millisecond().saturating_sub(EVENT_DAYS * 86_400_000));

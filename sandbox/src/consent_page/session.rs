@@ -98,8 +98,13 @@ pub(crate) struct ConsentSession<S> {
 }
 
 impl<S> ConsentSession<S> {
-    /// Creates a session that must start before `expires_at`.
-    pub(crate) fn new(entry: Option<String>, auth_request: S, expires_at: Timestamp) -> Self {
+    /// Creates a session that must start before `expires_at`. A fixed institution skips the list.
+    pub(crate) fn new(
+        entry: Option<String>,
+        auth_request: S,
+        fixed_institution: Option<String>,
+        expires_at: Timestamp,
+    ) -> Self {
         let (high, low) = Uuid::new_v4().as_u64_pair();
         // Six digits, none of them a code with a meaning.
         let code = format!("{:06}", 111_112 + (high ^ low) % 888_888);
@@ -107,7 +112,7 @@ impl<S> ConsentSession<S> {
             entry,
             token: Uuid::new_v4().simple().to_string(),
             auth_request,
-            fixed_institution: None,
+            fixed_institution,
             step: Step::Consent,
             form_number: 0,
             has_close_button: false,
@@ -121,12 +126,6 @@ impl<S> ConsentSession<S> {
             result: None,
             expires_at,
         }
-    }
-
-    /// Fixes the institution, which skips the list.
-    pub(crate) fn with_institution(mut self, institution_id: Option<String>) -> Self {
-        self.fixed_institution = institution_id;
-        self
     }
 
     /// Prefills the user name.

@@ -134,9 +134,8 @@ impl Controls for Fiskil {
     }
 
     fn add_account(&self, mut given: Members) -> Result<Members, Refused> {
-        let text = |name: &str| given.text(name).ok_or(format!("{name:?} is needed"));
-        let (end_user_id, arrangement_id) = (text("endUserId")?, text("arrangementId")?);
-        given.remove(&["endUserId", "arrangementId"]);
+        let (end_user_id, arrangement_id) =
+            (given.take("endUserId")?, given.take("arrangementId")?);
         let mut store = self.store.write();
         let consent = store.consent(&arrangement_id);
         let consent = consent.filter(|consent| consent.end_user_id == end_user_id);

@@ -49,12 +49,8 @@ impl PageRequest {
         if size == 0 {
             return Err(call.invalid("page[size] must be a positive integer"));
         }
-        let cursor = |name| match call.query.filled(name) {
-            None => Ok(None),
-            Some(text) => Position::of_cursor(text, check)
-                .map(Some)
-                .ok_or_else(|| call.unavailable()),
-        };
+        let parse = |text| Position::of_cursor(text, check).ok_or_else(|| call.unavailable());
+        let cursor = |name| call.query.filled(name).map(parse).transpose();
         let (after, before) = (cursor("page[after]")?, cursor("page[before]")?);
         if after.is_some() && before.is_some() {
             return Err(call.invalid("page[after] and page[before] exclude each other"));

@@ -7,6 +7,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use jiff::SignedDuration;
 use serde_json::json;
+use serde_json::value::RawValue;
 
 use super::Fiskil;
 use super::call::Call;
@@ -46,52 +47,38 @@ pub(super) async fn create(call: Call) -> Result<Response, Failure> {
     if call.fiskil.store.read().end_user(&end_user_id).is_none() {
         return Err(call.end_user_not_found());
     }
-    let institution_id = match members.get("institution_id") {
-        None => None,
-        Some(id) => {
-            let known = serde_json::from_str::<&str>(id.get())
-                .ok()
-                .filter(|id| institution(id).is_some());
-            let failure = call.invalid("no institution has this id");
-            Some(
-                known
-                    .ok_or(Failure {
-                        name: "invalid_institution_id",
-                        ..failure
-                    })?
-                    .to_owned(),
-            )
-        }
+    let known_institution = |id: &RawValue| {
+        let id = serde_json::from_str::<&str>(id.get()).ok();
+        let known = id.filter(|id| institution(id).is_some());
+        known.map(str::to_owned).ok_or_else(|| Failure {
+            name: "invalid_institution_id",
+            ..call.invalid("no institution has this id")
+        })
     };
-    let redirect_uri_of = |name: &str| match members.get(name).filter(|raw| raw.get() != "null") {
-        None => Ok(None),
-        // Fiskil accepts any host (docs/providers/fiskil.md#sessions). That the value must be a URL
-        // is a sandbox choice.
-        Some(_) => members
-            .text(name)
-            .filter(|uri| is_redirect_uri(uri))
-            .map(Some)
-            .ok_or(name.to_owned()),
+    let institution_id = members.get("institution_id").map(known_institution);
+    let institution_id = institution_id.transpose()?;
+    // Fiskil accepts any host (docs/providers/fiskil.md#sessions). That the value must be a URL is
+    // a sandbox choice.
+    let uri_of = |name: &str| {
+        let given = members.get(name).filter(|raw| raw.get() != "null");
+        let checked = given.map(|_| {
+            let uri = members.text(name).filter(|uri| is_redirect_uri(uri));
+            uri.ok_or_else(|| call.invalid(&format!("{name} must be a URL")))
+        });
+        checked.transpose()
     };
-    let reject = |name: String| call.invalid(&format!("{name} must be a URL"));
-    let (redirect_uri, cancel_uri) = (
-        redirect_uri_of("redirect_uri").map_err(reject)?,
-        redirect_uri_of("cancel_uri").map_err(reject)?,
-    );
+    let (redirect_uri, cancel_uri) = (uri_of("redirect_uri")?, uri_of("cancel_uri")?);
     let id = Rng::random().text(BASE62, 27);
     let expires_at = after(call.now, SignedDuration::from_secs(LIFE_SECONDS));
-    let fixed_institution = institution_id.clone();
     let session = Session {
         id: id.clone(),
         end_user_id,
-        institution_id,
+        institution_id: institution_id.clone(),
         redirect_uri,
         cancel_uri,
     };
-    call.fiskil.consent_sessions.open(
-        ConsentSession::new(Some(id.clone()), session, expires_at)
-            .with_institution(fixed_institution),
-    );
+    let session = ConsentSession::new(Some(id.clone()), session, institution_id, expires_at);
+    call.fiskil.consent_sessions.open(session);
     Ok(respond(&json!({
         "id": call.fiskil.access.client_id,
         "auth_url": format!("{}?sess_id={id}", call.fiskil.access.base_url),

@@ -70,13 +70,13 @@ pub(super) async fn login(UserCall { call, user }: UserCall) -> Result<Response,
         body.flag("showCloseButton")?,
     );
     let reconnect = body.text("reconnect")?;
-    let repaired = match reconnect {
-        None => None,
-        Some(id) => {
-            let store = call.snaptrade.store.read();
-            Some(store.connection(user, id, call.now)?.broker)
-        }
+    let broker_of = |id| {
+        let store = call.snaptrade.store.read();
+        store
+            .connection(user, id, call.now)
+            .map(|known| known.broker)
     };
+    let repaired = reconnect.map(broker_of).transpose()?;
     // Unknown: where a key without a redirect sends its user, and whether redirect URIs must be
     // registered.
     let redirect_uri = body.text("customRedirect")?.unwrap_or(REDIRECT_URI);
@@ -107,8 +107,8 @@ pub(super) async fn login(UserCall { call, user }: UserCall) -> Result<Response,
         trading,
         immediate: immediate.unwrap_or(false),
     };
-    let session = ConsentSession::new(Some(token), link, expires_at)
-        .with_institution(broker.map(|broker| broker.slug.to_owned()));
+    let institution = broker.map(|broker| broker.slug.to_owned());
+    let session = ConsentSession::new(Some(token), link, institution, expires_at);
     call.snaptrade
         .consent_sessions
         .open(session.with_close_button(show_close_button.unwrap_or(true)));

@@ -157,9 +157,7 @@ impl Controls for SnapTrade {
     }
 
     fn add_account(&self, mut given: Members) -> Result<Members, Refused> {
-        let connection_id = given
-            .take_text("authorizationId")
-            .ok_or("\"authorizationId\" is needed")?;
+        let connection_id = given.take("authorizationId")?;
         let (mut store, now) = (self.store.write(), self.clock.now());
         let mut connections = store.connections.iter();
         let connection = connections.find(|connection| connection.id == connection_id);
@@ -219,7 +217,7 @@ impl Controls for SnapTrade {
     }
 
     fn add_position(&self, mut given: Members) -> Result<Members, Refused> {
-        let account = rows::take_account(&mut given).ok_or("\"account\" is needed")?;
+        let account = given.take("account")?;
         given.set_defaults(&json!({
             "instrument": {
                 "kind": "stock", "id": Uuid::new_v4(), "symbol": "ADDED", "raw_symbol": "ADDED",

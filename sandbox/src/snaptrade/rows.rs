@@ -45,7 +45,8 @@ impl Protocol for SnapTrade {
     }
 
     fn account_of(row: &mut Members) -> Option<String> {
-        take_account(row)
+        // Current rows do not name their account.
+        row.take_text("account")
     }
 
     fn complete(row: &mut Members, id: &str, store: &Store, account: &Account, now: Timestamp) {
@@ -72,11 +73,6 @@ fn place(at: Option<Timestamp>) -> (u8, Option<i64>) {
         Some(at) => (0, Some(nanoseconds(at))),
         None => (1, None),
     }
-}
-
-/// Removes and returns the account id of a row. Current rows do not name their account.
-pub(super) fn take_account(row: &mut Members) -> Option<String> {
-    row.take_text("account")
 }
 
 impl Entry {

@@ -215,17 +215,11 @@ impl WebhookQueue {
 impl QueueState {
     fn add(&mut self, event: WebhookEvent, now: Timestamp) -> Option<u64> {
         self.destination.as_ref()?;
-        let state = if self.lose > 0 {
-            DeliveryState::Lost
-        } else {
-            DeliveryState::Waiting
+        let (state, copies) = match self.lose {
+            0 => (DeliveryState::Waiting, self.copies),
+            _ => (DeliveryState::Lost, 1),
         };
         self.lose = self.lose.saturating_sub(1);
-        let copies = if state == DeliveryState::Lost {
-            1
-        } else {
-            self.copies
-        };
         let mut first = None;
         for _ in 0..copies {
             let id = self.push(event.clone(), state, first, None, now)?;

@@ -201,3 +201,9 @@ pub(crate) enum Flow {
     /// An option ends without a payment.
     OptionEnd,
 }
+
+impl Flow {
+    pub(crate) const fn is_option(self) -> bool {
+        matches!(self, Self::OptionBuy | Self::OptionSell | Self::OptionEnd)
+    }
+}

@@ -117,27 +117,14 @@ struct Drawing<'a> {
 impl Drawing<'_> {
     fn push(&mut self, deal: &'static Deal, back: u32) {
         let day = self.today.saturating_sub(i64::from(back).days());
-        let options = matches!(
-            deal.flow,
-            Flow::OptionBuy | Flow::OptionSell | Flow::OptionEnd
-        );
-        // Without options in the plan, the most common kind replaces them.
-        let deal = if options && self.plan.options.is_empty() {
-            &self.plan.daily()[0]
-        } else {
-            deal
-        };
-        let securities = if options && !self.plan.options.is_empty() {
-            &self.plan.options
-        } else {
-            &self.plan.securities
+        let (deal, securities) = match (deal.flow.is_option(), &self.plan.options) {
+            // Without options in the plan, the most common kind replaces them.
+            (true, options) if options.is_empty() => (&self.plan.daily()[0], &self.plan.securities),
+            (true, options) => (deal, options),
+            (false, _) => (deal, &self.plan.securities),
         };
         let money = matches!(deal.flow, Flow::MoneyIn | Flow::MoneyOut);
-        let security = if money || securities.is_empty() {
-            None
-        } else {
-            self.pick(securities)
-        };
+        let security = (!money && !securities.is_empty()).then(|| self.pick(securities));
         let number = self.base + self.trades.len() as u64;
         let currency = security.map_or(self.currency, |security| security.currency);
         let mut trade = Trade {
@@ -161,40 +148,30 @@ impl Drawing<'_> {
         self.trades.push(trade);
     }
 
-    fn pick(&mut self, symbols: &[&str]) -> Option<&'static Security> {
-        let index = self.rng.next() as usize % symbols.len().max(1);
-        symbols
-            .get(index)
-            .map(|symbol| securities::security(symbol))
+    fn pick(&mut self, symbols: &[&str]) -> &'static Security {
+        securities::security(symbols[self.rng.next() as usize % symbols.len()])
     }
 
     fn price(&mut self, trade: &mut Trade) {
         let flow = trade.deal.flow;
-        let multiplier = if matches!(flow, Flow::OptionBuy | Flow::OptionSell) {
-            100
-        } else {
-            1
-        };
         if matches!(flow, Flow::Income | Flow::MoneyIn | Flow::MoneyOut) {
             trade.amount = self.money(flow);
             return;
         }
         trade.units = self.units(flow);
-        match flow {
-            Flow::Buy | Flow::Sell | Flow::OptionBuy | Flow::OptionSell => {
-                let cents = u64::from(trade.security.map_or(100, |security| security.cents));
-                trade.price =
-                    Scaled::cents(self.rng.between(cents * 7 / 10, cents * 12 / 10) as i64);
-                trade.fee = Scaled::cents(if self.rng.chance(30) {
-                    self.rng.between(1, 995) as i64
-                } else {
-                    0
-                });
-                let value = trade.units.times(trade.price, multiplier);
-                trade.amount = Scaled::cents(-value - trade.fee.value);
-            }
-            _ => {}
+        if !trade.is_traded() {
+            return;
         }
+        let cents = u64::from(trade.security.map_or(100, |security| security.cents));
+        trade.price = Scaled::cents(self.rng.between(cents * 7 / 10, cents * 12 / 10) as i64);
+        trade.fee = Scaled::cents(if self.rng.chance(30) {
+            self.rng.between(1, 995) as i64
+        } else {
+            0
+        });
+        let multiplier = if flow.is_option() { 100 } else { 1 };
+        let value = trade.units.times(trade.price, multiplier);
+        trade.amount = Scaled::cents(-value - trade.fee.value);
     }
 
     fn money(&mut self, flow: Flow) -> Scaled {
@@ -212,10 +189,9 @@ impl Drawing<'_> {
     }
 
     fn units(&mut self, flow: Flow) -> Scaled {
-        let options = matches!(flow, Flow::OptionBuy | Flow::OptionSell | Flow::OptionEnd);
         let (low, high, places) = match () {
             () if self.plan.is_crypto() => (1_000_001, 2_000_000_001, 9),
-            () if options => (1, 5, 0),
+            () if flow.is_option() => (1, 5, 0),
             () if self.rng.chance(30) => (10_003, 4_000_003, 5),
             () => (1, 40, 0),
         };
