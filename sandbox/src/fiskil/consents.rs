@@ -27,8 +27,6 @@ fn view(base_url: &str, store: &Store, consent: &Consent, now: Timestamp) -> Val
         account.arrangement_id == consent.arrangement_id && account.visible_at <= now
     };
     let accounts = store.accounts.iter().filter(is_listed);
-    let mut users = store.end_users.iter();
-    let user = users.find(|user| user.id == consent.end_user_id);
     let (created_at, institution) = (seconds(consent.created_at), consent.institution);
     let mut shown = json!({
         "arrangement_id": consent.arrangement_id,
@@ -48,7 +46,7 @@ fn view(base_url: &str, store: &Store, consent: &Consent, now: Timestamp) -> Val
         "app_name": APP,
         "app_logo": "https://logos.example.com/app.svg",
     });
-    if let Some(email) = user.and_then(|user| user.members.text("email")) {
+    if let Some(email) = store.text_of_giver(consent, "email") {
         shown["end_user_email"] = email.into();
     }
     // The only known text is that of the documented sample (docs/providers/fiskil.md#consents).

@@ -105,14 +105,11 @@ impl Controls for Fiskil {
     fn credentials(&self, _all: bool) -> Vec<(Credentials, String)> {
         let store = self.store.read();
         let credentials = |consent: &Consent| {
-            let mut users = store.end_users.iter();
-            let user = users.find(|user| user.id == consent.end_user_id);
-            let name = user.and_then(|user| user.members.text("name"));
+            let name = store.text_of_giver(consent, "name").unwrap_or_default();
             let credentials = Credentials::Fiskil {
                 end_user_id: consent.end_user_id.clone(),
                 arrangement_id: consent.arrangement_id.clone(),
             };
-            let name = name.unwrap_or_default();
             (credentials, format!("{name}, {}", consent.institution.name))
         };
         store.consents.iter().map(credentials).collect()

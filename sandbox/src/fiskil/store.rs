@@ -115,6 +115,13 @@ impl Store {
             .find(|user| user.id == id && !user.deleted)
     }
 
+    /// A text member of the end user who gave a consent, even of a deleted one.
+    pub(super) fn text_of_giver(&self, consent: &Consent, name: &str) -> Option<String> {
+        let mut users = self.end_users.iter();
+        let user = users.find(|user| user.id == consent.end_user_id)?;
+        user.members.text(name)
+    }
+
     pub(super) fn consent(&self, arrangement_id: &str) -> Option<&Consent> {
         self.consents
             .iter()

@@ -95,10 +95,7 @@ fn tagged(store: &Store, account: &Account) -> Members {
         &masked(&old.text("number").unwrap_or_default()),
     );
     new.set("institution_account_id", &old.get("institution_account_id"));
-    let connection = store
-        .connections
-        .iter()
-        .find(|connection| connection.id == account.connection_id);
+    let connection = store.any_connection(&account.connection_id);
     new.set(
         "institution_id",
         &connection.map(|connection| brokerage_id(store.seed, connection.broker)),

@@ -116,11 +116,7 @@ pub(super) async fn refresh(
         });
     }
     connection.refreshed_at = Some(now);
-    for account in store
-        .accounts
-        .iter_mut()
-        .filter(|account| account.connection_id == id)
-    {
+    for account in store.accounts_at(&id) {
         account.as_of = now;
     }
     Ok(json(

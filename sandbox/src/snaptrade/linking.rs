@@ -115,20 +115,12 @@ impl Store {
             self.add_connection(&id, broker, name, link.user, now);
             id
         });
-        if let Some(connection) = self
-            .connections
-            .iter_mut()
-            .find(|connection| connection.id == id)
-        {
+        if let Some(connection) = self.any_connection_mut(&id) {
             connection.reactivate();
             connection.trading |= link.trading;
             connection.login = Some(name.to_owned());
         }
-        let own = self
-            .accounts
-            .iter_mut()
-            .filter(|account| account.connection_id == id);
-        for (index, account) in own.enumerate() {
+        for (index, account) in self.accounts_at(&id).enumerate() {
             account.shared = chosen.iter().any(|offer| {
                 offer.account_key == account.id || offer.account_key == index.to_string()
             });
@@ -148,10 +140,8 @@ impl Store {
             .connections_of(link.user, now)
             .find(|held| matches(held))
             .map(|held| held.id.clone());
-        if let Some(connection) = self
-            .connections
-            .iter_mut()
-            .find(|held| Some(&held.id) == known.as_ref())
+        if let Some(id) = &known
+            && let Some(connection) = self.any_connection_mut(id)
         {
             connection.reactivate();
             return connection.id.clone();
@@ -194,11 +184,7 @@ impl Store {
     /// depend on seed, broker and user name only, not on earlier links.
     fn personalize(&mut self, id: &str, broker: &Broker, name: &str) {
         let (seed, today) = (self.seed, self.today);
-        let own = self
-            .accounts
-            .iter_mut()
-            .filter(|account| account.connection_id == id);
-        for (account, template) in own.zip(&BROKERAGE.new_login) {
+        for (account, template) in self.accounts_at(id).zip(&BROKERAGE.new_login) {
             let mut rng = stream(seed, name, broker.slug, template.number);
             let title = format!(
                 "{} {}",

@@ -132,9 +132,8 @@ impl Controls for SnapTrade {
         _: Option<Timestamp>,
     ) -> Result<(), Refused> {
         let (mut store, now) = (self.store.write(), self.clock.now());
-        let mut connections = store.connections.iter_mut();
-        let connection = connections
-            .find(|connection| connection.id == id)
+        let connection = store
+            .any_connection_mut(id)
             .ok_or_else(|| Refused::unknown("connection", id))?;
         connection.reactivate();
         match state {
@@ -159,9 +158,8 @@ impl Controls for SnapTrade {
     fn add_account(&self, mut given: Members) -> Result<Members, Refused> {
         let connection_id = given.take("authorizationId")?;
         let (mut store, now) = (self.store.write(), self.clock.now());
-        let mut connections = store.connections.iter();
-        let connection = connections.find(|connection| connection.id == connection_id);
-        let institution = connection
+        let institution = store
+            .any_connection(&connection_id)
             .ok_or_else(|| Refused::unknown("connection", &connection_id))?
             .broker
             .name;

@@ -145,6 +145,27 @@ impl Store {
         }
     }
 
+    /// A connection of any user, even a deleted one.
+    pub(super) fn any_connection(&self, id: &str) -> Option<&Connection> {
+        let mut all = self.connections.iter();
+        all.find(|connection| connection.id == id)
+    }
+
+    /// As [`Store::any_connection`].
+    pub(super) fn any_connection_mut(&mut self, id: &str) -> Option<&mut Connection> {
+        let mut all = self.connections.iter_mut();
+        all.find(|connection| connection.id == id)
+    }
+
+    /// All accounts of a connection.
+    pub(super) fn accounts_at(
+        &mut self,
+        connection_id: &str,
+    ) -> impl Iterator<Item = &mut Account> {
+        let accounts = self.accounts.iter_mut();
+        accounts.filter(move |account| account.connection_id == connection_id)
+    }
+
     /// The connections of a user, oldest first.
     pub(super) fn connections_of(
         &self,
@@ -214,8 +235,7 @@ impl Store {
         members: Members,
         now: Timestamp,
     ) -> &mut Account {
-        let mut connections = self.connections.iter();
-        let connection = connections.find(|connection| connection.id == connection_id);
+        let connection = self.any_connection(connection_id);
         let own = OwnAccount {
             connection_id: connection_id.to_owned(),
             balances: RawValue::from_string("[]".to_owned()).expect("an empty array is JSON"),
