@@ -1,18 +1,18 @@
 //! `bellbird mcp`: messages over standard input and output.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, ChildStdout, Command};
+use std::process::{ChildStdin, ChildStdout, Command};
 
 use bellbird_sandbox::Fault;
 use serde_json::{Value, json};
 
 use crate::support::harness::{App, Setup, eventually};
 use crate::support::mcp::{Mcp, modern_meta};
-use crate::support::process::{Workdir, errors};
+use crate::support::process::{Process, Workdir, errors};
 
 /// A running command. Dropping it kills the process.
 struct Bridge {
-    child: Child,
+    child: Process,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
@@ -27,7 +27,7 @@ impl Bridge {
             BufReader::new(child.stdout.take().unwrap()),
         );
         Self {
-            child,
+            child: Process(child),
             input,
             output,
         }
@@ -56,15 +56,8 @@ impl Bridge {
         let mut rest = String::new();
         while self.output.read_line(&mut rest).unwrap() > 0 {}
         let mut log = String::new();
-        std::io::Read::read_to_string(&mut self.child.stderr.take().unwrap(), &mut log).unwrap();
-        (self.child.wait().unwrap().code(), rest, log)
-    }
-}
-
-impl Drop for Bridge {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        std::io::Read::read_to_string(&mut self.child.0.stderr.take().unwrap(), &mut log).unwrap();
+        (self.child.0.wait().unwrap().code(), rest, log)
     }
 }
 

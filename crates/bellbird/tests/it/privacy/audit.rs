@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -10,7 +10,9 @@ use super::memory::{MARK, ROWS, import_with_marked_rows};
 use crate::support::database::execute;
 use crate::support::deployment::Deployment;
 use crate::support::harness::{Database, also_on_postgres, simulated_providers};
-use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, text};
+use crate::support::process::{
+    ANY_PORTS, MASTER_KEY, Process, RunningCommand, Workdir, errors, text,
+};
 
 /// Of the description of each marked row, a piece that the audit searches for. There is one for
 /// each provider.
@@ -97,27 +99,11 @@ pub(super) async fn audit(workdir: &Workdir, key: &str, arguments: &str) -> Audi
     }
 }
 
-/// A process that has a text in its memory. Dropping it kills the process.
-struct Holder(Child);
-
-impl Holder {
-    fn of(text: &str) -> Self {
-        Self(
-            Command::new("sleep")
-                .arg("600")
-                .env_clear()
-                .env("PLANTED", text)
-                .spawn()
-                .unwrap(),
-        )
-    }
-}
-
-impl Drop for Holder {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// A process that has a text in its memory.
+fn holder(text: &str) -> Process {
+    let mut command = Command::new("sleep");
+    command.arg("600").env_clear().env("PLANTED", text);
+    Process(command.spawn().unwrap())
 }
 
 /// A service with marked rows, and a key that may read them.
@@ -173,7 +159,7 @@ async fn planted_row_is_found_in_each_place() {
         .open(workdir.folder.path().join("service.log"))
         .unwrap();
     writeln!(log, "read {in_log} with {key}").unwrap();
-    let holder = Holder::of(&in_memory);
+    let holder = holder(&in_memory);
     let dirty = audit(
         &workdir,
         &key,

@@ -2,12 +2,14 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::support::process::Process;
 
 /// For one step, on a slow machine.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -52,7 +54,7 @@ const CLOSED: &str = "element => { let closed = null; \
 
 /// A browser with one tab. Dropping it kills the process.
 pub(crate) struct Browser {
-    child: Child,
+    _process: Process,
     to: ChildStdin,
     from: Receiver<Value>,
     last_id: u64,
@@ -99,7 +101,7 @@ impl Browser {
         });
         let (document, is_loaded) = (String::new(), false);
         let mut browser = Self {
-            child,
+            _process: Process(child),
             to,
             from,
             last_id: 0,
@@ -375,13 +377,6 @@ impl Browser {
             .decode(shot["data"].as_str().unwrap())
             .unwrap();
         std::fs::write(format!("{folder}/{name}.png"), bytes).unwrap();
-    }
-}
-
-impl Drop for Browser {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -183,9 +183,19 @@ pub(crate) fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A running command. Dropping it kills the process, so a failed test leaves none behind.
+/// A process that ends when this is dropped, so that a failed test leaves none behind.
+pub(crate) struct Process(pub(crate) Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A running command. Dropping it kills the process.
 pub(crate) struct RunningCommand {
-    child: Child,
+    child: Process,
     pub(crate) out: BufReader<ChildStdout>,
     /// The first line of its output: the command is ready.
     pub(crate) ready_line: String,
@@ -232,14 +242,14 @@ impl RunningCommand {
             panic!("{line}: {}", errors(&child.wait_with_output().unwrap()));
         }
         Self {
-            child,
+            child: Process(child),
             out,
             ready_line,
         }
     }
 
     pub(crate) fn id(&self) -> u32 {
-        self.child.id()
+        self.child.0.id()
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -249,7 +259,7 @@ impl RunningCommand {
     /// Sends a signal. Returns the exit status, the rest of standard output, and the log unless a
     /// file has it.
     pub(crate) fn stop(mut self, signal: &str) -> (Option<i32>, String, String) {
-        let id = self.child.id().to_string();
+        let id = self.child.0.id().to_string();
         assert!(
             Command::new("kill")
                 .args([signal, &id])
@@ -259,17 +269,10 @@ impl RunningCommand {
         );
         let (mut rest, mut log) = (String::new(), String::new());
         self.out.read_to_string(&mut rest).unwrap();
-        if let Some(mut stderr) = self.child.stderr.take() {
+        if let Some(mut stderr) = self.child.0.stderr.take() {
             stderr.read_to_string(&mut log).unwrap();
         }
-        (self.child.wait().unwrap().code(), rest, log)
-    }
-}
-
-impl Drop for RunningCommand {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        (self.child.0.wait().unwrap().code(), rest, log)
     }
 }
 

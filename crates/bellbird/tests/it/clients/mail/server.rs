@@ -1,7 +1,7 @@
 //! A mail server, as a program of its own.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use bellbird::config::Settings;
@@ -11,10 +11,11 @@ use tempfile::TempDir;
 
 use crate::clients::receivers::{installed, root};
 use crate::support::harness::eventually;
+use crate::support::process::Process;
 
 /// Dropping it kills the process.
 pub(super) struct MailServer {
-    child: Child,
+    _process: Process,
     pub(super) port: u16,
     lines: Arc<Mutex<Vec<Value>>>,
     directory: TempDir,
@@ -43,7 +44,7 @@ impl MailServer {
             }
         });
         Self {
-            child,
+            _process: Process(child),
             port,
             lines,
             directory,
@@ -74,12 +75,5 @@ impl MailServer {
     /// Takes e-mails for `busy@...` from now on.
     pub(super) fn be_ready(&self) {
         std::fs::write(self.directory.path().join("ready"), "").unwrap();
-    }
-}
-
-impl Drop for MailServer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

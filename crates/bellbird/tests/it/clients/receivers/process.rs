@@ -3,13 +3,14 @@
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
 use super::{read, root};
 use crate::support::harness::eventually;
+use crate::support::process::Process;
 
 /// A path that `scripts/setup receivers` installs, or cargo builds with `--example receiver`.
 pub(crate) fn installed(path: PathBuf) -> PathBuf {
@@ -60,7 +61,7 @@ fn program(language: &str) -> Command {
 /// A running receiver. Dropping it kills the process.
 pub(super) struct Receiver {
     pub(super) language: &'static str,
-    child: Child,
+    _process: Process,
     pub(super) port: u16,
     lines: Arc<Mutex<Vec<Value>>>,
 }
@@ -100,7 +101,7 @@ impl Receiver {
         });
         Self {
             language,
-            child,
+            _process: Process(child),
             port,
             lines,
         }
@@ -123,13 +124,6 @@ impl Receiver {
 
     pub(super) async fn wait_until_received(&self, is_enough: impl Fn(&[Value]) -> bool) {
         eventually(async || is_enough(&self.received())).await;
-    }
-}
-
-impl Drop for Receiver {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -4,13 +4,13 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver as Lines, channel};
 
 use jiff::SignedDuration;
 
 use super::receivers::{Signed, free_ports};
-use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, text};
+use crate::support::process::{ANY_PORTS, Process, RunningCommand, Workdir, text};
 
 const SECRET: &str = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=";
 const ANOTHER: &str = "whsec_YWJjZGVmZ2hpamFiY2RlZmdoaWphYmNkZWZnaGlqYWI=";
@@ -48,7 +48,7 @@ async fn sheet_shows_every_row_as_text_or_number() {
 /// A running docs/recipes/wake_actual.mjs, which calls a stand-in for Actual. Dropping it kills the
 /// process.
 struct Waker {
-    child: Child,
+    _process: Process,
     url: String,
     folder: PathBuf,
     lines: Lines<String>,
@@ -103,7 +103,7 @@ impl Waker {
                 .try_for_each(|line| sender.send(line))
         });
         Self {
-            child,
+            _process: Process(child),
             url,
             folder,
             lines,
@@ -129,13 +129,6 @@ impl Waker {
                 None => calls.push(line),
             }
         }
-    }
-}
-
-impl Drop for Waker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

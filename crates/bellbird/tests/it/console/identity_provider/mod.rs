@@ -6,7 +6,7 @@ mod visitor;
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use bellbird_console::OidcSettings;
 use bellbird_domain::Plan;
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::support::browser;
 use crate::support::harness::{App, Setup};
+use crate::support::process::Process;
 
 /// `scripts/setup` installs them: the versions and digests are in the lock files.
 const TARGET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target");
@@ -24,7 +25,7 @@ const PROGRAM: &str = concat!(
 
 /// A running identity provider. Dropping it kills the process.
 struct IdentityProvider {
-    process: Child,
+    _process: Process,
     issuer: String,
 }
 
@@ -52,7 +53,7 @@ impl IdentityProvider {
             "scripts/setup browser installs oidc-provider: {issuer}"
         );
         Self {
-            process,
+            _process: Process(process),
             issuer: issuer.trim().to_owned(),
         }
     }
@@ -100,12 +101,5 @@ impl IdentityProvider {
     async fn choose(&self, sub: &str, email: &str) {
         self.control(json!({"account": {"sub": sub, "email": email, "email_verified": true}}))
             .await;
-    }
-}
-
-impl Drop for IdentityProvider {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
