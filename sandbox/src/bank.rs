@@ -100,8 +100,13 @@ impl Bank {
     /// The credentials of every connection, also of those that are not ready-made.
     #[must_use]
     pub fn all_credentials(&self) -> Vec<Credentials> {
-        let all = self.0.credentials(true).into_iter();
-        all.map(|(credentials, _)| credentials).collect()
+        self.credentials(true)
+    }
+
+    /// The ready-made credentials, or with `all` those of every connection.
+    pub(crate) fn credentials(&self, all: bool) -> Vec<Credentials> {
+        let found = self.0.credentials(all).into_iter();
+        found.map(|(credentials, _)| credentials).collect()
     }
 
     pub fn set_consent(&self, id: &str, state: ConsentState) -> Result<(), Refused> {

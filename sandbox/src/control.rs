@@ -250,9 +250,7 @@ async fn set_options(State(bank): State<Bank>, body: Bytes) -> Result<Json<Value
 }
 
 async fn credentials(State(bank): State<Bank>) -> Json<Value> {
-    let ready_made = bank.0.credentials(false).into_iter();
-    let ready_made: Vec<_> = ready_made.map(|(credentials, _)| credentials).collect();
-    Json(json!({"credentials": ready_made, "all": bank.all_credentials()}))
+    Json(json!({"credentials": bank.credentials(false), "all": bank.credentials(true)}))
 }
 
 #[derive(Deserialize)]

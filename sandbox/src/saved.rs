@@ -32,12 +32,12 @@ macro_rules! by_place {
 by_place!(
     au_template,
     crate::world::template::Template,
-    crate::world::australia::AUSTRALIA.templates()
+    crate::world::australia::AUSTRALIA.lists.all()
 );
 by_place!(
     nz_template,
     crate::world::template::Template,
-    crate::world::new_zealand::NEW_ZEALAND.templates()
+    crate::world::new_zealand::NEW_ZEALAND.lists.all()
 );
 by_place!(
     deal,

@@ -10,7 +10,6 @@ use super::connections;
 use super::errors::Failure;
 use super::respond::{done, iso, item, items};
 use crate::consent::ConsentState;
-use crate::members::Members;
 
 pub(super) async fn me(call: UserCall) -> Response {
     let store = call.akahu.store.read();
@@ -31,11 +30,7 @@ pub(super) async fn list(call: UserCall) -> Response {
         .accounts_of(call.user)
         .into_iter()
         .filter(|account| !unlisted.contains(account.id.as_str()));
-    items(
-        accounts
-            .map(|account| &account.members)
-            .collect::<Vec<&Members>>(),
-    )
+    items(accounts.map(|account| &account.members))
 }
 
 pub(super) async fn show(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
@@ -92,9 +87,8 @@ pub(super) async fn delete_authorisation(
 fn find_login(call: &UserCall, id: &str) -> Result<usize, Failure> {
     check_id("authorisation_", id)?;
     let store = call.akahu.store.read();
-    let shared = store.logins_of(call.user).into_iter();
+    let mut shared = store.logins_of(call.user).into_iter();
     shared
-        .into_iter()
         .find(|&login| store.logins[login].id == id)
         .ok_or_else(Failure::not_found)
 }

@@ -20,7 +20,7 @@ fn view(code: &Code) -> Value {
 
 /// Lists all spending codes, without pages.
 pub(super) async fn list(_: AppCall) -> Response {
-    items(CODES.iter().map(view).collect::<Vec<_>>())
+    items(CODES.iter().map(view))
 }
 
 pub(super) async fn show(Path(id): Path<String>, _: AppCall) -> Result<Response, Failure> {

@@ -46,13 +46,7 @@ pub(super) fn for_account(institution: &Institution) -> Value {
 
 /// Lists all institutions, without pages.
 pub(super) async fn list(_: AppCall) -> Response {
-    items(
-        NEW_ZEALAND
-            .institutions
-            .iter()
-            .map(full)
-            .collect::<Vec<_>>(),
-    )
+    items(NEW_ZEALAND.institutions.iter().map(full))
 }
 
 pub(super) async fn show(Path(id): Path<String>, _: AppCall) -> Result<Response, Failure> {

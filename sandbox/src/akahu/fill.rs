@@ -150,7 +150,7 @@ fn draw_rows(store: &Store, account: &mut Account, holding: &Holding, calendars:
 
 /// Adds purchases of the last hours that have not settled.
 fn draw_pending(account: &mut Account, rng: &mut Rng, holding: &Holding, now: Timestamp) {
-    let spending = NEW_ZEALAND.spending().iter();
+    let spending = NEW_ZEALAND.lists.spending().iter();
     let shops: Vec<&Template> = spending.filter(|template| template.place).collect();
     for index in 0..u64::from(holding.plan.pending) {
         let template = shops[rng.next() as usize % shops.len()];

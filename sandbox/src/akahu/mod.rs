@@ -190,7 +190,7 @@ impl Controls for Akahu {
         let seed = store.seed;
         let account = store.account_mut(id)?;
         let (shops, base) = (
-            NEW_ZEALAND.spending(),
+            NEW_ZEALAND.lists.spending(),
             account.take_numbers(u64::from(rows)),
         );
         let rows = nz_rows::fill(

@@ -13,8 +13,8 @@ pub(super) fn item(value: impl Serialize) -> Response {
 }
 
 /// Wraps a list in the envelope, without a cursor.
-pub(super) fn items(values: impl Serialize) -> Response {
-    enveloped("items", &values)
+pub(super) fn items(values: impl IntoIterator<Item: Serialize>) -> Response {
+    enveloped("items", &values.into_iter().collect::<Vec<_>>())
 }
 
 fn enveloped(name: &str, value: &impl Serialize) -> Response {

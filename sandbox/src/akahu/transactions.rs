@@ -62,11 +62,8 @@ pub(super) async fn list_by_ids(call: UserCall) -> Result<Response, Failure> {
         ));
     }
     let store = call.akahu.store.read();
-    Ok(items(
-        ids.iter()
-            .filter_map(|id| find(&store, call.user, id))
-            .collect::<Vec<_>>(),
-    ))
+    let found = ids.iter().filter_map(|id| find(&store, call.user, id));
+    Ok(items(found))
 }
 
 fn find(store: &Store, user: usize, id: &str) -> Option<Members> {

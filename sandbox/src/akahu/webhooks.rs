@@ -88,7 +88,7 @@ pub(super) async fn list(call: UserCall) -> Response {
         .subscriptions
         .iter()
         .map(|subscription| subscription.view(url.as_deref().unwrap_or(URL), &deliveries));
-    items(shown.collect::<Vec<_>>())
+    items(shown)
 }
 
 /// Ends a subscription.
@@ -131,10 +131,9 @@ pub(super) async fn events(call: AppCall) -> Result<Response, Failure> {
         .into_iter()
         .filter(in_range)
         .filter_map(delivery_view);
-    Ok(items(
-        all.filter(|event| status.is_none_or(|status| event["status"] == status))
-            .collect::<Vec<_>>(),
-    ))
+    Ok(items(all.filter(|event| {
+        status.is_none_or(|status| event["status"] == status)
+    })))
 }
 
 /// A delivery as Akahu lists it (docs/providers/akahu.md#webhooks). Its subscription has one name

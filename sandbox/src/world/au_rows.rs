@@ -116,7 +116,7 @@ impl Drawing<'_> {
 
     fn spending(&mut self, wanted: u32, nearest: u32, farthest: u32) {
         let days = u64::from(farthest - nearest + 1);
-        let spending = AUSTRALIA.spending();
+        let spending = AUSTRALIA.lists.spending();
         for index in 0..wanted {
             let back = nearest + (u64::from(index) * days / u64::from(wanted)) as u32;
             // Every fifth row rotates through the templates, so that each occurs.
@@ -226,7 +226,7 @@ impl Drawing<'_> {
         let at = self
             .calendar
             .instant(back, self.rng.between(9, 17) as i64 * HOUR);
-        self.push(&AUSTRALIA.spending()[0], at);
+        self.push(&AUSTRALIA.lists.spending()[0], at);
         if let Some(row) = self.rows.last_mut() {
             row.amount = Amount::Text(text);
         }
@@ -235,7 +235,7 @@ impl Drawing<'_> {
     /// Adds card purchases that have not settled; they have no time
     /// (docs/providers/fiskil.md#rows).
     fn pending(&mut self, count: u32) {
-        let spending = AUSTRALIA.spending();
+        let spending = AUSTRALIA.lists.spending();
         for index in 0..count as usize {
             self.push(&spending[index * 3 % spending.len()], 0);
             if let Some(row) = self.rows.last_mut() {

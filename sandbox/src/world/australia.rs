@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::YEARS_DAYS;
 use super::odd_rows::OddRows;
-use super::template::{Lists, Template, list};
+use super::template::{Lists, Template};
 
 pub(crate) static AUSTRALIA: LazyLock<Australia> =
     LazyLock::new(|| super::load(include_str!("data/australia.json")));
@@ -23,20 +23,9 @@ pub(crate) struct Australia {
     /// Places of branches.
     #[serde(borrow)]
     pub(crate) places: Vec<&'static str>,
-    lists: Lists,
-}
-
-impl Australia {
-    /// The templates of daily spending. They cover everything of the sixteen categories that does
-    /// not occur on fixed days, and rows without a category, with `null` and with an unknown one.
-    pub(crate) fn spending(&'static self) -> &'static [Template] {
-        list(&self.lists, "SPENDING")
-    }
-
-    /// All templates of rows.
-    pub(crate) fn templates(&'static self) -> impl Iterator<Item = &'static Template> {
-        self.lists.values().flatten()
-    }
+    /// Those of daily spending cover everything of the sixteen categories that does not occur on
+    /// fixed days, and rows without a category, with `null` and with an unknown one.
+    pub(crate) lists: Lists,
 }
 
 /// A bank or an energy company. Ids are digit strings, as on the wire.
@@ -132,7 +121,7 @@ impl Default for Plan {
 impl Plan {
     /// The rows on fixed days: pay, rent, interest and repayments.
     pub(crate) fn fixed(&self) -> &'static [Template] {
-        list(&AUSTRALIA.lists, self.fixed)
+        AUSTRALIA.lists.list(self.fixed)
     }
 }
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::YEARS_DAYS;
 use super::odd_rows::OddRows;
-use super::template::{Lists, Template, list};
+use super::template::{Lists, Template};
 use crate::members::Members;
 
 pub(crate) static NEW_ZEALAND: LazyLock<NewZealand> =
@@ -26,20 +26,9 @@ pub(crate) struct NewZealand {
     /// Places of branches.
     #[serde(borrow)]
     pub(crate) places: Vec<&'static str>,
-    lists: Lists,
-}
-
-impl NewZealand {
-    /// The templates of daily spending. They cover every group of codes, rows without enrichment,
-    /// and every type that does not occur on fixed days.
-    pub(crate) fn spending(&'static self) -> &'static [Template] {
-        list(&self.lists, "SPENDING")
-    }
-
-    /// All templates of rows.
-    pub(crate) fn templates(&'static self) -> impl Iterator<Item = &'static Template> {
-        self.lists.values().flatten()
-    }
+    /// Those of daily spending cover every group of codes, rows without enrichment, and every type
+    /// that does not occur on fixed days.
+    pub(crate) lists: Lists,
 }
 
 #[derive(Deserialize)]
@@ -145,12 +134,12 @@ impl Default for Plan {
 impl Plan {
     /// The rows on fixed days, without a time of day: pay, rent, interest and repayments.
     pub(crate) fn fixed(&self) -> &'static [Template] {
-        list(&NEW_ZEALAND.lists, self.fixed)
+        NEW_ZEALAND.lists.list(self.fixed)
     }
 
     /// The templates of daily spending.
     pub(crate) fn shops(&self) -> &'static [Template] {
-        list(&NEW_ZEALAND.lists, self.shops)
+        NEW_ZEALAND.lists.list(self.shops)
     }
 }
 

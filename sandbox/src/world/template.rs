@@ -8,11 +8,25 @@ use super::nzfcc::{self, Code};
 
 /// Lists of templates by name: daily spending, or the rows on fixed days of one kind of account.
 /// Repeated templates of a list are more likely.
-pub(crate) type Lists = BTreeMap<String, Vec<Template>>;
+#[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'static"))]
+pub(crate) struct Lists(BTreeMap<String, Vec<Template>>);
 
-/// The templates of a list; the empty name has none.
-pub(crate) fn list(lists: &'static Lists, name: &str) -> &'static [Template] {
-    lists.get(name).map_or(&[], Vec::as_slice)
+impl Lists {
+    /// The templates of a list; the empty name has none.
+    pub(crate) fn list(&self, name: &str) -> &[Template] {
+        self.0.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The templates of daily spending.
+    pub(crate) fn spending(&self) -> &[Template] {
+        self.list("SPENDING")
+    }
+
+    /// All templates of rows.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Template> {
+        self.0.values().flatten()
+    }
 }
 
 /// A kind of row. Types and categories are in the provider's terms.
