@@ -180,11 +180,10 @@ impl Instances<'_> {
     /// The time that all instances on this database agree on: the server's for PostgreSQL. SQLite
     /// is used by one machine only, so there it is `local`.
     pub async fn database_time(self, local: Timestamp) -> Result<Timestamp> {
-        match &self.0.db {
+        match &self.db {
             Db::Sqlite(_) => Ok(local),
             Db::Postgres(_) => {
                 let time = self
-                    .0
                     .db
                     .one(TIME_ON_POSTGRES, params![], |row| row.time(0))
                     .await?;
@@ -195,11 +194,10 @@ impl Instances<'_> {
 
     /// The most connections that the PostgreSQL server takes. None for SQLite.
     pub async fn connections_max(self) -> Result<Option<i64>> {
-        match &self.0.db {
+        match &self.db {
             Db::Sqlite(_) => Ok(None),
             Db::Postgres(_) => {
-                self.0
-                    .db
+                self.db
                     .one(CONNECTIONS_MAX_ON_POSTGRES, params![], |row| row.int(0))
                     .await
             }
@@ -248,8 +246,8 @@ impl Instances<'_> {
             settings.as_str(),
             provider_calls.as_str()
         ];
-        let revision = self.0.db.write_one(RENEW, values, |row| row.int(0)).await?;
-        let known = &self.0.renewals.provider_settings;
+        let revision = self.db.write_one(RENEW, values, |row| row.int(0)).await?;
+        let known = &self.renewals.provider_settings;
         known.send_if_modified(|known| {
             let read = revision.unwrap_or_default();
             std::mem::replace(known, read) != read
@@ -259,27 +257,27 @@ impl Instances<'_> {
 
     /// Records how a renewal went, for [`Self::fault`]. Returns whether that is news.
     pub fn record_renewal(self, renewed: &Result<()>) -> bool {
-        self.0.renewals.record(renewed)
+        self.renewals.record(renewed)
     }
 
     /// Why this instance should get no requests, as its renewals found. Asks nobody. None for a
     /// command.
     pub fn fault(self) -> Option<String> {
-        if self.0.claims_paused() {
+        if self.claims_paused() {
             Some(WRONG_CLOCK.to_owned())
         } else {
-            self.0.renewals.fault()
+            self.renewals.fault()
         }
     }
 
     /// How long ago this instance last wrote to the database. None for a command.
     pub fn renewal_age(self) -> Option<Duration> {
-        self.0.renewals.age()
+        self.renewals.age()
     }
 
     /// Lists the instances that are alive, oldest first.
     pub async fn list(self, now: Timestamp) -> Result<Vec<Instance>> {
-        self.0.db.all(LIST, params![dead_at(now)?], instance).await
+        self.db.all(LIST, params![dead_at(now)?], instance).await
     }
 
     /// Deletes the row of an instance that stops, and frees its leases. Idempotent.
@@ -293,7 +291,6 @@ impl Instances<'_> {
     pub async fn delete_dead(self, now: Timestamp) -> Result<u64> {
         let seen_until = params![dead_at(now)?];
         if self
-            .0
             .db
             .one(HAS_DEAD, seen_until, |_| Ok(()))
             .await?
@@ -330,7 +327,6 @@ impl Instances<'_> {
     /// When a job last started, by the clock of that time. Reads the whole table of jobs.
     pub async fn last_job_started_at(self) -> Result<Option<Timestamp>> {
         Ok(self
-            .0
             .db
             .one(FIND_LAST_START, params![], |row| row.opt_time(0))
             .await?
@@ -341,7 +337,7 @@ impl Instances<'_> {
     /// went back.
     pub async fn bring_forward(self, now: Timestamp, by: SignedDuration) -> Result<()> {
         let by = i64::try_from(by.as_micros()).map_err(StorageError::unavailable)?;
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         for update in [
             BRING_JOBS_FORWARD,
             BRING_DELIVERIES_FORWARD,
@@ -353,7 +349,7 @@ impl Instances<'_> {
     }
 
     async fn delete_and_free(self, delete: Sql, values: &[Param<'_>]) -> Result<u64> {
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         let deleted = tx.run(delete, values).await?;
         // Each reads its whole table, and without a row that went there is nothing to free.
         if deleted > 0 {

@@ -45,6 +45,7 @@ mod webhooks;
 mod tests;
 
 use std::fmt;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -156,6 +157,15 @@ macro_rules! handles {
             $(#[$doc])*
             #[derive(Clone, Copy)]
             pub struct $Part<'s>(&'s Storage);
+
+            /// So that a part reaches the database as `self.db`.
+            impl Deref for $Part<'_> {
+                type Target = Storage;
+
+                fn deref(&self) -> &Storage {
+                    self.0
+                }
+            }
         )*
 
         impl Storage {

@@ -79,7 +79,7 @@ impl Backups<'_> {
     /// Decides that nothing was revoked, removed or changed since the backup: all access of the
     /// backup works.
     pub async fn keep_access(self, actor: &Actor, now: Timestamp) -> Result<()> {
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         set_decided(&mut tx).await?;
         audit::insert(
             &mut tx,
@@ -95,7 +95,7 @@ impl Backups<'_> {
     /// anybody in, and nothing is sent to an endpoint. A test fails for a table that is neither cut
     /// here nor known to let nobody in.
     pub async fn cut_access(self, actor: &Actor, now: Timestamp) -> Result<AccessCut> {
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         tx.run(EXPIRE_CONSENT_SESSIONS, params![now]).await?;
         tx.run(DELETE_FIRST_START, params![]).await?;
         let cut = AccessCut {

@@ -44,7 +44,6 @@ impl Backups<'_> {
     /// that yet.
     pub async fn awaits_restore_decision(self) -> Result<bool> {
         let counts = self
-            .0
             .db
             .one(COUNT_ORIGINS, params![], |row| {
                 Ok((row.int(0)?, row.int(1)?))
@@ -55,8 +54,7 @@ impl Backups<'_> {
 
     /// Makes the database wait for a decision.
     pub(crate) async fn set_copy(self) -> Result<()> {
-        self.0
-            .db
+        self.db
             .batch(&[DELETE_ORIGIN, INSERT_COPY].map(|sql| sql.with(&[])))
             .await
             .map(|_| ())

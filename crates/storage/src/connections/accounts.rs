@@ -82,7 +82,6 @@ impl Accounts<'_> {
     pub async fn list(self, user: UserId, limit: u32, offset: u64) -> Result<(Vec<Account>, u64)> {
         let skipped = i64::try_from(offset).unwrap_or(i64::MAX);
         let page = self
-            .0
             .db
             .all(LIST, params![user, i64::from(limit), skipped], account)
             .await?;
@@ -91,7 +90,6 @@ impl Accounts<'_> {
             return Ok((page, end));
         }
         let counted = self
-            .0
             .db
             .one(COUNT, params![user], |row| row.int(0))
             .await?
@@ -109,8 +107,7 @@ impl Accounts<'_> {
         user: UserId,
         connection: ConnectionId,
     ) -> Result<Vec<Account>> {
-        self.0
-            .db
+        self.db
             .all(LIST_OF_CONNECTION, params![user, connection], account)
             .await
             .map(sorted)
@@ -121,7 +118,6 @@ impl Accounts<'_> {
     pub async fn count(self) -> Result<BTreeMap<ConnectionId, u64>> {
         let count = |row: &Row<'_>| Ok((row.id(0)?, row.number(1, "a count of accounts")?));
         Ok(self
-            .0
             .db
             .all(COUNT_OF_CONNECTIONS, params![], count)
             .await?
@@ -136,8 +132,7 @@ impl Accounts<'_> {
         user: UserId,
         connection: ConnectionId,
     ) -> Result<Vec<Account>> {
-        self.0
-            .db
+        self.db
             .all(LIST_LISTED, params![user, connection], account)
             .await
             .map(sorted)
@@ -149,8 +144,7 @@ impl Accounts<'_> {
         user: UserId,
         connection: ConnectionId,
     ) -> Result<Vec<Account>> {
-        self.0
-            .db
+        self.db
             .all(LIST_WITH_HIDDEN, params![user, connection], account)
             .await
             .map(sorted)
@@ -172,9 +166,9 @@ impl Accounts<'_> {
             for (value, id) in values[1..].iter_mut().zip(ids) {
                 *value = Param::from(*id);
             }
-            return self.0.db.all(FIND_FEW, &values, account).await.map(sorted);
+            return self.db.all(FIND_FEW, &values, account).await.map(sorted);
         }
-        let mut accounts = self.0.db.all(LIST_ALL, params![user], account).await?;
+        let mut accounts = self.db.all(LIST_ALL, params![user], account).await?;
         accounts.retain(|account| ids.contains(&account.id));
         Ok(accounts)
     }
@@ -190,7 +184,7 @@ impl Accounts<'_> {
         if currency == Currency::UNKNOWN {
             return Ok(());
         }
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         if bump_revision_if_exists(&mut tx, user).await?
             && tx
                 .run(SET_UNKNOWN_CURRENCY, params![user, account, &currency])

@@ -49,7 +49,7 @@ impl Connections<'_> {
     /// Lists the status changes of any user's connection, oldest first, even after its deletion.
     /// For the command line.
     pub async fn list_audit(self, connection: ConnectionId) -> Result<Vec<ConnectionAuditRow>> {
-        self.0.db.all(LIST, params![connection], audit_row).await
+        self.db.all(LIST, params![connection], audit_row).await
     }
 
     /// Lists the last status changes of a user's connection, newest first.
@@ -59,8 +59,7 @@ impl Connections<'_> {
         connection: ConnectionId,
         limit: u32,
     ) -> Result<Vec<ConnectionAuditRow>> {
-        self.0
-            .db
+        self.db
             .all(
                 LIST_NEWEST,
                 params![user, connection, i64::from(limit)],
@@ -72,8 +71,7 @@ impl Connections<'_> {
     /// Lists the connections that were hidden or deleted since `since`, once for each of both. It
     /// shows what other instances and the command line removed.
     pub async fn list_ended(self, since: Timestamp) -> Result<Vec<(UserId, ConnectionId)>> {
-        self.0
-            .db
+        self.db
             .all(LIST_ENDS, params![since], |row| {
                 Ok((row.id(0)?, row.id(1)?))
             })
@@ -82,8 +80,7 @@ impl Connections<'_> {
 
     /// Deletes changes that are older than two years. Returns their number.
     pub async fn delete_outdated_audit(self, now: Timestamp) -> Result<u64> {
-        self.0
-            .db
+        self.db
             .run(DELETE_OUTDATED, params![now.minus(AUDIT_RETENTION)])
             .await
     }

@@ -45,12 +45,12 @@ statements! {
 
 impl Connections<'_> {
     pub async fn list(self, user: UserId) -> Result<Vec<Connection>> {
-        self.0.db.all(LIST, params![user], connection).await
+        self.db.all(LIST, params![user], connection).await
     }
 
     /// All users' connections, newest first, including those being deleted. For the command line.
     pub async fn list_all(self) -> Result<Vec<Connection>> {
-        self.0.db.all(LIST_ALL, params![], connection).await
+        self.db.all(LIST_ALL, params![], connection).await
     }
 
     /// Connections behind this one, oldest first, of one user or of all, including those being
@@ -67,14 +67,12 @@ impl Connections<'_> {
         );
         match user {
             Some(user) => {
-                self.0
-                    .db
+                self.db
                     .all(LIST_AFTER_OF_USER, params![after, limit, user], connection)
                     .await
             }
             None => {
-                self.0
-                    .db
+                self.db
                     .all(LIST_AFTER, params![after, limit], connection)
                     .await
             }
@@ -82,12 +80,12 @@ impl Connections<'_> {
     }
 
     pub async fn find(self, user: UserId, id: ConnectionId) -> Result<Option<Connection>> {
-        self.0.db.one(FIND, params![user, id], connection).await
+        self.db.one(FIND, params![user, id], connection).await
     }
 
     /// Finds a connection of any user, even one being deleted. For the command line.
     pub async fn find_any(self, id: ConnectionId) -> Result<Option<Connection>> {
-        self.0.db.one(FIND_ANY, params![id], connection).await
+        self.db.one(FIND_ANY, params![id], connection).await
     }
 
     /// Records that the provider returned data. Does nothing if the connection is gone. Raises no
@@ -99,8 +97,7 @@ impl Connections<'_> {
         connection: ConnectionId,
         now: Timestamp,
     ) -> Result<()> {
-        self.0
-            .db
+        self.db
             .run(SET_LAST_REFRESHED_AT, params![user, connection, now])
             .await
             .map(|_| ())

@@ -47,13 +47,12 @@ impl Connections<'_> {
         loop {
             let ids = |row: &Row<'_>| Ok((row.id(0)?, row.id(1)?));
             let due: Vec<(UserId, ConnectionId)> = self
-                .0
                 .db
                 .all(LIST, params![now, first, second, BATCH_SIZE], ids)
                 .await?;
             let reported_before = reported;
             for (user, id) in due {
-                let mut tx = self.0.db.begin().await?;
+                let mut tx = self.db.begin().await?;
                 if !lock_user_if_exists(&mut tx, user).await?
                     || tx.run(NOTE, params![now, first, second, user, id]).await? == 0
                 {

@@ -50,7 +50,6 @@ impl Syncs<'_> {
         connection: ConnectionId,
     ) -> Result<Fingerprints> {
         Ok(self
-            .0
             .db
             .one(FIND, params![user, connection], decode)
             .await?
@@ -66,7 +65,6 @@ impl Syncs<'_> {
     ) -> Result<Option<SecretString>> {
         let slot = SecretSlot::fingerprint_key(user, connection);
         if self
-            .0
             .db
             .one(HAS_CONNECTION, params![user, connection], |_| Ok(()))
             .await?
@@ -74,10 +72,10 @@ impl Syncs<'_> {
         {
             return Ok(None);
         }
-        if let Some(key) = self.0.secrets().find(&slot).await? {
+        if let Some(key) = self.secrets().find(&slot).await? {
             return Ok(Some(key));
         }
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await?
             || tx
                 .one(HAS_CONNECTION, params![user, connection], |_| Ok(()))
@@ -88,12 +86,12 @@ impl Syncs<'_> {
             return Ok(None);
         }
         // Another task may have stored a key meanwhile.
-        if let Some(key) = self.0.secrets().find_in(&mut tx, &slot).await? {
+        if let Some(key) = self.secrets().find_in(&mut tx, &slot).await? {
             tx.rollback().await;
             return Ok(Some(key));
         }
         let key = SecretString::from(STANDARD.encode(*random_bytes::<KEY_BYTES>()));
-        self.0.secrets().store(&mut tx, &slot, &key).await?;
+        self.secrets().store(&mut tx, &slot, &key).await?;
         tx.commit().await?;
         Ok(Some(key))
     }

@@ -102,12 +102,11 @@ impl Connections<'_> {
         accounts: &[NewAccount<'_>],
         now: Timestamp,
     ) -> Result<Connection> {
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         bump_revision(&mut tx, new.user_id).await?;
         let user = new.user_id;
         let (id, status_change) = self.upsert_connection(&mut tx, new, now).await?;
-        self.0
-            .secrets()
+        self.secrets()
             .store(&mut tx, &SecretSlot::credentials(user, id), new.credentials)
             .await?;
         account_merge::merge_accounts(&mut tx, user, id, accounts, None).await?;
@@ -126,7 +125,7 @@ impl Connections<'_> {
     /// withdraws the consent. The audit trail records the cause of `new`. Does nothing if a
     /// connection has the consent.
     pub async fn withdraw_unconnected(self, new: &NewConnection<'_>, now: Timestamp) -> Result<()> {
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         bump_revision(&mut tx, new.user_id).await?;
         let (user, id) = (new.user_id, ConnectionId::new());
         let (consent, institution) = (
@@ -175,8 +174,7 @@ impl Connections<'_> {
             Some(now),
         )
         .await?;
-        self.0
-            .secrets()
+        self.secrets()
             .store(&mut tx, &SecretSlot::credentials(user, id), new.credentials)
             .await?;
         let to = Some(ConnectionStatus::Deleting);
@@ -265,8 +263,7 @@ impl Connections<'_> {
             Some(now),
         )
         .await?;
-        self.0
-            .secrets()
+        self.secrets()
             .copy(
                 tx,
                 &SecretSlot::credentials(user, broken.id),

@@ -69,7 +69,7 @@ pub struct EndingConsent {
 impl Connections<'_> {
     /// Counts the connections of each provider by status. Reads one index.
     pub async fn count(self) -> Result<Vec<ConnectionCount>> {
-        self.0.db.all(COUNT, params![], counted).await
+        self.db.all(COUNT, params![], counted).await
     }
 
     /// Counts the connections of each user from one to another, by their ids, who has any: all of
@@ -84,7 +84,6 @@ impl Connections<'_> {
             Ok((row.id(0)?, counts))
         };
         Ok(self
-            .0
             .db
             .all(COUNT_BY_USER, params![first, last], counted)
             .await?
@@ -96,7 +95,6 @@ impl Connections<'_> {
     pub async fn last_refreshed(self) -> Result<BTreeMap<String, Timestamp>> {
         let last = |row: &Row<'_>| Ok((row.text(0)?.to_owned(), row.time(1)?));
         Ok(self
-            .0
             .db
             .all(LAST_REFRESHED, params![], last)
             .await?
@@ -106,8 +104,7 @@ impl Connections<'_> {
 
     /// Lists connections that must be reconnected, those that broke last first.
     pub async fn list_broken(self, limit: u32) -> Result<Vec<BrokenConnection>> {
-        self.0
-            .db
+        self.db
             .all(LIST_BROKEN, params![i64::from(limit)], broken)
             .await
     }
@@ -116,7 +113,6 @@ impl Connections<'_> {
     pub async fn count_ending(self, now: Timestamp) -> Result<BTreeMap<String, u64>> {
         let counted = |row: &Row<'_>| Ok((row.text(0)?.to_owned(), row.number(1, "a count")?));
         Ok(self
-            .0
             .db
             .all(COUNT_ENDING, params![now.plus(ENDING_WITHIN)], counted)
             .await?
@@ -127,8 +123,7 @@ impl Connections<'_> {
     /// Lists the connections that [`Self::count_ending`] counts, those that end first before
     /// others.
     pub async fn list_ending(self, now: Timestamp, limit: u32) -> Result<Vec<EndingConsent>> {
-        self.0
-            .db
+        self.db
             .all(
                 LIST_ENDING,
                 params![now.plus(ENDING_WITHIN), i64::from(limit)],

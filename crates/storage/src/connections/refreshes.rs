@@ -39,7 +39,6 @@ impl Refreshes<'_> {
         id: ConnectionId,
     ) -> Result<Option<Timestamp>> {
         Ok(self
-            .0
             .db
             .one(FIND_BACKFILL_END, params![user, id], |row| row.opt_time(0))
             .await?
@@ -60,7 +59,7 @@ impl Refreshes<'_> {
         now: Timestamp,
     ) -> Result<bool> {
         let (user, id) = (claim.user_id(), claim.subject_id());
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await? || !jobs::hold(&mut tx, claim).await? {
             tx.rollback().await;
             return Ok(false);
@@ -84,7 +83,7 @@ impl Refreshes<'_> {
         expires_at: Option<Timestamp>,
     ) -> Result<bool> {
         let (user, id) = (claim.user_id(), claim.subject_id::<ConnectionId>());
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await? || !jobs::hold(&mut tx, claim).await? {
             tx.rollback().await;
             return Ok(false);
@@ -117,7 +116,7 @@ impl Refreshes<'_> {
         first_attempt_at: Timestamp,
     ) -> Result<bool> {
         let (user, connection) = (claim.user_id(), claim.subject_id());
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         let values = params![user, connection, from.as_str(), to.as_str()];
         if !bump_revision_if_exists(&mut tx, user).await?
             || !jobs::hold(&mut tx, claim).await?
@@ -149,7 +148,7 @@ impl Refreshes<'_> {
         claim: &ClaimedJob,
         next: Option<Timestamp>,
     ) -> Result<bool> {
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, claim.user_id()).await?
             || !jobs::finish(&mut tx, claim, next).await?
         {

@@ -81,7 +81,7 @@ impl Removals<'_> {
         now: Timestamp,
         lease_until: Option<Timestamp>,
     ) -> Result<Option<ClaimedJob>> {
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         if !hide(&mut tx, cause, user, id, now).await? {
             tx.rollback().await;
             return Ok(None);
@@ -89,7 +89,7 @@ impl Removals<'_> {
         let removal = JobKey::new(job_kinds::REMOVAL, user, id);
         let claim = match lease_until {
             Some(lease_until) => {
-                jobs::claim(&mut tx, self.0.holder, &removal, now, lease_until).await?
+                jobs::claim(&mut tx, self.holder, &removal, now, lease_until).await?
             }
             None => None,
         };
@@ -106,7 +106,7 @@ impl Removals<'_> {
         limit: u32,
     ) -> Result<Option<u32>> {
         let (user, id) = (claim.user_id(), claim.subject_id());
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await? {
             return Ok(None);
         }
@@ -125,7 +125,7 @@ impl Removals<'_> {
     /// audit row records `cause`. Returns false, and changes nothing, if the lease was lost.
     pub async fn finish(self, claim: &ClaimedJob, cause: &str, now: Timestamp) -> Result<bool> {
         let (user, id) = (claim.user_id(), claim.subject_id());
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         if !bump_revision_if_exists(&mut tx, user).await? {
             return Ok(false);
         }
@@ -168,12 +168,12 @@ impl Removals<'_> {
     /// All hidden connections that are not yet deleted, newest first, of all users. For the
     /// operator.
     pub async fn list(self) -> Result<Vec<PendingRemoval>> {
-        self.0.db.all(LIST, params![], pending).await
+        self.db.all(LIST, params![], pending).await
     }
 
     /// Finds the removal of a hidden connection that is not yet deleted.
     pub async fn find(self, user: UserId, id: ConnectionId) -> Result<Option<PendingRemoval>> {
-        self.0.db.one(FIND, params![user, id], pending).await
+        self.db.one(FIND, params![user, id], pending).await
     }
 }
 

@@ -197,7 +197,7 @@ pub struct FinishedSync<'a> {
 impl Syncs<'_> {
     /// The syncs of the user's connection. None if it is gone or being deleted.
     pub async fn find(self, user: UserId, connection: ConnectionId) -> Result<Option<SyncState>> {
-        self.0.db.one(FIND, params![user, connection], state).await
+        self.db.one(FIND, params![user, connection], state).await
     }
 
     /// Who waits for the rows of a connection. None if it is gone.
@@ -206,8 +206,7 @@ impl Syncs<'_> {
         user: UserId,
         connection: ConnectionId,
     ) -> Result<Option<Followers>> {
-        self.0
-            .db
+        self.db
             .one(
                 FIND_FOLLOWERS,
                 params![user, connection, UserId::INSTALLATION],
@@ -223,8 +222,7 @@ impl Syncs<'_> {
         connection: ConnectionId,
         now: Timestamp,
     ) -> Result<()> {
-        self.0
-            .db
+        self.db
             .run(SET_LAST_CHANGES_POLL, params![user, connection, now])
             .await
             .map(|_| ())
@@ -250,8 +248,7 @@ impl Syncs<'_> {
         after.dedup();
         after.truncate(REMOVAL_HINTS_MAX);
         let after = hint_bytes(&after);
-        self.0
-            .db
+        self.db
             .run(
                 ADD_REMOVAL_HINTS,
                 params![user, connection, after.as_slice(), before.as_slice()],
@@ -267,7 +264,6 @@ impl Syncs<'_> {
             Ok(unreadable(row, 2)?.map(|rows| DegradedConnection { id, provider, rows }))
         };
         Ok(self
-            .0
             .db
             .all(LIST_UNREADABLE, params![i64::from(limit)], degraded)
             .await?
@@ -327,7 +323,7 @@ impl Syncs<'_> {
             finished.first_attempt_at,
         ));
         statements.push(jobs::finished(claim, after.next_at));
-        let rows = self.0.db.batch(&statements).await?;
+        let rows = self.db.batch(&statements).await?;
         let inserted = rows.iter().skip(inserted_at).take(events.len());
         let removed = rows.iter().skip(removed_at).take(removed_events.len());
         let sent = inserted

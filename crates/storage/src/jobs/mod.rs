@@ -210,8 +210,7 @@ impl ClaimedJob {
 impl Jobs<'_> {
     /// Adds a job, unless it exists.
     pub async fn insert(self, key: &JobKey, provider: &str, run_at: Timestamp) -> Result<()> {
-        self.0
-            .db
+        self.db
             .run(INSERT, job_params![key, provider, run_at])
             .await
             .map(|_| ())
@@ -226,8 +225,8 @@ impl Jobs<'_> {
         lease_until: Timestamp,
     ) -> Result<Option<ClaimedJob>> {
         let fence = new_fence();
-        let values = job_params![key, now, lease_until, fence, self.0.holder];
-        let found = self.0.db.write_one(CLAIM, values, claimed).await?;
+        let values = job_params![key, now, lease_until, fence, self.holder];
+        let found = self.db.write_one(CLAIM, values, claimed).await?;
         Ok(found.map(|(provider, attempts)| by_key(key, provider, attempts, fence)))
     }
 
@@ -240,13 +239,12 @@ impl Jobs<'_> {
         now: Timestamp,
         lease_until: Timestamp,
     ) -> Result<Option<ClaimedJob>> {
-        if self.0.claims_paused() {
+        if self.claims_paused() {
             return Ok(None);
         }
-        let is_sqlite = matches!(self.0.db, Db::Sqlite(_));
+        let is_sqlite = matches!(self.db, Db::Sqlite(_));
         if is_sqlite
             && self
-                .0
                 .db
                 .one(IS_DUE, params![kind, provider, now], |_| Ok(()))
                 .await?
@@ -255,8 +253,8 @@ impl Jobs<'_> {
             return Ok(None);
         }
         let fence = new_fence();
-        let values = params![kind, provider, now, lease_until, fence, self.0.holder];
-        let found = self.0.db.write_one(CLAIM_DUE, values, due).await?;
+        let values = params![kind, provider, now, lease_until, fence, self.holder];
+        let found = self.db.write_one(CLAIM_DUE, values, due).await?;
         Ok(found.map(
             |(user_id, subject, attempts, was_interrupted, is_requested)| ClaimedJob {
                 key: JobKey {
@@ -276,7 +274,6 @@ impl Jobs<'_> {
     /// Extends the lease. Returns false, and changes nothing, if the lease was lost.
     pub async fn renew(self, claim: &ClaimedJob, lease_until: Timestamp) -> Result<bool> {
         Ok(self
-            .0
             .db
             .run(RENEW, job_params![claim.key, claim.fence, lease_until])
             .await?
@@ -287,7 +284,6 @@ impl Jobs<'_> {
     /// None: until it is requested. Returns false, and changes nothing, if the lease was lost.
     pub async fn finish(self, claim: &ClaimedJob, next: Option<Timestamp>) -> Result<bool> {
         Ok(self
-            .0
             .db
             .run(FINISH, job_params![claim.key, claim.fence, next])
             .await?
@@ -309,7 +305,6 @@ impl Jobs<'_> {
     /// Releases a claimed job until then, without a run.
     pub async fn defer(self, claim: &ClaimedJob, until: Timestamp) -> Result<bool> {
         Ok(self
-            .0
             .db
             .run(DEFER, job_params![claim.key, claim.fence, until])
             .await?
@@ -323,7 +318,6 @@ impl Jobs<'_> {
         until: Timestamp,
     ) -> Result<bool> {
         Ok(self
-            .0
             .db
             .run(FAIL, job_params![claim.key, claim.fence, until, error])
             .await?
@@ -342,7 +336,7 @@ impl Jobs<'_> {
         let since = now
             .saturating_sub(at_most_every)
             .map_err(StorageError::unavailable)?;
-        Ok(self.0.db.run(REQUEST, job_params![key, now, since]).await? > 0)
+        Ok(self.db.run(REQUEST, job_params![key, now, since]).await? > 0)
     }
 }
 

@@ -50,13 +50,12 @@ pub struct FailingJob {
 impl Jobs<'_> {
     /// Counts the jobs of each kind that has any. Reads the whole table.
     pub async fn count(self, now: Timestamp) -> Result<Vec<JobCounts>> {
-        self.0.db.all(COUNT, params![now], counts).await
+        self.db.all(COUNT, params![now], counts).await
     }
 
     /// Lists jobs whose last run failed, most failures first.
     pub async fn list_failing(self, limit: u32) -> Result<Vec<FailingJob>> {
-        self.0
-            .db
+        self.db
             .all(LIST_FAILING, params![i64::from(limit)], failing)
             .await
     }

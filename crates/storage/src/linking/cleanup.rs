@@ -139,14 +139,12 @@ impl ConsentSessions<'_> {
     async fn delete_in_steps(self, has_any: Sql, delete: Sql, until: Timestamp) -> Result<u64> {
         let mut deleted = 0;
         while self
-            .0
             .db
             .one(has_any, params![until], |_| Ok(()))
             .await?
             .is_some()
         {
             match self
-                .0
                 .db
                 .run(delete, params![until, DELETE_BATCH_SIZE])
                 .await?
@@ -164,7 +162,6 @@ impl ConsentSessions<'_> {
         loop {
             let id = |row: &Row<'_>| Ok((row.id(0)?, row.id(1)?));
             let outdated = self
-                .0
                 .db
                 .all(
                     LIST_OUTDATED_SESSIONS,
@@ -193,7 +190,7 @@ impl ConsentSessions<'_> {
         sessions: &[Uuid],
         now: Timestamp,
     ) -> Result<u64> {
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await? {
             tx.rollback().await;
             return Ok(0);

@@ -82,7 +82,7 @@ impl ConsentSessions<'_> {
         else {
             return Ok(None);
         };
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, found.user_id).await? {
             return Ok(None);
         }
@@ -105,12 +105,11 @@ impl ConsentSessions<'_> {
         // ends.
         let key = session.job();
         jobs::restart(&mut tx, &key, Some(now)).await?;
-        let Some(job) = jobs::claim(&mut tx, self.0.holder, &key, now, lease_until).await? else {
+        let Some(job) = jobs::claim(&mut tx, self.holder, &key, now, lease_until).await? else {
             tx.rollback().await;
             return Ok(None);
         };
-        self.0
-            .secrets()
+        self.secrets()
             .store(&mut tx, &session.secret_slot(), callback_params)
             .await?;
         tx.commit().await?;
@@ -126,14 +125,13 @@ impl ConsentSessions<'_> {
     pub async fn find_claimed(self, job: &ClaimedJob) -> Result<Option<ClaimedConsentSession>> {
         let id = job.subject_id::<Uuid>();
         let Some(session) = self
-            .0
             .db
             .one(FIND, params![job.user_id(), Param::Id(id)], session)
             .await?
         else {
             return Ok(None);
         };
-        let secret = match self.0.secrets().find(&session.secret_slot()).await {
+        let secret = match self.secrets().find(&session.secret_slot()).await {
             Err(StorageError::Sealed(error)) => {
                 tracing::warn!(%error, "could not open consent session secret");
                 None
@@ -157,7 +155,7 @@ impl ConsentSessions<'_> {
         lease_until: Timestamp,
     ) -> Result<bool> {
         let ConsentSession { user_id, id, .. } = claim.session;
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user_id).await?
             || !jobs::renew(&mut tx, &claim.job, lease_until).await?
             || tx
@@ -168,8 +166,7 @@ impl ConsentSessions<'_> {
             tx.rollback().await;
             return Ok(false);
         }
-        self.0
-            .secrets()
+        self.secrets()
             .store(&mut tx, &claim.session.secret_slot(), credentials)
             .await?;
         tx.commit().await?;
@@ -181,7 +178,7 @@ impl ConsentSessions<'_> {
     /// connected, and why it failed. Returns false, and changes nothing, if the lease was lost.
     pub async fn end(self, claim: &ClaimedConsentSession, outcome: &str) -> Result<bool> {
         let ConsentSession { user_id, id, .. } = claim.session;
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user_id).await?
             || !jobs::delete(&mut tx, &claim.job).await?
         {

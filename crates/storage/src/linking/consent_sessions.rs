@@ -152,7 +152,7 @@ impl ConsentSessions<'_> {
             Param::Id(session.id),
             since
         ];
-        self.0.db.all(LIST_OTHERS, values, other_session).await
+        self.db.all(LIST_OTHERS, values, other_session).await
     }
 
     /// Stores a session in the phase [`LinkPhase::Started`]. Returns false, and stores nothing, if
@@ -163,7 +163,7 @@ impl ConsentSessions<'_> {
     /// repair does not exist, [`StorageError::Conflict`](crate::StorageError::Conflict) if the
     /// state does.
     pub async fn insert(self, new: &NewConsentSession<'_>, now: Timestamp) -> Result<bool> {
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         lock_user(&mut tx, new.user_id).await?;
         let open = tx
             .one(COUNT_OPEN, params![new.user_id, new.provider, now], count)
@@ -204,7 +204,6 @@ impl ConsentSessions<'_> {
     /// How many sessions of a user and provider have neither ended nor expired.
     pub async fn count_open(self, user: UserId, provider: &str, now: Timestamp) -> Result<u64> {
         Ok(self
-            .0
             .db
             .one(COUNT_OPEN, params![user, provider, now], count)
             .await?
@@ -213,8 +212,7 @@ impl ConsentSessions<'_> {
 
     /// Finds the session with this state, also an ended or expired one until cleanup deletes it.
     pub async fn find(self, state: &str) -> Result<Option<ConsentSession>> {
-        self.0
-            .db
+        self.db
             .one(FIND, params![hash(state).as_ref()], session)
             .await
     }
@@ -227,8 +225,7 @@ impl ConsentSessions<'_> {
         browser: &str,
         now: Timestamp,
     ) -> Result<Vec<ConsentSession>> {
-        self.0
-            .db
+        self.db
             .all(
                 LIST_UNFINISHED,
                 params![user, hash(browser).as_ref(), now],
@@ -239,8 +236,7 @@ impl ConsentSessions<'_> {
 
     /// Lists the sessions that a link has started, newest first.
     pub async fn list_of_link(self, user: UserId, link: Uuid) -> Result<Vec<ConsentSession>> {
-        self.0
-            .db
+        self.db
             .all(LIST_OF_LINK, params![user, Param::Id(link)], session)
             .await
     }
@@ -254,7 +250,7 @@ impl ConsentSessions<'_> {
         browser: &str,
         now: Timestamp,
     ) -> Result<Option<JobKey>> {
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         let browser = hash(browser);
         if !lock_user_if_exists(&mut tx, user).await?
             || tx
@@ -274,7 +270,7 @@ impl ConsentSessions<'_> {
     /// Denies an open session, and makes it due. The holder of its job loses the lease. Returns
     /// false if the session has ended or was denied before.
     pub async fn deny(self, session: &ConsentSession, now: Timestamp) -> Result<bool> {
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, session.user_id).await?
             || tx
                 .run(DENY, params![session.user_id, Param::Id(session.id)])
@@ -291,8 +287,7 @@ impl ConsentSessions<'_> {
 
     /// Records that what an ended session connected is withdrawn.
     pub async fn deny_ended(self, session: &ConsentSession) -> Result<()> {
-        self.0
-            .db
+        self.db
             .run(DENY_ENDED, params![session.user_id, Param::Id(session.id)])
             .await
             .map(|_| ())

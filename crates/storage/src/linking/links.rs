@@ -105,17 +105,13 @@ pub struct Link {
 impl Links<'_> {
     /// Finds the link with this token, also an expired one until cleanup deletes it.
     pub async fn find(self, token: &str) -> Result<Option<Link>> {
-        self.0
-            .db
-            .one(FIND, params![hash(token).as_ref()], link)
-            .await
+        self.db.one(FIND, params![hash(token).as_ref()], link).await
     }
 
     /// Finds a link session of any user, also an expired one until cleanup deletes it. For the
     /// operator.
     pub async fn find_any_session(self, id: Uuid) -> Result<Option<Link>> {
-        self.0
-            .db
+        self.db
             .one(FIND_SESSION, params![Param::Id(id)], link)
             .await
     }
@@ -129,7 +125,6 @@ impl Links<'_> {
         }
         let token = hash(token);
         Ok(self
-            .0
             .db
             .run(OPEN, params![token.as_ref(), now, i64::from(max_opens)])
             .await?

@@ -61,20 +61,17 @@ impl ProviderEvents<'_> {
         for affected in affected {
             found.extend(match affected {
                 AffectedRef::Connection(id) => {
-                    self.0
-                        .db
+                    self.db
                         .all(FIND_BY_CONNECTION, params![provider, &*strip_nul(id)], ids)
                         .await?
                 }
                 AffectedRef::Account(id) => {
-                    self.0
-                        .db
+                    self.db
                         .all(FIND_BY_ACCOUNT, params![provider, &*strip_nul(id)], ids)
                         .await?
                 }
                 AffectedRef::ProviderUser(id) => {
-                    self.0
-                        .db
+                    self.db
                         .all(
                             FIND_BY_PROVIDER_USER,
                             params![provider, &*provider_user_digest(id)],
@@ -83,8 +80,7 @@ impl ProviderEvents<'_> {
                         .await?
                 }
                 AffectedRef::User(user) => {
-                    self.0
-                        .db
+                    self.db
                         .all(FIND_BY_USER, params![provider, *user], ids)
                         .await?
                 }
@@ -104,16 +100,12 @@ impl ProviderEvents<'_> {
     ) -> Result<()> {
         for user in self.find_affected_users(provider, affected).await? {
             let sessions: Vec<Uuid> = self
-                .0
                 .db
                 .all(LIST_SESSIONS, params![user, provider], |row| row.id(0))
                 .await?;
             for session in sessions {
                 let job = JobKey::new(job_kinds::CONSENT_SESSION, user, session);
-                self.0
-                    .jobs()
-                    .request(&job, now, SignedDuration::ZERO)
-                    .await?;
+                self.jobs().request(&job, now, SignedDuration::ZERO).await?;
             }
         }
         Ok(())
@@ -134,7 +126,6 @@ impl ProviderEvents<'_> {
                 AffectedRef::ProviderUser(id) => {
                     let provider_user = provider_user_digest(id);
                     let found = self
-                        .0
                         .db
                         .all(FIND_REGISTERED, params![provider, &*provider_user], |row| {
                             row.id(0)
@@ -151,7 +142,6 @@ impl ProviderEvents<'_> {
     /// Whether an event was processed before. `event` identifies it: its provider id, or its body.
     pub async fn has(self, provider: &str, event: &str) -> Result<bool> {
         let found = self
-            .0
             .db
             .one(HAS_EVENT, params![provider, hash(event).as_ref()], |_| {
                 Ok(())
@@ -162,8 +152,7 @@ impl ProviderEvents<'_> {
 
     /// Records a processed event. Idempotent.
     pub async fn insert(self, provider: &str, event: &str, now: Timestamp) -> Result<()> {
-        self.0
-            .db
+        self.db
             .run(INSERT_EVENT, params![provider, hash(event).as_ref(), now])
             .await
             .map(|_| ())

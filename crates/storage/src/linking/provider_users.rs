@@ -78,10 +78,9 @@ impl ProviderUsers<'_> {
         if let Some(credentials) = self.find_credentials(user, provider).await? {
             return Ok(ProviderUserState::Ready(credentials));
         }
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         lock_user(&mut tx, user).await?;
         if let Some(credentials) = self
-            .0
             .secrets()
             .find_in(&mut tx, &SecretSlot::provider_user(user, provider))
             .await?
@@ -92,7 +91,7 @@ impl ProviderUsers<'_> {
         let key = JobKey::new(job_kinds::PROVIDER_USER, user, provider);
         tx.run(INSERT, params![user, provider, now]).await?;
         jobs::insert(&mut tx, &key, provider, Some(now)).await?;
-        let Some(job) = jobs::claim(&mut tx, self.0.holder, &key, now, lease_until).await? else {
+        let Some(job) = jobs::claim(&mut tx, self.holder, &key, now, lease_until).await? else {
             tx.rollback().await;
             return Ok(ProviderUserState::Busy);
         };
@@ -111,7 +110,6 @@ impl ProviderUsers<'_> {
     pub async fn find_abandoned_reference(self, job: &ClaimedJob) -> Result<Option<String>> {
         let values = params![job.user_id(), job.provider.as_str()];
         Ok(self
-            .0
             .db
             .one(FIND_REFERENCE, values, reference)
             .await?
@@ -122,7 +120,7 @@ impl ProviderUsers<'_> {
     /// nothing, if the lease was lost.
     pub async fn set_reference(self, claim: &ClaimedProviderUser, reference: &str) -> Result<bool> {
         let (user, provider) = (claim.job.user_id(), claim.job.provider.as_str());
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await? || !jobs::hold(&mut tx, &claim.job).await? {
             tx.rollback().await;
             return Ok(false);
@@ -136,7 +134,7 @@ impl ProviderUsers<'_> {
     /// Deletes an unfinished registration, which does not exist at the provider. Returns false, and
     /// changes nothing, if the lease was lost.
     pub async fn delete_unfinished(self, job: &ClaimedJob) -> Result<bool> {
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, job.user_id()).await?
             || !jobs::delete(&mut tx, job).await?
         {
@@ -159,7 +157,7 @@ impl ProviderUsers<'_> {
         credentials: &SecretString,
     ) -> Result<bool> {
         let (user, provider) = (claim.job.user_id(), claim.job.provider.as_str());
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await? || !jobs::delete(&mut tx, &claim.job).await? {
             tx.rollback().await;
             return Ok(false);
@@ -167,8 +165,7 @@ impl ProviderUsers<'_> {
         let provider_user_id = provider_user_id.map(provider_user_digest);
         tx.run(FINISH, params![user, provider, provider_user_id.as_deref()])
             .await?;
-        self.0
-            .secrets()
+        self.secrets()
             .store(
                 &mut tx,
                 &SecretSlot::provider_user(user, provider),
@@ -185,15 +182,14 @@ impl ProviderUsers<'_> {
         user: UserId,
         provider: &str,
     ) -> Result<Option<SecretString>> {
-        self.0
-            .secrets()
+        self.secrets()
             .find(&SecretSlot::provider_user(user, provider))
             .await
     }
 
     /// All registrations of a user, by provider, including incomplete ones.
     pub async fn list(self, user: UserId) -> Result<Vec<ProviderUserRecord>> {
-        let mut records = self.0.db.all(LIST, params![user], record).await?;
+        let mut records = self.db.all(LIST, params![user], record).await?;
         for record in &mut records {
             record.credentials = self.find_credentials(user, &record.provider).await?;
         }
@@ -203,7 +199,7 @@ impl ProviderUsers<'_> {
     /// Deletes a registration and its credentials here, not at the provider. Idempotent. A task
     /// that holds the claim loses its lease.
     pub async fn delete(self, user: UserId, provider: &str) -> Result<()> {
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await? {
             return Ok(());
         }
@@ -222,7 +218,7 @@ impl ProviderUsers<'_> {
         provider_user_id: &str,
     ) -> Result<bool> {
         let digest = provider_user_digest(provider_user_id);
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await?
             || tx
                 .run(DELETE_REGISTERED, params![user, provider, digest.as_str()])

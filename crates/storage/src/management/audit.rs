@@ -213,13 +213,12 @@ impl Audit<'_> {
             None => LIST_OF_OPERATORS,
         };
         let (list, values) = list.with(&values);
-        self.0.db.all(list, &values, row).await
+        self.db.all(list, &values, row).await
     }
 
     /// When the last backup was recorded.
     pub async fn last_backup_at(self) -> Result<Option<Timestamp>> {
         let last = self
-            .0
             .db
             .one(FIND_LAST_BACKUP, params![], |row| row.opt_time(0));
         Ok(last.await?.flatten())
@@ -229,8 +228,7 @@ impl Audit<'_> {
     /// command can copy it safely. PostgreSQL may have backups that nobody records.
     pub async fn unsaved_since(self) -> Result<Option<Timestamp>> {
         match self.last_backup_at().await? {
-            None if self.0.kind() == "sqlite" => Ok(self
-                .0
+            None if self.kind() == "sqlite" => Ok(self
                 .db
                 .one(FIND_CREATED_AT, params![], |row| row.opt_time(0))
                 .await?
@@ -241,8 +239,7 @@ impl Audit<'_> {
 
     /// Deletes rows that are older than two years. Returns their number.
     pub async fn delete_outdated(self, now: Timestamp) -> Result<u64> {
-        self.0
-            .db
+        self.db
             .run(DELETE_OUTDATED, params![now.minus(AUDIT_RETENTION)])
             .await
     }

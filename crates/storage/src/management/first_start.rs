@@ -93,7 +93,7 @@ impl FirstStart {
 impl FirstStarts<'_> {
     /// None: this database is of no first start.
     pub async fn find(self) -> Result<Option<FirstStart>> {
-        self.0.db.one(FIND, params![], first_start).await
+        self.db.one(FIND, params![], first_start).await
     }
 }
 

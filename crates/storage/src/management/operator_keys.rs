@@ -73,20 +73,19 @@ impl OperatorKeys<'_> {
                 last_used_at: row.opt_time(1)?,
             })
         };
-        self.0
-            .db
+        self.db
             .one(FIND_VALID, params![hash(key.expose()).as_ref(), now], found)
             .await
     }
 
     /// Records the last use of a key, unless a later one is recorded.
     pub async fn touch(self, key: OperatorKeyId, now: Timestamp) -> Result<()> {
-        self.0.db.run(TOUCH, params![key, now]).await.map(|_| ())
+        self.db.run(TOUCH, params![key, now]).await.map(|_| ())
     }
 
     /// All keys, oldest first, including revoked and expired ones.
     pub async fn list(self) -> Result<Vec<OperatorKeyRecord>> {
-        self.0.db.all(LIST, params![], record).await
+        self.db.all(LIST, params![], record).await
     }
 }
 

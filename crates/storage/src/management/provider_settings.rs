@@ -97,15 +97,15 @@ impl ProviderSettings<'_> {
     /// within seconds of a change by any instance or command.
     #[must_use]
     pub fn changes(self) -> watch::Receiver<i64> {
-        self.0.renewals.provider_settings.subscribe()
+        self.renewals.provider_settings.subscribe()
     }
 
     /// Reads and opens all settings, in the order of the providers' names.
     pub async fn list(self) -> Result<Vec<StoredProviderSettings>> {
-        let mut rows = self.0.db.all(LIST, params![], stored).await?;
+        let mut rows = self.db.all(LIST, params![], stored).await?;
         for row in &mut rows {
             let slot = SecretSlot::provider_settings(&row.provider);
-            match self.0.secrets().find(&slot).await {
+            match self.secrets().find(&slot).await {
                 Ok(found) => {
                     row.credentials = found.as_ref().and_then(credentials);
                     row.is_sealed = found.is_some() && row.credentials.is_none();
@@ -121,7 +121,7 @@ impl ProviderSettings<'_> {
     /// people on the way to a connection.
     pub async fn list_in_use(self, now: Timestamp) -> Result<Vec<String>> {
         let name = |row: &Row<'_>| Ok(row.text(0)?.to_owned());
-        self.0.db.all(LIST_IN_USE, params![now], name).await
+        self.db.all(LIST_IN_USE, params![now], name).await
     }
 }
 

@@ -182,13 +182,12 @@ impl Audit<'_> {
             .map_err(StorageError::unavailable)?;
         let mut count = 0;
         while self
-            .0
             .db
             .one(HAS_OUTDATED, params![until], |_| Ok(()))
             .await?
             .is_some()
         {
-            let mut tx = self.0.db.begin().await?;
+            let mut tx = self.db.begin().await?;
             let old = tx
                 .all(DELETE_OUTDATED, params![until, DELETE_BATCH_SIZE], deleted)
                 .await?;

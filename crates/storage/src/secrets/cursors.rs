@@ -19,7 +19,7 @@ impl Secrets<'_> {
         list: &str,
         position: &[u8],
     ) -> Result<Vec<u8>, SealError> {
-        self.0.sealer.seal_cursor(
+        self.sealer.seal_cursor(
             SealedFor {
                 purpose: PURPOSE,
                 row: &[&user.to_string(), list],
@@ -35,8 +35,7 @@ impl Secrets<'_> {
         list: &str,
         sealed: &[u8],
     ) -> Option<Zeroizing<Vec<u8>>> {
-        self.0
-            .sealer
+        self.sealer
             .open_cursor(
                 SealedFor {
                     purpose: PURPOSE,

@@ -199,7 +199,6 @@ impl<'s> Secrets<'s> {
         let mut after = None;
         loop {
             let secrets = self
-                .0
                 .db
                 .all(LIST, &list_params(after.as_ref(), SCAN_BATCH_SIZE), stored)
                 .await?;
@@ -243,9 +242,9 @@ impl<'s> Secrets<'s> {
         let id = self.sealing_key_id();
         let (begin, end) = sealed_with(id);
         let range = params![begin.as_slice(), end.as_slice()];
-        let Some(Stored { slot, sealed }) = self.0.db.one(FIND_SEALED_WITH, range, stored).await?
+        let Some(Stored { slot, sealed }) = self.db.one(FIND_SEALED_WITH, range, stored).await?
         else {
-            self.0.sealing_key_is_new.store(true, Ordering::Relaxed);
+            self.sealing_key_is_new.store(true, Ordering::Relaxed);
             return Ok(());
         };
         if self.open_secret(&slot, &sealed).is_ok() {
@@ -277,7 +276,7 @@ impl<'s> Secrets<'s> {
     /// As [`Self::check_sealing_key`], in a transaction that seals, if nothing had the id of the
     /// key then.
     async fn check_new_sealing_key(self, tx: &mut Tx) -> Result<()> {
-        if !self.0.sealing_key_is_new.load(Ordering::Relaxed) {
+        if !self.sealing_key_is_new.load(Ordering::Relaxed) {
             return Ok(());
         }
         let id = self.sealing_key_id();
@@ -299,13 +298,13 @@ impl<'s> Secrets<'s> {
             }
             .into());
         }
-        self.0.sealing_key_is_new.store(false, Ordering::Relaxed);
+        self.sealing_key_is_new.store(false, Ordering::Relaxed);
         Ok(())
     }
 
     /// See [`crate::Sealer::name_key`].
     pub fn name_key(self) -> [u8; 32] {
-        self.0.sealer.name_key()
+        self.sealer.name_key()
     }
 
     /// The id of the key that seals.
@@ -315,7 +314,6 @@ impl<'s> Secrets<'s> {
 
     pub async fn count(self) -> Result<u64> {
         Ok(self
-            .0
             .db
             .one(COUNT, params![], |row| row.number(0, "a count"))
             .await?
@@ -330,7 +328,7 @@ impl<'s> Secrets<'s> {
         let mut counts = ResealCounts::default();
         let mut after = None;
         loop {
-            let mut tx = self.0.db.begin().await?;
+            let mut tx = self.db.begin().await?;
             let secrets = tx
                 .all(
                     LIST,
@@ -399,7 +397,7 @@ impl<'s> Secrets<'s> {
     /// [`StorageError::Unavailable`](crate::StorageError::Unavailable) also if another process
     /// writes to the SQLite file for several seconds.
     pub async fn erase_leftovers(self) -> Result<Leftovers> {
-        match &self.0.db {
+        match &self.db {
             Db::Sqlite(db) => Ok(if db.compact().await? {
                 Leftovers::None
             } else {
@@ -422,7 +420,7 @@ impl<'s> Secrets<'s> {
 
     /// Opens the secret of a slot, if there is one.
     pub(crate) async fn find(self, slot: &SecretSlot) -> Result<Option<SecretString>> {
-        let sealed = self.0.db.one(FIND, &slot.params(), sealed).await?;
+        let sealed = self.db.one(FIND, &slot.params(), sealed).await?;
         Ok(sealed
             .map(|sealed| self.open_secret(slot, &sealed))
             .transpose()?)
@@ -466,7 +464,6 @@ impl<'s> Secrets<'s> {
             row: &[&row.0, row.1],
         };
         Ok(self
-            .0
             .sealer
             .seal(sealed_for, secret.expose_secret().as_bytes())?)
     }
@@ -477,7 +474,7 @@ impl<'s> Secrets<'s> {
         sealed: &[u8],
     ) -> std::result::Result<SecretString, SealError> {
         let row = (slot.user.to_string(), slot.subject.as_str());
-        let opened = self.0.sealer.open(
+        let opened = self.sealer.open(
             SealedFor {
                 purpose: &slot.purpose,
                 row: &[&row.0, row.1],

@@ -115,13 +115,12 @@ impl Emails<'_> {
                 timezone: row.opt_text(7)?.map(str::to_owned),
             })
         };
-        self.0.db.all(LIST_DUE, values, due).await
+        self.db.all(LIST_DUE, values, due).await
     }
 
     /// Records that an e-mail was sent, or that it is due again at `retry_at`.
     pub async fn record(self, key: &EmailKey, retry_at: Option<Timestamp>) -> Result<()> {
-        self.0
-            .db
+        self.db
             .run(
                 RECORD,
                 params![
@@ -138,8 +137,7 @@ impl Emails<'_> {
     /// Forgets what was said of anything that is over, so that an e-mail tells of it when it comes
     /// again.
     pub async fn forget_outdated(self, now: Timestamp) -> Result<()> {
-        self.0
-            .db
+        self.db
             .run(FORGET, params![now, now.minus(REPORTED_FOR)])
             .await?;
         Ok(())
@@ -155,7 +153,6 @@ impl Emails<'_> {
                 .collect())
         };
         Ok(self
-            .0
             .db
             .one(FIND_OFF, params![user], kinds)
             .await?
@@ -168,7 +165,7 @@ impl Emails<'_> {
             .map(|kind| kind.as_str())
             .collect::<Vec<_>>()
             .join(",");
-        self.0.db.run(SET_OFF, params![user, off.as_str()]).await?;
+        self.db.run(SET_OFF, params![user, off.as_str()]).await?;
         Ok(())
     }
 }

@@ -78,7 +78,7 @@ impl Sessions<'_> {
                 created_at: row.time(2)?,
             })
         };
-        self.0.db.all(LIST, params![user], identity).await
+        self.db.all(LIST, params![user], identity).await
     }
 
     async fn try_sign_in_as(
@@ -88,7 +88,7 @@ impl Sessions<'_> {
         session: &NewSession<'_>,
         now: Timestamp,
     ) -> Result<IdentitySignIn> {
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         let Some((user, is_new)) = find_user(&mut tx, identity, new_plan, now).await? else {
             return Ok(IdentitySignIn::UnknownUser);
         };

@@ -37,7 +37,7 @@ impl KeyReads<'_> {
     /// Adds counts of today, in the order of the table, so that instances do not wait for each
     /// other in a circle.
     pub async fn add(self, counts: &[KeyReadCount<&str>], now: Timestamp) -> Result<()> {
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         for count in counts {
             let requests = i64::try_from(count.requests).unwrap_or(i64::MAX);
             tx.run(
@@ -60,16 +60,14 @@ impl KeyReads<'_> {
                 requests,
             })
         };
-        self.0
-            .db
+        self.db
             .all(LIST, params![user, day(now) - DAYS], count)
             .await
     }
 
     /// Deletes the counts of days before the last 30.
     pub async fn delete_outdated(self, now: Timestamp) -> Result<()> {
-        self.0
-            .db
+        self.db
             .run(DELETE_OUTDATED, params![day(now) - DAYS])
             .await?;
         Ok(())

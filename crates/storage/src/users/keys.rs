@@ -107,9 +107,8 @@ impl Keys<'_> {
     /// # Errors
     /// [`StorageError::Corrupt`] if this program does not know the user's plan or timezone.
     pub async fn find_caller(self, key: &ApiKey, now: Timestamp) -> Result<Option<FoundCaller>> {
-        self.0
-            .caller_lookups
-            .find(&self.0.db, hash(key.expose()).as_ref(), now)
+        self.caller_lookups
+            .find(&self.db, hash(key.expose()).as_ref(), now)
             .await
     }
 
@@ -122,14 +121,13 @@ impl Keys<'_> {
         now: Timestamp,
     ) -> Result<Option<FoundCaller>> {
         if let Some(found) = self
-            .0
             .db
             .one(FIND_CALLER_BY_ID, params![user, key, now], found_caller)
             .await?
         {
             return Ok(Some(found));
         }
-        let session = self.0.sessions().find_by_id(user, key, now).await?;
+        let session = self.sessions().find_by_id(user, key, now).await?;
         Ok(session.map(|session| FoundCaller {
             caller: session.caller,
             last_used_at: None,
@@ -139,8 +137,7 @@ impl Keys<'_> {
     /// Records the last use of a key, unless a later one is recorded. Does nothing if the key is
     /// gone. The revision stays the same.
     pub async fn touch(self, user: UserId, key: KeyId, now: Timestamp) -> Result<()> {
-        self.0
-            .db
+        self.db
             .run(TOUCH, params![user, key, now])
             .await
             .map(|_| ())
@@ -148,12 +145,12 @@ impl Keys<'_> {
 
     /// All keys of a user, oldest first, including revoked and expired ones.
     pub async fn list(self, user: UserId) -> Result<Vec<KeyRecord>> {
-        self.0.db.all(LIST, params![user], record).await
+        self.db.all(LIST, params![user], record).await
     }
 
     /// Finds a key of any user, for the command line.
     pub async fn find(self, id: KeyId) -> Result<Option<KeyRecord>> {
-        self.0.db.one(FIND, params![id], record).await
+        self.db.one(FIND, params![id], record).await
     }
 
     /// Deletes keys 90 days after they have ended, with their audit. Returns how many. It works in
@@ -164,13 +161,12 @@ impl Keys<'_> {
         loop {
             let id = |row: &Row<'_>| Ok((row.id::<UserId>(0)?, row.id::<KeyId>(1)?));
             let ended = self
-                .0
                 .db
                 .all(LIST_ENDED, params![until, DELETE_BATCH_SIZE], id)
                 .await?;
             let before = deleted;
             for (user, key) in ended {
-                let mut tx = self.0.db.begin().await?;
+                let mut tx = self.db.begin().await?;
                 if lock_user_if_exists(&mut tx, user).await? {
                     deleted += tx.run(DELETE, params![user, key]).await?;
                     tx.run(DELETE_AUDIT, params![user, key]).await?;

@@ -24,7 +24,7 @@ impl Users<'_> {
         claim: &ClaimedJob,
         now: Timestamp,
     ) -> Result<Option<usize>> {
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, claim.user_id()).await?
             || !jobs::hold(&mut tx, claim).await?
         {
@@ -39,7 +39,7 @@ impl Users<'_> {
     /// As [`user::delete`], for the holder of a claim. Returns false, and changes nothing, if the
     /// lease was lost.
     pub async fn finish_removal(self, claim: &ClaimedJob, now: Timestamp) -> Result<bool> {
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, claim.user_id()).await?
             || !jobs::hold(&mut tx, claim).await?
         {

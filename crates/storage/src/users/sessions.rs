@@ -164,7 +164,7 @@ impl Sessions<'_> {
         links_max: i64,
         now: Timestamp,
     ) -> Result<bool> {
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         let is_stored = insert_link(&mut tx, link, links_max, now).await?;
         tx.commit().await?;
         Ok(is_stored)
@@ -192,7 +192,7 @@ impl Sessions<'_> {
             now,
             browser.as_ref().map(AsRef::<[u8]>::as_ref)
         ];
-        self.0.db.one(FIND_LINK, values, link).await
+        self.db.one(FIND_LINK, values, link).await
     }
 
     /// Begins a session with a link, which works no more. Returns None if the link does not work.
@@ -205,7 +205,7 @@ impl Sessions<'_> {
         let Some(found) = self.find_link(link, None, now).await? else {
             return Ok(None);
         };
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         match lock_user(&mut tx, found.user_id).await {
             Err(StorageError::NotFound(_)) => return Ok(None),
             locked => locked?,
@@ -229,7 +229,6 @@ impl Sessions<'_> {
     /// once a minute. A session that is used lasts longer.
     pub async fn find(self, token: &str, now: Timestamp) -> Result<Option<SignedIn>> {
         let found = self
-            .0
             .db
             .one(FIND, params![hash(token).as_ref(), now], signed_in)
             .await?;
@@ -241,8 +240,7 @@ impl Sessions<'_> {
             && now.duration_since(*last_used_at) >= LAST_USED_WRITE_INTERVAL
         {
             let longest = i64::try_from(SESSION_MAX.as_micros()).unwrap_or(i64::MAX);
-            self.0
-                .db
+            self.db
                 .run(
                     TOUCH,
                     params![
@@ -261,8 +259,7 @@ impl Sessions<'_> {
     /// Deletes browsers in which nobody has signed in for 400 days, which is as long as they keep
     /// the cookie.
     pub async fn forget_browsers(self, now: Timestamp) -> Result<()> {
-        self.0
-            .db
+        self.db
             .run(FORGET_BROWSERS, params![now.minus(BROWSERS_FOR)])
             .await?;
         Ok(())
@@ -279,12 +276,12 @@ impl Sessions<'_> {
                 expires_at: row.time(4)?,
             })
         };
-        self.0.db.all(LIST, params![user, now], session).await
+        self.db.all(LIST, params![user, now], session).await
     }
 
     /// Ends a session of the user that another one replaces. Returns whether there was one.
     pub async fn revoke(self, user: UserId, id: Uuid) -> Result<bool> {
-        Ok(self.0.db.run(REVOKE, params![user, Param::Id(id)]).await? > 0)
+        Ok(self.db.run(REVOKE, params![user, Param::Id(id)]).await? > 0)
     }
 
     /// As [`Self::find`], for a session that was found before: a long response checks it again.
@@ -294,8 +291,7 @@ impl Sessions<'_> {
         id: KeyId,
         now: Timestamp,
     ) -> Result<Option<SignedIn>> {
-        self.0
-            .db
+        self.db
             .one(FIND_BY_ID, params![user, id, now], signed_in)
             .await
     }

@@ -88,7 +88,7 @@ impl SetupTokens<'_> {
     /// The id of the token that was made last. None: all have expired, or there was none.
     pub async fn find_newest(self, user: UserId) -> Result<Option<Uuid>> {
         let id = |row: &Row<'_>| row.id(0);
-        self.0.db.one(FIND_NEWEST, params![user], id).await
+        self.db.one(FIND_NEWEST, params![user], id).await
     }
 
     /// Creates `key` for the user of the token. Of several concurrent claims, one succeeds.
@@ -103,14 +103,13 @@ impl SetupTokens<'_> {
         let hash = hash(token.expose());
         // A read first: made-up tokens must not take SQLite's one writer.
         let Some(found) = self
-            .0
             .db
             .one(FIND, params![hash.as_ref()], stored_token)
             .await?
         else {
             return Ok(SetupTokenClaim::Unknown);
         };
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, found.user).await? {
             tx.rollback().await;
             return Ok(SetupTokenClaim::Unknown);
@@ -158,7 +157,7 @@ impl SetupTokens<'_> {
                 event: row.text(1)?.to_owned(),
             })
         };
-        self.0.db.all(LIST_AUDIT, params![user, key], row).await
+        self.db.all(LIST_AUDIT, params![user, key], row).await
     }
 }
 

@@ -191,7 +191,7 @@ impl<'a> UserFilter<'a> {
 
 impl Users<'_> {
     pub async fn find(self, id: UserId) -> Result<Option<User>> {
-        self.0.db.one(FIND, params![id], user).await
+        self.db.one(FIND, params![id], user).await
     }
 
     /// The timezone in which the user's days begin and end. None if the user does not exist.
@@ -203,16 +203,14 @@ impl Users<'_> {
 
     /// Finds the user with this e-mail address, without regard to case.
     pub async fn find_by_email(self, email: &str) -> Result<Option<User>> {
-        self.0
-            .db
+        self.db
             .one(FIND_BY_EMAIL, params![fold(email).as_str()], user)
             .await
     }
 
     /// Finds the user with this reference of the operator's.
     pub async fn find_by_reference(self, reference: &str) -> Result<Option<User>> {
-        self.0
-            .db
+        self.db
             .one(FIND_BY_REFERENCE, params![reference], user)
             .await
     }
@@ -220,8 +218,7 @@ impl Users<'_> {
     /// Users behind this one, oldest first.
     pub async fn list_after(self, after: Option<UserId>, limit: u32) -> Result<Vec<User>> {
         let after = after.map_or(Param::BEFORE_ALL_IDS, Param::from);
-        self.0
-            .db
+        self.db
             .all(LIST_AFTER, params![after, i64::from(limit)], user)
             .await
     }
@@ -235,7 +232,7 @@ impl Users<'_> {
     ) -> Result<Vec<User>> {
         let folded = fold(filter.part);
         let (list, values) = LIST_MATCHING.with(&filter.values(&folded, after, limit));
-        self.0.db.all(list, &values, user).await
+        self.db.all(list, &values, user).await
     }
 
     /// How many users match, and how many of them are listed up to one of them. Counts no further
@@ -251,19 +248,19 @@ impl Users<'_> {
         values.push(("last", last.map_or(Param::BEFORE_ALL_IDS, Param::from)));
         let (count, values) = COUNT_MATCHING.with(&values);
         let counted = |row: &Row<'_>| Ok((row.number(0, "a count")?, row.number(1, "a count")?));
-        let counts = self.0.db.one(count, &values, counted).await?;
+        let counts = self.db.one(count, &values, counted).await?;
         Ok(counts.unwrap_or_default())
     }
 
     /// How many users have each plan that anybody has.
     pub async fn count_by_plan(self) -> Result<Vec<(Plan, u64)>> {
         let counted = |row: &Row<'_>| Ok((row.word(0, "a plan")?, row.number(1, "a count")?));
-        self.0.db.all(COUNT_BY_PLAN, params![], counted).await
+        self.db.all(COUNT_BY_PLAN, params![], counted).await
     }
 
     /// All users, by e-mail address.
     pub async fn list(self) -> Result<Vec<User>> {
-        self.0.db.all(LIST, params![], user).await
+        self.db.all(LIST, params![], user).await
     }
 }
 

@@ -239,13 +239,12 @@ impl Deliveries<'_> {
         limit: u32,
         failing: bool,
     ) -> Result<Vec<ClaimedEndpoint>> {
-        if self.0.claims_paused() {
+        if self.claims_paused() {
             return Ok(Vec::new());
         }
         let failing = i64::from(failing);
-        let values = params![now, lease_until, i64::from(limit), self.0.holder, failing];
-        self.0
-            .db
+        let values = params![now, lease_until, i64::from(limit), self.holder, failing];
+        self.db
             .claim_due((IS_DUE, params![now, failing]), (CLAIM, values), claimed)
             .await
     }
@@ -259,8 +258,7 @@ impl Deliveries<'_> {
         now: Timestamp,
         limit: u32,
     ) -> Result<Vec<DueDelivery>> {
-        self.0
-            .db
+        self.db
             .all(LIST_DUE, &claim.due(now, now, limit), due_delivery)
             .await
     }
@@ -275,8 +273,7 @@ impl Deliveries<'_> {
         lease_after: Timestamp,
         limit: u32,
     ) -> Result<Vec<EventId>> {
-        self.0
-            .db
+        self.db
             .all(LIST_DUE_IDS, &claim.due(now, lease_after, limit), |row| {
                 row.id(0)
             })
@@ -324,7 +321,7 @@ impl Deliveries<'_> {
                 params![claim.owner_id, endpoint, at].to_vec(),
             ));
         }
-        Ok(self.0.db.batch(&statements).await?[0].is_some())
+        Ok(self.db.batch(&statements).await?[0].is_some())
     }
 
     /// As `writes::endpoints::disable`, for the holder of a claim, who has sent to the endpoint as
@@ -335,7 +332,7 @@ impl Deliveries<'_> {
         reason: &str,
         now: Timestamp,
     ) -> Result<bool> {
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         let is_done = hold(&mut tx, claim).await?
             && endpoints::set_disabled(
                 &mut tx,
@@ -358,7 +355,7 @@ impl Deliveries<'_> {
     /// [`Self::finish_attempts`] does.
     pub async fn end_deliveries(self, claim: &ClaimedEndpoint, now: Timestamp) -> Result<bool> {
         let queue = (claim.user_id, claim.endpoint_id);
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         if !hold(&mut tx, claim).await? {
             tx.rollback().await;
             return Ok(false);
@@ -388,7 +385,7 @@ impl Deliveries<'_> {
             fence = fence,
             now = now
         ]);
-        Ok(self.0.db.batch(&[lock, release]).await?[1].is_some())
+        Ok(self.db.batch(&[lock, release]).await?[1].is_some())
     }
 }
 

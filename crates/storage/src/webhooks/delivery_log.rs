@@ -252,11 +252,10 @@ impl Deliveries<'_> {
         );
         if user == UserId::INSTALLATION && state == Some(DeliveryState::Failed.as_str()) {
             let values = params![endpoint, limit, created_at, id];
-            return self.0.db.all(LIST_FAILED_OF_QUEUES, values, delivery).await;
+            return self.db.all(LIST_FAILED_OF_QUEUES, values, delivery).await;
         }
         if user == UserId::INSTALLATION {
             return self
-                .0
                 .db
                 .all(
                     LIST_OF_QUEUES,
@@ -265,8 +264,7 @@ impl Deliveries<'_> {
                 )
                 .await;
         }
-        self.0
-            .db
+        self.db
             .all(LIST, params![user, endpoint, state, limit, id], delivery)
             .await
     }
@@ -278,8 +276,7 @@ impl Deliveries<'_> {
         endpoint: EndpointId,
         event: EventId,
     ) -> Result<Option<DeliveryRecord>> {
-        self.0
-            .db
+        self.db
             .one(FIND, params![user, endpoint, event], delivery)
             .await
     }
@@ -291,7 +288,7 @@ impl Deliveries<'_> {
         endpoint: EndpointId,
     ) -> Result<Option<DeliveryRecord>> {
         let values = params![user, endpoint, EventType::Ping.as_str(), LAST_PING_AMONG];
-        self.0.db.one(FIND_LAST_PING, values, delivery).await
+        self.db.one(FIND_LAST_PING, values, delivery).await
     }
 
     /// Lists the attempts to deliver an event to the user's endpoint, oldest first.
@@ -302,7 +299,6 @@ impl Deliveries<'_> {
         event: EventId,
     ) -> Result<Vec<AttemptRecord>> {
         let mut attempts = self
-            .0
             .db
             .all(LIST_ATTEMPTS, params![user, endpoint, event], attempt)
             .await?;
@@ -319,14 +315,12 @@ impl Deliveries<'_> {
 
     pub async fn overview(self, now: Timestamp) -> Result<DeliveryOverview> {
         let counted = self
-            .0
             .db
             .one(COUNT, params![now], overview)
             .await?
             .unwrap_or_default();
         let endpoints = |row: &Row<'_>| Ok((row.number(0, "a count")?, row.number(1, "a count")?));
         let (disabled, failing) = self
-            .0
             .db
             .one(COUNT_ENDPOINTS, params![], endpoints)
             .await?

@@ -216,12 +216,12 @@ pub struct SecretRotation {
 impl Endpoints<'_> {
     /// The user's endpoints, oldest first.
     pub async fn list(self, user: UserId) -> Result<Vec<Endpoint>> {
-        self.0.db.all(LIST, params![user], endpoint).await
+        self.db.all(LIST, params![user], endpoint).await
     }
 
     /// All endpoints, oldest first. For the command line.
     pub async fn list_all(self) -> Result<Vec<Endpoint>> {
-        self.0.db.all(LIST_ALL, params![], endpoint).await
+        self.db.all(LIST_ALL, params![], endpoint).await
     }
 
     /// Endpoints behind this one, oldest first, of one user or of all.
@@ -237,14 +237,12 @@ impl Endpoints<'_> {
         );
         match user {
             Some(user) => {
-                self.0
-                    .db
+                self.db
                     .all(LIST_AFTER_OF_USER, params![after, limit, user], endpoint)
                     .await
             }
             None => {
-                self.0
-                    .db
+                self.db
                     .all(LIST_AFTER, params![after, limit], endpoint)
                     .await
             }
@@ -259,8 +257,7 @@ impl Endpoints<'_> {
         limit: u32,
     ) -> Result<Vec<Endpoint>> {
         let after = after.map_or(Param::BEFORE_ALL_IDS, Param::from);
-        self.0
-            .db
+        self.db
             .all(LIST_TROUBLED, params![after, i64::from(limit)], endpoint)
             .await
     }
@@ -273,7 +270,6 @@ impl Endpoints<'_> {
     ) -> Result<HashMap<UserId, u64>> {
         let counted = |row: &Row<'_>| Ok((row.id(0)?, row.number(1, "a count")?));
         Ok(self
-            .0
             .db
             .all(COUNT_DISABLED_BY_USER, params![first, last], counted)
             .await?
@@ -283,7 +279,7 @@ impl Endpoints<'_> {
 
     /// Finds an endpoint of any user, or of the installation. For the operator.
     pub async fn find_any(self, id: EndpointId) -> Result<Option<Endpoint>> {
-        self.0.db.one(FIND_ANY, params![id], endpoint).await
+        self.db.one(FIND_ANY, params![id], endpoint).await
     }
 
     /// The secrets of the user's endpoint, without an old one that does not open. None if there is
@@ -295,7 +291,6 @@ impl Endpoints<'_> {
         now: Timestamp,
     ) -> Result<Option<EndpointSecrets>> {
         let until = self
-            .0
             .db
             .one(FIND_OLD_SECRET_EXPIRES_AT, params![user, id], |row| {
                 row.opt_time(0)
@@ -327,7 +322,7 @@ impl Endpoints<'_> {
 
     /// Deletes previous secrets that have expired.
     pub async fn delete_old_secrets(self, now: Timestamp) -> Result<u64> {
-        self.0.db.run(DELETE_OLD_SECRETS, params![now]).await
+        self.db.run(DELETE_OLD_SECRETS, params![now]).await
     }
 }
 

@@ -46,14 +46,12 @@ impl Endpoints<'_> {
     pub async fn delete_ended_queues(self) -> Result<()> {
         let mut last = EndpointId::from(uuid::Uuid::nil());
         while let Some(endpoint) = self
-            .0
             .db
             .one(NEXT_ENDPOINT, params![last], |row| row.id(0))
             .await?
         {
             last = endpoint;
             if self
-                .0
                 .db
                 .one(EXISTS, params![endpoint], |_| Ok(()))
                 .await?
@@ -65,7 +63,6 @@ impl Endpoints<'_> {
         let mut last = UserId::INSTALLATION;
         loop {
             let users: Vec<UserId> = self
-                .0
                 .db
                 .all(LIST_OF_REMOVED, params![last, i64::from(BATCH_SIZE)], id)
                 .await?;
@@ -74,7 +71,7 @@ impl Endpoints<'_> {
             };
             last = *user;
             for user in users {
-                let mut tx = self.0.db.begin().await?;
+                let mut tx = self.db.begin().await?;
                 lock_queues(&mut tx, user).await?;
                 delete_ended_of(&mut tx, user).await?;
                 tx.commit().await?;
@@ -86,7 +83,7 @@ impl Endpoints<'_> {
         let mut users = vec![UserId::INSTALLATION];
         while let Some(last) = users.last().copied() {
             for user in users {
-                let mut tx = self.0.db.begin().await?;
+                let mut tx = self.db.begin().await?;
                 delete_queue(&mut tx, (user, endpoint)).await?;
                 tx.commit().await?;
             }
@@ -103,8 +100,7 @@ impl Endpoints<'_> {
         after: UserId,
         limit: u32,
     ) -> Result<Vec<UserId>> {
-        self.0
-            .db
+        self.db
             .all(LIST_USERS, params![endpoint, after, i64::from(limit)], id)
             .await
     }

@@ -133,7 +133,7 @@ impl Deliveries<'_> {
             error,
             delivered,
         } = *result;
-        let mut tx = self.0.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         lock_user_if_exists(&mut tx, user).await?;
         if tx.run(ADD_QUEUE, params![user, endpoint]).await? == 0 {
             tx.rollback().await;
@@ -190,14 +190,14 @@ impl Deliveries<'_> {
             let (at, event) = last;
             let values = params![endpoint, at, event, i64::from(FAILED_PER_READ)];
             let failed = |row: &Row<'_>| Ok((row.time(0)?, row.id::<EventId>(1)?, row.id(2)?));
-            let failed: Vec<(_, _, UserId)> = self.0.db.all(LIST_FAILED, values, failed).await?;
+            let failed: Vec<(_, _, UserId)> = self.db.all(LIST_FAILED, values, failed).await?;
             let Some((at, event, _)) = failed.last() else {
                 break;
             };
             last = (*at, Param::from(*event));
             let users: BTreeSet<UserId> = failed.iter().map(|(_, _, user)| *user).collect();
             for user in users {
-                let mut tx = self.0.db.begin().await?;
+                let mut tx = self.db.begin().await?;
                 let of_user = recover(&mut tx, (user, endpoint), since, now).await?;
                 tx.commit().await?;
                 recovered += of_user.unwrap_or(0);

@@ -235,7 +235,7 @@ pub struct EventConnection {
 
 impl WebhookEvents<'_> {
     pub async fn find(self, user: UserId, id: EventId) -> Result<Option<WebhookEvent>> {
-        self.0.db.one(FIND, params![user, id], webhook_event).await
+        self.db.one(FIND, params![user, id], webhook_event).await
     }
 
     /// Lists the events of a run that an endpoint gets after a chunk, in their order.
@@ -247,7 +247,7 @@ impl WebhookEvents<'_> {
         limit: u32,
     ) -> Result<Vec<WebhookEvent>> {
         let values = params![user, endpoint, run, i64::from(chunk), i64::from(limit)];
-        self.0.db.all(LIST_WAITING, values, webhook_event).await
+        self.db.all(LIST_WAITING, values, webhook_event).await
     }
 
     /// Deletes events with their deliveries and attempts: those of before `delivered_before` whose
@@ -268,7 +268,7 @@ impl WebhookEvents<'_> {
                 after.1,
                 i64::from(batch_size)
             ];
-            let found = self.0.db.all(LIST_OLD, values, old_event).await?;
+            let found = self.db.all(LIST_OLD, values, old_event).await?;
             let Some(last) = found.last() else {
                 return Ok(deleted);
             };
@@ -280,7 +280,7 @@ impl WebhookEvents<'_> {
             for (user, events) in events_by_user {
                 let mut statements = vec![user_lock(user), endpoints::queues_lock(user)];
                 statements.extend(events.iter().flat_map(|event| deletion(user, *event)));
-                deleted += self.0.db.batch(&statements).await?[2..]
+                deleted += self.db.batch(&statements).await?[2..]
                     .iter()
                     .flatten()
                     .count() as u64;
