@@ -16,7 +16,7 @@ const LINK_TTL: SignedDuration = SignedDuration::from_mins(10);
 /// How long a link works that an operator sends, because its user may be away.
 const INVITATION_TTL: SignedDuration = SignedDuration::from_hours(24);
 /// Links of one user that work at the same time.
-const LINKS_MAX: i64 = 20;
+const LINKS_MAX: u64 = 20;
 
 /// Makes a link with which a user signs in, once, for a user who did not ask for it in a browser.
 pub async fn create_link(

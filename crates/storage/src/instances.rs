@@ -290,12 +290,7 @@ impl Instances<'_> {
     /// Deletes the rows of dead instances and frees their leases. Returns the number of rows.
     pub async fn delete_dead(self, now: Timestamp) -> Result<u64> {
         let seen_until = params![dead_at(now)?];
-        if self
-            .db
-            .one(HAS_DEAD, seen_until, |_| Ok(()))
-            .await?
-            .is_none()
-        {
+        if !self.db.exists(HAS_DEAD, seen_until).await? {
             return Ok(0);
         }
         self.delete_and_free(DELETE_DEAD, seen_until).await

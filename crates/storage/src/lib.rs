@@ -379,10 +379,7 @@ impl Storage {
 
     /// Checks that the database responds and has its tables.
     pub async fn ping(&self) -> Result<(), StorageError> {
-        self.db
-            .one(PING, params![Uuid::nil()], |_| Ok(()))
-            .await
-            .map(|_| ())
+        self.db.exists(PING, params![Uuid::nil()]).await.map(|_| ())
     }
 
     /// Fails if the file of a SQLite database was deleted or replaced since it was opened, or if

@@ -37,7 +37,7 @@ pub(crate) async fn bump_revision(tx: &mut Tx, id: UserId) -> Result<()> {
 
 /// As [`bump_revision`]. Returns false if the user does not exist.
 pub(crate) async fn bump_revision_if_exists(tx: &mut Tx, id: UserId) -> Result<bool> {
-    Ok(tx.run(BUMP, params![id]).await? > 0)
+    tx.changes(BUMP, params![id]).await
 }
 
 /// Locks the row of the user who owns something. Returns false if the user does not exist. The
@@ -48,7 +48,7 @@ pub(crate) async fn lock_owner_if_exists(tx: &mut Tx, id: UserId) -> Result<bool
 
 /// Locks the user's row. Returns false if the user does not exist.
 pub(crate) async fn lock_user_if_exists(tx: &mut Tx, id: UserId) -> Result<bool> {
-    Ok(tx.one(LOCK, params![id], |_| Ok(())).await?.is_some())
+    tx.exists(LOCK, params![id]).await
 }
 
 fn require(exists: bool) -> Result<()> {

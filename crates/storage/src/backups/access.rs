@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::Backups;
 use crate::backups::origin::set_decided;
-use crate::db::{Sql, Tx, params, statements};
+use crate::db::{params, statements};
 use crate::error::Result;
 use crate::management::audit::{self, AuditAction};
 
@@ -109,8 +109,8 @@ impl Backups<'_> {
                 + tx.run(DELETE_SIGN_IN_LINKS, params![]).await?,
             setup_tokens_deleted: tx.run(DELETE_SETUP_TOKENS, params![]).await?,
             endpoints_paused: tx.run(PAUSE_ENDPOINTS, params![]).await?,
-            users: count(&mut tx, COUNT_USERS).await?,
-            connections: count(&mut tx, COUNT_CONNECTIONS).await?,
+            users: tx.count(COUNT_USERS, params![]).await?,
+            connections: tx.count(COUNT_CONNECTIONS, params![]).await?,
         };
         set_decided(&mut tx).await?;
         audit::insert(
@@ -123,11 +123,4 @@ impl Backups<'_> {
         tx.commit().await?;
         Ok(cut)
     }
-}
-
-async fn count(tx: &mut Tx, sql: Sql) -> Result<u64> {
-    Ok(tx
-        .one(sql, params![], |row| row.number(0, "a count"))
-        .await?
-        .unwrap_or_default())
 }

@@ -73,15 +73,10 @@ impl Storage {
         // They run on the original.
         self.instances().delete_all().await?;
         self.check_backup().await?;
-        let count = async |sql| {
-            self.db
-                .one(sql, params![], |row| row.number(0, "a count"))
-                .await
-        };
         Ok(BackupContents {
             bytes: 0,
-            users: count(COUNT_USERS).await?.unwrap_or(0),
-            connections: count(COUNT_CONNECTIONS).await?.unwrap_or(0),
+            users: self.db.count(COUNT_USERS, params![]).await?,
+            connections: self.db.count(COUNT_CONNECTIONS, params![]).await?,
             secrets: self.secrets().sealed().await?,
         })
     }

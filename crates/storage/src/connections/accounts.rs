@@ -89,15 +89,11 @@ impl Accounts<'_> {
         if page.len() < limit as usize && (offset == 0 || !page.is_empty()) {
             return Ok((page, end));
         }
-        let counted = self
-            .db
-            .one(COUNT, params![user], |row| row.int(0))
-            .await?
-            .unwrap_or(0);
+        let counted = self.db.count(COUNT, params![user]).await?;
         // An account may be deleted between the statements. The count is never lower than what the
         // page shows.
         let seen = if page.is_empty() { 0 } else { end };
-        Ok((page, u64::try_from(counted).unwrap_or(0).max(seen)))
+        Ok((page, counted.max(seen)))
     }
 
     /// The visible accounts of one connection, by name, then id. Empty if the connection belongs to
@@ -187,9 +183,8 @@ impl Accounts<'_> {
         let mut tx = self.db.begin().await?;
         if bump_revision_if_exists(&mut tx, user).await?
             && tx
-                .run(SET_UNKNOWN_CURRENCY, params![user, account, &currency])
+                .changes(SET_UNKNOWN_CURRENCY, params![user, account, &currency])
                 .await?
-                > 0
         {
             return tx.commit().await;
         }

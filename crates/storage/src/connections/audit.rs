@@ -103,7 +103,7 @@ pub(crate) async fn record(tx: &mut Tx, change: &StatusChange<'_>, now: Timestam
         change.from.map(ConnectionStatus::as_str),
         change.to.map(ConnectionStatus::as_str),
     );
-    tx.run(
+    tx.execute(
         INSERT,
         params![
             change.user,
@@ -116,7 +116,6 @@ pub(crate) async fn record(tx: &mut Tx, change: &StatusChange<'_>, now: Timestam
         ],
     )
     .await
-    .map(|_| ())
 }
 
 fn audit_row(row: &Row<'_>) -> Result<ConnectionAuditRow> {

@@ -98,9 +98,8 @@ impl Connections<'_> {
         now: Timestamp,
     ) -> Result<()> {
         self.db
-            .run(SET_LAST_REFRESHED_AT, params![user, connection, now])
+            .execute(SET_LAST_REFRESHED_AT, params![user, connection, now])
             .await
-            .map(|_| ())
     }
 }
 
@@ -112,9 +111,8 @@ pub(crate) async fn write_last_refreshed_at(
     connection: ConnectionId,
     now: Timestamp,
 ) -> Result<()> {
-    tx.run(SET_LAST_REFRESHED_AT, params![user, connection, now])
+    tx.execute(SET_LAST_REFRESHED_AT, params![user, connection, now])
         .await
-        .map(|_| ())
 }
 
 /// Reads a connection from the first columns of a row.

@@ -54,7 +54,9 @@ impl Connections<'_> {
             for (user, id) in due {
                 let mut tx = self.db.begin().await?;
                 if !lock_user_if_exists(&mut tx, user).await?
-                    || tx.run(NOTE, params![now, first, second, user, id]).await? == 0
+                    || !tx
+                        .changes(NOTE, params![now, first, second, user, id])
+                        .await?
                 {
                     tx.rollback().await;
                     continue;

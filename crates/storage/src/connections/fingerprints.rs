@@ -64,11 +64,10 @@ impl Syncs<'_> {
         connection: ConnectionId,
     ) -> Result<Option<SecretString>> {
         let slot = SecretSlot::fingerprint_key(user, connection);
-        if self
+        if !self
             .db
-            .one(HAS_CONNECTION, params![user, connection], |_| Ok(()))
+            .exists(HAS_CONNECTION, params![user, connection])
             .await?
-            .is_none()
         {
             return Ok(None);
         }
@@ -77,10 +76,7 @@ impl Syncs<'_> {
         }
         let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await?
-            || tx
-                .one(HAS_CONNECTION, params![user, connection], |_| Ok(()))
-                .await?
-                .is_none()
+            || !tx.exists(HAS_CONNECTION, params![user, connection]).await?
         {
             tx.rollback().await;
             return Ok(None);

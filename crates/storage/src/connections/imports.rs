@@ -133,13 +133,8 @@ impl Connections<'_> {
             strip_nul(new.institution_id),
         );
         if tx
-            .one(
-                FIND_BY_CONSENT,
-                params![new.provider, &*consent],
-                |_| Ok(()),
-            )
+            .exists(FIND_BY_CONSENT, params![new.provider, &*consent])
             .await?
-            .is_some()
         {
             tx.rollback().await;
             return Ok(());

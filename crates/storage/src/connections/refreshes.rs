@@ -89,9 +89,8 @@ impl Refreshes<'_> {
             return Ok(false);
         }
         if tx
-            .run(SET_CONSENT_EXPIRY, params![user, id, expires_at])
+            .changes(SET_CONSENT_EXPIRY, params![user, id, expires_at])
             .await?
-            > 0
         {
             bump_revision(&mut tx, user).await?;
         }
@@ -120,7 +119,7 @@ impl Refreshes<'_> {
         let values = params![user, connection, from.as_str(), to.as_str()];
         if !bump_revision_if_exists(&mut tx, user).await?
             || !jobs::hold(&mut tx, claim).await?
-            || tx.run(SET_STATUS, values).await? == 0
+            || !tx.changes(SET_STATUS, values).await?
         {
             tx.rollback().await;
             return Ok(false);

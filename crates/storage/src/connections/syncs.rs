@@ -223,9 +223,8 @@ impl Syncs<'_> {
         now: Timestamp,
     ) -> Result<()> {
         self.db
-            .run(SET_LAST_CHANGES_POLL, params![user, connection, now])
+            .execute(SET_LAST_CHANGES_POLL, params![user, connection, now])
             .await
-            .map(|_| ())
     }
 
     /// The provider said that these rows of the user's connection are gone. The next sync checks
@@ -249,12 +248,11 @@ impl Syncs<'_> {
         after.truncate(REMOVAL_HINTS_MAX);
         let after = hint_bytes(&after);
         self.db
-            .run(
+            .execute(
                 ADD_REMOVAL_HINTS,
                 params![user, connection, after.as_slice(), before.as_slice()],
             )
             .await
-            .map(|_| ())
     }
 
     /// The connections with rows that their last sync could not read, those with the most first.
@@ -363,9 +361,8 @@ pub(crate) async fn begin_backfill(
     connection: ConnectionId,
     now: Timestamp,
 ) -> Result<()> {
-    tx.run(INSERT, params![user, connection, now, [].as_slice()])
+    tx.execute(INSERT, params![user, connection, now, [].as_slice()])
         .await
-        .map(|_| ())
 }
 
 /// The next sync reads from there, because an account that was missing since then is listed again.
@@ -376,9 +373,8 @@ pub(crate) async fn reread_from(
     connection: ConnectionId,
     missing_since: Timestamp,
 ) -> Result<()> {
-    tx.run(REREAD_FROM, params![user, connection, missing_since])
+    tx.execute(REREAD_FROM, params![user, connection, missing_since])
         .await
-        .map(|_| ())
 }
 
 fn hint_bytes(rows: &[Digest]) -> Vec<u8> {

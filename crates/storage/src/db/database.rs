@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::db::postgres::{PooledClient, Postgres};
-use crate::db::row::ReadRow;
+use crate::db::row::{ReadRow, Row};
 use crate::db::simulated_link::DatabaseStep;
 use crate::db::sqlite::{Sqlite, SqliteTx};
 use crate::db::statement::{Bound, Param, Sql};
@@ -46,6 +46,17 @@ impl Db {
         map: ReadRow<T>,
     ) -> Result<Option<T>> {
         self.all(sql, params, map).await.map(first)
+    }
+
+    /// Whether a read finds a row.
+    pub(crate) async fn exists(&self, sql: Sql, params: &[Param<'_>]) -> Result<bool> {
+        Ok(self.one(sql, params, |_| Ok(())).await?.is_some())
+    }
+
+    /// What a `COUNT(*)` returns.
+    pub(crate) async fn count(&self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
+        let count = |row: &Row<'_>| row.number(0, "a count");
+        Ok(self.one(sql, params, count).await?.unwrap_or_default())
     }
 
     /// Begins a transaction for writing. Dropping it rolls back.
@@ -95,7 +106,7 @@ impl Db {
         if let Self::Postgres(db) = self {
             return Box::pin(db.all(claim, values, map)).await;
         }
-        if self.one(is_due, due_values, |_| Ok(())).await?.is_none() {
+        if !self.exists(is_due, due_values).await? {
             return Ok(Vec::new());
         }
         let mut tx = self.begin().await?;
@@ -133,6 +144,16 @@ impl Db {
             }
             Self::Postgres(db) => Box::pin(db.run(sql, params)).await,
         }
+    }
+
+    /// As [`Self::run`]. Returns whether it touched a row.
+    pub(crate) async fn changes(&self, sql: Sql, params: &[Param<'_>]) -> Result<bool> {
+        Ok(self.run(sql, params).await? > 0)
+    }
+
+    /// As [`Self::run`], however many rows it touches.
+    pub(crate) async fn execute(&self, sql: Sql, params: &[Param<'_>]) -> Result<()> {
+        self.run(sql, params).await.map(|_| ())
     }
 }
 
@@ -175,12 +196,33 @@ impl Tx {
         self.all(sql, params, map).await.map(first)
     }
 
+    /// Whether a read finds a row.
+    pub(crate) async fn exists(&mut self, sql: Sql, params: &[Param<'_>]) -> Result<bool> {
+        Ok(self.one(sql, params, |_| Ok(())).await?.is_some())
+    }
+
+    /// What a `COUNT(*)` returns.
+    pub(crate) async fn count(&mut self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
+        let count = |row: &Row<'_>| row.number(0, "a count");
+        Ok(self.one(sql, params, count).await?.unwrap_or_default())
+    }
+
     /// Returns the number of rows it touched.
     pub(crate) async fn run(&mut self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
         match &mut self.0 {
             OpenTx::Sqlite(tx) => tx.run(sql, params),
             OpenTx::Postgres(tx) => Box::pin(tx.run(sql, params)).await,
         }
+    }
+
+    /// As [`Self::run`]. Returns whether it touched a row.
+    pub(crate) async fn changes(&mut self, sql: Sql, params: &[Param<'_>]) -> Result<bool> {
+        Ok(self.run(sql, params).await? > 0)
+    }
+
+    /// As [`Self::run`], however many rows it touches.
+    pub(crate) async fn execute(&mut self, sql: Sql, params: &[Param<'_>]) -> Result<()> {
+        self.run(sql, params).await.map(|_| ())
     }
 
     /// Returns the first number of each statement's first row.

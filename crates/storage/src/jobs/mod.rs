@@ -211,9 +211,8 @@ impl Jobs<'_> {
     /// Adds a job, unless it exists.
     pub async fn insert(self, key: &JobKey, provider: &str, run_at: Timestamp) -> Result<()> {
         self.db
-            .run(INSERT, job_params![key, provider, run_at])
+            .execute(INSERT, job_params![key, provider, run_at])
             .await
-            .map(|_| ())
     }
 
     /// Claims a job, due or not. None while another task holds its lease, or if there is no such
@@ -243,13 +242,7 @@ impl Jobs<'_> {
             return Ok(None);
         }
         let is_sqlite = matches!(self.db, Db::Sqlite(_));
-        if is_sqlite
-            && self
-                .db
-                .one(IS_DUE, params![kind, provider, now], |_| Ok(()))
-                .await?
-                .is_none()
-        {
+        if is_sqlite && !self.db.exists(IS_DUE, params![kind, provider, now]).await? {
             return Ok(None);
         }
         let fence = new_fence();
@@ -273,21 +266,17 @@ impl Jobs<'_> {
 
     /// Extends the lease. Returns false, and changes nothing, if the lease was lost.
     pub async fn renew(self, claim: &ClaimedJob, lease_until: Timestamp) -> Result<bool> {
-        Ok(self
-            .db
-            .run(RENEW, job_params![claim.key, claim.fence, lease_until])
-            .await?
-            > 0)
+        self.db
+            .changes(RENEW, job_params![claim.key, claim.fence, lease_until])
+            .await
     }
 
     /// Releases a job after a success, until `next` or an earlier run that was requested meanwhile.
     /// None: until it is requested. Returns false, and changes nothing, if the lease was lost.
     pub async fn finish(self, claim: &ClaimedJob, next: Option<Timestamp>) -> Result<bool> {
-        Ok(self
-            .db
-            .run(FINISH, job_params![claim.key, claim.fence, next])
-            .await?
-            > 0)
+        self.db
+            .changes(FINISH, job_params![claim.key, claim.fence, next])
+            .await
     }
 
     /// Releases a job after a failure, with an error for the operator, until `retry_at` or an
@@ -304,11 +293,9 @@ impl Jobs<'_> {
 
     /// Releases a claimed job until then, without a run.
     pub async fn defer(self, claim: &ClaimedJob, until: Timestamp) -> Result<bool> {
-        Ok(self
-            .db
-            .run(DEFER, job_params![claim.key, claim.fence, until])
-            .await?
-            > 0)
+        self.db
+            .changes(DEFER, job_params![claim.key, claim.fence, until])
+            .await
     }
 
     async fn release_unfinished(
@@ -317,11 +304,9 @@ impl Jobs<'_> {
         error: Option<&str>,
         until: Timestamp,
     ) -> Result<bool> {
-        Ok(self
-            .db
-            .run(FAIL, job_params![claim.key, claim.fence, until, error])
-            .await?
-            > 0)
+        self.db
+            .changes(FAIL, job_params![claim.key, claim.fence, until, error])
+            .await
     }
 
     /// Requests a run: now, or `at_most_every` after the last start if that is later. An earlier
@@ -336,7 +321,7 @@ impl Jobs<'_> {
         let since = now
             .saturating_sub(at_most_every)
             .map_err(StorageError::unavailable)?;
-        Ok(self.db.run(REQUEST, job_params![key, now, since]).await? > 0)
+        self.db.changes(REQUEST, job_params![key, now, since]).await
     }
 }
 
@@ -351,10 +336,8 @@ pub(crate) async fn request(
     let since = now
         .saturating_sub(at_most_every)
         .map_err(StorageError::unavailable)?;
-    Ok(tx
-        .run(REQUEST_FOR_USER, job_params![key, now, since])
-        .await?
-        > 0)
+    tx.changes(REQUEST_FOR_USER, job_params![key, now, since])
+        .await
 }
 
 /// As `storage.jobs().insert`. None: due on request only.
@@ -364,9 +347,7 @@ pub(crate) async fn insert(
     provider: &str,
     run_at: Option<Timestamp>,
 ) -> Result<()> {
-    tx.run(INSERT, job_params![key, provider, run_at])
-        .await
-        .map(|_| ())
+    tx.execute(INSERT, job_params![key, provider, run_at]).await
 }
 
 /// As `storage.jobs().claim`.
@@ -401,10 +382,7 @@ pub(crate) fn finished(claim: &ClaimedJob, next: Option<Timestamp>) -> Bound<'_>
 
 /// Locks the job until the end of the transaction. Returns false if the lease was lost.
 pub(crate) async fn hold(tx: &mut Tx, claim: &ClaimedJob) -> Result<bool> {
-    Ok(tx
-        .one(HELD, job_params![claim.key, claim.fence], |_| Ok(()))
-        .await?
-        .is_some())
+    tx.exists(HELD, job_params![claim.key, claim.fence]).await
 }
 
 /// As `storage.jobs().finish`.
@@ -413,46 +391,41 @@ pub(crate) async fn finish(
     claim: &ClaimedJob,
     next: Option<Timestamp>,
 ) -> Result<bool> {
-    Ok(tx
-        .run(FINISH, job_params![claim.key, claim.fence, next])
-        .await?
-        > 0)
+    tx.changes(FINISH, job_params![claim.key, claim.fence, next])
+        .await
 }
 
 /// Deletes a job that is done for good. Returns false if the lease was lost.
 pub(crate) async fn delete(tx: &mut Tx, claim: &ClaimedJob) -> Result<bool> {
-    Ok(tx.run(DELETE, job_params![claim.key, claim.fence]).await? > 0)
+    tx.changes(DELETE, job_params![claim.key, claim.fence])
+        .await
 }
 
 /// As `storage.jobs().renew`.
 pub(crate) async fn renew(tx: &mut Tx, claim: &ClaimedJob, lease_until: Timestamp) -> Result<bool> {
-    Ok(tx
-        .run(RENEW, job_params![claim.key, claim.fence, lease_until])
-        .await?
-        > 0)
+    tx.changes(RENEW, job_params![claim.key, claim.fence, lease_until])
+        .await
 }
 
 /// Deletes a job unless a task holds its lease.
 pub(crate) async fn delete_free(tx: &mut Tx, key: &JobKey, now: Timestamp) -> Result<()> {
-    tx.run(DELETE_FREE, job_params![key, now]).await.map(|_| ())
+    tx.execute(DELETE_FREE, job_params![key, now]).await
 }
 
 /// Deletes all jobs of a user. Their holders lose their leases.
 pub(crate) async fn delete_of_user(tx: &mut Tx, user: UserId) -> Result<()> {
-    tx.run(DELETE_OF_USER, params![user]).await.map(|_| ())
+    tx.execute(DELETE_OF_USER, params![user]).await
 }
 
 /// Deletes all jobs of a subject. Their holders lose their leases.
 pub(crate) async fn delete_of(tx: &mut Tx, user: UserId, subject: &str) -> Result<()> {
-    tx.run(DELETE_OF_SUBJECT, params![user, subject])
-        .await
-        .map(|_| ())
+    tx.execute(DELETE_OF_SUBJECT, params![user, subject]).await
 }
 
 /// Starts a job again, because its subject has changed: its holder loses the lease, and its
 /// failures are forgiven. It is due at `run_at` or at an earlier planned time.
 pub(crate) async fn restart(tx: &mut Tx, key: &JobKey, run_at: Option<Timestamp>) -> Result<()> {
-    tx.run(RESTART, job_params![key, run_at]).await.map(|_| ())
+    tx.execute(RESTART, job_params![key, run_at]).await
 }
 
 /// A claim whose caller runs the job at once, however often it was interrupted.

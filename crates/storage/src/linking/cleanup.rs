@@ -138,12 +138,7 @@ impl ConsentSessions<'_> {
     /// Checks before each step whether a row is left, because a step takes SQLite's one writer.
     async fn delete_in_steps(self, has_any: Sql, delete: Sql, until: Timestamp) -> Result<u64> {
         let mut deleted = 0;
-        while self
-            .db
-            .one(has_any, params![until], |_| Ok(()))
-            .await?
-            .is_some()
-        {
+        while self.db.exists(has_any, params![until]).await? {
             match self
                 .db
                 .run(delete, params![until, DELETE_BATCH_SIZE])
@@ -204,9 +199,8 @@ impl ConsentSessions<'_> {
             )
             .await?;
             if tx
-                .run(DELETE_SESSION, params![user, Param::Id(*session)])
+                .changes(DELETE_SESSION, params![user, Param::Id(*session)])
                 .await?
-                > 0
             {
                 deleted.push((user, *session));
             }

@@ -158,10 +158,9 @@ impl ConsentSessions<'_> {
         let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user_id).await?
             || !jobs::renew(&mut tx, &claim.job, lease_until).await?
-            || tx
-                .run(STORE_CREDENTIALS, params![user_id, Param::Id(id), now])
+            || !tx
+                .changes(STORE_CREDENTIALS, params![user_id, Param::Id(id), now])
                 .await?
-                == 0
         {
             tx.rollback().await;
             return Ok(false);

@@ -165,10 +165,8 @@ impl ConsentSessions<'_> {
     pub async fn insert(self, new: &NewConsentSession<'_>, now: Timestamp) -> Result<bool> {
         let mut tx = self.db.begin().await?;
         lock_user(&mut tx, new.user_id).await?;
-        let open = tx
-            .one(COUNT_OPEN, params![new.user_id, new.provider, now], count)
-            .await?;
-        if open.is_some_and(|open| open >= new.open_max) {
+        let values = params![new.user_id, new.provider, now];
+        if tx.count(COUNT_OPEN, values).await? >= new.open_max {
             tx.rollback().await;
             return Ok(false);
         }
@@ -203,11 +201,9 @@ impl ConsentSessions<'_> {
 
     /// How many sessions of a user and provider have neither ended nor expired.
     pub async fn count_open(self, user: UserId, provider: &str, now: Timestamp) -> Result<u64> {
-        Ok(self
-            .db
-            .one(COUNT_OPEN, params![user, provider, now], count)
-            .await?
-            .unwrap_or(0))
+        self.db
+            .count(COUNT_OPEN, params![user, provider, now])
+            .await
     }
 
     /// Finds the session with this state, also an ended or expired one until cleanup deletes it.
@@ -253,10 +249,9 @@ impl ConsentSessions<'_> {
         let mut tx = self.db.begin().await?;
         let browser = hash(browser);
         if !lock_user_if_exists(&mut tx, user).await?
-            || tx
-                .run(CONFIRM, params![user, Param::Id(id), browser.as_ref(), now])
+            || !tx
+                .changes(CONFIRM, params![user, Param::Id(id), browser.as_ref(), now])
                 .await?
-                == 0
         {
             tx.rollback().await;
             return Ok(None);
@@ -272,10 +267,9 @@ impl ConsentSessions<'_> {
     pub async fn deny(self, session: &ConsentSession, now: Timestamp) -> Result<bool> {
         let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, session.user_id).await?
-            || tx
-                .run(DENY, params![session.user_id, Param::Id(session.id)])
+            || !tx
+                .changes(DENY, params![session.user_id, Param::Id(session.id)])
                 .await?
-                == 0
         {
             tx.rollback().await;
             return Ok(false);
@@ -288,9 +282,8 @@ impl ConsentSessions<'_> {
     /// Records that what an ended session connected is withdrawn.
     pub async fn deny_ended(self, session: &ConsentSession) -> Result<()> {
         self.db
-            .run(DENY_ENDED, params![session.user_id, Param::Id(session.id)])
+            .execute(DENY_ENDED, params![session.user_id, Param::Id(session.id)])
             .await
-            .map(|_| ())
     }
 }
 
@@ -323,9 +316,7 @@ pub(crate) async fn clear_connection(
     connection: ConnectionId,
 ) -> Result<()> {
     tx.run(CLEAR_CONNECTION, params![user, connection]).await?;
-    tx.run(CLEAR_RESULT, params![user, connection])
-        .await
-        .map(|_| ())
+    tx.execute(CLEAR_RESULT, params![user, connection]).await
 }
 
 /// Deletes the user's sessions, but not their jobs. The caller holds the lock on the user's row.
@@ -345,10 +336,6 @@ pub(crate) async fn delete_secrets(tx: &mut Tx, mut sessions: Vec<(UserId, Uuid)
         delete_secret(tx, &SecretSlot::consent_session(user, session)).await?;
     }
     Ok(())
-}
-
-fn count(row: &Row<'_>) -> Result<u64> {
-    row.number(0, "a count of consent sessions")
 }
 
 fn other_session(row: &Row<'_>) -> Result<OtherConsentSession> {

@@ -13,7 +13,7 @@ use crate::locks::lock_user;
 use crate::{Links, StorageError};
 
 /// Links of a user, which stay for a day after they have expired.
-const LINKS_MAX: i64 = 1_000;
+const LINKS_MAX: u64 = 1_000;
 const TOO_MANY_LINKS: &str = "There are 1,000 links of the last day: wait until they are deleted";
 
 /// The columns that [`link`] expects, in its order.
@@ -124,11 +124,9 @@ impl Links<'_> {
             return Ok(false);
         }
         let token = hash(token);
-        Ok(self
-            .db
-            .run(OPEN, params![token.as_ref(), now, i64::from(max_opens)])
-            .await?
-            > 0)
+        self.db
+            .changes(OPEN, params![token.as_ref(), now, i64::from(max_opens)])
+            .await
     }
 }
 
@@ -140,12 +138,7 @@ impl Links<'_> {
 /// 1,000 links.
 pub async fn insert(tx: &mut Tx, link: &NewLink<'_>, now: Timestamp) -> Result<Uuid> {
     lock_user(tx, link.user_id).await?;
-    if tx
-        .one(COUNT, params![link.user_id], |row| row.int(0))
-        .await?
-        .unwrap_or_default()
-        >= LINKS_MAX
-    {
+    if tx.count(COUNT, params![link.user_id]).await? >= LINKS_MAX {
         return Err(StorageError::TooMany(TOO_MANY_LINKS));
     }
     require_connection(tx, link.user_id, link.connection_id).await?;
@@ -180,23 +173,26 @@ pub(crate) async fn require_connection(
     let Some(connection) = connection else {
         return Ok(());
     };
-    let found = tx
-        .one(CONNECTION_EXISTS, params![user, connection], |_| Ok(()))
-        .await?;
-    found.ok_or(StorageError::NotFound("connection"))
+    if tx
+        .exists(CONNECTION_EXISTS, params![user, connection])
+        .await?
+    {
+        Ok(())
+    } else {
+        Err(StorageError::NotFound("connection"))
+    }
 }
 
 /// Records that a link session has connected. Does nothing if the link is gone, or is no link
 /// session.
 pub(crate) async fn set_connected(tx: &mut Tx, user: UserId, id: Uuid) -> Result<()> {
-    tx.run(SET_CONNECTED, params![user, Param::Id(id)])
+    tx.execute(SET_CONNECTED, params![user, Param::Id(id)])
         .await
-        .map(|_| ())
 }
 
 /// The caller holds the lock on the user's row.
 pub(crate) async fn delete_links(tx: &mut Tx, user: UserId) -> Result<()> {
-    tx.run(DELETE_OF_USER, params![user]).await.map(|_| ())
+    tx.execute(DELETE_OF_USER, params![user]).await
 }
 
 /// Deletes the links that repair this connection. The caller holds the lock on the user's row.
@@ -205,9 +201,7 @@ pub(crate) async fn delete_links_to(
     user: UserId,
     connection: ConnectionId,
 ) -> Result<()> {
-    tx.run(DELETE_TO, params![user, connection])
-        .await
-        .map(|_| ())
+    tx.execute(DELETE_TO, params![user, connection]).await
 }
 
 fn link(row: &Row<'_>) -> Result<Link> {

@@ -141,21 +141,16 @@ impl ProviderEvents<'_> {
 
     /// Whether an event was processed before. `event` identifies it: its provider id, or its body.
     pub async fn has(self, provider: &str, event: &str) -> Result<bool> {
-        let found = self
-            .db
-            .one(HAS_EVENT, params![provider, hash(event).as_ref()], |_| {
-                Ok(())
-            })
-            .await?;
-        Ok(found.is_some())
+        self.db
+            .exists(HAS_EVENT, params![provider, hash(event).as_ref()])
+            .await
     }
 
     /// Records a processed event. Idempotent.
     pub async fn insert(self, provider: &str, event: &str, now: Timestamp) -> Result<()> {
         self.db
-            .run(INSERT_EVENT, params![provider, hash(event).as_ref(), now])
+            .execute(INSERT_EVENT, params![provider, hash(event).as_ref(), now])
             .await
-            .map(|_| ())
     }
 }
 

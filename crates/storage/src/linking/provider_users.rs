@@ -220,10 +220,9 @@ impl ProviderUsers<'_> {
         let digest = provider_user_digest(provider_user_id);
         let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await?
-            || tx
-                .run(DELETE_REGISTERED, params![user, provider, digest.as_str()])
+            || !tx
+                .changes(DELETE_REGISTERED, params![user, provider, digest.as_str()])
                 .await?
-                == 0
         {
             tx.rollback().await;
             return Ok(false);

@@ -266,7 +266,7 @@ pub(crate) async fn insert(
 
 /// Deletes the oldest rows of what a user did in the console, beyond a number of them.
 pub(crate) async fn delete_excess(tx: &mut Tx, user: UserId, kept: i64) -> Result<()> {
-    tx.run(DELETE_EXCESS, params![user, kept]).await.map(|_| ())
+    tx.execute(DELETE_EXCESS, params![user, kept]).await
 }
 
 /// Records the begin of a session. An e-mail tells of a browser in which the user was never signed
@@ -292,7 +292,7 @@ pub(crate) async fn insert_sign_in(
 
 /// Deletes what a user did in the console.
 pub(crate) async fn delete_own(tx: &mut Tx, user: UserId) -> Result<()> {
-    tx.run(DELETE_OWN, params![user]).await.map(|_| ())
+    tx.execute(DELETE_OWN, params![user]).await
 }
 
 async fn insert_row(
@@ -316,7 +316,7 @@ async fn insert_row(
         i64::from(is_reported),
         now
     ];
-    tx.run(INSERT, values).await.map(|_| ())
+    tx.execute(INSERT, values).await
 }
 
 fn row(row: &Row<'_>) -> Result<AuditRow> {

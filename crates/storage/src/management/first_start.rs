@@ -99,7 +99,7 @@ impl FirstStarts<'_> {
 
 /// Marks an empty database. Returns false if it has users, or is marked already.
 pub async fn begin(tx: &mut Tx) -> Result<bool> {
-    Ok(tx.run(INSERT, params![]).await? > 0)
+    tx.changes(INSERT, params![]).await
 }
 
 /// Replaces the code, which voids the one before and the browser that used it. Returns false, and
@@ -115,7 +115,7 @@ pub async fn set_code(tx: &mut Tx, code: &str, ends_at: Timestamp) -> Result<boo
 pub async fn claim(tx: &mut Tx, code: &str, browser: &str, now: Timestamp) -> Result<bool> {
     let (code, browser) = (hash(code), hash(browser));
     let values = params![code.as_ref(), browser.as_ref(), now];
-    Ok(tx.run(CLAIM, values).await? > 0)
+    tx.changes(CLAIM, values).await
 }
 
 /// Ends the claim of a browser, which makes the first operator now. That operator may have the
@@ -128,7 +128,7 @@ pub async fn leave_claim(
 ) -> Result<bool> {
     let browser = hash(browser);
     let values = params![browser.as_ref(), now, key_until];
-    Ok(tx.run(LEAVE_CLAIM, values).await? > 0)
+    tx.changes(LEAVE_CLAIM, values).await
 }
 
 /// Completes the first start by a command that makes the first operator now. `found` is from before
@@ -138,7 +138,7 @@ pub async fn take(tx: &mut Tx, found: Option<&FirstStart>, now: Timestamp) -> Re
     let micros = |time: Option<Timestamp>| time.map_or(-1, Timestamp::as_microsecond);
     let done = micros(found.and_then(|found| found.done_at));
     let ends = micros(found.and_then(|found| found.ends_at));
-    Ok(tx.run(TAKE, params![now, done, ends]).await? > 0)
+    tx.changes(TAKE, params![now, done, ends]).await
 }
 
 /// Records that the master key is kept. [`StorageError::NotFound`] if no first start is going on.

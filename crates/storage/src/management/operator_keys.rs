@@ -80,7 +80,7 @@ impl OperatorKeys<'_> {
 
     /// Records the last use of a key, unless a later one is recorded.
     pub async fn touch(self, key: OperatorKeyId, now: Timestamp) -> Result<()> {
-        self.db.run(TOUCH, params![key, now]).await.map(|_| ())
+        self.db.execute(TOUCH, params![key, now]).await
     }
 
     /// All keys, oldest first, including revoked and expired ones.

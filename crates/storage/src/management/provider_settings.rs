@@ -163,16 +163,12 @@ pub async fn is_sandbox(tx: &mut Tx, provider: &str) -> Result<Option<bool>> {
 
 /// Whether anybody has a connection of a provider, or is on the way to one.
 pub async fn is_linked(tx: &mut Tx, provider: &str, now: Timestamp) -> Result<bool> {
-    let found = tx
-        .one(IS_LINKED, params![provider, now], |_| Ok(()))
-        .await?;
-    Ok(found.is_some())
+    tx.exists(IS_LINKED, params![provider, now]).await
 }
 
 /// Whether we registered anybody at a provider, or have begun to.
 pub async fn is_registered(tx: &mut Tx, provider: &str) -> Result<bool> {
-    let found = tx.one(IS_REGISTERED, params![provider], |_| Ok(())).await?;
-    Ok(found.is_some())
+    tx.exists(IS_REGISTERED, params![provider]).await
 }
 
 /// Forgets whom we registered at a provider. A task that registers somebody loses its lease.
@@ -189,7 +185,7 @@ pub async fn forget_registrations(tx: &mut Tx, provider: &str) -> Result<()> {
 
 async fn save(tx: &mut Tx, provider: &str, is_sandbox: bool, now: Timestamp) -> Result<()> {
     let values = params![provider, i64::from(is_sandbox), now];
-    tx.run(SAVE, values).await.map(|_| ())
+    tx.execute(SAVE, values).await
 }
 
 fn credentials(text: &SecretString) -> Option<BTreeMap<String, SecretString>> {

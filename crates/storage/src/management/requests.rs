@@ -126,7 +126,7 @@ pub(crate) async fn begin(
         &idempotency.request_digest[..],
         now
     ];
-    if tx.run(INSERT, values).await? > 0 {
+    if tx.changes(INSERT, values).await? {
         return Ok(Found::Nothing(id));
     }
     let Some(found) = tx.one(FIND, params![operator, key_hash], stored).await? else {
@@ -181,12 +181,7 @@ impl Audit<'_> {
             .saturating_sub(RETENTION)
             .map_err(StorageError::unavailable)?;
         let mut count = 0;
-        while self
-            .db
-            .one(HAS_OUTDATED, params![until], |_| Ok(()))
-            .await?
-            .is_some()
-        {
+        while self.db.exists(HAS_OUTDATED, params![until]).await? {
             let mut tx = self.db.begin().await?;
             let old = tx
                 .all(DELETE_OUTDATED, params![until, DELETE_BATCH_SIZE], deleted)

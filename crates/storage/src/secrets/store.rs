@@ -313,11 +313,7 @@ impl<'s> Secrets<'s> {
     }
 
     pub async fn count(self) -> Result<u64> {
-        Ok(self
-            .db
-            .one(COUNT, params![], |row| row.number(0, "a count"))
-            .await?
-            .unwrap_or(0))
+        self.db.count(COUNT, params![]).await
     }
 
     /// Seals all secrets with the first key, a few in one transaction, and reports how many of them
@@ -377,7 +373,7 @@ impl<'s> Secrets<'s> {
                 before.as_slice(),
                 resealed.as_slice()
             ];
-            if tx.run(RESEAL, values).await? > 0 {
+            if tx.changes(RESEAL, values).await? {
                 counts.resealed += 1;
                 return Ok(());
             }
@@ -488,14 +484,13 @@ impl<'s> Secrets<'s> {
 
 async fn store_sealed(tx: &mut Tx, slot: &SecretSlot, sealed: &[u8]) -> Result<()> {
     let [user, purpose, subject] = slot.params();
-    tx.run(UPSERT, params![user, purpose, subject, sealed])
+    tx.execute(UPSERT, params![user, purpose, subject, sealed])
         .await
-        .map(|_| ())
 }
 
 /// Deletes a secret, in the transaction that deletes its subject. Idempotent.
 pub(crate) async fn delete_secret(tx: &mut Tx, slot: &SecretSlot) -> Result<()> {
-    tx.run(DELETE, &slot.params()).await.map(|_| ())
+    tx.execute(DELETE, &slot.params()).await
 }
 
 /// The parameters of [`FIND_SEALED_WITH`].

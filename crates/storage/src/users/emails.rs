@@ -121,7 +121,7 @@ impl Emails<'_> {
     /// Records that an e-mail was sent, or that it is due again at `retry_at`.
     pub async fn record(self, key: &EmailKey, retry_at: Option<Timestamp>) -> Result<()> {
         self.db
-            .run(
+            .execute(
                 RECORD,
                 params![
                     key.user_id,
@@ -130,17 +130,15 @@ impl Emails<'_> {
                     retry_at
                 ],
             )
-            .await?;
-        Ok(())
+            .await
     }
 
     /// Forgets what was said of anything that is over, so that an e-mail tells of it when it comes
     /// again.
     pub async fn forget_outdated(self, now: Timestamp) -> Result<()> {
         self.db
-            .run(FORGET, params![now, now.minus(REPORTED_FOR)])
-            .await?;
-        Ok(())
+            .execute(FORGET, params![now, now.minus(REPORTED_FOR)])
+            .await
     }
 
     /// The kinds that the user has switched off. None of a user who does not exist.
@@ -165,7 +163,6 @@ impl Emails<'_> {
             .map(|kind| kind.as_str())
             .collect::<Vec<_>>()
             .join(",");
-        self.db.run(SET_OFF, params![user, off.as_str()]).await?;
-        Ok(())
+        self.db.execute(SET_OFF, params![user, off.as_str()]).await
     }
 }

@@ -68,9 +68,8 @@ impl KeyReads<'_> {
     /// Deletes the counts of days before the last 30.
     pub async fn delete_outdated(self, now: Timestamp) -> Result<()> {
         self.db
-            .run(DELETE_OUTDATED, params![day(now) - DAYS])
-            .await?;
-        Ok(())
+            .execute(DELETE_OUTDATED, params![day(now) - DAYS])
+            .await
     }
 }
 

@@ -15,7 +15,7 @@ use crate::users::caller_lookups::{FoundCaller, found_caller};
 use crate::{Keys, StorageError};
 
 /// Keys of a user that work, or are new: the row of a key that has ended stays, so it counts too.
-const KEYS_MAX: i64 = 100;
+const KEYS_MAX: u64 = 100;
 const NEW_FOR: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// How long the row of a key that has ended is kept.
 const ENDED_RETENTION: SignedDuration = SignedDuration::from_hours(90 * 24);
@@ -137,10 +137,7 @@ impl Keys<'_> {
     /// Records the last use of a key, unless a later one is recorded. Does nothing if the key is
     /// gone. The revision stays the same.
     pub async fn touch(self, user: UserId, key: KeyId, now: Timestamp) -> Result<()> {
-        self.db
-            .run(TOUCH, params![user, key, now])
-            .await
-            .map(|_| ())
+        self.db.execute(TOUCH, params![user, key, now]).await
     }
 
     /// All keys of a user, oldest first, including revoked and expired ones.
@@ -217,12 +214,8 @@ async fn insert_as(
     now: Timestamp,
 ) -> Result<KeyRecord> {
     lock_user(tx, user).await?;
-    let counted = tx
-        .one(COUNT, params![user, now.minus(NEW_FOR), now], |row| {
-            row.int(0)
-        })
-        .await?;
-    if counted.unwrap_or_default() >= KEYS_MAX {
+    let values = params![user, now.minus(NEW_FOR), now];
+    if tx.count(COUNT, values).await? >= KEYS_MAX {
         return Err(StorageError::TooMany(TOO_MANY_KEYS));
     }
     let hash = hash(key.expose());

@@ -161,7 +161,7 @@ impl Sessions<'_> {
     pub async fn insert_link(
         self,
         link: &NewSignInLink<'_>,
-        links_max: i64,
+        links_max: u64,
         now: Timestamp,
     ) -> Result<bool> {
         let mut tx = self.db.begin().await?;
@@ -210,14 +210,9 @@ impl Sessions<'_> {
             Err(StorageError::NotFound(_)) => return Ok(None),
             locked => locked?,
         }
-        let used = tx
-            .one(
-                USE_LINK,
-                params![hash(link).as_ref(), found.user_id, now],
-                |_| Ok(()),
-            )
-            .await?;
-        if used.is_none() {
+        let hash = hash(link);
+        let values = params![hash.as_ref(), found.user_id, now];
+        if !tx.exists(USE_LINK, values).await? {
             return Ok(None);
         }
         let begun = insert(&mut tx, found.user_id, session, now).await?;
@@ -260,9 +255,8 @@ impl Sessions<'_> {
     /// the cookie.
     pub async fn forget_browsers(self, now: Timestamp) -> Result<()> {
         self.db
-            .run(FORGET_BROWSERS, params![now.minus(BROWSERS_FOR)])
-            .await?;
-        Ok(())
+            .execute(FORGET_BROWSERS, params![now.minus(BROWSERS_FOR)])
+            .await
     }
 
     /// The sessions of a user that work, the one used last first.
@@ -281,7 +275,7 @@ impl Sessions<'_> {
 
     /// Ends a session of the user that another one replaces. Returns whether there was one.
     pub async fn revoke(self, user: UserId, id: Uuid) -> Result<bool> {
-        Ok(self.db.run(REVOKE, params![user, Param::Id(id)]).await? > 0)
+        self.db.changes(REVOKE, params![user, Param::Id(id)]).await
     }
 
     /// As [`Self::find`], for a session that was found before: a long response checks it again.
@@ -301,18 +295,14 @@ impl Sessions<'_> {
 pub async fn insert_link(
     tx: &mut Tx,
     link: &NewSignInLink<'_>,
-    links_max: i64,
+    links_max: u64,
     now: Timestamp,
 ) -> Result<bool> {
     lock_user(tx, link.user_id).await?;
     if !may_sign_in(tx, link.user_id).await? {
         return Err(StorageError::Conflict(NO_CONSOLE_SIGN_IN));
     }
-    let links = tx
-        .one(COUNT_LINKS, params![link.user_id, now], |row| row.int(0))
-        .await?
-        .unwrap_or_default();
-    if links >= links_max {
+    if tx.count(COUNT_LINKS, params![link.user_id, now]).await? >= links_max {
         return Ok(false);
     }
     let (token, browser) = (hash(link.token), link.browser.map(hash));
@@ -332,27 +322,23 @@ pub async fn insert_link(
 
 /// The caller holds the lock on the user's row.
 pub(super) async fn may_sign_in(tx: &mut Tx, user: UserId) -> Result<bool> {
-    Ok(tx
-        .one(MAY_SIGN_IN, params![user], |_| Ok(()))
-        .await?
-        .is_some())
+    tx.exists(MAY_SIGN_IN, params![user]).await
 }
 
 /// Ends a session of the user. Returns whether there was one.
 pub async fn revoke(tx: &mut Tx, user: UserId, id: Uuid) -> Result<bool> {
-    Ok(tx.run(REVOKE, params![user, Param::Id(id)]).await? > 0)
+    tx.changes(REVOKE, params![user, Param::Id(id)]).await
 }
 
 /// Ends all sessions of the user but one.
 pub async fn revoke_others(tx: &mut Tx, user: UserId, kept: Uuid) -> Result<()> {
-    tx.run(REVOKE_OTHERS, params![user, Param::Id(kept)])
+    tx.execute(REVOKE_OTHERS, params![user, Param::Id(kept)])
         .await
-        .map(|_| ())
 }
 
 /// Ends all sessions of a user.
 pub async fn revoke_all(tx: &mut Tx, user: UserId) -> Result<()> {
-    tx.run(REVOKE_ALL, params![user]).await.map(|_| ())
+    tx.execute(REVOKE_ALL, params![user]).await
 }
 
 /// Begins a session of a user, in a transaction that holds the lock on the user's row.
@@ -367,15 +353,10 @@ pub async fn insert(
         hash(session.token),
         hash(session.known_browser),
     );
-    let is_new = tx
-        .run(USE_BROWSER, params![user, browser.as_ref(), now])
-        .await?
-        == 0;
-    let is_first = is_new
-        && tx
-            .one(HAS_BROWSER, params![user], |_| Ok(()))
-            .await?
-            .is_none();
+    let is_new = !tx
+        .changes(USE_BROWSER, params![user, browser.as_ref(), now])
+        .await?;
+    let is_first = is_new && !tx.exists(HAS_BROWSER, params![user]).await?;
     if is_new {
         tx.run(INSERT_BROWSER, params![user, browser.as_ref(), now])
             .await?;

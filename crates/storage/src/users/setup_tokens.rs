@@ -17,7 +17,7 @@ use crate::{SetupTokens, StorageError};
 const REJECTED_CLAIMS_MAX: i64 = 100;
 
 /// Tokens of a user that nobody has claimed.
-const UNCLAIMED_MAX: i64 = 20;
+const UNCLAIMED_MAX: u64 = 20;
 const TOO_MANY_TOKENS: &str =
     "There are 20 setup tokens that no program has claimed: revoke them first";
 
@@ -173,10 +173,8 @@ pub async fn find_newest(tx: &mut Tx, user: UserId) -> Result<Option<Uuid>> {
 /// token does, and [`StorageError::TooMany`] if nobody has claimed 20 tokens of the user.
 pub async fn insert(tx: &mut Tx, new: &NewSetupToken<'_>, now: Timestamp) -> Result<Uuid> {
     lock_user(tx, new.user_id).await?;
-    let unclaimed = tx
-        .one(COUNT_UNCLAIMED, params![new.user_id, now], |row| row.int(0))
-        .await?;
-    if unclaimed.unwrap_or_default() >= UNCLAIMED_MAX {
+    let values = params![new.user_id, now];
+    if tx.count(COUNT_UNCLAIMED, values).await? >= UNCLAIMED_MAX {
         return Err(StorageError::TooMany(TOO_MANY_TOKENS));
     }
     let (id, hash) = (Uuid::now_v7(), hash(new.token.expose()));
@@ -202,12 +200,11 @@ pub async fn revoke_unclaimed(tx: &mut Tx, user: UserId, now: Timestamp) -> Resu
 async fn record(tx: &mut Tx, user: UserId, key: KeyId, event: &str, now: Timestamp) -> Result<()> {
     // UUIDv7 ids increase, so events at the same time keep their order.
     let id = Param::Id(Uuid::now_v7());
-    tx.run(
+    tx.execute(
         RECORD,
         params![user, id, key, now, event, REJECTED_CLAIMS_MAX],
     )
     .await
-    .map(|_| ())
 }
 
 fn stored_token(row: &Row<'_>) -> Result<StoredToken> {

@@ -398,18 +398,10 @@ pub async fn delete(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<()> {
         .one(FIND, params![id], user)
         .await?
         .and_then(|user| user.reference);
-    if tx
-        .one(HAS_CONNECTIONS, params![id], |_| Ok(()))
-        .await?
-        .is_some()
-    {
+    if tx.exists(HAS_CONNECTIONS, params![id]).await? {
         return Err(StorageError::Conflict(STILL_CONNECTED));
     }
-    if tx
-        .one(IS_REGISTERED, params![id], |_| Ok(()))
-        .await?
-        .is_some()
-    {
+    if tx.exists(IS_REGISTERED, params![id]).await? {
         return Err(StorageError::Conflict(STILL_REGISTERED));
     }
     delete_access(tx, id).await?;

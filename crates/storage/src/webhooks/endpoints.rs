@@ -347,11 +347,7 @@ pub async fn insert(
     if !lock_owner_if_exists(tx, user).await? {
         return Err(StorageError::NotFound("user"));
     }
-    let count = tx
-        .one(COUNT, params![user], |row| row.int(0))
-        .await?
-        .unwrap_or(0);
-    if count >= i64::from(max) {
+    if tx.count(COUNT, params![user]).await? >= u64::from(max) {
         return Err(StorageError::Conflict("endpoints"));
     }
     let (api_version, status) = (new.api_version, EndpointStatus::Enabled);
@@ -402,9 +398,7 @@ pub async fn rotate_secret(
         SecretSlot::webhook(user, id),
         SecretSlot::old_webhook(user, id),
     );
-    if !lock_owner_if_exists(tx, user).await?
-        || tx.one(LOCK, params![user, id], |_| Ok(())).await?.is_none()
-    {
+    if !lock_owner_if_exists(tx, user).await? || !tx.exists(LOCK, params![user, id]).await? {
         return Ok(None);
     }
     let old = match secrets.find_in(tx, &slot).await {
@@ -412,10 +406,9 @@ pub async fn rotate_secret(
         other => other?,
     };
     let old_expires_at = old.as_ref().map(|_| old_until);
-    if tx
-        .run(KEEP_OLD_SECRET, params![user, id, old_expires_at])
+    if !tx
+        .changes(KEEP_OLD_SECRET, params![user, id, old_expires_at])
         .await?
-        == 0
     {
         return Ok(None);
     }
@@ -459,7 +452,7 @@ pub async fn update(
 /// Enables an endpoint and clears its failures. Failed deliveries stay failed. Returns false if
 /// the user has no such endpoint.
 pub async fn enable(tx: &mut Tx, (user, id): (UserId, EndpointId), now: Timestamp) -> Result<bool> {
-    Ok(tx.run(ENABLE, params![user, id, now]).await? > 0)
+    tx.changes(ENABLE, params![user, id, now]).await
 }
 
 /// Disables an endpoint and fails its unfinished deliveries. `reason` is a few words. Returns
@@ -488,7 +481,8 @@ pub(crate) async fn set_disabled(
     reason: &str,
     revision: Option<i64>,
 ) -> Result<bool> {
-    Ok(tx.run(DISABLE, params![user, id, reason, revision]).await? > 0)
+    tx.changes(DISABLE, params![user, id, reason, revision])
+        .await
 }
 
 /// Deletes an endpoint with its secrets and deliveries. Returns false if the user has no such
@@ -499,7 +493,7 @@ pub async fn delete(tx: &mut Tx, endpoint @ (user, id): (UserId, EndpointId)) ->
         return Ok(false);
     }
     delete_queue(tx, endpoint).await?;
-    if tx.run(DELETE, params![user, id]).await? == 0 {
+    if !tx.changes(DELETE, params![user, id]).await? {
         return Ok(false);
     }
     delete_secrets(tx, user, vec![id]).await?;
@@ -560,9 +554,7 @@ pub(crate) async fn delete_queue(
 ) -> Result<()> {
     tx.run(DELETE_QUEUE, params![user, endpoint]).await?;
     tx.run(DELETE_DELIVERIES, params![user, endpoint]).await?;
-    tx.run(DELETE_ATTEMPTS, params![user, endpoint])
-        .await
-        .map(|_| ())
+    tx.execute(DELETE_ATTEMPTS, params![user, endpoint]).await
 }
 
 /// Deletes the secrets of endpoints in the order of key rotation, so that the two cannot deadlock.

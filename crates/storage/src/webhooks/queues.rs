@@ -51,12 +51,7 @@ impl Endpoints<'_> {
             .await?
         {
             last = endpoint;
-            if self
-                .db
-                .one(EXISTS, params![endpoint], |_| Ok(()))
-                .await?
-                .is_none()
-            {
+            if !self.db.exists(EXISTS, params![endpoint]).await? {
                 self.delete_queues_of(endpoint).await?;
             }
         }
@@ -117,7 +112,7 @@ async fn delete_ended_of(tx: &mut Tx, user: UserId) -> Result<()> {
     for endpoint in tx.all(LIST_ENDED, params![user], |row| row.id(0)).await? {
         delete_queue(tx, (user, endpoint)).await?;
     }
-    tx.run(DELETE_EVENTS, params![user]).await.map(|_| ())
+    tx.execute(DELETE_EVENTS, params![user]).await
 }
 
 fn id<T: From<uuid::Uuid>>(row: &Row<'_>) -> Result<T> {

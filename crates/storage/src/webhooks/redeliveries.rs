@@ -135,7 +135,7 @@ impl Deliveries<'_> {
         } = *result;
         let mut tx = self.db.begin().await?;
         lock_user_if_exists(&mut tx, user).await?;
-        if tx.run(ADD_QUEUE, params![user, endpoint]).await? == 0 {
+        if !tx.changes(ADD_QUEUE, params![user, endpoint]).await? {
             tx.rollback().await;
             return Ok(false);
         }
@@ -263,7 +263,6 @@ async fn make_due(
     now: Timestamp,
 ) -> Result<bool> {
     lock_user_if_exists(tx, user).await?;
-    tx.one(LOCK_QUEUE, params![user, endpoint], |_| Ok(()))
-        .await?;
-    Ok(tx.run(MAKE_DUE, params![user, endpoint, now]).await? > 0)
+    tx.exists(LOCK_QUEUE, params![user, endpoint]).await?;
+    tx.changes(MAKE_DUE, params![user, endpoint, now]).await
 }

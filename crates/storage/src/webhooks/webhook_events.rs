@@ -304,9 +304,8 @@ pub(crate) async fn delete_open_deliveries_of(
     user: UserId,
     connection: ConnectionId,
 ) -> Result<()> {
-    tx.run(DELETE_OPEN_DELIVERIES, params![user, connection])
+    tx.execute(DELETE_OPEN_DELIVERIES, params![user, connection])
         .await
-        .map(|_| ())
 }
 
 /// Deletes up to `limit` events of a connection, with their deliveries, and returns their number.
