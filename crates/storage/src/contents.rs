@@ -2,7 +2,7 @@
 //! one.
 
 use crate::Storage;
-use crate::db::{Db, params, statements};
+use crate::db::{Db, params, scalar, statements};
 use crate::error::Result;
 
 statements! {
@@ -17,9 +17,7 @@ statements! {
 impl Storage {
     /// The names of all tables that no extension of PostgreSQL brought.
     pub async fn tables(&self) -> Result<Vec<String>> {
-        self.db
-            .all(LIST_TABLES, params![], |row| row.text(0).map(str::to_owned))
-            .await
+        self.db.all(LIST_TABLES, params![], scalar).await
     }
 
     /// Calls `visit` with each value of a table: the bytes of a text or blob, the digits of an

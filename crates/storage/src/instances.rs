@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::db::{Db, Param, Row, Sql, params, statements};
+use crate::db::{Db, Param, Sql, from_row, params, scalar, statements};
 use crate::error::Result;
 use crate::{Instances, StorageError};
 
@@ -183,10 +183,7 @@ impl Instances<'_> {
         match &self.db {
             Db::Sqlite(_) => Ok(local),
             Db::Postgres(_) => {
-                let time = self
-                    .db
-                    .one(TIME_ON_POSTGRES, params![], |row| row.time(0))
-                    .await?;
+                let time = self.db.one(TIME_ON_POSTGRES, params![], scalar).await?;
                 time.ok_or_else(|| StorageError::unavailable("the server returned no time"))
             }
         }
@@ -198,7 +195,7 @@ impl Instances<'_> {
             Db::Sqlite(_) => Ok(None),
             Db::Postgres(_) => {
                 self.db
-                    .one(CONNECTIONS_MAX_ON_POSTGRES, params![], |row| row.int(0))
+                    .one(CONNECTIONS_MAX_ON_POSTGRES, params![], scalar)
                     .await
             }
         }
@@ -246,7 +243,7 @@ impl Instances<'_> {
             settings.as_str(),
             provider_calls.as_str()
         ];
-        let revision = self.db.write_one(RENEW, values, |row| row.int(0)).await?;
+        let revision: Option<i64> = self.db.write_one(RENEW, values, scalar).await?;
         let known = &self.renewals.provider_settings;
         known.send_if_modified(|known| {
             let read = revision.unwrap_or_default();
@@ -323,7 +320,7 @@ impl Instances<'_> {
     pub async fn last_job_started_at(self) -> Result<Option<Timestamp>> {
         Ok(self
             .db
-            .one(FIND_LAST_START, params![], |row| row.opt_time(0))
+            .one(FIND_LAST_START, params![], scalar::<Option<_>>)
             .await?
             .flatten())
     }
@@ -363,29 +360,20 @@ fn dead_at(now: Timestamp) -> Result<Timestamp> {
         .map_err(StorageError::unavailable)
 }
 
-fn instance(row: &Row<'_>) -> Result<Instance> {
-    Ok(Instance {
-        id: row.id(0)?,
-        version: row.text(1)?.to_owned(),
-        host: row.text(2)?.to_owned(),
-        api_url: row.text(3)?.to_owned(),
-        boot_id: row.text(4)?.to_owned(),
-        console_url: row.text(5)?.to_owned(),
-        key_ids: row.text(6)?.split(',').map(str::to_owned).collect(),
-        allow_loopback: row.int(7)? == 1,
-        started_at: row.time(8)?,
-        last_seen_at: row.time(9)?,
-        clock_ahead_ms: row.int(10)?,
-        roles: row.text(11)?.split(',').map(str::to_owned).collect(),
-        settings: row
-            .text(12)?
-            .split(',')
-            .filter_map(|part| part.split_once('='))
-            .map(owned)
+from_row! {
+    fn instance(row) -> Instance {
+        id, version, host, api_url, boot_id, console_url, key_ids = comma_separated(row.text(6)?),
+        allow_loopback, started_at, last_seen_at, clock_ahead_ms,
+        roles = comma_separated(row.text(11)?),
+        settings = row.text(12)?.split(',').filter_map(|part| part.split_once('=')).map(owned)
             .collect(),
         // Another version may have written it.
-        provider_calls: serde_json::from_str(row.text(13)?).unwrap_or_default(),
-    })
+        provider_calls = serde_json::from_str(row.text(13)?).unwrap_or_default(),
+    }
+}
+
+fn comma_separated(text: &str) -> Vec<String> {
+    text.split(',').map(str::to_owned).collect()
 }
 
 fn owned((section, digest): (&str, &str)) -> (String, String) {

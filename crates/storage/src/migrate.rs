@@ -13,7 +13,7 @@ use std::time::Duration;
 use bellbird_domain::Clock;
 
 use crate::db::postgres::{ServerError, is_lock_conflict};
-use crate::db::{Db, Row, params, statements};
+use crate::db::{Db, from_row, params, statements};
 use crate::digest::{hash, hex};
 use crate::error::Result;
 use crate::{Storage, StorageError};
@@ -124,14 +124,10 @@ struct Permissions {
     table_owner: Option<String>,
 }
 
-fn permissions(row: &Row<'_>) -> Result<Permissions> {
-    Ok(Permissions {
-        role: row.text(0)?.to_owned(),
-        database: row.text(1)?.to_owned(),
-        database_owner: row.text(2)?.to_owned(),
-        may_create: row.int(3)? == 1,
-        table_owner: row.opt_text(4)?.map(str::to_owned),
-    })
+from_row! {
+    fn permissions(row) -> Permissions {
+        role, database, database_owner, may_create, table_owner,
+    }
 }
 
 impl Permissions {
@@ -362,13 +358,10 @@ struct Applied {
     oldest_compatible: i64,
 }
 
-fn applied(row: &Row<'_>) -> Result<Applied> {
-    Ok(Applied {
-        version: row.int(0)?,
-        name: row.text(1)?.to_owned(),
-        sha256: row.text(2)?.to_owned(),
-        oldest_compatible: row.int(3)?,
-    })
+from_row! {
+    fn applied(row) -> Applied {
+        version, name, sha256, oldest_compatible,
+    }
 }
 
 /// Checks the applied migrations, then returns the pending ones.

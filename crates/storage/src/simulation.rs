@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::Storage;
 use crate::db::simulated_link::DatabaseSimulation;
 use crate::db::sqlite::Sqlite;
-use crate::db::{Db, Sql, params};
+use crate::db::{Db, Sql, from_row, pair, params};
 use crate::error::Result;
 
 /// A job or a queue, with its claim.
@@ -83,19 +83,7 @@ impl Storage {
         let Db::Sqlite(db) = &self.db else {
             unreachable!("simulations run on SQLite")
         };
-        db.all(CLAIMS, params![], |row| {
-            Ok(ClaimState {
-                kind: row.text(0)?.to_owned(),
-                user: row.id(1)?,
-                subject: row.text(2)?.to_owned(),
-                holder: row.opt_id(3)?,
-                lease_until: row.opt_time(4)?,
-                fence: row.opt_int(5)?,
-                progress: row.text(6)?.to_owned(),
-                open: row.int(7)?,
-                run_at: row.opt_time(8)?,
-            })
-        })
+        db.all(CLAIMS, params![], claim_state)
     }
 
     /// The tables that hold anything of a connection, without the event of its removal, or a
@@ -104,13 +92,17 @@ impl Storage {
         let Db::Sqlite(db) = &self.db else {
             unreachable!("simulations run on SQLite")
         };
-        let rows = db.all(LEFT, params![user, connection], |row| {
-            Ok((row.text(0)?.to_owned(), row.int(1)?))
-        })?;
+        let rows = db.all(LEFT, params![user, connection], pair::<String, i64>)?;
         Ok(rows
             .into_iter()
             .filter(|(_, count)| *count > 0)
             .map(|(table, _)| table)
             .collect())
+    }
+}
+
+from_row! {
+    fn claim_state(row) -> ClaimState {
+        kind, user, subject, holder, lease_until, fence, progress, open, run_at,
     }
 }

@@ -10,7 +10,7 @@
 //! another one.
 
 use crate::Backups;
-use crate::db::{Tx, params, statements};
+use crate::db::{Tx, pair, params, statements};
 use crate::error::Result;
 
 /// Counts all rows, and those that were written here.
@@ -45,9 +45,7 @@ impl Backups<'_> {
     pub async fn awaits_restore_decision(self) -> Result<bool> {
         let counts = self
             .db
-            .one(COUNT_ORIGINS, params![], |row| {
-                Ok((row.int(0)?, row.int(1)?))
-            })
+            .one(COUNT_ORIGINS, params![], pair::<i64, i64>)
             .await?;
         Ok(counts != Some((1, 1)))
     }

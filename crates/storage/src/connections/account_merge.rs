@@ -10,9 +10,9 @@ use std::collections::{HashMap, HashSet};
 use bellbird_domain::{AccountId, AccountType, ConnectionId, Currency, MaskedNumber, UserId};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::connections::accounts::{NewAccount, currency, masked};
+use crate::connections::accounts::NewAccount;
 use crate::connections::syncs;
-use crate::db::{Row, Tx, params, statements, strip_nul};
+use crate::db::{Tx, from_row, params, statements, strip_nul};
 use crate::error::Result;
 
 /// How long an account is missing before a refresh hides it.
@@ -194,15 +194,9 @@ async fn update(
         .map(|_| !same || stored.is_hidden)
 }
 
-fn stored_account(row: &Row<'_>) -> Result<Stored> {
-    Ok(Stored {
-        id: row.id(0)?,
-        provider_account_id: row.text(1)?.to_owned(),
-        name: row.text(2)?.to_owned(),
-        account_type: row.word(3, "an account type")?,
-        number: masked(row, 4)?,
-        currency: currency(row, 5)?,
-        missing_since: row.opt_time(6)?,
-        is_hidden: row.opt_time(7)?.is_some(),
-    })
+from_row! {
+    fn stored_account(row) -> Stored {
+        id, provider_account_id, name, account_type, number, currency, missing_since,
+        is_hidden = row.get::<Option<Timestamp>>(7)?.is_some(),
+    }
 }

@@ -10,10 +10,10 @@ use bellbird_domain::{
     Account, AccountId, AccountType, ConnectionId, Currency, MaskedNumber, UserId,
 };
 
-use crate::db::{Param, Row, params, statements};
+use crate::Accounts;
+use crate::db::{Param, from_row, pair, params, statements};
 use crate::error::Result;
 use crate::locks::bump_revision_if_exists;
-use crate::{Accounts, StorageError};
 
 /// Placeholders for ids in [`FIND_FEW`].
 const FIND_FEW_MAX: usize = 8;
@@ -112,10 +112,9 @@ impl Accounts<'_> {
     /// The number of visible accounts of each connection that has some, of all users. For the
     /// command line.
     pub async fn count(self) -> Result<BTreeMap<ConnectionId, u64>> {
-        let count = |row: &Row<'_>| Ok((row.id(0)?, row.number(1, "a count of accounts")?));
         Ok(self
             .db
-            .all(COUNT_OF_CONNECTIONS, params![], count)
+            .all(COUNT_OF_CONNECTIONS, params![], pair)
             .await?
             .into_iter()
             .collect())
@@ -199,26 +198,9 @@ fn sorted(mut accounts: Vec<Account>) -> Vec<Account> {
     accounts
 }
 
-fn account(row: &Row<'_>) -> Result<Account> {
-    Ok(Account {
-        id: row.id(0)?,
-        user_id: row.id(1)?,
-        connection_id: row.id(2)?,
-        provider: row.text(3)?.to_owned(),
-        provider_account_id: row.text(4)?.to_owned(),
-        name: row.text(5)?.to_owned(),
-        account_type: row.word(6, "an account type")?,
-        institution_name: row.opt_text(7)?.map(str::to_owned),
-        number: masked(row, 8)?,
-        currency: currency(row, 9)?,
-    })
-}
-
-pub(crate) fn masked(row: &Row<'_>, column: usize) -> Result<Option<MaskedNumber>> {
-    let read = |text| MaskedNumber::mask(text).ok_or(StorageError::Corrupt("an account number"));
-    row.opt_text(column)?.map(read).transpose()
-}
-
-pub(crate) fn currency(row: &Row<'_>, column: usize) -> Result<Currency> {
-    Currency::parse(row.text(column)?).ok_or(StorageError::Corrupt("a currency"))
+from_row! {
+    fn account(row) -> Account {
+        id, user_id, connection_id, provider, provider_account_id, name, account_type,
+        institution_name, number, currency,
+    }
 }

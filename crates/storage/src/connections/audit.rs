@@ -7,7 +7,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::Connections;
-use crate::db::{Param, Row, Tx, params, statements};
+use crate::db::{Param, Tx, from_row, pair, params, statements};
 use crate::error::Result;
 
 /// As long as the audit of operators.
@@ -71,11 +71,7 @@ impl Connections<'_> {
     /// Lists the connections that were hidden or deleted since `since`, once for each of both. It
     /// shows what other instances and the command line removed.
     pub async fn list_ended(self, since: Timestamp) -> Result<Vec<(UserId, ConnectionId)>> {
-        self.db
-            .all(LIST_ENDS, params![since], |row| {
-                Ok((row.id(0)?, row.id(1)?))
-            })
-            .await
+        self.db.all(LIST_ENDS, params![since], pair).await
     }
 
     /// Deletes changes that are older than two years. Returns their number.
@@ -118,13 +114,8 @@ pub(crate) async fn record(tx: &mut Tx, change: &StatusChange<'_>, now: Timestam
     .await
 }
 
-fn audit_row(row: &Row<'_>) -> Result<ConnectionAuditRow> {
-    Ok(ConnectionAuditRow {
-        at: row.time(0)?,
-        connection_id: row.id(1)?,
-        user_id: row.id(2)?,
-        from: row.opt_word(3, "a connection status")?,
-        to: row.opt_word(4, "a connection status")?,
-        cause: row.text(5)?.to_owned(),
-    })
+from_row! {
+    fn audit_row(row) -> ConnectionAuditRow {
+        at, connection_id, user_id, from, to, cause,
+    }
 }

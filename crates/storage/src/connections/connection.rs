@@ -9,7 +9,7 @@ use bellbird_domain::{Connection, ConnectionId, UserId};
 use jiff::Timestamp;
 
 use crate::Connections;
-use crate::db::{Param, Row, Tx, params, statements};
+use crate::db::{Param, Tx, from_row, params, statements};
 use crate::error::Result;
 
 /// The columns that [`connection`] expects, in its order.
@@ -115,19 +115,10 @@ pub(crate) async fn write_last_refreshed_at(
         .await
 }
 
-/// Reads a connection from the first columns of a row.
-pub(crate) fn connection(row: &Row<'_>) -> Result<Connection> {
-    Ok(Connection {
-        id: row.id(0)?,
-        user_id: row.id(1)?,
-        provider: row.text(2)?.to_owned(),
-        category: row.word(3, "a connection category")?,
-        institution_id: row.text(4)?.to_owned(),
-        institution_name: row.text(5)?.to_owned(),
-        institution_logo: row.opt_text(6)?.map(str::to_owned),
-        status: row.word(7, "a connection status")?,
-        last_refreshed_at: row.opt_time(8)?,
-        created_at: row.time(9)?,
-        consent_expires_at: row.opt_time(10)?,
-    })
+from_row! {
+    /// Reads a connection from the first columns of a row.
+    pub(crate) fn connection(row) -> Connection {
+        id, user_id, provider, category, institution_id, institution_name, institution_logo, status,
+        last_refreshed_at, created_at, consent_expires_at,
+    }
 }

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::Connections;
 use crate::connections::events;
 use crate::connections::overview::ENDING_WITHIN;
-use crate::db::{Row, params, statements};
+use crate::db::{pair, params, statements};
 use crate::error::Result;
 use crate::locks::lock_user_if_exists;
 
@@ -45,10 +45,9 @@ impl Connections<'_> {
         let (first, second) = (now.plus(ENDING_WITHIN), now.plus(AGAIN_WITHIN));
         let mut reported = 0;
         loop {
-            let ids = |row: &Row<'_>| Ok((row.id(0)?, row.id(1)?));
             let due: Vec<(UserId, ConnectionId)> = self
                 .db
-                .all(LIST, params![now, first, second, BATCH_SIZE], ids)
+                .all(LIST, params![now, first, second, BATCH_SIZE], pair)
                 .await?;
             let reported_before = reported;
             for (user, id) in due {

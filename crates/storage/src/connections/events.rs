@@ -6,7 +6,7 @@ use bellbird_domain::{ConnectionId, EventId, EventType, SyncRunId, UserId};
 use jiff::Timestamp;
 
 use crate::connections::audit::{self, StatusChange};
-use crate::db::{Row, Tx, params, statements};
+use crate::db::{Tx, from_row, params, statements};
 use crate::error::Result;
 use crate::webhooks::webhook_events::{self, EventConnection, EventOrigin, NewWebhookEvent};
 
@@ -92,18 +92,6 @@ async fn find(
     tx: &mut Tx,
     (user, connection): (UserId, ConnectionId),
 ) -> Result<Option<EventConnection>> {
-    let shown = |row: &Row<'_>| {
-        Ok(EventConnection {
-            provider: row.text(0)?.to_owned(),
-            category: row.word(5, "the category of a connection")?,
-            institution_id: row.text(6)?.to_owned(),
-            institution_name: row.text(1)?.to_owned(),
-            last_refreshed_at: row.opt_time(2)?,
-            consent_expires_at: row.opt_time(3)?,
-            status: row.word(4, "a connection status")?,
-            previous_status: None,
-        })
-    };
     tx.one(FIND, params![user, connection], shown).await
 }
 
@@ -143,4 +131,11 @@ async fn insert(
     ))
     .await
     .map(|_| ())
+}
+
+from_row! {
+    fn shown(row) -> EventConnection {
+        provider, institution_name, last_refreshed_at, consent_expires_at, status, category,
+        institution_id, previous_status = None,
+    }
 }

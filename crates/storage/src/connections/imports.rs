@@ -14,7 +14,7 @@ use crate::connections::accounts::NewAccount;
 use crate::connections::audit::{self, StatusChange};
 use crate::connections::connection::{connection, select_connections, write_last_refreshed_at};
 use crate::connections::{events, syncs};
-use crate::db::{Param, Row, Tx, named, params, statements, strip_nul};
+use crate::db::{Param, Tx, named, pair, params, statements, strip_nul};
 use crate::digest::provider_user_digest;
 use crate::error::Result;
 use crate::jobs::{self, JobKey, job_kinds};
@@ -228,12 +228,11 @@ impl Connections<'_> {
             ));
         }
         let (user, former_id) = (broken.user_id, ConnectionId::new());
-        let former =
-            |row: &Row<'_>| Ok((row.text(0)?.to_owned(), row.opt_text(1)?.map(str::to_owned)));
         let former = tx
-            .one(FIND_CONSENT_OF, params![user, broken.id], former)
+            .one(FIND_CONSENT_OF, params![user, broken.id], pair)
             .await?;
-        let (former, provider_user_digest) = former.ok_or(StorageError::NotFound("connection"))?;
+        let (former, provider_user_digest): (String, Option<String>) =
+            former.ok_or(StorageError::NotFound("connection"))?;
         let renewed = renew(tx, broken, consent, new, now).await?;
         let insert = INSERT.with(named![
             user = user,

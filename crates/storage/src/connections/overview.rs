@@ -6,7 +6,7 @@ use bellbird_domain::{ConnectionId, ConnectionStatus, TimestampExt as _, UserId}
 use jiff::{SignedDuration, Timestamp};
 
 use crate::Connections;
-use crate::db::{Row, params, statements};
+use crate::db::{Row, from_row, pair, params, statements};
 use crate::error::Result;
 
 statements! {
@@ -79,10 +79,7 @@ impl Connections<'_> {
         first: UserId,
         last: UserId,
     ) -> Result<HashMap<UserId, (u64, u64)>> {
-        let counted = |row: &Row<'_>| {
-            let counts = (row.number(1, "a count")?, row.number(2, "a count")?);
-            Ok((row.id(0)?, counts))
-        };
+        let counted = |row: &Row<'_>| Ok((row.get(0)?, (row.get(1)?, row.get(2)?)));
         Ok(self
             .db
             .all(COUNT_BY_USER, params![first, last], counted)
@@ -93,10 +90,9 @@ impl Connections<'_> {
 
     /// When each provider last returned data of a connection that is there. Reads the whole table.
     pub async fn last_refreshed(self) -> Result<BTreeMap<String, Timestamp>> {
-        let last = |row: &Row<'_>| Ok((row.text(0)?.to_owned(), row.time(1)?));
         Ok(self
             .db
-            .all(LAST_REFRESHED, params![], last)
+            .all(LAST_REFRESHED, params![], pair)
             .await?
             .into_iter()
             .collect())
@@ -111,10 +107,9 @@ impl Connections<'_> {
 
     /// Counts, by provider, the active connections whose consent ends within 14 days.
     pub async fn count_ending(self, now: Timestamp) -> Result<BTreeMap<String, u64>> {
-        let counted = |row: &Row<'_>| Ok((row.text(0)?.to_owned(), row.number(1, "a count")?));
         Ok(self
             .db
-            .all(COUNT_ENDING, params![now.plus(ENDING_WITHIN)], counted)
+            .all(COUNT_ENDING, params![now.plus(ENDING_WITHIN)], pair)
             .await?
             .into_iter()
             .collect())
@@ -133,30 +128,20 @@ impl Connections<'_> {
     }
 }
 
-fn ending(row: &Row<'_>) -> Result<EndingConsent> {
-    Ok(EndingConsent {
-        id: row.id(0)?,
-        user_email: row.text(1)?.to_owned(),
-        institution_name: row.text(2)?.to_owned(),
-        expires_at: row.time(3)?,
-    })
+from_row! {
+    fn ending(row) -> EndingConsent {
+        id, user_email, institution_name, expires_at,
+    }
 }
 
-fn counted(row: &Row<'_>) -> Result<ConnectionCount> {
-    Ok(ConnectionCount {
-        provider: row.text(0)?.to_owned(),
-        status: row.word(1, "a connection status")?,
-        count: row.number(2, "a count")?,
-    })
+from_row! {
+    fn counted(row) -> ConnectionCount {
+        provider, status, count,
+    }
 }
 
-fn broken(row: &Row<'_>) -> Result<BrokenConnection> {
-    Ok(BrokenConnection {
-        id: row.id(0)?,
-        user_email: row.text(1)?.to_owned(),
-        provider: row.text(2)?.to_owned(),
-        institution_name: row.text(3)?.to_owned(),
-        status: row.word(4, "a connection status")?,
-        since: row.opt_time(5)?,
-    })
+from_row! {
+    fn broken(row) -> BrokenConnection {
+        id, user_email, provider, institution_name, status, since,
+    }
 }

@@ -9,7 +9,7 @@ use crate::Removals;
 use crate::connections::audit::{self, StatusChange};
 use crate::connections::connection::connection;
 use crate::connections::events;
-use crate::db::{Row, Tx, params, statements};
+use crate::db::{Row, Tx, pair, params, statements};
 use crate::error::Result;
 use crate::jobs::{self, ClaimedJob, JobKey, job_kinds};
 use crate::linking::{consent_sessions, links};
@@ -190,9 +190,8 @@ pub async fn hide(
         return Ok(false);
     }
     // The user's row is locked, so the status cannot change meanwhile.
-    let before = |row: &Row<'_>| Ok((row.word(0, "a connection status")?, row.text(1)?.to_owned()));
     let before: Option<(ConnectionStatus, String)> =
-        tx.one(FIND_STATUS, params![user, id], before).await?;
+        tx.one(FIND_STATUS, params![user, id], pair).await?;
     let to = ConnectionStatus::Deleting;
     let Some((from, provider)) = before.filter(|(status, _)| *status != to) else {
         return Ok(false);
@@ -219,8 +218,8 @@ pub async fn hide(
 fn pending(row: &Row<'_>) -> Result<PendingRemoval> {
     Ok(PendingRemoval {
         connection: connection(row)?,
-        next_attempt_at: row.time(11)?,
-        attempts: row.attempts(12)?,
-        last_error: row.opt_text(13)?.map(str::to_owned),
+        next_attempt_at: row.get(11)?,
+        attempts: row.number(12, "a number of attempts")?,
+        last_error: row.get(13)?,
     })
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::Syncs;
 use crate::connections::fingerprints;
-use crate::db::{Bound, Row, Tx, named, params, statements};
+use crate::db::{Bound, Row, Tx, from_row, named, params, statements};
 use crate::error::Result;
 use crate::jobs::{self, ClaimedJob, JobKey, job_kinds, sync_is_held};
 use crate::locks::{lock_user, user_lock};
@@ -258,7 +258,7 @@ impl Syncs<'_> {
     /// The connections with rows that their last sync could not read, those with the most first.
     pub async fn list_degraded(self, limit: u32) -> Result<Vec<DegradedConnection>> {
         let degraded = |row: &Row<'_>| {
-            let (id, provider) = (row.id(0)?, row.text(1)?.to_owned());
+            let (id, provider) = (row.get(0)?, row.get(1)?);
             Ok(unreadable(row, 2)?.map(|rows| DegradedConnection { id, provider, rows }))
         };
         Ok(self
@@ -411,47 +411,37 @@ fn save<'a>(
     ])
 }
 
-fn followers(row: &Row<'_>) -> Result<Followers> {
-    Ok(Followers {
-        has_endpoint: row.int(5)? == 1,
-        last_changes_poll_at: row.opt_time(0)?,
-        rows_backfill_began_at: row.time(1)?,
-        synced_at: row.opt_time(2)?,
-        has_unread: row.opt_time(3)?.is_some(),
-        refreshed_at: row.opt_time(4)?,
-    })
+from_row! {
+    fn followers(row) -> Followers {
+        last_changes_poll_at, rows_backfill_began_at, synced_at,
+        has_unread = row.get::<Option<Timestamp>>(3)?.is_some(), refreshed_at, has_endpoint,
+    }
 }
 
 fn unreadable(row: &Row<'_>, at: usize) -> Result<Option<UnreadableRows>> {
     let count = row.number::<u32>(at, "a number of rows")?;
-    let (Some(reason), Some(since)) = (row.opt_text(at + 1)?, row.opt_time(at + 2)?) else {
+    let (Some(reason), Some(since)) = (row.get(at + 1)?, row.get(at + 2)?) else {
         return Ok(None);
     };
-    Ok((count > 0).then(|| UnreadableRows {
+    Ok((count > 0).then_some(UnreadableRows {
         count,
-        reason: reason.to_owned(),
+        reason,
         since,
     }))
 }
 
 fn state(row: &Row<'_>) -> Result<SyncState> {
-    let unread = match row.opt_time(7)? {
-        Some(to) => Some(UnreadRange {
-            to,
-            after_account: row.opt_id(8)?,
-        }),
-        None => None,
-    };
+    let (unread_to, after_account) = (row.get::<Option<_>>(7)?, row.get(8)?);
     Ok(SyncState {
-        linked_at: row.time(0)?,
+        linked_at: row.get(0)?,
         sequence: row.number(1, "a number of syncs")?,
-        synced_at: row.opt_time(2)?,
-        covered_from: row.opt_time(3)?,
-        newest_row_at: row.opt_time(4)?,
-        rows_backfill_began_at: row.time(5)?,
-        missing_since: row.opt_time(15)?,
-        reread_from: row.opt_time(6)?,
-        unread,
+        synced_at: row.get(2)?,
+        covered_from: row.get(3)?,
+        newest_row_at: row.get(4)?,
+        rows_backfill_began_at: row.get(5)?,
+        missing_since: row.get(15)?,
+        reread_from: row.get(6)?,
+        unread: unread_to.map(|to| UnreadRange { to, after_account }),
         restore_id: row.opt_int(19)?.unwrap_or_default(),
         change_version: row.number(16, "the change version of a sync")?,
         removal_hints: row
@@ -461,10 +451,10 @@ fn state(row: &Row<'_>) -> Result<SyncState> {
             .iter()
             .map(|row| Digest(*row))
             .collect(),
-        last_changes_poll_at: row.opt_time(18)?,
+        last_changes_poll_at: row.get(18)?,
         unreadable: unreadable(row, 9)?,
-        next_at: row.opt_time(12)?,
-        attempts: row.attempts(13)?,
-        last_error: row.opt_text(14)?.map(str::to_owned),
+        next_at: row.get(12)?,
+        attempts: row.number(13, "a number of attempts")?,
+        last_error: row.get(14)?,
     })
 }

@@ -24,5 +24,5 @@ pub(crate) mod step_gate;
 
 pub(crate) use database::Db;
 pub use database::Tx;
-pub(crate) use row::{ReadRow, Row, as_stored};
+pub(crate) use row::{Column, ReadRow, Row, as_stored, from_row, pair, scalar};
 pub(crate) use statement::{Bound, Param, Sql, named, params, statements, strip_nul};

@@ -2,6 +2,10 @@
 
 use std::str::FromStr;
 
+use bellbird_domain::{
+    AccountType, ActorKind, ApiVersion, Confirmation, ConnectionCategory, ConnectionStatus,
+    Currency, DeliveryState, EmailKind, EndpointStatus, EventType, LinkPhase, MaskedNumber, Plan,
+};
 use jiff::Timestamp;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
@@ -19,6 +23,16 @@ pub(crate) enum Row<'a> {
 const WRONG_TYPE: StorageError = StorageError::Corrupt("a column of an unexpected type");
 
 impl Row<'_> {
+    /// Reads a column of any type that a statement returns. NULL is a value of an [`Option`] only.
+    pub(crate) fn get<T: Column>(&self, column: usize) -> Result<T> {
+        T::read(self, column)?.ok_or(WRONG_TYPE)
+    }
+
+    /// As [`Self::get`], without a copy.
+    pub(crate) fn text(&self, column: usize) -> Result<&str> {
+        self.opt_text(column)?.ok_or(WRONG_TYPE)
+    }
+
     pub(crate) fn opt_text(&self, column: usize) -> Result<Option<&str>> {
         match self {
             Self::Sqlite(row) => row
@@ -28,10 +42,6 @@ impl Row<'_> {
                 .ok_or(WRONG_TYPE),
             Self::Postgres(row) => row.try_get(column).map_err(|_| WRONG_TYPE),
         }
-    }
-
-    pub(crate) fn text(&self, column: usize) -> Result<&str> {
-        self.opt_text(column)?.ok_or(WRONG_TYPE)
     }
 
     pub(crate) fn opt_int(&self, column: usize) -> Result<Option<i64>> {
@@ -45,13 +55,9 @@ impl Row<'_> {
         }
     }
 
-    pub(crate) fn int(&self, column: usize) -> Result<i64> {
-        self.opt_int(column)?.ok_or(WRONG_TYPE)
-    }
-
     /// Reads an integer of a smaller range. A value outside it is corrupt, and `what` names it.
     pub(crate) fn number<T: TryFrom<i64>>(&self, column: usize, what: &'static str) -> Result<T> {
-        T::try_from(self.int(column)?).map_err(|_| StorageError::Corrupt(what))
+        self.opt_number(column, what)?.ok_or(WRONG_TYPE)
     }
 
     /// As [`Self::number`], for a nullable column.
@@ -64,22 +70,12 @@ impl Row<'_> {
         self.opt_int(column)?.map(read).transpose()
     }
 
-    pub(crate) fn attempts(&self, column: usize) -> Result<u32> {
-        self.number(column, "a number of attempts")
-    }
-
+    /// As [`Self::get`], without a copy.
     pub(crate) fn blob(&self, column: usize) -> Result<&[u8]> {
-        match self {
-            Self::Sqlite(row) => row
-                .get_ref(column)
-                .ok()
-                .and_then(|value| value.as_bytes().ok())
-                .ok_or(WRONG_TYPE),
-            Self::Postgres(row) => row.try_get(column).map_err(|_| WRONG_TYPE),
-        }
+        self.opt_blob(column)?.ok_or(WRONG_TYPE)
     }
 
-    pub(crate) fn opt_blob(&self, column: usize) -> Result<Option<&[u8]>> {
+    fn opt_blob(&self, column: usize) -> Result<Option<&[u8]>> {
         match self {
             Self::Sqlite(row) => row
                 .get_ref(column)
@@ -90,56 +86,138 @@ impl Row<'_> {
         }
     }
 
-    pub(crate) fn opt_time(&self, column: usize) -> Result<Option<Timestamp>> {
-        self.opt_int(column)?.map(timestamp).transpose()
-    }
-
-    pub(crate) fn time(&self, column: usize) -> Result<Timestamp> {
-        self.int(column).and_then(timestamp)
-    }
-
-    /// Reads an id from a column of ids, or of text.
-    pub(crate) fn id<T: From<Uuid>>(&self, column: usize) -> Result<T> {
-        self.opt_id(column)?.ok_or(WRONG_TYPE)
-    }
-
-    /// As [`Self::id`], for a nullable column.
-    pub(crate) fn opt_id<T: From<Uuid>>(&self, column: usize) -> Result<Option<T>> {
-        if let Self::Postgres(row) = self
-            && row
-                .columns()
-                .get(column)
-                .is_some_and(|column| *column.type_() == Type::UUID)
-        {
-            return row
-                .try_get::<_, Option<Uuid>>(column)
-                .map(|id| id.map(T::from))
-                .map_err(|_| WRONG_TYPE);
-        }
-        let read = |text| {
-            Uuid::try_parse(text)
-                .map(T::from)
-                .map_err(|_| StorageError::Corrupt("an id"))
-        };
-        self.opt_text(column)?.map(read).transpose()
-    }
-
     /// Parses one of a closed set of words. An unknown word is corrupt, and `what` names it.
-    pub(crate) fn word<T: FromStr>(&self, column: usize, what: &'static str) -> Result<T> {
-        self.text(column)?
-            .parse()
-            .map_err(|_| StorageError::Corrupt(what))
-    }
-
-    /// As [`Self::word`], for a nullable column.
-    pub(crate) fn opt_word<T: FromStr>(
-        &self,
-        column: usize,
-        what: &'static str,
-    ) -> Result<Option<T>> {
+    fn opt_word<T: FromStr>(&self, column: usize, what: &'static str) -> Result<Option<T>> {
         self.opt_text(column)?
             .map(|word| word.parse().map_err(|_| StorageError::Corrupt(what)))
             .transpose()
+    }
+}
+
+/// Reads the only column of a row.
+pub(crate) fn scalar<T: Column>(row: &Row<'_>) -> Result<T> {
+    row.get(0)
+}
+
+/// Reads two columns.
+pub(crate) fn pair<A: Column, B: Column>(row: &Row<'_>) -> Result<(A, B)> {
+    Ok((row.get(0)?, row.get(1)?))
+}
+
+/// What a column may hold.
+pub(crate) trait Column: Sized {
+    /// None: NULL.
+    fn read(row: &Row<'_>, column: usize) -> Result<Option<Self>>;
+}
+
+impl<T: Column> Column for Option<T> {
+    fn read(row: &Row<'_>, column: usize) -> Result<Option<Self>> {
+        T::read(row, column).map(Some)
+    }
+}
+
+/// Says how columns of a type are read: `Type: |row, column| reads an option;`.
+macro_rules! columns {
+    ($($Type:ty: |$row:ident, $column:ident| $read:expr;)*) => {$(
+        impl Column for $Type {
+            fn read($row: &Row<'_>, $column: usize) -> Result<Option<Self>> {
+                $read
+            }
+        }
+    )*};
+}
+
+columns! {
+    String: |row, column| Ok(row.opt_text(column)?.map(str::to_owned));
+    Vec<u8>: |row, column| Ok(row.opt_blob(column)?.map(<[u8]>::to_vec));
+    i64: |row, column| row.opt_int(column);
+    u64: |row, column| row.opt_number(column, "a count");
+    u16: |row, column| row.opt_number(column, "an HTTP status");
+    bool: |row, column| Ok(row.opt_int(column)?.map(|number| number != 0));
+    Timestamp: |row, column| row.opt_int(column)?.map(timestamp).transpose();
+    Uuid: |row, column| opt_uuid(row, column);
+    Currency: |row, column| row
+        .opt_text(column)?
+        .map(|text| Currency::parse(text).ok_or(StorageError::Corrupt("a currency")))
+        .transpose();
+    MaskedNumber: |row, column| row
+        .opt_text(column)?
+        .map(|text| MaskedNumber::mask(text).ok_or(StorageError::Corrupt("an account number")))
+        .transpose();
+    AccountType: |row, column| row.opt_word(column, "an account type");
+    ActorKind: |row, column| row.opt_word(column, "a kind of actor");
+    ApiVersion: |row, column| row.opt_word(column, "an API version");
+    Confirmation: |row, column| row.opt_word(column, "the confirmation of a consent session");
+    ConnectionCategory: |row, column| row.opt_word(column, "a connection category");
+    ConnectionStatus: |row, column| row.opt_word(column, "a connection status");
+    DeliveryState: |row, column| row.opt_word(column, "the state of a delivery");
+    EmailKind: |row, column| row.opt_word(column, "a kind of e-mail");
+    EndpointStatus: |row, column| row.opt_word(column, "the status of an endpoint");
+    EventType: |row, column| row.opt_word(column, "the type of an event");
+    LinkPhase: |row, column| row.opt_word(column, "the phase of a consent session");
+    Plan: |row, column| row.opt_word(column, "a plan");
+}
+
+/// Ids lie in columns of ids on PostgreSQL, or of text.
+fn opt_uuid(row: &Row<'_>, column: usize) -> Result<Option<Uuid>> {
+    if let Row::Postgres(row) = row
+        && row
+            .columns()
+            .get(column)
+            .is_some_and(|column| *column.type_() == Type::UUID)
+    {
+        return row.try_get(column).map_err(|_| WRONG_TYPE);
+    }
+    let read = |text| Uuid::try_parse(text).map_err(|_| StorageError::Corrupt("an id"));
+    row.opt_text(column)?.map(read).transpose()
+}
+
+/// Declares how a row becomes a struct. Its fields are the columns in their order. A number whose
+/// range is smaller than that of its column has a name for errors (`chunk: "the number of a
+/// chunk"`), and what is no column as it is has an expression (`is_hidden = row.get(7)?`).
+macro_rules! from_row {
+    (@ $columns:ident) => { $columns.get()? };
+    (@ $columns:ident $what:literal) => { $columns.number($what)? };
+    (@ $columns:ident = $value:expr) => { $columns.skip($value) };
+    ($(#[$doc:meta])* $vis:vis fn $name:ident($row:ident) -> $Type:ident {
+        $($field:ident $(: $what:literal)? $(= $value:expr)?),* $(,)?
+    }) => {
+        $(#[$doc])*
+        $vis fn $name($row: &$crate::db::Row<'_>) -> $crate::error::Result<$Type> {
+            let mut columns = $crate::db::row::Columns::of($row);
+            Ok($Type {
+                $($field: $crate::db::from_row!(@ columns $($what)? $(= $value)?)),*
+            })
+        }
+    };
+}
+pub(crate) use from_row;
+
+/// The columns of a row that [`from_row!`] has not read yet.
+pub(crate) struct Columns<'r, 'a> {
+    row: &'r Row<'a>,
+    next: usize,
+}
+
+impl<'r, 'a> Columns<'r, 'a> {
+    pub(crate) fn of(row: &'r Row<'a>) -> Self {
+        Self { row, next: 0 }
+    }
+
+    pub(crate) fn get<T: Column>(&mut self) -> Result<T> {
+        let value = self.row.get(self.next)?;
+        Ok(self.skip(value))
+    }
+
+    pub(crate) fn number<T: TryFrom<i64>>(&mut self, what: &'static str) -> Result<T> {
+        let value = self.row.number(self.next, what)?;
+        Ok(self.skip(value))
+    }
+
+    /// Leaves out a column, of which a caller has made this value.
+    pub(crate) fn skip<T>(&mut self, value: T) -> T {
+        self.next += 1;
+        value
     }
 }
 

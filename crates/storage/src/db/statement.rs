@@ -9,6 +9,9 @@ use bellbird_domain::{
 use jiff::Timestamp;
 use uuid::Uuid;
 
+use crate::db::row::{Column, Row, stored_microseconds};
+use crate::error::Result;
+
 /// A statement from the list of its module. A test prepares each listed statement on both
 /// databases.
 ///
@@ -168,7 +171,7 @@ impl<'a> From<&'a [u8]> for Param<'a> {
 
 impl From<Timestamp> for Param<'_> {
     fn from(value: Timestamp) -> Self {
-        Self::Int(super::row::stored_microseconds(value))
+        Self::Int(stored_microseconds(value))
     }
 }
 
@@ -184,16 +187,23 @@ impl<'a> From<&'a Currency> for Param<'a> {
     }
 }
 
-macro_rules! param_ids {
+/// Ids of one kind each, as values and as columns.
+macro_rules! ids {
     ($($id:ty),*) => {$(
         impl From<$id> for Param<'_> {
             fn from(value: $id) -> Self {
                 Self::Id(value.uuid())
             }
         }
+
+        impl Column for $id {
+            fn read(row: &Row<'_>, column: usize) -> Result<Option<Self>> {
+                Ok(Uuid::read(row, column)?.map(Self::from))
+            }
+        }
     )*};
 }
-param_ids!(
+ids!(
     UserId,
     KeyId,
     OperatorKeyId,

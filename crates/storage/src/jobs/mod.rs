@@ -445,16 +445,17 @@ fn new_fence() -> i64 {
 }
 
 fn claimed(row: &Row<'_>) -> Result<(String, u32)> {
-    Ok((row.text(0)?.to_owned(), row.attempts(1)?))
+    Ok((row.get(0)?, row.number(1, "a number of attempts")?))
 }
 
 fn due(row: &Row<'_>) -> Result<(UserId, String, u32, bool, bool)> {
     let was_interrupted = row.opt_text(3)? == Some("interrupted");
+    let attempts = row.number(2, "a number of attempts")?;
     Ok((
-        row.id(0)?,
-        row.text(1)?.to_owned(),
-        row.attempts(2)?,
+        row.get(0)?,
+        row.get(1)?,
+        attempts,
         was_interrupted,
-        row.int(4)? == 1,
+        row.get(4)?,
     ))
 }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::Jobs;
-use crate::db::{Row, params, statements};
+use crate::db::{from_row, params, statements};
 use crate::error::Result;
 
 statements! {
@@ -61,24 +61,14 @@ impl Jobs<'_> {
     }
 }
 
-fn counts(row: &Row<'_>) -> Result<JobCounts> {
-    Ok(JobCounts {
-        kind: row.text(0)?.to_owned(),
-        due: row.number(1, "a count")?,
-        running: row.number(2, "a count")?,
-        failing: row.number(3, "a count")?,
-        waiting: row.number(4, "a count")?,
-        next: row.opt_time(5)?,
-    })
+from_row! {
+    fn counts(row) -> JobCounts {
+        kind, due, running, failing, waiting, next,
+    }
 }
 
-fn failing(row: &Row<'_>) -> Result<FailingJob> {
-    Ok(FailingJob {
-        kind: row.text(0)?.to_owned(),
-        provider: row.text(1)?.to_owned(),
-        subject: row.text(2)?.to_owned(),
-        attempts: row.attempts(3)?,
-        last_error: row.text(4)?.to_owned(),
-        next_attempt_at: row.opt_time(5)?,
-    })
+from_row! {
+    fn failing(row) -> FailingJob {
+        kind, provider, subject, attempts: "a number of attempts", last_error, next_attempt_at,
+    }
 }

@@ -6,7 +6,7 @@ use bellbird_domain::UserId;
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
-use crate::db::{Param, Row, Sql, params, statements};
+use crate::db::{Param, Sql, pair, params, statements};
 use crate::error::Result;
 use crate::jobs::{self, JobKey, job_kinds};
 use crate::linking::consent_sessions::delete_secrets;
@@ -155,13 +155,12 @@ impl ConsentSessions<'_> {
     async fn delete_outdated_sessions(self, expired: Timestamp, now: Timestamp) -> Result<u64> {
         let mut deleted = 0;
         loop {
-            let id = |row: &Row<'_>| Ok((row.id(0)?, row.id(1)?));
             let outdated = self
                 .db
                 .all(
                     LIST_OUTDATED_SESSIONS,
                     params![expired, DELETE_BATCH_SIZE],
-                    id,
+                    pair,
                 )
                 .await?;
             let mut by_user: BTreeMap<UserId, Vec<Uuid>> = BTreeMap::new();

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::ConsentSessions;
-use crate::db::{Param, Row, Tx, params, statements};
+use crate::db::{Param, Tx, from_row, pair, params, statements};
 use crate::digest::{hash, hex};
 use crate::error::Result;
 use crate::jobs::{self, JobKey, job_kinds};
@@ -321,11 +321,7 @@ pub(crate) async fn clear_connection(
 
 /// Deletes the user's sessions, but not their jobs. The caller holds the lock on the user's row.
 pub(crate) async fn delete_sessions(tx: &mut Tx, user: UserId) -> Result<()> {
-    let deleted = tx
-        .all(DELETE_OF_USER, params![user], |row| {
-            Ok((row.id(0)?, row.id(1)?))
-        })
-        .await?;
+    let deleted = tx.all(DELETE_OF_USER, params![user], pair).await?;
     delete_secrets(tx, deleted).await
 }
 
@@ -338,43 +334,21 @@ pub(crate) async fn delete_secrets(tx: &mut Tx, mut sessions: Vec<(UserId, Uuid)
     Ok(())
 }
 
-fn other_session(row: &Row<'_>) -> Result<OtherConsentSession> {
-    let phase = row.word(1, "the phase of a consent session")?;
-    Ok(OtherConsentSession {
-        connection_id: row.opt_id(0)?,
-        phase,
-        expires_at: row.time(2)?,
-    })
+from_row! {
+    fn other_session(row) -> OtherConsentSession {
+        connection_id, phase, expires_at,
+    }
 }
 
-/// Reads a session from the first columns of a row.
-pub(crate) fn session(row: &Row<'_>) -> Result<ConsentSession> {
-    Ok(ConsentSession {
-        user_id: row.id(0)?,
-        id: row.id(1)?,
-        provider: row.text(2)?.to_owned(),
-        connection_id: row.opt_id(3)?,
-        phase: row.word(4, "the phase of a consent session")?,
-        phase_since: row.time(5)?,
-        outcome: row.opt_text(6)?.map(str::to_owned),
-        failure_reason: row.opt_text(14)?.map(str::to_owned),
-        created_at: row.time(7)?,
-        expires_at: row.time(8)?,
-        state_hash: row.blob(9)?.to_vec(),
-        known_consents: row
-            .text(10)?
-            .split_whitespace()
-            .map(str::to_owned)
-            .collect(),
-        browser_hash: row.blob(11)?.to_vec(),
-        confirmation: row.word(12, "the confirmation of a consent session")?,
-        link_id: row.id(15)?,
-        connections: row
-            .text(13)?
-            .split_whitespace()
-            .filter_map(|id| id.parse().ok())
-            .collect(),
-    })
+from_row! {
+    /// Reads a session from the first columns of a row.
+    pub(crate) fn session(row) -> ConsentSession {
+        user_id, id, provider, connection_id, phase, phase_since, outcome, created_at, expires_at,
+        state_hash, known_consents = row.text(10)?.split_whitespace().map(str::to_owned).collect(),
+        browser_hash, confirmation,
+        connections = row.text(13)?.split_whitespace().filter_map(|id| id.parse().ok()).collect(),
+        failure_reason, link_id,
+    }
 }
 
 /// The stored form of a consent id. The session's state salts it, so equal ids differ between

@@ -6,7 +6,7 @@ use bellbird_domain::{ConnectionId, UserId};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::db::{Param, Row, Tx, params, statements};
+use crate::db::{Param, Tx, from_row, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
 use crate::locks::lock_user;
@@ -204,17 +204,9 @@ pub(crate) async fn delete_links_to(
     tx.execute(DELETE_TO, params![user, connection]).await
 }
 
-fn link(row: &Row<'_>) -> Result<Link> {
-    Ok(Link {
-        user_id: row.id(0)?,
-        id: row.id(1)?,
-        provider: row.opt_text(2)?.map(str::to_owned),
-        connection_id: row.opt_id(3)?,
-        open_count: row.int(4)?,
-        expires_at: row.time(5)?,
-        has_connected: row.int(6)? != 0,
-        return_url: row.opt_text(7)?.map(str::to_owned),
-        app_state: row.opt_text(8)?.map(str::to_owned),
-        console_session: row.opt_id(9)?,
-    })
+from_row! {
+    fn link(row) -> Link {
+        user_id, id, provider, connection_id, open_count, expires_at, has_connected, return_url,
+        app_state, console_session,
+    }
 }

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
 use crate::ProviderEvents;
-use crate::db::{Row, params, statements, strip_nul};
+use crate::db::{Param, pair, params, scalar, statements, strip_nul};
 use crate::digest::{hash, provider_user_digest};
 use crate::error::Result;
 use crate::jobs::{JobKey, job_kinds};
@@ -59,32 +59,28 @@ impl ProviderEvents<'_> {
     ) -> Result<Vec<(UserId, ConnectionId)>> {
         let mut found = BTreeSet::new();
         for affected in affected {
-            found.extend(match affected {
+            let text;
+            let (find, value) = match affected {
                 AffectedRef::Connection(id) => {
-                    self.db
-                        .all(FIND_BY_CONNECTION, params![provider, &*strip_nul(id)], ids)
-                        .await?
+                    text = strip_nul(id);
+                    (FIND_BY_CONNECTION, Param::Text(&text))
                 }
                 AffectedRef::Account(id) => {
-                    self.db
-                        .all(FIND_BY_ACCOUNT, params![provider, &*strip_nul(id)], ids)
-                        .await?
+                    text = strip_nul(id);
+                    (FIND_BY_ACCOUNT, Param::Text(&text))
                 }
                 AffectedRef::ProviderUser(id) => {
-                    self.db
-                        .all(
-                            FIND_BY_PROVIDER_USER,
-                            params![provider, &*provider_user_digest(id)],
-                            ids,
-                        )
-                        .await?
+                    text = provider_user_digest(id).into();
+                    (FIND_BY_PROVIDER_USER, Param::Text(&text))
                 }
-                AffectedRef::User(user) => {
-                    self.db
-                        .all(FIND_BY_USER, params![provider, *user], ids)
-                        .await?
-                }
-            });
+                AffectedRef::User(user) => (FIND_BY_USER, Param::from(*user)),
+            };
+            let values = [Param::from(provider), value];
+            found.extend(
+                self.db
+                    .all(find, &values, pair::<UserId, ConnectionId>)
+                    .await?,
+            );
         }
         Ok(found.into_iter().collect())
     }
@@ -101,7 +97,7 @@ impl ProviderEvents<'_> {
         for user in self.find_affected_users(provider, affected).await? {
             let sessions: Vec<Uuid> = self
                 .db
-                .all(LIST_SESSIONS, params![user, provider], |row| row.id(0))
+                .all(LIST_SESSIONS, params![user, provider], scalar)
                 .await?;
             for session in sessions {
                 let job = JobKey::new(job_kinds::CONSENT_SESSION, user, session);
@@ -125,13 +121,12 @@ impl ProviderEvents<'_> {
                 }
                 AffectedRef::ProviderUser(id) => {
                     let provider_user = provider_user_digest(id);
-                    let found = self
-                        .db
-                        .all(FIND_REGISTERED, params![provider, &*provider_user], |row| {
-                            row.id(0)
-                        })
-                        .await?;
-                    users.extend::<Vec<UserId>>(found);
+                    let values = params![provider, &*provider_user];
+                    users.extend(
+                        self.db
+                            .all(FIND_REGISTERED, values, scalar::<UserId>)
+                            .await?,
+                    );
                 }
                 AffectedRef::Connection(_) | AffectedRef::Account(_) => {}
             }
@@ -152,8 +147,4 @@ impl ProviderEvents<'_> {
             .execute(INSERT_EVENT, params![provider, hash(event).as_ref(), now])
             .await
     }
-}
-
-fn ids(row: &Row<'_>) -> Result<(UserId, ConnectionId)> {
-    Ok((row.id(0)?, row.id(1)?))
 }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use secrecy::SecretString;
 
 use crate::ProviderUsers;
-use crate::db::{Row, params, statements};
+use crate::db::{from_row, params, scalar, statements};
 use crate::digest::provider_user_digest;
 use crate::error::Result;
 use crate::jobs::{self, ClaimedJob, JobKey, job_kinds};
@@ -96,7 +96,7 @@ impl ProviderUsers<'_> {
             return Ok(ProviderUserState::Busy);
         };
         let abandoned_reference = tx
-            .one(FIND_REFERENCE, params![user, provider], reference)
+            .one(FIND_REFERENCE, params![user, provider], scalar::<Option<_>>)
             .await?
             .flatten();
         tx.commit().await?;
@@ -111,7 +111,7 @@ impl ProviderUsers<'_> {
         let values = params![job.user_id(), job.provider.as_str()];
         Ok(self
             .db
-            .one(FIND_REFERENCE, values, reference)
+            .one(FIND_REFERENCE, values, scalar::<Option<_>>)
             .await?
             .flatten())
     }
@@ -233,14 +233,8 @@ impl ProviderUsers<'_> {
     }
 }
 
-fn reference(row: &Row<'_>) -> Result<Option<String>> {
-    Ok(row.opt_text(0)?.map(str::to_owned))
-}
-
-fn record(row: &Row<'_>) -> Result<ProviderUserRecord> {
-    Ok(ProviderUserRecord {
-        provider: row.text(0)?.to_owned(),
-        reference: row.opt_text(1)?.map(str::to_owned),
-        credentials: None,
-    })
+from_row! {
+    fn record(row) -> ProviderUserRecord {
+        provider, reference, credentials = None,
+    }
 }

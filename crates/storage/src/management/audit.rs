@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::Audit;
 use crate::connections::audit::AUDIT_RETENTION;
-use crate::db::{Param, Row, Tx, named, params, statements};
+use crate::db::{Param, Row, Tx, named, params, scalar, statements};
 use crate::error::Result;
 
 /// The columns that [`row`] expects, in its order.
@@ -220,7 +220,7 @@ impl Audit<'_> {
     pub async fn last_backup_at(self) -> Result<Option<Timestamp>> {
         let last = self
             .db
-            .one(FIND_LAST_BACKUP, params![], |row| row.opt_time(0));
+            .one(FIND_LAST_BACKUP, params![], scalar::<Option<_>>);
         Ok(last.await?.flatten())
     }
 
@@ -230,7 +230,7 @@ impl Audit<'_> {
         match self.last_backup_at().await? {
             None if self.kind() == "sqlite" => Ok(self
                 .db
-                .one(FIND_CREATED_AT, params![], |row| row.opt_time(0))
+                .one(FIND_CREATED_AT, params![], scalar::<Option<_>>)
                 .await?
                 .flatten()),
             last => Ok(last),
@@ -321,15 +321,15 @@ async fn insert_row(
 
 fn row(row: &Row<'_>) -> Result<AuditRow> {
     Ok(AuditRow {
-        id: row.id(0)?,
+        id: row.get(0)?,
         actor: Actor {
-            kind: row.word(1, "a kind of actor")?,
-            id: row.text(2)?.to_owned(),
+            kind: row.get(1)?,
+            id: row.get(2)?,
         },
-        action: row.text(3)?.to_owned(),
-        user_id: Some(row.id(4)?).filter(|user| *user != UserId::INSTALLATION),
-        subject: row.opt_text(5)?.map(str::to_owned),
-        detail: row.opt_text(6)?.map(str::to_owned),
-        at: row.time(7)?,
+        action: row.get(3)?,
+        user_id: Some(row.get(4)?).filter(|user| *user != UserId::INSTALLATION),
+        subject: row.get(5)?,
+        detail: row.get(6)?,
+        at: row.get(7)?,
     })
 }

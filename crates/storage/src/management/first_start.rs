@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 
-use crate::db::{Row, Tx, params, statements};
+use crate::db::{Tx, from_row, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
 use crate::{FirstStarts, StorageError};
@@ -159,13 +159,8 @@ fn require(changed: u64) -> Result<()> {
     }
 }
 
-fn first_start(row: &Row<'_>) -> Result<FirstStart> {
-    Ok(FirstStart {
-        code_hash: row.opt_blob(0)?.map(<[u8]>::to_vec),
-        ends_at: row.opt_time(1)?,
-        browser_hash: row.opt_blob(2)?.map(<[u8]>::to_vec),
-        key_kept_at: row.opt_time(3)?,
-        done_at: row.opt_time(4)?,
-        has_operator: row.int(5)? > 0,
-    })
+from_row! {
+    fn first_start(row) -> FirstStart {
+        code_hash, ends_at, browser_hash, key_kept_at, done_at, has_operator,
+    }
 }

@@ -5,7 +5,7 @@ use bellbird_domain::{KeyStatus, OperatorKey, OperatorKeyId};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::db::{Row, Tx, as_stored, params, statements};
+use crate::db::{Tx, as_stored, from_row, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
 use crate::{OperatorKeys, StorageError};
@@ -67,12 +67,6 @@ impl OperatorKeys<'_> {
         key: &OperatorKey,
         now: Timestamp,
     ) -> Result<Option<FoundOperatorKey>> {
-        let found = |row: &Row<'_>| {
-            Ok(FoundOperatorKey {
-                id: row.id(0)?,
-                last_used_at: row.opt_time(1)?,
-            })
-        };
         self.db
             .one(FIND_VALID, params![hash(key.expose()).as_ref(), now], found)
             .await
@@ -121,14 +115,14 @@ pub async fn revoke(tx: &mut Tx, id: OperatorKeyId, now: Timestamp) -> Result<Op
         .ok_or(StorageError::NotFound("operator key"))
 }
 
-fn record(row: &Row<'_>) -> Result<OperatorKeyRecord> {
-    Ok(OperatorKeyRecord {
-        id: row.id(0)?,
-        name: row.text(1)?.to_owned(),
-        prefix: row.text(2)?.to_owned(),
-        created_at: row.time(3)?,
-        last_used_at: row.opt_time(4)?,
-        expires_at: row.opt_time(5)?,
-        revoked_at: row.opt_time(6)?,
-    })
+from_row! {
+    fn record(row) -> OperatorKeyRecord {
+        id, name, prefix, created_at, last_used_at, expires_at, revoked_at,
+    }
+}
+
+from_row! {
+    fn found(row) -> FoundOperatorKey {
+        id, last_used_at,
+    }
 }

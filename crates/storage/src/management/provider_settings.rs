@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::sync::watch;
 
-use crate::db::{Row, Tx, params, statements};
+use crate::db::{Tx, from_row, params, scalar, statements};
 use crate::error::Result;
 use crate::secrets::store::{SecretSlot, delete_secret};
 use crate::{ProviderSettings, Secrets, StorageError};
@@ -120,8 +120,7 @@ impl ProviderSettings<'_> {
     /// The providers with settings here that have connections, users whom we registered there, or
     /// people on the way to a connection.
     pub async fn list_in_use(self, now: Timestamp) -> Result<Vec<String>> {
-        let name = |row: &Row<'_>| Ok(row.text(0)?.to_owned());
-        self.db.all(LIST_IN_USE, params![now], name).await
+        self.db.all(LIST_IN_USE, params![now], scalar).await
     }
 }
 
@@ -157,8 +156,7 @@ pub async fn use_sandbox(tx: &mut Tx, provider: &str, now: Timestamp) -> Result<
 
 /// Whether a provider is simulated by what is stored, or None if nothing is.
 pub async fn is_sandbox(tx: &mut Tx, provider: &str) -> Result<Option<bool>> {
-    tx.one(IS_SANDBOX, params![provider], |row| Ok(row.int(0)? == 1))
-        .await
+    tx.one(IS_SANDBOX, params![provider], scalar).await
 }
 
 /// Whether anybody has a connection of a provider, or is on the way to one.
@@ -197,13 +195,8 @@ fn credentials(text: &SecretString) -> Option<BTreeMap<String, SecretString>> {
         })
 }
 
-fn stored(row: &Row<'_>) -> Result<StoredProviderSettings> {
-    Ok(StoredProviderSettings {
-        provider: row.text(0)?.to_owned(),
-        is_sandbox: row.int(1)? == 1,
-        credentials: None,
-        is_sealed: false,
-        changed_at: row.time(2)?,
-        revision: row.int(3)?,
-    })
+from_row! {
+    fn stored(row) -> StoredProviderSettings {
+        provider, is_sandbox, changed_at, revision, credentials = None, is_sealed = false,
+    }
 }

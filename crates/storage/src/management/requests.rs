@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
 use uuid::Uuid;
 
-use crate::db::{Db, Param, Row, Tx, params, statements};
+use crate::db::{Db, Param, Row, Tx, params, scalar, statements};
 use crate::error::{Result, StorageError};
 use crate::locks::lock_user_if_exists;
 use crate::secrets::store::{SecretSlot, delete_secret};
@@ -95,7 +95,7 @@ pub(crate) async fn forget_expired(
         .map_err(StorageError::unavailable)?;
     let values = params![operator, &idempotency.key_hash[..], expired];
     let Some(user) = db
-        .one(FIND_EXPIRED, values, |row| row.opt_id::<UserId>(0))
+        .one(FIND_EXPIRED, values, scalar::<Option<UserId>>)
         .await?
     else {
         return Ok(());
@@ -210,15 +210,13 @@ async fn delete_secrets(tx: &mut Tx, mut old: Vec<(Option<UserId>, Uuid)>) -> Re
 }
 
 fn deleted(row: &Row<'_>) -> Result<(Option<UserId>, Uuid)> {
-    Ok((row.opt_id(1)?, row.id(0)?))
+    Ok((row.get(1)?, row.get(0)?))
 }
 
 fn stored(row: &Row<'_>) -> Result<Stored> {
-    let (id, user) = (row.id(0)?, row.id(1)?);
-    let slot = SecretSlot::operator_request(user, id);
     Ok(Stored {
-        slot,
-        request_digest: row.blob(2)?.to_vec(),
-        status: row.number(3, "an HTTP status")?,
+        slot: SecretSlot::operator_request(row.get(1)?, row.get(0)?),
+        request_digest: row.get(2)?,
+        status: row.get(3)?,
     })
 }

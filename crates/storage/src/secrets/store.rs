@@ -11,7 +11,7 @@ use bellbird_domain::{ConnectionId, EndpointId, UserId};
 use secrecy::{ExposeSecret, SecretString};
 use uuid::Uuid;
 
-use crate::db::{Db, Param, Row, Tx, params, statements};
+use crate::db::{Db, Param, Row, Tx, params, scalar, statements};
 use crate::error::Result;
 use crate::secrets::sealer;
 use crate::{SealError, SealedFor, Secrets, key_id_of};
@@ -378,7 +378,7 @@ impl<'s> Secrets<'s> {
                 return Ok(());
             }
             // The secret changed meanwhile: retry with its new value, if it still exists.
-            let Some(changed) = tx.one(FIND, &slot.params(), sealed).await? else {
+            let Some(changed) = tx.one(FIND, &slot.params(), scalar).await? else {
                 return Ok(());
             };
             before = changed;
@@ -416,7 +416,7 @@ impl<'s> Secrets<'s> {
 
     /// Opens the secret of a slot, if there is one.
     pub(crate) async fn find(self, slot: &SecretSlot) -> Result<Option<SecretString>> {
-        let sealed = self.db.one(FIND, &slot.params(), sealed).await?;
+        let sealed: Option<Vec<u8>> = self.db.one(FIND, &slot.params(), scalar).await?;
         Ok(sealed
             .map(|sealed| self.open_secret(slot, &sealed))
             .transpose()?)
@@ -428,7 +428,7 @@ impl<'s> Secrets<'s> {
         tx: &mut Tx,
         slot: &SecretSlot,
     ) -> Result<Option<SecretString>> {
-        let sealed = tx.one(FIND, &slot.params(), sealed).await?;
+        let sealed: Option<Vec<u8>> = tx.one(FIND, &slot.params(), scalar).await?;
         Ok(sealed
             .map(|sealed| self.open_secret(slot, &sealed))
             .transpose()?)
@@ -437,7 +437,8 @@ impl<'s> Secrets<'s> {
     /// Copies a secret to another slot. A secret that cannot be opened is copied as it is: it
     /// cannot be opened there either, and a later read reports that.
     pub(crate) async fn copy(self, tx: &mut Tx, from: &SecretSlot, to: &SecretSlot) -> Result<()> {
-        let Some(held) = tx.one(FIND, &from.params(), sealed).await? else {
+        let held: Option<Vec<u8>> = tx.one(FIND, &from.params(), scalar).await?;
+        let Some(held) = held else {
             return Ok(());
         };
         let resealed = match self.open_secret(from, &held) {
@@ -513,18 +514,14 @@ fn list_params(after: Option<&SecretSlot>, rows: i64) -> [Param<'_>; 4] {
     [user, purpose, subject, rows.into()]
 }
 
-fn sealed(row: &Row<'_>) -> Result<Vec<u8>> {
-    row.blob(0).map(<[u8]>::to_vec)
-}
-
 fn stored(row: &Row<'_>) -> Result<Stored> {
     let slot = SecretSlot {
-        user: row.id(0)?,
-        purpose: row.text(1)?.to_owned(),
-        subject: row.text(2)?.to_owned(),
+        user: row.get(0)?,
+        purpose: row.get(1)?,
+        subject: row.get(2)?,
     };
     Ok(Stored {
         slot,
-        sealed: row.blob(3)?.to_vec(),
+        sealed: row.get(3)?,
     })
 }

@@ -114,7 +114,7 @@ async fn find_all(db: &Postgres, waiting: Vec<Waiting>, now: Timestamp) {
         .iter()
         .map(|waiting| waiting.key_hash.as_slice())
         .collect();
-    let by_hash = |row: &Row<'_>| Ok((row.blob(6)?.to_vec(), found_caller(row)));
+    let by_hash = |row: &Row<'_>| Ok((row.get(6)?, found_caller(row)));
     let rows = db
         .all(FIND_CALLER, params![Param::Blobs(&hashes), now], by_hash)
         .await;
@@ -134,7 +134,7 @@ async fn find_all(db: &Postgres, waiting: Vec<Waiting>, now: Timestamp) {
 pub(crate) fn found_caller(row: &Row<'_>) -> Result<FoundCaller> {
     Ok(FoundCaller {
         caller: caller(row)?,
-        last_used_at: row.opt_time(2)?,
+        last_used_at: row.get(2)?,
     })
 }
 
@@ -142,10 +142,10 @@ pub(crate) fn found_caller(row: &Row<'_>) -> Result<FoundCaller> {
 /// revision.
 pub(crate) fn caller(row: &Row<'_>) -> Result<Caller> {
     Ok(Caller {
-        key_id: row.id(0)?,
-        user_id: row.id(1)?,
-        plan: row.word(3, "a plan")?,
+        key_id: row.get(0)?,
+        user_id: row.get(1)?,
+        plan: row.get(3)?,
         timezone: parse_timezone(row.opt_text(4)?)?,
-        revision: row.int(5)?,
+        revision: row.get(5)?,
     })
 }

@@ -102,17 +102,17 @@ impl Emails<'_> {
         ];
         let due = |row: &Row<'_>| {
             let key = EmailKey {
-                user_id: row.id(0)?,
-                kind: row.word(1, "a kind of e-mail")?,
-                subject: row.text(2)?.to_owned(),
+                user_id: row.get(0)?,
+                kind: row.get(1)?,
+                subject: row.get(2)?,
             };
             Ok(DueEmail {
                 key,
-                name: row.text(3)?.to_owned(),
-                detail: row.text(4)?.to_owned(),
-                at: row.opt_time(5)?,
-                address: row.text(6)?.to_owned(),
-                timezone: row.opt_text(7)?.map(str::to_owned),
+                name: row.get(3)?,
+                detail: row.get(4)?,
+                at: row.get(5)?,
+                address: row.get(6)?,
+                timezone: row.get(7)?,
             })
         };
         self.db.all(LIST_DUE, values, due).await

@@ -3,7 +3,7 @@
 use bellbird_domain::{Plan, UserId};
 use jiff::Timestamp;
 
-use crate::db::{Row, Tx, params, statements};
+use crate::db::{Tx, from_row, params, scalar, statements};
 use crate::error::Result;
 use crate::locks::lock_user;
 use crate::users::{sessions, user};
@@ -70,15 +70,7 @@ impl Sessions<'_> {
     }
 
     pub async fn list_identities(self, user: UserId) -> Result<Vec<IdentityRecord>> {
-        let identity = |row: &Row<'_>| {
-            let (issuer, subject) = (row.text(0)?.to_owned(), row.text(1)?.to_owned());
-            Ok(IdentityRecord {
-                issuer,
-                subject,
-                created_at: row.time(2)?,
-            })
-        };
-        self.db.all(LIST, params![user], identity).await
+        self.db.all(LIST, params![user], record).await
     }
 
     async fn try_sign_in_as(
@@ -104,9 +96,7 @@ impl Sessions<'_> {
                 issuer, subject, ..
             } = *identity;
             match tx
-                .one(FIND_SUBJECT, params![user, issuer], |row| {
-                    Ok(row.text(0)?.to_owned())
-                })
+                .one(FIND_SUBJECT, params![user, issuer], scalar::<String>)
                 .await?
             {
                 None => {
@@ -142,9 +132,7 @@ async fn find_user(
         subject,
         email,
     } = *identity;
-    let known = tx
-        .one(FIND, params![issuer, subject], |row: &Row<'_>| row.id(0))
-        .await?;
+    let known = tx.one(FIND, params![issuer, subject], scalar).await?;
     if let Some(user) = known {
         return Ok(Some((user, false)));
     }
@@ -168,4 +156,10 @@ async fn find_user(
         console_sign_in: true,
     };
     Ok(Some((user::insert(tx, &new, now).await?.id, true)))
+}
+
+from_row! {
+    fn record(row) -> IdentityRecord {
+        issuer, subject, created_at,
+    }
 }

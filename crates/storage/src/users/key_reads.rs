@@ -52,12 +52,11 @@ impl KeyReads<'_> {
     /// The counts of the last 30 days, by key and route.
     pub async fn list(self, user: UserId, now: Timestamp) -> Result<Vec<KeyReadCount<String>>> {
         let count = |row: &Row<'_>| {
-            let requests = row.int(3)?.unsigned_abs();
             Ok(KeyReadCount {
-                user_id: row.id(0)?,
-                key_id: row.id(1)?,
-                route: row.text(2)?.to_owned(),
-                requests,
+                user_id: row.get(0)?,
+                key_id: row.get(1)?,
+                route: row.get(2)?,
+                requests: row.get(3)?,
             })
         };
         self.db

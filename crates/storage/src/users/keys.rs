@@ -7,7 +7,7 @@ use bellbird_domain::{ApiKey, KeyId, KeyStatus, TimestampExt as _, UserId};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use crate::db::{Row, Tx, as_stored, params, statements};
+use crate::db::{Tx, as_stored, from_row, pair, params, scalar, statements};
 use crate::digest::hash;
 use crate::error::Result;
 use crate::locks::{lock_user, lock_user_if_exists};
@@ -156,10 +156,13 @@ impl Keys<'_> {
         let until = now.minus(ENDED_RETENTION);
         let mut deleted = 0;
         loop {
-            let id = |row: &Row<'_>| Ok((row.id::<UserId>(0)?, row.id::<KeyId>(1)?));
             let ended = self
                 .db
-                .all(LIST_ENDED, params![until, DELETE_BATCH_SIZE], id)
+                .all(
+                    LIST_ENDED,
+                    params![until, DELETE_BATCH_SIZE],
+                    pair::<UserId, KeyId>,
+                )
                 .await?;
             let before = deleted;
             for (user, key) in ended {
@@ -186,7 +189,7 @@ pub async fn find(tx: &mut Tx, id: KeyId) -> Result<Option<KeyRecord>> {
 
 /// The key of a user that was made last, also if it has ended.
 pub async fn find_newest(tx: &mut Tx, user: UserId) -> Result<Option<KeyId>> {
-    tx.one(FIND_NEWEST, params![user], |row| row.id(0)).await
+    tx.one(FIND_NEWEST, params![user], scalar).await
 }
 
 /// Stores the key's hash, prefix and name.
@@ -269,16 +272,8 @@ pub async fn revoke(tx: &mut Tx, id: KeyId, now: Timestamp) -> Result<KeyRecord>
         .ok_or(StorageError::NotFound("key"))
 }
 
-fn record(row: &Row<'_>) -> Result<KeyRecord> {
-    Ok(KeyRecord {
-        id: row.id(0)?,
-        user_id: row.id(1)?,
-        name: row.text(2)?.to_owned(),
-        prefix: row.text(3)?.to_owned(),
-        created_at: row.time(4)?,
-        last_used_at: row.opt_time(5)?,
-        expires_at: row.opt_time(6)?,
-        revoked_at: row.opt_time(7)?,
-        replaced_by: row.opt_id(8)?,
-    })
+from_row! {
+    fn record(row) -> KeyRecord {
+        id, user_id, name, prefix, created_at, last_used_at, expires_at, revoked_at, replaced_by,
+    }
 }

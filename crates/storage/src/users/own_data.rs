@@ -9,7 +9,7 @@ use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use uuid::Uuid;
 
 use crate::Storage;
-use crate::db::{Param, ReadRow, Row, Sql, statements};
+use crate::db::{Column, Param, ReadRow, Row, Sql, statements};
 use crate::error::Result;
 
 /// Rows of one read.
@@ -195,12 +195,12 @@ fn read(row: &Row<'_>, columns: &'static [(&'static str, Kind)]) -> Result<OwnRo
 impl Kind {
     fn read(self, row: &Row<'_>, at: usize) -> Result<Cell> {
         let cell = match self {
-            Self::Id => row.opt_id(at)?.map(Cell::Id),
-            Self::Text => row.opt_text(at)?.map(|text| Cell::Text(text.to_owned())),
+            Self::Id => Uuid::read(row, at)?.map(Cell::Id),
+            Self::Text => String::read(row, at)?.map(Cell::Text),
             Self::Number | Self::Flag | Self::Time | Self::Day => {
                 row.opt_int(at)?.map(Cell::Number)
             }
-            Self::Hash => Some(Cell::Bytes(row.blob(at)?.to_vec())),
+            Self::Hash => Some(Cell::Bytes(row.get(at)?)),
         };
         Ok(cell.unwrap_or(Cell::Null))
     }

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::Users;
 use crate::connections::removals;
-use crate::db::{Row, Tx, params, statements};
+use crate::db::{Tx, params, scalar, statements};
 use crate::error::Result;
 use crate::jobs::{self, ClaimedJob, JobKey, job_kinds};
 use crate::locks::{bump_revision, lock_user_if_exists};
@@ -67,9 +67,7 @@ pub async fn begin(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<bool> {
 }
 
 async fn hide_connections(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<usize> {
-    let connections: Vec<ConnectionId> = tx
-        .all(LIST_CONNECTIONS, params![id], |row: &Row<'_>| row.id(0))
-        .await?;
+    let connections: Vec<ConnectionId> = tx.all(LIST_CONNECTIONS, params![id], scalar).await?;
     for connection in &connections {
         removals::hide(tx, "removed", id, *connection, now).await?;
     }

@@ -5,7 +5,7 @@ use bellbird_domain::{Caller, KeyId, TimestampExt as _, UserId};
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
-use crate::db::{Param, Row, Tx, params, statements};
+use crate::db::{Param, Row, Tx, from_row, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
 use crate::locks::lock_user;
@@ -178,15 +178,6 @@ impl Sessions<'_> {
         now: Timestamp,
     ) -> Result<Option<SignInLink>> {
         let (token, browser) = (hash(token), browser.map(hash));
-        let link = |row: &Row<'_>| {
-            let is_of_browser = row.text(2)? == "yes";
-            Ok(SignInLink {
-                user_id: row.id(0)?,
-                email: row.text(1)?.to_owned(),
-                is_of_browser,
-                is_operator: row.int(3)? == 1,
-            })
-        };
         let values = params![
             token.as_ref(),
             now,
@@ -261,16 +252,7 @@ impl Sessions<'_> {
 
     /// The sessions of a user that work, the one used last first.
     pub async fn list(self, user: UserId, now: Timestamp) -> Result<Vec<SessionRecord>> {
-        let session = |row: &Row<'_>| {
-            Ok(SessionRecord {
-                id: row.id(0)?,
-                browser: row.text(1)?.to_owned(),
-                created_at: row.time(2)?,
-                last_used_at: row.time(3)?,
-                expires_at: row.time(4)?,
-            })
-        };
-        self.db.all(LIST, params![user, now], session).await
+        self.db.all(LIST, params![user, now], record).await
     }
 
     /// Ends a session of the user that another one replaces. Returns whether there was one.
@@ -384,11 +366,22 @@ pub async fn insert(
 }
 
 fn signed_in(row: &Row<'_>) -> Result<SignedIn> {
-    let (email, is_operator) = (row.text(6)?.to_owned(), row.int(7)? == 1);
     Ok(SignedIn {
         caller: caller(row)?,
-        email,
-        is_operator,
-        last_used_at: row.time(2)?,
+        email: row.get(6)?,
+        is_operator: row.get(7)?,
+        last_used_at: row.get(2)?,
     })
+}
+
+from_row! {
+    fn link(row) -> SignInLink {
+        user_id, email, is_of_browser = row.text(2)? == "yes", is_operator,
+    }
+}
+
+from_row! {
+    fn record(row) -> SessionRecord {
+        id, browser, created_at, last_used_at, expires_at,
+    }
 }

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::db::{Param, Row, Tx, params, statements};
+use crate::db::{Param, Tx, from_row, params, scalar, statements};
 use crate::digest::hash;
 use crate::error::Result;
 use crate::locks::{lock_user, lock_user_if_exists};
@@ -87,8 +87,7 @@ struct StoredToken {
 impl SetupTokens<'_> {
     /// The id of the token that was made last. None: all have expired, or there was none.
     pub async fn find_newest(self, user: UserId) -> Result<Option<Uuid>> {
-        let id = |row: &Row<'_>| row.id(0);
-        self.db.one(FIND_NEWEST, params![user], id).await
+        self.db.one(FIND_NEWEST, params![user], scalar).await
     }
 
     /// Creates `key` for the user of the token. Of several concurrent claims, one succeeds.
@@ -151,19 +150,13 @@ impl SetupTokens<'_> {
     /// Lists how a key was created with a setup token, and rejected claims of that token. Oldest
     /// first.
     pub async fn list_key_audit(self, user: UserId, key: KeyId) -> Result<Vec<KeyAuditRow>> {
-        let row = |row: &Row<'_>| {
-            Ok(KeyAuditRow {
-                at: row.time(0)?,
-                event: row.text(1)?.to_owned(),
-            })
-        };
-        self.db.all(LIST_AUDIT, params![user, key], row).await
+        self.db.all(LIST_AUDIT, params![user, key], audit_row).await
     }
 }
 
 /// As [`SetupTokens::find_newest`], in a change.
 pub async fn find_newest(tx: &mut Tx, user: UserId) -> Result<Option<Uuid>> {
-    tx.one(FIND_NEWEST, params![user], |row| row.id(0)).await
+    tx.one(FIND_NEWEST, params![user], scalar).await
 }
 
 /// Stores a setup token, and returns its id.
@@ -207,12 +200,14 @@ async fn record(tx: &mut Tx, user: UserId, key: KeyId, event: &str, now: Timesta
     .await
 }
 
-fn stored_token(row: &Row<'_>) -> Result<StoredToken> {
-    Ok(StoredToken {
-        user: row.id(0)?,
-        id: row.id(1)?,
-        name: row.text(2)?.to_owned(),
-        expires_at: row.time(3)?,
-        key: row.opt_id(4)?,
-    })
+from_row! {
+    fn stored_token(row) -> StoredToken {
+        user, id, name, expires_at, key,
+    }
+}
+
+from_row! {
+    fn audit_row(row) -> KeyAuditRow {
+        at, event,
+    }
 }

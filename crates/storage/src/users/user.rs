@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::connections::events;
-use crate::db::{Param, Row, Tx, as_stored, named, params, statements};
+use crate::db::{Param, Tx, as_stored, from_row, named, pair, params, statements};
 use crate::error::Result;
 use crate::jobs;
 use crate::linking::{consent_sessions, links};
@@ -247,15 +247,13 @@ impl Users<'_> {
         let mut values = filter.values(&folded, None, limit);
         values.push(("last", last.map_or(Param::BEFORE_ALL_IDS, Param::from)));
         let (count, values) = COUNT_MATCHING.with(&values);
-        let counted = |row: &Row<'_>| Ok((row.number(0, "a count")?, row.number(1, "a count")?));
-        let counts = self.db.one(count, &values, counted).await?;
+        let counts = self.db.one(count, &values, pair).await?;
         Ok(counts.unwrap_or_default())
     }
 
     /// How many users have each plan that anybody has.
     pub async fn count_by_plan(self) -> Result<Vec<(Plan, u64)>> {
-        let counted = |row: &Row<'_>| Ok((row.word(0, "a plan")?, row.number(1, "a count")?));
-        self.db.all(COUNT_BY_PLAN, params![], counted).await
+        self.db.all(COUNT_BY_PLAN, params![], pair).await
     }
 
     /// All users, by e-mail address.
@@ -440,15 +438,8 @@ fn fold(email: &str) -> String {
     email.to_lowercase()
 }
 
-fn user(row: &Row<'_>) -> Result<User> {
-    Ok(User {
-        id: row.id(0)?,
-        email: row.text(1)?.to_owned(),
-        plan: row.word(2, "a plan")?,
-        timezone: row.opt_text(3)?.map(str::to_owned),
-        created_at: row.time(4)?,
-        reference: row.opt_text(5)?.map(str::to_owned),
-        is_operator: row.int(6)? == 1,
-        console_sign_in: row.int(7)? == 1,
-    })
+from_row! {
+    fn user(row) -> User {
+        id, email, plan, timezone, created_at, reference, is_operator, console_sign_in,
+    }
 }

@@ -14,7 +14,7 @@ use bellbird_domain::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::Deliveries;
-use crate::db::{Bound, Param, Row, Tx, named, params, statements};
+use crate::db::{Bound, Param, Row, Tx, named, params, scalar, statements};
 use crate::error::Result;
 use crate::webhooks::endpoints;
 use crate::webhooks::webhook_events::{WebhookEvent, select_events, webhook_event};
@@ -274,9 +274,7 @@ impl Deliveries<'_> {
         limit: u32,
     ) -> Result<Vec<EventId>> {
         self.db
-            .all(LIST_DUE_IDS, &claim.due(now, lease_after, limit), |row| {
-                row.id(0)
-            })
+            .all(LIST_DUE_IDS, &claim.due(now, lease_after, limit), scalar)
             .await
     }
 
@@ -482,30 +480,27 @@ impl FinishedAttempt {
 }
 
 fn claimed(row: &Row<'_>) -> Result<ClaimedEndpoint> {
-    let status = row.opt_word(9, "the status of an endpoint")?;
+    let status = row.get::<Option<_>>(9)?;
     let is_enabled = status == Some(EndpointStatus::Enabled);
     let (enabled_at, delivered_at) = (
-        row.opt_time(11)?.unwrap_or(Timestamp::MIN),
-        row.opt_time(12)?,
+        row.get::<Option<_>>(11)?.unwrap_or(Timestamp::MIN),
+        row.get::<Option<Timestamp>>(12)?,
     );
     // What failed before the endpoint was enabled again is over.
     let since = |at: Option<Timestamp>| at.filter(|at| *at >= enabled_at);
-    let is_unhealthy = since(row.opt_time(5)?).is_some();
+    let is_unhealthy = since(row.get(5)?).is_some();
     Ok(ClaimedEndpoint {
-        user_id: row.id(0)?,
-        endpoint_id: row.id(1)?,
-        owner_id: row.id(2)?,
-        url: row.opt_text(7)?.filter(|_| is_enabled).map(str::to_owned),
-        api_version: row
-            .opt_word(8, "an API version")?
-            .unwrap_or(ApiVersion::DEFAULT),
-        failing_since: since(row.opt_time(4)?)
-            .map(|at| delivered_at.map_or(at, |last| at.max(last))),
+        user_id: row.get(0)?,
+        endpoint_id: row.get(1)?,
+        owner_id: row.get(2)?,
+        url: row.get::<Option<_>>(7)?.filter(|_| is_enabled),
+        api_version: row.get::<Option<_>>(8)?.unwrap_or(ApiVersion::DEFAULT),
+        failing_since: since(row.get(4)?).map(|at| delivered_at.map_or(at, |last| at.max(last))),
         is_unhealthy,
-        is_failing: is_unhealthy && row.int(6)? != 0,
-        user_reference: row.opt_text(14)?.map(str::to_owned),
-        plan: row.opt_word(13, "a plan")?,
-        fence: row.int(3)?,
+        is_failing: is_unhealthy && row.get(6)?,
+        user_reference: row.get(14)?,
+        plan: row.get(13)?,
+        fence: row.get(3)?,
         revision: row.opt_int(10)?.unwrap_or_default(),
         enabled_at,
         delivered_at,
@@ -515,9 +510,9 @@ fn claimed(row: &Row<'_>) -> Result<ClaimedEndpoint> {
 fn due_delivery(row: &Row<'_>) -> Result<DueDelivery> {
     Ok(DueDelivery {
         event: webhook_event(row)?,
-        attempts: row.attempts(22)?,
+        attempts: row.number(22, "a number of attempts")?,
         is_first: row.opt_int(23)?.is_none(),
-        due_at: row.time(24)?,
-        is_requested: row.int(25)? == 1,
+        due_at: row.get(24)?,
+        is_requested: row.get(25)?,
     })
 }

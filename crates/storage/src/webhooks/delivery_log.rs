@@ -12,7 +12,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::Deliveries;
-use crate::db::{Param, Row, Tx, params, statements};
+use crate::db::{Param, Row, Tx, from_row, pair, params, statements};
 use crate::error::Result;
 use crate::webhooks::endpoints::user_or_null;
 
@@ -319,10 +319,9 @@ impl Deliveries<'_> {
             .one(COUNT, params![now], overview)
             .await?
             .unwrap_or_default();
-        let endpoints = |row: &Row<'_>| Ok((row.number(0, "a count")?, row.number(1, "a count")?));
         let (disabled, failing) = self
             .db
-            .one(COUNT_ENDPOINTS, params![], endpoints)
+            .one(COUNT_ENDPOINTS, params![], pair)
             .await?
             .unwrap_or_default();
         Ok(DeliveryOverview {
@@ -342,48 +341,31 @@ pub async fn find(
     tx.one(FIND, params![user, endpoint, event], delivery).await
 }
 
-fn delivery(row: &Row<'_>) -> Result<DeliveryRecord> {
-    Ok(DeliveryRecord {
-        event_id: row.id(0)?,
-        user_id: row.id(16)?,
-        event_type: row.word(1, "the type of an event")?,
-        sync_run_id: row.id(2)?,
-        chunk: row.number(3, "the number of a chunk")?,
-        total_chunks: row.number(4, "a count of chunks")?,
-        new_count: row.number(5, "a count of rows")?,
-        updated_count: row.number(6, "a count of rows")?,
-        removed_count: row.number(17, "a count of rows")?,
-        created_at: row.time(7)?,
-        state: row.word(8, "the state of a delivery")?,
-        attempts: row.attempts(9)?,
-        next_attempt_at: row.opt_time(10)?,
-        last_attempt_at: row.opt_time(11)?,
-        last_status: row.opt_number(12, "an HTTP status")?,
-        last_error: row.opt_text(13)?.map(str::to_owned),
-        last_duration_ms: row.opt_number(14, "a duration")?,
-        ended_at: row.opt_time(15)?,
-        connection_id: row.opt_id(18)?,
-    })
+from_row! {
+    fn delivery(row) -> DeliveryRecord {
+        event_id, event_type, sync_run_id, chunk: "the number of a chunk",
+        total_chunks: "a count of chunks", new_count: "a count of rows",
+        updated_count: "a count of rows", created_at, state, attempts: "a number of attempts",
+        next_attempt_at, last_attempt_at, last_status, last_error,
+        last_duration_ms = row.opt_number(14, "a duration")?, ended_at, user_id,
+        removed_count: "a count of rows", connection_id,
+    }
 }
 
 /// Reads the attempt and its id.
 fn attempt(row: &Row<'_>) -> Result<(Uuid, AttemptRecord)> {
     let record = AttemptRecord {
-        attempt: row.attempts(1)?,
-        at: row.time(2)?,
+        attempt: row.number(1, "a number of attempts")?,
+        at: row.get(2)?,
         duration_ms: row.number(3, "a duration")?,
-        status: row.opt_number(4, "an HTTP status")?,
-        error: row.opt_text(5)?.map(str::to_owned),
+        status: row.get(4)?,
+        error: row.get(5)?,
     };
-    Ok((row.id(0)?, record))
+    Ok((row.get(0)?, record))
 }
 
-fn overview(row: &Row<'_>) -> Result<DeliveryOverview> {
-    Ok(DeliveryOverview {
-        due: row.number(0, "a count")?,
-        pending: row.number(1, "a count")?,
-        waiting: row.number(2, "a count")?,
-        oldest_due: row.opt_time(3)?,
-        ..DeliveryOverview::default()
-    })
+from_row! {
+    fn overview(row) -> DeliveryOverview {
+        due, pending, waiting, oldest_due, disabled = 0, failing = 0,
+    }
 }

@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use secrecy::SecretString;
 use serde::{Serialize, Serializer};
 
-use crate::db::{Bound, Param, Row, Tx, as_stored, params, statements};
+use crate::db::{Bound, Param, Tx, as_stored, from_row, pair, params, scalar, statements};
 use crate::error::Result;
 use crate::locks::{lock_owner_if_exists, user_lock};
 use crate::secrets::store::{SecretSlot, delete_secret};
@@ -268,10 +268,9 @@ impl Endpoints<'_> {
         first: UserId,
         last: UserId,
     ) -> Result<HashMap<UserId, u64>> {
-        let counted = |row: &Row<'_>| Ok((row.id(0)?, row.number(1, "a count")?));
         Ok(self
             .db
-            .all(COUNT_DISABLED_BY_USER, params![first, last], counted)
+            .all(COUNT_DISABLED_BY_USER, params![first, last], pair)
             .await?
             .into_iter()
             .collect())
@@ -292,9 +291,11 @@ impl Endpoints<'_> {
     ) -> Result<Option<EndpointSecrets>> {
         let until = self
             .db
-            .one(FIND_OLD_SECRET_EXPIRES_AT, params![user, id], |row| {
-                row.opt_time(0)
-            })
+            .one(
+                FIND_OLD_SECRET_EXPIRES_AT,
+                params![user, id],
+                scalar::<Option<Timestamp>>,
+            )
             .await?;
         let Some(until) = until else { return Ok(None) };
         let Some(current) = self
@@ -328,7 +329,7 @@ impl Endpoints<'_> {
 
 /// The endpoint of a user that was made last.
 pub async fn find_newest(tx: &mut Tx, user: UserId) -> Result<Option<EndpointId>> {
-    tx.one(FIND_NEWEST, params![user], |row| row.id(0)).await
+    tx.one(FIND_NEWEST, params![user], scalar).await
 }
 
 /// Adds an enabled endpoint.
@@ -539,7 +540,7 @@ pub(crate) async fn fail_deliveries(
 /// locks on the user's row and queues.
 pub(crate) async fn delete_own_endpoints(tx: &mut Tx, user: UserId) -> Result<Vec<EndpointId>> {
     let deleted = tx
-        .all(DELETE_OF_USER, params![user], |row| row.id(0))
+        .all(DELETE_OF_USER, params![user], scalar::<EndpointId>)
         .await?;
     for endpoint in &deleted {
         delete_queue(tx, (user, *endpoint)).await?;
@@ -572,20 +573,11 @@ pub(crate) async fn delete_secrets(
     Ok(())
 }
 
-fn endpoint(row: &Row<'_>) -> Result<Endpoint> {
-    Ok(Endpoint {
-        user_id: row.id(0)?,
-        id: row.id(1)?,
-        url: row.text(2)?.to_owned(),
-        event_types: event_types(row, 3)?,
-        api_version: row.word(4, "an API version")?,
-        status: row.word(5, "the status of an endpoint")?,
-        disabled_reason: row.opt_text(6)?.map(str::to_owned),
-        failing_since: row.opt_time(7)?,
-        delivered_at: row.opt_time(8)?,
-        created_at: row.time(9)?,
-        old_secret_expires_at: row.opt_time(10)?,
-    })
+from_row! {
+    fn endpoint(row) -> Endpoint {
+        user_id, id, url, event_types = event_types(row.text(3)?)?, api_version, status,
+        disabled_reason, failing_since, delivered_at, created_at, old_secret_expires_at,
+    }
 }
 
 /// The event types as the column has them.
@@ -597,8 +589,8 @@ fn joined(event_types: &[EventType]) -> String {
         .join(",")
 }
 
-fn event_types(row: &Row<'_>, column: usize) -> Result<Vec<EventType>> {
-    let words = row.text(column)?.split(',').filter(|word| !word.is_empty());
+fn event_types(column: &str) -> Result<Vec<EventType>> {
+    let words = column.split(',').filter(|word| !word.is_empty());
     words
         .map(|word| {
             word.parse()

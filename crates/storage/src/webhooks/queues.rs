@@ -8,7 +8,7 @@
 use bellbird_domain::{EndpointId, UserId};
 
 use crate::Endpoints;
-use crate::db::{Row, Tx, params, statements};
+use crate::db::{Tx, params, scalar, statements};
 use crate::error::Result;
 use crate::webhooks::endpoints::{delete_queue, lock_queues};
 
@@ -45,11 +45,7 @@ impl Endpoints<'_> {
     /// Deletes the queues of removed endpoints, and those of removed users that have ended.
     pub async fn delete_ended_queues(self) -> Result<()> {
         let mut last = EndpointId::from(uuid::Uuid::nil());
-        while let Some(endpoint) = self
-            .db
-            .one(NEXT_ENDPOINT, params![last], |row| row.id(0))
-            .await?
-        {
+        while let Some(endpoint) = self.db.one(NEXT_ENDPOINT, params![last], scalar).await? {
             last = endpoint;
             if !self.db.exists(EXISTS, params![endpoint]).await? {
                 self.delete_queues_of(endpoint).await?;
@@ -59,7 +55,11 @@ impl Endpoints<'_> {
         loop {
             let users: Vec<UserId> = self
                 .db
-                .all(LIST_OF_REMOVED, params![last, i64::from(BATCH_SIZE)], id)
+                .all(
+                    LIST_OF_REMOVED,
+                    params![last, i64::from(BATCH_SIZE)],
+                    scalar,
+                )
                 .await?;
             let Some(user) = users.last() else {
                 return Ok(());
@@ -96,7 +96,11 @@ impl Endpoints<'_> {
         limit: u32,
     ) -> Result<Vec<UserId>> {
         self.db
-            .all(LIST_USERS, params![endpoint, after, i64::from(limit)], id)
+            .all(
+                LIST_USERS,
+                params![endpoint, after, i64::from(limit)],
+                scalar,
+            )
             .await
     }
 }
@@ -109,12 +113,8 @@ pub(crate) async fn outlive(tx: &mut Tx, user: UserId, reference: Option<&str>) 
 }
 
 async fn delete_ended_of(tx: &mut Tx, user: UserId) -> Result<()> {
-    for endpoint in tx.all(LIST_ENDED, params![user], |row| row.id(0)).await? {
+    for endpoint in tx.all(LIST_ENDED, params![user], scalar).await? {
         delete_queue(tx, (user, endpoint)).await?;
     }
     tx.execute(DELETE_EVENTS, params![user]).await
-}
-
-fn id<T: From<uuid::Uuid>>(row: &Row<'_>) -> Result<T> {
-    row.id(0)
 }

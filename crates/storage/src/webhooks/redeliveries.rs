@@ -189,8 +189,9 @@ impl Deliveries<'_> {
         while recovered < RECOVERED_MAX {
             let (at, event) = last;
             let values = params![endpoint, at, event, i64::from(FAILED_PER_READ)];
-            let failed = |row: &Row<'_>| Ok((row.time(0)?, row.id::<EventId>(1)?, row.id(2)?));
-            let failed: Vec<(_, _, UserId)> = self.db.all(LIST_FAILED, values, failed).await?;
+            let failed = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+            let failed: Vec<(Timestamp, EventId, UserId)> =
+                self.db.all(LIST_FAILED, values, failed).await?;
             let Some((at, event, _)) = failed.last() else {
                 break;
             };

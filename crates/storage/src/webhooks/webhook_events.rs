@@ -10,7 +10,7 @@ use bellbird_domain::{
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::db::{Bound, Row, Tx, named, params, statements};
+use crate::db::{Bound, Row, Tx, from_row, named, params, scalar, statements};
 use crate::error::Result;
 use crate::jobs::{ClaimedJob, sync_is_held};
 use crate::locks::user_lock;
@@ -318,7 +318,7 @@ pub(crate) async fn delete_webhook_events_of(
 ) -> Result<u32> {
     let mut deleted = 0;
     let values = params![user, connection, i64::from(limit)];
-    for event in tx.all(LIST_OF_CONNECTION, values, |row| row.id(0)).await? {
+    for event in tx.all(LIST_OF_CONNECTION, values, scalar).await? {
         tx.batch(&deletion(user, event)).await?;
         deleted += 1;
     }
@@ -454,13 +454,10 @@ fn removed_row(bytes: &[u8; REMOVED_BYTES]) -> Option<RemovedRow> {
     })
 }
 
-fn old_event(row: &Row<'_>) -> Result<OldEvent> {
-    Ok(OldEvent {
-        user: row.id(0)?,
-        id: row.id(1)?,
-        created_at: row.time(2)?,
-        is_outdated: row.int(3)? == 1,
-    })
+from_row! {
+    fn old_event(row) -> OldEvent {
+        user, id, created_at, is_outdated,
+    }
 }
 
 /// Reads an event from the first columns of a row.
@@ -469,18 +466,18 @@ pub(crate) fn webhook_event(row: &Row<'_>) -> Result<WebhookEvent> {
         return Err(StorageError::Corrupt("the keys of an event's rows"));
     };
     Ok(WebhookEvent {
-        id: row.id(0)?,
-        event_type: row.word(1, "the type of an event")?,
-        connection_id: row.opt_id(2)?,
-        sync_run_id: row.id(3)?,
-        created_at: row.time(4)?,
-        date_range: (row.time(5)?, row.time(6)?),
+        id: row.get(0)?,
+        event_type: row.get(1)?,
+        connection_id: row.get(2)?,
+        sync_run_id: row.get(3)?,
+        created_at: row.get(4)?,
+        date_range: (row.get(5)?, row.get(6)?),
         rows: keys.iter().map(|key| RowKey(*key)).collect(),
         new_count: row.number(8, "a count of rows")?,
         updated_count: row.number(9, "a count of rows")?,
         chunk: row.number(10, "the number of a chunk")?,
         total_chunks: row.number(11, "a count of chunks")?,
-        row_locator: row.blob(12)?.to_vec(),
+        row_locator: row.get(12)?,
         shown: shown(row)?,
         removed: row
             .blob(18)?
@@ -493,17 +490,17 @@ pub(crate) fn webhook_event(row: &Row<'_>) -> Result<WebhookEvent> {
 }
 
 fn shown(row: &Row<'_>) -> Result<Option<EventConnection>> {
-    let Some(status) = row.opt_word(13, "a connection status")? else {
+    let Some(status) = row.get(13)? else {
         return Ok(None);
     };
     Ok(Some(EventConnection {
         status,
-        previous_status: row.opt_word(14, "a connection status")?,
-        provider: row.text(15)?.to_owned(),
-        institution_name: row.text(16)?.to_owned(),
-        last_refreshed_at: row.opt_time(17)?,
-        consent_expires_at: row.opt_time(19)?,
-        category: row.word(20, "the category of a connection")?,
-        institution_id: row.text(21)?.to_owned(),
+        previous_status: row.get(14)?,
+        provider: row.get(15)?,
+        institution_name: row.get(16)?,
+        last_refreshed_at: row.get(17)?,
+        consent_expires_at: row.get(19)?,
+        category: row.get(20)?,
+        institution_id: row.get(21)?,
     }))
 }

@@ -260,7 +260,7 @@ fn sqlite_commits_are_on_disk() {
             ("PRAGMA checkpoint_fullfsync", 1),
         ] {
             assert_eq!(
-                tx.all(Sql::new("PRAGMA", pragma), &[], |row| row.int(0))
+                tx.all(Sql::new("PRAGMA", pragma), &[], |row| row.get::<i64>(0))
                     .unwrap(),
                 [value],
                 "{pragma}"
