@@ -106,9 +106,7 @@ impl Sqlite {
             let count = std::thread::available_parallelism().map_or(READERS_MIN, usize::from);
             let readers = (0..count.clamp(READERS_MIN, READERS_MAX)).map(|_| {
                 let reader = connect(&path)?;
-                reader
-                    .execute_batch("PRAGMA query_only = ON;")
-                    .map_err(to_storage_error)?;
+                reader.execute_batch("PRAGMA query_only = ON;")?;
                 Ok(Mutex::new(reader))
             });
             let readers = readers.collect::<Result<_>>()?;
@@ -164,14 +162,14 @@ impl Sqlite {
     /// Calls `visit` with each value of a query, and returns the number of rows.
     pub(crate) fn visit_values(&self, select: &str, visit: &mut dyn FnMut(&[u8])) -> Result<u64> {
         let reader = self.reader();
-        let mut statement = reader.prepare(select).map_err(to_storage_error)?;
+        let mut statement = reader.prepare(select)?;
         let columns = statement.column_count();
         let mut rows = statement.raw_query();
         let mut count = 0;
-        while let Some(row) = rows.next().map_err(to_storage_error)? {
+        while let Some(row) = rows.next()? {
             count += 1;
             for column in 0..columns {
-                match row.get_ref(column).map_err(to_storage_error)? {
+                match row.get_ref(column)? {
                     ValueRef::Text(bytes) | ValueRef::Blob(bytes) => visit(bytes),
                     ValueRef::Integer(number) => visit(number.to_string().as_bytes()),
                     ValueRef::Null | ValueRef::Real(_) => {}
@@ -190,11 +188,9 @@ impl Sqlite {
         let link = self.link.clone();
         blocking(move || {
             if !writer.is_autocommit() {
-                writer.execute_batch("ROLLBACK").map_err(to_storage_error)?;
+                writer.execute_batch("ROLLBACK")?;
             }
-            writer
-                .execute_batch(begin_statement)
-                .map_err(to_storage_error)?;
+            writer.execute_batch(begin_statement)?;
             // Created on this thread: if the caller is cancelled meanwhile, dropping the result
             // rolls back.
             Ok(SqliteTx {
@@ -212,9 +208,8 @@ impl Sqlite {
             blocking(move || {
                 // Returns a row that says "busy" if a reader blocks the checkpoint. The next open
                 // then does it.
-                writer
-                    .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
-                    .map_err(to_storage_error)
+                writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+                Ok(())
             })
             .await
         };
@@ -232,13 +227,12 @@ impl Sqlite {
         let writer = Arc::clone(&self.writer).lock_owned().await;
         blocking(move || {
             if !writer.is_autocommit() {
-                writer.execute_batch("ROLLBACK").map_err(to_storage_error)?;
+                writer.execute_batch("ROLLBACK")?;
             }
-            writer.execute_batch("VACUUM").map_err(to_storage_error)?;
+            writer.execute_batch("VACUUM")?;
             // Waits for readers up to `busy_timeout`.
-            let busy: i64 = writer
-                .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
-                .map_err(to_storage_error)?;
+            let busy: i64 =
+                writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
             Ok(busy == 0)
         })
         .await
@@ -258,10 +252,8 @@ impl Sqlite {
         blocking(move || {
             // Not on a reader, which cannot write, nor on the writer, which others wait for.
             let connection = connect(&path)?;
-            connection
-                .execute("VACUUM INTO ?1", [target])
-                .map(|_| ())
-                .map_err(to_storage_error)
+            connection.execute("VACUUM INTO ?1", [target])?;
+            Ok(())
         })
         .await
     }
@@ -273,11 +265,9 @@ impl Sqlite {
             let ok = writer.query_row("PRAGMA integrity_check(1)", [], |row| {
                 row.get::<_, String>(0)
             });
-            let mut references = writer
-                .prepare("PRAGMA foreign_key_check")
-                .map_err(to_storage_error)?;
-            let is_broken = references.exists([]).map_err(to_storage_error)?;
-            Ok(ok.map_err(to_storage_error)? == "ok" && !is_broken)
+            let mut references = writer.prepare("PRAGMA foreign_key_check")?;
+            let is_broken = references.exists([])?;
+            Ok(ok? == "ok" && !is_broken)
         })
         .await
     }
@@ -297,7 +287,7 @@ impl Sqlite {
     #[cfg(test)]
     pub(crate) fn check(&self, sql: Sql) -> Result<usize> {
         let reader = self.reader();
-        let statement = reader.prepare(sql.text).map_err(to_storage_error)?;
+        let statement = reader.prepare(sql.text)?;
         Ok(statement.parameter_count())
     }
 }
@@ -321,9 +311,8 @@ impl SqliteTx {
     }
 
     pub(crate) fn run(&self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
-        let touched = prepare_and_bind(self.writer()?, self.link.statement(sql), params)?
-            .raw_execute()
-            .map_err(to_storage_error)?;
+        let touched =
+            prepare_and_bind(self.writer()?, self.link.statement(sql), params)?.raw_execute()?;
         Ok(touched as u64)
     }
 
@@ -336,10 +325,7 @@ impl SqliteTx {
             link: self.link.clone(),
         };
         *self = blocking(move || {
-            moved
-                .writer()?
-                .execute_batch(&text)
-                .map_err(to_storage_error)?;
+            moved.writer()?.execute_batch(&text)?;
             Ok(Self {
                 writer: moved.writer.take(),
                 link: moved.link.clone(),
@@ -356,9 +342,7 @@ impl SqliteTx {
         link.pass(DatabaseStep::Commit).await?;
         blocking(move || {
             let mut tx = self;
-            tx.writer()?
-                .execute_batch("COMMIT")
-                .map_err(to_storage_error)?;
+            tx.writer()?.execute_batch("COMMIT")?;
             tx.writer = None;
             Ok(())
         })
@@ -391,7 +375,7 @@ fn all<T>(
     let mut statement = prepare_and_bind(connection, sql, params)?;
     let mut rows = statement.raw_query();
     let mut values = Vec::new();
-    while let Some(row) = rows.next().map_err(to_storage_error)? {
+    while let Some(row) = rows.next()? {
         values.push(map(&Row::Sqlite(row))?);
     }
     Ok(values)
@@ -407,9 +391,7 @@ fn prepare_and_bind<'c>(
     sql: Sql,
     params: &[Param<'_>],
 ) -> Result<CachedStatement<'c>> {
-    let mut statement = connection
-        .prepare_cached(sql.text)
-        .map_err(to_storage_error)?;
+    let mut statement = connection.prepare_cached(sql.text)?;
     let count = statement.parameter_count();
     assert_eq!(
         count,
@@ -429,7 +411,7 @@ fn prepare_and_bind<'c>(
         let Some(param) = param else {
             unreachable!("placeholders of {} are not $1 to ${count}", sql.text)
         };
-        bind(&mut statement, index, *param).map_err(to_storage_error)?;
+        bind(&mut statement, index, *param)?;
     }
     Ok(statement)
 }
@@ -451,34 +433,36 @@ fn bind(
     statement.raw_bind_parameter(index, ToSqlOutput::Borrowed(value))
 }
 
-/// Maps an error to the reaction that it needs.
-fn to_storage_error(error: rusqlite::Error) -> StorageError {
-    let (code, extended, message) = match &error {
-        rusqlite::Error::SqliteFailure(error, message) => {
-            (error.code, error.extended_code, message.as_deref())
-        }
-        rusqlite::Error::SqlInputError { error, msg, .. } => {
-            (error.code, error.extended_code, Some(msg.as_str()))
-        }
-        _ => return StorageError::unavailable(error),
-    };
-    match (code, extended) {
-        (_, ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY) => {
-            StorageError::Conflict("row")
-        }
-        (_, ffi::SQLITE_CONSTRAINT_FOREIGNKEY) => StorageError::Conflict("reference"),
-        (ErrorCode::Unknown, _)
-            if message.is_some_and(|message| message.starts_with("no such ")) =>
-        {
-            StorageError::migration_needed()
-        }
-        // Its text has the whole statement, which of a migration are hundreds of lines.
-        _ => match error {
-            rusqlite::Error::SqlInputError { error, msg, .. } => {
-                StorageError::unavailable(rusqlite::Error::SqliteFailure(error, Some(msg)))
+impl From<rusqlite::Error> for StorageError {
+    /// Maps an error to the reaction that it needs.
+    fn from(error: rusqlite::Error) -> Self {
+        let (code, extended, message) = match &error {
+            rusqlite::Error::SqliteFailure(error, message) => {
+                (error.code, error.extended_code, message.as_deref())
             }
-            error => StorageError::unavailable(error),
-        },
+            rusqlite::Error::SqlInputError { error, msg, .. } => {
+                (error.code, error.extended_code, Some(msg.as_str()))
+            }
+            _ => return Self::unavailable(error),
+        };
+        match (code, extended) {
+            (_, ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY) => {
+                Self::Conflict("row")
+            }
+            (_, ffi::SQLITE_CONSTRAINT_FOREIGNKEY) => Self::Conflict("reference"),
+            (ErrorCode::Unknown, _)
+                if message.is_some_and(|message| message.starts_with("no such ")) =>
+            {
+                Self::migration_needed()
+            }
+            // Its text has the whole statement, which of a migration are hundreds of lines.
+            _ => match error {
+                rusqlite::Error::SqlInputError { error, msg, .. } => {
+                    Self::unavailable(rusqlite::Error::SqliteFailure(error, Some(msg)))
+                }
+                error => Self::unavailable(error),
+            },
+        }
     }
 }
 
@@ -501,26 +485,19 @@ fn create_private(path: &Path) -> Result<()> {
 
 fn connect(path: &Path) -> Result<Connection> {
     let connection =
-        Connection::open_with_flags(path, OPEN_FLAGS | OpenFlags::SQLITE_OPEN_NO_MUTEX)
-            .map_err(to_storage_error)?;
-    connection
-        .busy_timeout(BUSY_TIMEOUT)
-        .map_err(to_storage_error)?;
+        Connection::open_with_flags(path, OPEN_FLAGS | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     // Without permission to write, SQLite opens the file for reading, and the first write would
     // fail.
-    if connection.is_readonly(MAIN_DB).map_err(to_storage_error)? {
+    if connection.is_readonly(MAIN_DB)? {
         return Err(StorageError::unavailable(std::io::Error::from(
             std::io::ErrorKind::PermissionDenied,
         )));
     }
-    connection
-        .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
-        .map_err(to_storage_error)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE_SIZE);
     use_wal(&connection)?;
-    connection
-        .execute_batch(PRAGMAS)
-        .map_err(to_storage_error)?;
+    connection.execute_batch(PRAGMAS)?;
     Ok(connection)
 }
 
@@ -530,8 +507,7 @@ fn connect(path: &Path) -> Result<Connection> {
 /// [`StorageError::Backup`] if another process has it open.
 pub(crate) async fn leave_wal(path: PathBuf) -> Result<()> {
     blocking(move || {
-        let connection =
-            Connection::open_with_flags(&path, OPEN_FLAGS).map_err(to_storage_error)?;
+        let connection = Connection::open_with_flags(&path, OPEN_FLAGS)?;
         let mode = connection.query_row("PRAGMA journal_mode = DELETE", [], |row| {
             row.get::<_, String>(0)
         });
@@ -541,7 +517,7 @@ pub(crate) async fn leave_wal(path: PathBuf) -> Result<()> {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
                 Err(in_use(&path))
             }
-            Err(error) => Err(to_storage_error(error)),
+            Err(error) => Err(error.into()),
         }
     })
     .await
@@ -570,7 +546,7 @@ fn use_wal(connection: &Connection) -> Result<()> {
                 left = left.saturating_sub(pause);
                 std::thread::sleep(pause);
             }
-            Err(error) => return Err(to_storage_error(error)),
+            Err(error) => return Err(error.into()),
         }
     }
 }
