@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use bellbird_domain::TimestampExt as _;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -274,7 +275,9 @@ impl Instances<'_> {
 
     /// Lists the instances that are alive, oldest first.
     pub async fn list(self, now: Timestamp) -> Result<Vec<Instance>> {
-        self.db.all(LIST, params![dead_at(now)?], instance).await
+        self.db
+            .all(LIST, params![now.minus(INSTANCE_TIMEOUT)], instance)
+            .await
     }
 
     /// Deletes the row of an instance that stops, and frees its leases. Idempotent.
@@ -286,7 +289,7 @@ impl Instances<'_> {
 
     /// Deletes the rows of dead instances and frees their leases. Returns the number of rows.
     pub async fn delete_dead(self, now: Timestamp) -> Result<u64> {
-        let seen_until = params![dead_at(now)?];
+        let seen_until = params![now.minus(INSTANCE_TIMEOUT)];
         if !self.db.exists(HAS_DEAD, seen_until).await? {
             return Ok(0);
         }
@@ -352,12 +355,6 @@ impl Instances<'_> {
         tx.commit().await?;
         Ok(deleted)
     }
-}
-
-/// The latest renewal of an instance that is dead now.
-fn dead_at(now: Timestamp) -> Result<Timestamp> {
-    now.checked_sub(INSTANCE_TIMEOUT)
-        .map_err(StorageError::unavailable)
 }
 
 from_row! {

@@ -59,11 +59,9 @@ impl Refreshes<'_> {
         now: Timestamp,
     ) -> Result<bool> {
         let (user, id) = (claim.user_id(), claim.subject_id());
-        let mut tx = self.db.begin().await?;
-        if !lock_user_if_exists(&mut tx, user).await? || !jobs::hold(&mut tx, claim).await? {
-            tx.rollback().await;
+        let Some(mut tx) = jobs::begin_held(&self.db, claim).await? else {
             return Ok(false);
-        }
+        };
         write_last_refreshed_at(&mut tx, user, id, now).await?;
         if account_merge::merge_accounts(&mut tx, user, id, accounts, is_complete.then_some(now))
             .await?
@@ -83,11 +81,9 @@ impl Refreshes<'_> {
         expires_at: Option<Timestamp>,
     ) -> Result<bool> {
         let (user, id) = (claim.user_id(), claim.subject_id::<ConnectionId>());
-        let mut tx = self.db.begin().await?;
-        if !lock_user_if_exists(&mut tx, user).await? || !jobs::hold(&mut tx, claim).await? {
-            tx.rollback().await;
+        let Some(mut tx) = jobs::begin_held(&self.db, claim).await? else {
             return Ok(false);
-        }
+        };
         if tx
             .changes(SET_CONSENT_EXPIRY, params![user, id, expires_at])
             .await?

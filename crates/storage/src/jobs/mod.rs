@@ -8,13 +8,14 @@
 
 pub(crate) mod overview;
 
-use bellbird_domain::{UserId, random};
+use bellbird_domain::{TimestampExt as _, UserId, random};
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
-use crate::db::{Bound, Db, Row, Tx, params, statements};
+use crate::Jobs;
+use crate::db::{Bound, Db, Param, Row, Tx, params, statements};
 use crate::error::Result;
-use crate::{Jobs, StorageError};
+use crate::locks::lock_user_if_exists;
 
 /// The kinds of jobs whose rows this crate adds and deletes. Other kinds have one job with an empty
 /// subject.
@@ -241,14 +242,13 @@ impl Jobs<'_> {
         if self.claims_paused() {
             return Ok(None);
         }
-        let is_sqlite = matches!(self.db, Db::Sqlite(_));
-        if is_sqlite && !self.db.exists(IS_DUE, params![kind, provider, now]).await? {
-            return Ok(None);
-        }
         let fence = new_fence();
+        let is_due = params![kind, provider, now];
         let values = params![kind, provider, now, lease_until, fence, self.holder];
-        let found = self.db.write_one(CLAIM_DUE, values, due).await?;
-        Ok(found.map(
+        let found = self
+            .db
+            .claim_due((IS_DUE, is_due), (CLAIM_DUE, values), due);
+        Ok(found.await?.pop().map(
             |(user_id, subject, attempts, was_interrupted, is_requested)| ClaimedJob {
                 key: JobKey {
                     kind,
@@ -283,29 +283,21 @@ impl Jobs<'_> {
     /// earlier run that was requested meanwhile. Returns false, and changes nothing, if the lease
     /// was lost.
     pub async fn fail(self, claim: &ClaimedJob, error: &str, retry_at: Timestamp) -> Result<bool> {
-        self.release_unfinished(claim, Some(error), retry_at).await
+        self.db
+            .changes(FAIL, job_params![claim.key, claim.fence, retry_at, error])
+            .await
     }
 
     /// As [`Self::fail`], for a run that neither failed nor completed the job.
     pub async fn postpone(self, claim: &ClaimedJob, until: Timestamp) -> Result<bool> {
-        self.release_unfinished(claim, None, until).await
+        let values = job_params![claim.key, claim.fence, until, Param::Null];
+        self.db.changes(FAIL, values).await
     }
 
     /// Releases a claimed job until then, without a run.
     pub async fn defer(self, claim: &ClaimedJob, until: Timestamp) -> Result<bool> {
         self.db
             .changes(DEFER, job_params![claim.key, claim.fence, until])
-            .await
-    }
-
-    async fn release_unfinished(
-        self,
-        claim: &ClaimedJob,
-        error: Option<&str>,
-        until: Timestamp,
-    ) -> Result<bool> {
-        self.db
-            .changes(FAIL, job_params![claim.key, claim.fence, until, error])
             .await
     }
 
@@ -318,10 +310,8 @@ impl Jobs<'_> {
         now: Timestamp,
         at_most_every: SignedDuration,
     ) -> Result<bool> {
-        let since = now
-            .saturating_sub(at_most_every)
-            .map_err(StorageError::unavailable)?;
-        self.db.changes(REQUEST, job_params![key, now, since]).await
+        let values = job_params![key, now, now.minus(at_most_every)];
+        self.db.changes(REQUEST, values).await
     }
 }
 
@@ -333,11 +323,8 @@ pub(crate) async fn request(
     now: Timestamp,
     at_most_every: SignedDuration,
 ) -> Result<bool> {
-    let since = now
-        .saturating_sub(at_most_every)
-        .map_err(StorageError::unavailable)?;
-    tx.changes(REQUEST_FOR_USER, job_params![key, now, since])
-        .await
+    let values = job_params![key, now, now.minus(at_most_every)];
+    tx.changes(REQUEST_FOR_USER, values).await
 }
 
 /// As `storage.jobs().insert`. None: due on request only.
@@ -378,6 +365,17 @@ pub(crate) fn held(claim: &ClaimedJob) -> Bound<'_> {
 /// The last part of such a batch, as `storage.jobs().finish`.
 pub(crate) fn finished(claim: &ClaimedJob, next: Option<Timestamp>) -> Bound<'_> {
     (FINISH, job_params![claim.key, claim.fence, next].to_vec())
+}
+
+/// Begins a transaction that writes for a claim: it locks the user's row, and then the job. None if
+/// the lease was lost.
+pub(crate) async fn begin_held(db: &Db, claim: &ClaimedJob) -> Result<Option<Tx>> {
+    let mut tx = db.begin().await?;
+    if lock_user_if_exists(&mut tx, claim.user_id()).await? && hold(&mut tx, claim).await? {
+        return Ok(Some(tx));
+    }
+    tx.rollback().await;
+    Ok(None)
 }
 
 /// Locks the job until the end of the transaction. Returns false if the lease was lost.

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use bellbird_domain::UserId;
+use bellbird_domain::{TimestampExt as _, UserId};
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
+use crate::ConsentSessions;
 use crate::db::{Param, Sql, pair, params, statements};
 use crate::error::Result;
 use crate::jobs::{self, JobKey, job_kinds};
 use crate::linking::consent_sessions::delete_secrets;
 use crate::locks::lock_user_if_exists;
-use crate::{ConsentSessions, StorageError};
 
 /// How long an expired link or consent session is kept, so that its user can read why it no longer
 /// works.
@@ -100,39 +100,25 @@ impl ConsentSessions<'_> {
     ///
     /// It works in small transactions, so the caller may cancel it at any time.
     pub async fn delete_outdated(self, now: Timestamp) -> Result<u64> {
-        let expired = now
-            .saturating_sub(EXPIRED_RETENTION)
-            .map_err(StorageError::unavailable)?;
-        let received = now
-            .saturating_sub(PROVIDER_EVENT_RETENTION)
-            .map_err(StorageError::unavailable)?;
-        let token_expired = now
-            .saturating_sub(SETUP_TOKEN_RETENTION)
-            .map_err(StorageError::unavailable)?;
-        let links = self
-            .delete_in_steps(HAS_OUTDATED_LINKS, DELETE_LINKS, expired)
-            .await?;
-        let sessions = self.delete_outdated_sessions(expired, now).await?;
-        let events = self
-            .delete_in_steps(HAS_OUTDATED_EVENTS, DELETE_EVENTS, received)
-            .await?;
-        let tokens = self
-            .delete_in_steps(
+        let expired = now.minus(EXPIRED_RETENTION);
+        let received = now.minus(PROVIDER_EVENT_RETENTION);
+        let token_expired = now.minus(SETUP_TOKEN_RETENTION);
+        let mut deleted = 0;
+        for (has_any, delete, until) in [
+            (HAS_OUTDATED_LINKS, DELETE_LINKS, expired),
+            (HAS_OUTDATED_EVENTS, DELETE_EVENTS, received),
+            (
                 HAS_OUTDATED_SETUP_TOKENS,
                 DELETE_SETUP_TOKENS,
                 token_expired,
-            )
-            .await?;
-        let unclaimed = self
-            .delete_in_steps(HAS_OUTDATED_UNCLAIMED_TOKENS, DELETE_UNCLAIMED_TOKENS, now)
-            .await?;
-        let sign_in_links = self
-            .delete_in_steps(HAS_OUTDATED_SIGN_IN_LINKS, DELETE_SIGN_IN_LINKS, now)
-            .await?;
-        let signed_in = self
-            .delete_in_steps(HAS_OUTDATED_SESSIONS, DELETE_SESSIONS, now)
-            .await?;
-        Ok(links + sessions + events + tokens + unclaimed + sign_in_links + signed_in)
+            ),
+            (HAS_OUTDATED_UNCLAIMED_TOKENS, DELETE_UNCLAIMED_TOKENS, now),
+            (HAS_OUTDATED_SIGN_IN_LINKS, DELETE_SIGN_IN_LINKS, now),
+            (HAS_OUTDATED_SESSIONS, DELETE_SESSIONS, now),
+        ] {
+            deleted += self.delete_in_steps(has_any, delete, until).await?;
+        }
+        Ok(deleted + self.delete_outdated_sessions(expired, now).await?)
     }
 
     /// Checks before each step whether a row is left, because a step takes SQLite's one writer.

@@ -120,11 +120,9 @@ impl ProviderUsers<'_> {
     /// nothing, if the lease was lost.
     pub async fn set_reference(self, claim: &ClaimedProviderUser, reference: &str) -> Result<bool> {
         let (user, provider) = (claim.job.user_id(), claim.job.provider.as_str());
-        let mut tx = self.db.begin().await?;
-        if !lock_user_if_exists(&mut tx, user).await? || !jobs::hold(&mut tx, &claim.job).await? {
-            tx.rollback().await;
+        let Some(mut tx) = jobs::begin_held(&self.db, &claim.job).await? else {
             return Ok(false);
-        }
+        };
         tx.run(SET_REFERENCE, params![user, provider, reference])
             .await?;
         tx.commit().await?;

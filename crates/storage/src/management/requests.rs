@@ -4,7 +4,7 @@
 //! The row is inserted first, in the transaction of the change, so a request that is repeated
 //! meanwhile waits for it.
 
-use bellbird_domain::{OperatorKeyId, UserId};
+use bellbird_domain::{OperatorKeyId, TimestampExt as _, UserId};
 use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
 use uuid::Uuid;
@@ -90,10 +90,7 @@ pub(crate) async fn forget_expired(
     idempotency: &Idempotency,
     now: Timestamp,
 ) -> Result<()> {
-    let expired = now
-        .saturating_sub(RETENTION)
-        .map_err(StorageError::unavailable)?;
-    let values = params![operator, &idempotency.key_hash[..], expired];
+    let values = params![operator, &idempotency.key_hash[..], now.minus(RETENTION)];
     let Some(user) = db
         .one(FIND_EXPIRED, values, scalar::<Option<UserId>>)
         .await?
@@ -177,9 +174,7 @@ pub(crate) async fn delete_of(tx: &mut Tx, user: UserId) -> Result<()> {
 impl Audit<'_> {
     /// Deletes remembered responses that are older than 24 hours. Returns their number.
     pub async fn delete_outdated_requests(self, now: Timestamp) -> Result<u64> {
-        let until = now
-            .saturating_sub(RETENTION)
-            .map_err(StorageError::unavailable)?;
+        let until = now.minus(RETENTION);
         let mut count = 0;
         while self.db.exists(HAS_OUTDATED, params![until]).await? {
             let mut tx = self.db.begin().await?;

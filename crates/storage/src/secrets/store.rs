@@ -52,76 +52,52 @@ pub(crate) struct SecretSlot {
 }
 
 impl SecretSlot {
-    /// What the adapter reads a connection with.
-    pub(crate) fn credentials(user: UserId, connection: ConnectionId) -> Self {
+    fn new(user: UserId, purpose: &str, subject: impl ToString) -> Self {
         Self {
             user,
-            purpose: "credentials".to_owned(),
-            subject: connection.to_string(),
+            purpose: purpose.to_owned(),
+            subject: subject.to_string(),
         }
+    }
+
+    /// What the adapter reads a connection with.
+    pub(crate) fn credentials(user: UserId, connection: ConnectionId) -> Self {
+        Self::new(user, "credentials", connection)
     }
 
     /// The credentials of a user whom we registered at a provider.
     pub(crate) fn provider_user(user: UserId, provider: &str) -> Self {
-        Self {
-            user,
-            purpose: "provider_user".to_owned(),
-            subject: provider.to_owned(),
-        }
+        Self::new(user, "provider_user", provider)
     }
 
     /// The callback parameters of a consent session, then the credentials obtained for them.
     pub(crate) fn consent_session(user: UserId, session: Uuid) -> Self {
-        Self {
-            user,
-            purpose: "consent_session".to_owned(),
-            subject: session.to_string(),
-        }
+        Self::new(user, "consent_session", session)
     }
 
     /// The key of a connection's fingerprints.
     pub(crate) fn fingerprint_key(user: UserId, connection: ConnectionId) -> Self {
-        Self {
-            user,
-            purpose: "fingerprints".to_owned(),
-            subject: connection.to_string(),
-        }
+        Self::new(user, "fingerprints", connection)
     }
 
     /// The secret that signs an endpoint's messages.
     pub(crate) fn webhook(user: UserId, endpoint: EndpointId) -> Self {
-        Self {
-            user,
-            purpose: "webhook".to_owned(),
-            subject: endpoint.to_string(),
-        }
+        Self::new(user, "webhook", endpoint)
     }
 
     /// The previous secret, valid until it expires.
     pub(crate) fn old_webhook(user: UserId, endpoint: EndpointId) -> Self {
-        Self {
-            user,
-            purpose: "old_webhook".to_owned(),
-            subject: endpoint.to_string(),
-        }
+        Self::new(user, "old_webhook", endpoint)
     }
 
     /// The credentials of the installation at a provider.
     pub(crate) fn provider_settings(provider: &str) -> Self {
-        Self {
-            user: UserId::INSTALLATION,
-            purpose: "provider_settings".to_owned(),
-            subject: provider.to_owned(),
-        }
+        Self::new(UserId::INSTALLATION, "provider_settings", provider)
     }
 
     /// The response to an operator's request with an `Idempotency-Key`.
     pub(crate) fn operator_request(user: UserId, request: Uuid) -> Self {
-        Self {
-            user,
-            purpose: "operator_request".to_owned(),
-            subject: request.to_string(),
-        }
+        Self::new(user, "operator_request", request)
     }
 
     fn params(&self) -> [Param<'_>; 3] {

@@ -9,7 +9,7 @@ use crate::connections::removals;
 use crate::db::{Tx, params, scalar, statements};
 use crate::error::Result;
 use crate::jobs::{self, ClaimedJob, JobKey, job_kinds};
-use crate::locks::{bump_revision, lock_user_if_exists};
+use crate::locks::bump_revision;
 use crate::users::user;
 
 statements! {
@@ -24,13 +24,9 @@ impl Users<'_> {
         claim: &ClaimedJob,
         now: Timestamp,
     ) -> Result<Option<usize>> {
-        let mut tx = self.db.begin().await?;
-        if !lock_user_if_exists(&mut tx, claim.user_id()).await?
-            || !jobs::hold(&mut tx, claim).await?
-        {
-            tx.rollback().await;
+        let Some(mut tx) = jobs::begin_held(&self.db, claim).await? else {
             return Ok(None);
-        }
+        };
         let left = hide_connections(&mut tx, claim.user_id(), now).await?;
         tx.commit().await?;
         Ok(Some(left))
@@ -39,13 +35,9 @@ impl Users<'_> {
     /// As [`user::delete`], for the holder of a claim. Returns false, and changes nothing, if the
     /// lease was lost.
     pub async fn finish_removal(self, claim: &ClaimedJob, now: Timestamp) -> Result<bool> {
-        let mut tx = self.db.begin().await?;
-        if !lock_user_if_exists(&mut tx, claim.user_id()).await?
-            || !jobs::hold(&mut tx, claim).await?
-        {
-            tx.rollback().await;
+        let Some(mut tx) = jobs::begin_held(&self.db, claim).await? else {
             return Ok(false);
-        }
+        };
         user::delete(&mut tx, claim.user_id(), now).await?;
         tx.commit().await?;
         Ok(true)
