@@ -91,9 +91,8 @@ async fn record_action(
     name: &'static str,
     connection: &Connection,
 ) -> Result<(), Refusal> {
-    let subject = connection.id.to_string();
     let action = AuditAction::of_user(name, connection.user_id)
-        .about(&subject)
+        .about(connection.id)
         .called(&connection.institution_name);
     Ok(change.record(&action).await?)
 }

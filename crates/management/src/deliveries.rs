@@ -33,9 +33,8 @@ pub async fn redeliver(
         }
         other => other?,
     }
-    let subject = event.to_string();
     let action = AuditAction::of_user("delivery.redeliver", user_id)
-        .about(&subject)
+        .about(event)
         .called(&endpoint.url);
     Ok(change.record(&action).await?)
 }
@@ -126,9 +125,8 @@ pub async fn record_recovery(
     endpoint: &Endpoint,
     user: UserId,
 ) -> Result<(), Refusal> {
-    let subject = endpoint.id.to_string();
     let action = AuditAction::of_user("delivery.recover", user)
-        .about(&subject)
+        .about(endpoint.id)
         .called(&endpoint.url);
     Ok(change.record(&action).await?)
 }

@@ -122,8 +122,7 @@ pub async fn update(
     let endpoint = find(change, id).await?;
     let changed = changed(&before, &endpoint);
     let action = action("webhook_endpoint.update", &endpoint).changing(&changed);
-    let subject = id.to_string();
-    change.record(&action.about(&subject)).await?;
+    change.record(&action.about(id)).await?;
     Ok(endpoint)
 }
 
@@ -250,8 +249,7 @@ async fn record_action(
     name: &'static str,
     endpoint: &Endpoint,
 ) -> Result<(), Refusal> {
-    let subject = endpoint.id.to_string();
-    let action = action(name, endpoint).about(&subject);
+    let action = action(name, endpoint).about(endpoint.id);
     Ok(change.record(&action).await?)
 }
 

@@ -115,9 +115,8 @@ async fn record_action(
     name: &'static str,
     key: &KeyRecord,
 ) -> Result<(), Refusal> {
-    let subject = key.id.to_string();
     let action = AuditAction::of_user(name, key.user_id)
-        .about(&subject)
+        .about(key.id)
         .called(&key.name);
     Ok(change.record(&action).await?)
 }

@@ -21,8 +21,7 @@ pub async fn create(
     };
     let now = change.now();
     let id = links::insert(change.tx(), &new, now).await?;
-    let subject = id.to_string();
-    let action = AuditAction::of_user(name, user_id).about(&subject);
+    let action = AuditAction::of_user(name, user_id).about(id);
     change.record(&action).await?;
     Ok(prepared.into_created(id))
 }

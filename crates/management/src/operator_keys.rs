@@ -46,7 +46,6 @@ async fn record_action(
     name: &'static str,
     key: &OperatorKeyRecord,
 ) -> Result<(), Refusal> {
-    let subject = key.id.to_string();
-    let action = AuditAction::of_installation(name).about(&subject);
+    let action = AuditAction::of_installation(name).about(key.id);
     Ok(change.record(&action).await?)
 }

@@ -85,6 +85,6 @@ async fn record(
     action: &'static str,
     provider: ProviderName,
 ) -> Result<(), Refusal> {
-    let action = AuditAction::of_installation(action).about(provider.as_str());
+    let action = AuditAction::of_installation(action).about(provider);
     Ok(change.record(&action).await?)
 }

@@ -61,9 +61,8 @@ pub async fn create(
         expires_at,
     };
     let id = setup_tokens::insert(change.tx(), &new, now).await?;
-    let subject = id.to_string();
     let action = AuditAction::of_user("setup_token.create", user_id)
-        .about(&subject)
+        .about(id)
         .called(name);
     change.record(&action).await?;
     Ok(CreatedSetupToken { token, expires_at })

@@ -88,8 +88,7 @@ pub async fn end_session(
     if !sessions::revoke(change.tx(), user_id, session).await? {
         return Err(Refusal::NotFound(SESSION));
     }
-    let subject = session.to_string();
-    let action = AuditAction::of_user("session.revoke", user_id).about(&subject);
+    let action = AuditAction::of_user("session.revoke", user_id).about(session);
     Ok(change.record(&action).await?)
 }
 

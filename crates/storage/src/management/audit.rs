@@ -55,14 +55,14 @@ statements! {
 }
 
 /// What somebody did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditAction<'a> {
     /// The subject and the verb, such as `user.create`.
     pub name: &'static str,
     /// [`UserId::INSTALLATION`]: it was about no user.
     pub user_id: UserId,
     /// The id of what it was about, if that is not the user.
-    pub subject: Option<&'a str>,
+    pub subject: Option<String>,
     /// What the user calls that, for a list and for an e-mail. Stored if the user did it.
     pub detail: &'a str,
     /// What changed, without secrets and without what would name the user, because it outlives
@@ -91,22 +91,22 @@ impl<'a> AuditAction<'a> {
 
     /// With the id of what it was about.
     #[must_use]
-    pub const fn about(self, subject: &'a str) -> Self {
+    pub fn about(self, subject: impl ToString) -> Self {
         Self {
-            subject: Some(subject),
+            subject: Some(subject.to_string()),
             ..self
         }
     }
 
     /// With what the user calls the subject.
     #[must_use]
-    pub const fn called(self, detail: &'a str) -> Self {
+    pub fn called(self, detail: &'a str) -> Self {
         Self { detail, ..self }
     }
 
     /// With what changed, such as `plan: saver → developer`.
     #[must_use]
-    pub const fn changing(self, changed: &'a str) -> Self {
+    pub fn changing(self, changed: &'a str) -> Self {
         Self { changed, ..self }
     }
 
@@ -252,7 +252,7 @@ pub(crate) async fn insert(
     action: &AuditAction<'_>,
     now: Timestamp,
 ) -> Result<()> {
-    let what = (action.name, action.user_id, action.subject);
+    let what = (action.name, action.user_id, action.subject.as_deref());
     let detail = match by.kind {
         ActorKind::User => Some(action.detail),
         _ => Some(action.changed).filter(|changed| !changed.is_empty()),

@@ -120,8 +120,7 @@ impl<'s> ManagementChange<'s> {
     /// Adds the row of the audit. Nothing commits without one.
     pub async fn record(&mut self, action: &AuditAction<'_>) -> Result<()> {
         audit::insert(&mut self.tx, &self.actor, action, self.now).await?;
-        let subject = action.subject.map(str::to_owned);
-        self.recorded = Some((action.user_id, action.name, subject));
+        self.recorded = Some((action.user_id, action.name, action.subject.clone()));
         Ok(())
     }
 

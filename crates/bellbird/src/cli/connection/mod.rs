@@ -183,8 +183,7 @@ async fn import(
         .import(user.id, &provider, &credentials)
         .await?;
     for connection in &imported.connections {
-        let subject = connection.id.to_string();
-        let action = AuditAction::of_user("connection.import", user.id).about(&subject);
+        let action = AuditAction::of_user("connection.import", user.id).about(connection.id);
         actor::record(storage, &action).await?;
     }
     for skipped in &imported.skipped {

@@ -87,8 +87,7 @@ pub(super) async fn run(
         .filter(|one| one.status != ConnectionStatus::Deleting)
         .collect();
     for one in &targets {
-        let subject = one.id.to_string();
-        let action = AuditAction::of_user("connection.sync", one.user_id).about(&subject);
+        let action = AuditAction::of_user("connection.sync", one.user_id).about(one.id);
         actor::record(storage, &action).await?;
     }
     let synced = sync_all(connections, &targets).await;
