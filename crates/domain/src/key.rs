@@ -1,5 +1,5 @@
-//! The text form of keys: `bb_` for a user's API key, `bbo_` for an operator's, then two characters
-//! of the cell, 30 random ones, and a checksum of 6.
+//! The text form of keys: `bb_` for a user's API key, `bbo_` for an operator's, `bbst` for a setup
+//! token, then two characters of the cell, 30 random ones, and a checksum of 6.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::connection::string_enum;
 
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 /// 62 to the power of 30 is about 178 bits.
-pub(crate) const RANDOM_CHARACTERS: usize = 32;
+const RANDOM_CHARACTERS: usize = 32;
 const CHECK_CHARACTERS: usize = 6;
 /// The characters of the stored prefix, by which users recognise their keys: two of the cell, then
 /// about 30 of the 178 random bits.
@@ -48,7 +48,7 @@ impl KeyStatus {
 }
 
 macro_rules! key {
-    ($(#[$doc:meta])* $name:ident $prefix:literal) => {
+    ($(#[$doc:meta])* $name:ident $prefix:literal $(, $shown:ident)?) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq)]
         pub struct $name(String);
@@ -71,11 +71,13 @@ macro_rules! key {
                 &self.0
             }
 
-            /// The first characters, by which its owner recognises the key.
-            #[must_use]
-            pub fn prefix(&self) -> &str {
-                &self.0[..$prefix.len() + SHOWN_CHARACTERS]
-            }
+            $(
+                /// The first characters, by which its owner recognises the key.
+                #[must_use]
+                pub fn $shown(&self) -> &str {
+                    &self.0[..$prefix.len() + SHOWN_CHARACTERS]
+                }
+            )?
         }
 
         impl fmt::Debug for $name {
@@ -88,17 +90,23 @@ macro_rules! key {
 
 key! {
     /// The text of a user's API key. It is shown once and stored nowhere.
-    ApiKey "bb_"
+    ApiKey "bb_", prefix
 }
 
 key! {
     /// The text of an operator's key, for the API below `/admin`. It is shown once and stored
     /// nowhere.
-    OperatorKey "bbo_"
+    OperatorKey "bbo_", prefix
+}
+
+key! {
+    /// The text of a setup token, with which a program gets an API key once. It is shown once and
+    /// stored nowhere. Letters and digits only: some programs put it into a URL unescaped.
+    SetupToken "bbst"
 }
 
 /// The prefix, a character for each number, and the checksum of these characters.
-pub(crate) fn with_checksum(prefix: &str, numbers: [u8; RANDOM_CHARACTERS]) -> String {
+fn with_checksum(prefix: &str, numbers: [u8; RANDOM_CHARACTERS]) -> String {
     let mut text = String::with_capacity(prefix.len() + RANDOM_CHARACTERS + CHECK_CHARACTERS);
     text.push_str(prefix);
     for number in numbers {
@@ -110,7 +118,7 @@ pub(crate) fn with_checksum(prefix: &str, numbers: [u8; RANDOM_CHARACTERS]) -> S
 }
 
 /// Whether [`with_checksum`] may have made the text.
-pub(crate) fn has_checksum(prefix: &str, text: &str) -> bool {
+fn has_checksum(prefix: &str, text: &str) -> bool {
     let Some(body) = text.strip_prefix(prefix).map(str::as_bytes) else {
         return false;
     };
@@ -191,5 +199,38 @@ mod tests {
             format!("{:?}", OperatorKey::from_random([1; 32])),
             "OperatorKey(..)"
         );
+    }
+
+    #[test]
+    fn setup_token_has_a_form_of_its_own() {
+        let token = SetupToken::from_random(std::array::from_fn(|at| {
+            u8::try_from(at * 5 % 62).expect("small")
+        }));
+        assert_eq!(SetupToken::parse(token.expose()), Ok(token.clone()));
+        assert!(
+            token
+                .expose()
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric()),
+            "fits into any URL"
+        );
+        for at in 0..token.expose().len() {
+            let mut wrong = token.expose().to_owned().into_bytes();
+            wrong[at] = if wrong[at] == b'x' { b'y' } else { b'x' };
+            let wrong = String::from_utf8(wrong).expect("ASCII");
+            assert_eq!(SetupToken::parse(&wrong), Err(KeyError), "character {at}");
+        }
+        let key = ApiKey::from_random([1; 32]);
+        for text in [
+            "",
+            "bbst",
+            key.expose(),
+            &token.expose()[1..],
+            &format!("{}0", token.expose()),
+            "bbstä",
+        ] {
+            assert_eq!(SetupToken::parse(text), Err(KeyError), "{text:?}");
+        }
+        assert_eq!(format!("{token:?}"), "SetupToken(..)");
     }
 }

@@ -24,7 +24,6 @@ pub mod linking;
 pub mod minor_units;
 pub mod page;
 pub mod random;
-pub mod setup_token;
 pub mod sum;
 pub mod timestamp;
 pub mod trade;
@@ -50,11 +49,10 @@ pub use holding::Holding;
 pub use id::{
     AccountId, ConnectionId, EndpointId, EventId, KeyId, OperatorKeyId, SyncRunId, UserId,
 };
-pub use key::{ApiKey, KeyStatus, OperatorKey};
+pub use key::{ApiKey, KeyStatus, OperatorKey, SetupToken};
 pub use linking::{Confirmation, LinkOutcome, LinkPhase, LinkStatus};
 pub use minor_units::MinorUnits;
 pub use page::{Page, PageLimits};
-pub use setup_token::SetupToken;
 pub use sum::ExactSum;
 pub use timestamp::TimestampExt;
 pub use trade::{Trade, TradeTime, TradeType};

@@ -190,6 +190,19 @@ struct Counts {
 }
 
 impl Counts {
+    /// Adds or subtracts a call.
+    fn apply(&mut self, call: &CountedCall, user: Option<u128>, change: impl Fn(&mut u64, u64)) {
+        change(&mut self.all, call.count);
+        match call.class {
+            CallClass::Job => {}
+            CallClass::Sync => change(&mut self.of_syncs, call.count),
+            CallClass::Request => change(&mut self.of_requests, call.count),
+        }
+        if user.is_some() && call.user == user {
+            change(&mut self.of_user, call.count);
+        }
+    }
+
     /// Whether one more call is allowed.
     fn allow(&self, per_minute: u64, kind: CallKind) -> bool {
         let for_jobs = per_minute * JOB_TENTHS / 10;
@@ -225,16 +238,6 @@ impl CountedCall {
             class,
             user,
             count: 1,
-        }
-    }
-
-    fn counts(&self, user: Option<u128>) -> Counts {
-        let if_so = |is_so| if is_so { self.count } else { 0 };
-        Counts {
-            all: self.count,
-            of_syncs: if_so(self.class == CallClass::Sync),
-            of_requests: if_so(self.class == CallClass::Request),
-            of_user: if_so(user.is_some() && self.user == user),
         }
     }
 }
@@ -298,7 +301,7 @@ impl Calls {
     fn check(&self, now: Instant, kind: CallKind, user: Option<u128>) -> Result<(), Refused> {
         let mut counts = Counts::default();
         for call in &self.counted {
-            counts += call.counts(user);
+            counts.apply(call, user, u64::add_assign);
         }
         if counts.allow(self.per_minute, kind) {
             return Ok(());
@@ -309,7 +312,7 @@ impl Calls {
         };
         let by_all = kind == CallKind::Sync || !counts.allow(self.per_minute, unshared);
         let freeing = self.counted.iter().find(|call| {
-            counts -= call.counts(user);
+            counts.apply(call, user, u64::sub_assign);
             counts.allow(self.per_minute, kind)
         });
         Err(Refused {
@@ -321,24 +324,6 @@ impl Calls {
     fn forget(&mut self, now: Instant) {
         let ended = self.counted.partition_point(|call| call.end <= now);
         self.counted.drain(..ended);
-    }
-}
-
-impl AddAssign for Counts {
-    fn add_assign(&mut self, other: Self) {
-        self.all += other.all;
-        self.of_syncs += other.of_syncs;
-        self.of_requests += other.of_requests;
-        self.of_user += other.of_user;
-    }
-}
-
-impl SubAssign for Counts {
-    fn sub_assign(&mut self, other: Self) {
-        self.all -= other.all;
-        self.of_syncs -= other.of_syncs;
-        self.of_requests -= other.of_requests;
-        self.of_user -= other.of_user;
     }
 }
 

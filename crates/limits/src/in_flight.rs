@@ -55,22 +55,17 @@ impl<K: Hash + Eq + Clone> InFlight<K> {
 
     /// Returns `None` if the key already holds `max` permits of this instance.
     pub fn try_acquire(&self, key: K) -> Option<Permit<K>> {
-        if self.max == 0 {
-            return Some(Permit {
-                key: None,
-                counts: Arc::clone(&self.counts),
-                shared: None,
-            });
+        let is_limited = self.max > 0;
+        if is_limited {
+            let mut counts = self.counts.lock();
+            let count = counts.entry(key.clone()).or_insert(0);
+            if *count >= self.max {
+                return None;
+            }
+            *count += 1;
         }
-        let mut counts = self.counts.lock();
-        let count = counts.entry(key.clone()).or_insert(0);
-        if *count >= self.max {
-            return None;
-        }
-        *count += 1;
-        drop(counts);
         Some(Permit {
-            key: Some(key),
+            key: is_limited.then_some(key),
             counts: Arc::clone(&self.counts),
             shared: None,
         })
