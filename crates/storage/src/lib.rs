@@ -93,7 +93,7 @@ pub use simulation::ClaimState;
 use users::caller_lookups::CallerLookups;
 pub use users::caller_lookups::FoundCaller;
 pub use users::emails::{DueEmail, EmailKey};
-pub use users::identities::{Identity, IdentityRecord, IdentitySignIn};
+pub use users::identities::{Identity, IdentitySignIn};
 pub use users::key_reads::KeyReadCount;
 pub use users::keys::KeyRecord;
 pub use users::own_data::{LEFT_OUT, OWN_TABLES, OwnPosition, OwnRow, OwnTable, camel_case};

@@ -16,9 +16,6 @@ statements! {
             CAST(SUM(CASE WHEN status IN ('invalidated', 'pending_mfa', 'revoked') THEN 1 ELSE 0 END) AS BIGINT)
         FROM connections WHERE user_id >= $1 AND user_id <= $2 GROUP BY user_id";
 
-    LAST_REFRESHED = "SELECT provider, MAX(last_refreshed_at) FROM connections WHERE last_refreshed_at IS NOT NULL
-        GROUP BY provider";
-
     /// The last audit row is that of the present status.
     LIST_BROKEN = "SELECT c.id, u.email, c.provider, c.institution_name, c.status,
             (SELECT MAX(a.changed_at) FROM connection_audit a WHERE a.connection_id = c.id)
@@ -83,16 +80,6 @@ impl Connections<'_> {
         Ok(self
             .db
             .all(COUNT_BY_USER, params![first, last], counted)
-            .await?
-            .into_iter()
-            .collect())
-    }
-
-    /// When each provider last returned data of a connection that is there. Reads the whole table.
-    pub async fn last_refreshed(self) -> Result<BTreeMap<String, Timestamp>> {
-        Ok(self
-            .db
-            .all(LAST_REFRESHED, params![], pair)
             .await?
             .into_iter()
             .collect())

@@ -497,7 +497,7 @@ both! {
         assert!(!left.is_operator && !left.console_sign_in);
         assert_eq!(db.sessions().find("cookie", at(101)).await.unwrap(), None);
         assert_eq!(db.sessions().find_link("sign in", None, at(101)).await.unwrap(), None);
-        assert_eq!(db.sessions().list_identities(user).await.unwrap(), []);
+        assert_eq!(db.identities(user).await, []);
         assert_eq!(db.links().find("link").await.unwrap(), None);
         let claim = db.setup_tokens().claim(&setup_token(1), &key(9), at(101)).await.unwrap();
         assert!(matches!(claim, SetupTokenClaim::Unknown));

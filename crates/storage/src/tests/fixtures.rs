@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use secrecy::SecretString;
 use uuid::Uuid;
 
+use crate::db::{Sql, pair, params};
 use crate::error::Result;
 use crate::job_kinds::SYNC;
 use crate::tests::support::{TestDb, at, credentials, new_connection, setup_token};
@@ -430,4 +431,17 @@ pub(crate) async fn remembered_response(db: &Storage, user: UserId, body: &str) 
     };
     change.commit_with(&response).await.unwrap();
     operator
+}
+
+const IDENTITIES: Sql = Sql::new(
+    "IDENTITIES",
+    "SELECT issuer, subject FROM identities WHERE user_id = $1 ORDER BY issuer",
+);
+
+impl Storage {
+    /// Issuer and subject of each identity of a user.
+    pub(crate) async fn identities(&self, user: UserId) -> Vec<(String, String)> {
+        let identities = self.db.all(IDENTITIES, params![user], pair).await;
+        identities.unwrap()
+    }
 }

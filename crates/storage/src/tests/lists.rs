@@ -60,8 +60,8 @@ both! {
         let counts = db.connections().count_by_user(one, two).await.unwrap();
         assert_eq!((counts[&one], counts[&two]), ((1, 0), (2, 1)));
         db.connections().set_last_refreshed_at(two, ids[1], at(700)).await.unwrap();
-        let last = db.connections().last_refreshed().await.unwrap();
-        assert_eq!(last.into_iter().collect::<Vec<_>>(), [("akahu".to_owned(), at(700))]);
+        let found = db.connections().find(two, ids[1]).await.unwrap().unwrap();
+        assert_eq!(found.last_refreshed_at, Some(at(700)));
     }
 
     async fn users_are_found_by_part_plan_and_trouble(db) {

@@ -3,7 +3,7 @@
 use bellbird_domain::{Plan, UserId};
 use jiff::Timestamp;
 
-use crate::db::{Tx, from_row, params, scalar, statements};
+use crate::db::{Tx, params, scalar, statements};
 use crate::error::Result;
 use crate::locks::lock_user;
 use crate::users::{sessions, user};
@@ -16,8 +16,6 @@ statements! {
 
     INSERT = "INSERT INTO identities (user_id, issuer, subject, created_at) VALUES ($1, $2, $3, $4)";
 
-    LIST = "SELECT issuer, subject, created_at FROM identities WHERE user_id = $1 ORDER BY issuer";
-
     DELETE = "DELETE FROM identities WHERE user_id = $1";
 }
 
@@ -29,15 +27,6 @@ pub struct Identity<'a> {
     pub subject: &'a str,
     /// Verified.
     pub email: &'a str,
-}
-
-/// The account of an identity provider with which a user signs in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IdentityRecord {
-    pub issuer: String,
-    pub subject: String,
-    /// When the user first signed in with it.
-    pub created_at: Timestamp,
 }
 
 /// How a sign-in with an identity ends.
@@ -67,10 +56,6 @@ impl Sessions<'_> {
             }
             ended => ended,
         }
-    }
-
-    pub async fn list_identities(self, user: UserId) -> Result<Vec<IdentityRecord>> {
-        self.db.all(LIST, params![user], record).await
     }
 
     async fn try_sign_in_as(
@@ -156,10 +141,4 @@ async fn find_user(
         console_sign_in: true,
     };
     Ok(Some((user::insert(tx, &new, now).await?.id, true)))
-}
-
-from_row! {
-    fn record(row) -> IdentityRecord {
-        issuer, subject, created_at,
-    }
 }
