@@ -229,20 +229,20 @@ impl Instances<'_> {
             .collect();
         let (key_ids, roles, settings) = (key_ids.join(","), roles.join(","), settings.join(","));
         let values = params![
-            Param::Id(*id),
-            version.as_str(),
-            host.as_str(),
-            api_url.as_str(),
-            boot_id.as_str(),
-            console_url.as_str(),
-            key_ids.as_str(),
-            i64::from(*allow_loopback),
+            *id,
+            version,
+            host,
+            api_url,
+            boot_id,
+            console_url,
+            &key_ids,
+            *allow_loopback,
             *started_at,
             now,
             *clock_ahead_ms,
-            roles.as_str(),
-            settings.as_str(),
-            provider_calls.as_str()
+            &roles,
+            &settings,
+            &provider_calls
         ];
         let revision: Option<i64> = self.db.write_one(RENEW, values, scalar).await?;
         let known = &self.renewals.provider_settings;
@@ -282,9 +282,7 @@ impl Instances<'_> {
 
     /// Deletes the row of an instance that stops, and frees its leases. Idempotent.
     pub async fn delete(self, id: Uuid) -> Result<()> {
-        self.delete_and_free(DELETE, params![Param::Id(id)])
-            .await
-            .map(|_| ())
+        self.delete_and_free(DELETE, params![id]).await.map(|_| ())
     }
 
     /// Deletes the rows of dead instances and frees their leases. Returns the number of rows.
@@ -306,11 +304,8 @@ impl Instances<'_> {
             boot_id,
             ..
         } = instance;
-        self.delete_and_free(
-            DELETE_PREDECESSORS,
-            params![host.as_str(), api_url.as_str(), boot_id.as_str()],
-        )
-        .await
+        self.delete_and_free(DELETE_PREDECESSORS, params![host, api_url, boot_id])
+            .await
     }
 
     /// As `storage.instances().delete_dead`, for a caller that knows that no other instance runs.

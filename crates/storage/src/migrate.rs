@@ -217,7 +217,7 @@ impl Storage {
             let values = params![
                 migration.version,
                 migration.name,
-                sha256.as_str(),
+                &sha256,
                 oldest,
                 Clock::system().now()
             ];

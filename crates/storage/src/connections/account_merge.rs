@@ -137,8 +137,6 @@ async fn insert(
     account: &NewAccount<'_>,
 ) -> Result<bool> {
     let name = strip_nul(account.name);
-    let kind = account.account_type.as_str();
-    let number = account.number.map(MaskedNumber::as_str);
     let currency = account.currency.unwrap_or(Currency::UNKNOWN);
     let id = AccountId::new();
     let values = params![
@@ -147,8 +145,8 @@ async fn insert(
         connection,
         provider_account_id,
         &*name,
-        kind,
-        number,
+        account.account_type,
+        account.number,
         &currency
     ];
     tx.run(INSERT, values).await.map(|_| true)
@@ -178,15 +176,13 @@ async fn update(
     if let Some(since) = stored.missing_since {
         syncs::reread_from(tx, user, connection, since).await?;
     }
-    let number = account.number.map(MaskedNumber::as_str);
-    let kind = account.account_type.as_str();
     let values = params![
         user,
         stored.id,
         provider_account_id,
         &*name,
-        kind,
-        number,
+        account.account_type,
+        account.number,
         &currency
     ];
     tx.run(UPDATE, values)

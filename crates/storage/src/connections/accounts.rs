@@ -83,7 +83,7 @@ impl Accounts<'_> {
         let skipped = i64::try_from(offset).unwrap_or(i64::MAX);
         let page = self
             .db
-            .all(LIST, params![user, i64::from(limit), skipped], account)
+            .all(LIST, params![user, limit, skipped], account)
             .await?;
         let end = offset.saturating_add(page.len() as u64);
         if page.len() < limit as usize && (offset == 0 || !page.is_empty()) {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::Connections;
-use crate::db::{Param, Tx, from_row, pair, params, statements};
+use crate::db::{Tx, from_row, pair, params, statements};
 use crate::error::Result;
 
 /// As long as the audit of operators.
@@ -60,11 +60,7 @@ impl Connections<'_> {
         limit: u32,
     ) -> Result<Vec<ConnectionAuditRow>> {
         self.db
-            .all(
-                LIST_NEWEST,
-                params![user, connection, i64::from(limit)],
-                audit_row,
-            )
+            .all(LIST_NEWEST, params![user, connection, limit], audit_row)
             .await
     }
 
@@ -94,24 +90,16 @@ pub(crate) struct StatusChange<'a> {
 /// Records a status change, in the transaction that makes it.
 pub(crate) async fn record(tx: &mut Tx, change: &StatusChange<'_>, now: Timestamp) -> Result<()> {
     // UUIDv7 ids increase, so changes at the same time keep their order.
-    let id = Param::Id(Uuid::now_v7());
-    let (from, to) = (
-        change.from.map(ConnectionStatus::as_str),
-        change.to.map(ConnectionStatus::as_str),
-    );
-    tx.execute(
-        INSERT,
-        params![
-            change.user,
-            id,
-            change.connection,
-            now,
-            from,
-            to,
-            change.cause
-        ],
-    )
-    .await
+    let id = Uuid::now_v7();
+    let StatusChange {
+        user,
+        connection,
+        from,
+        to,
+        cause,
+    } = *change;
+    let values = params![user, id, connection, now, from, to, cause];
+    tx.execute(INSERT, values).await
 }
 
 from_row! {

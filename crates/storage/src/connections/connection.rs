@@ -61,10 +61,7 @@ impl Connections<'_> {
         user: Option<UserId>,
         limit: u32,
     ) -> Result<Vec<Connection>> {
-        let (after, limit) = (
-            after.map_or(Param::BEFORE_ALL_IDS, Param::from),
-            i64::from(limit),
-        );
+        let after = after.map_or(Param::BEFORE_ALL_IDS, Param::from);
         match user {
             Some(user) => {
                 self.db

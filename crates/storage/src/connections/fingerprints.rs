@@ -105,10 +105,10 @@ pub(crate) fn store<'a>(claim: &'a ClaimedJob, encoded: &'a Encoded) -> Bound<'a
     STORE.with(named![
         user = claim.user_id(),
         connection = claim.subject_id::<ConnectionId>(),
-        entries = encoded.entries.as_slice(),
-        change_versions = encoded.change_versions.as_slice(),
-        forgotten_version = i64::from(encoded.forgotten_version),
-        subject = claim.key.subject.as_str(),
+        entries = &encoded.entries,
+        change_versions = &encoded.change_versions,
+        forgotten_version = encoded.forgotten_version,
+        subject = &claim.key.subject,
         fence = claim.fence,
     ])
 }

@@ -87,9 +87,7 @@ impl Connections<'_> {
 
     /// Lists connections that must be reconnected, those that broke last first.
     pub async fn list_broken(self, limit: u32) -> Result<Vec<BrokenConnection>> {
-        self.db
-            .all(LIST_BROKEN, params![i64::from(limit)], broken)
-            .await
+        self.db.all(LIST_BROKEN, params![limit], broken).await
     }
 
     /// Counts, by provider, the active connections whose consent ends within 14 days.
@@ -106,11 +104,7 @@ impl Connections<'_> {
     /// others.
     pub async fn list_ending(self, now: Timestamp, limit: u32) -> Result<Vec<EndingConsent>> {
         self.db
-            .all(
-                LIST_ENDING,
-                params![now.plus(ENDING_WITHIN), i64::from(limit)],
-                ending,
-            )
+            .all(LIST_ENDING, params![now.plus(ENDING_WITHIN), limit], ending)
             .await
     }
 }

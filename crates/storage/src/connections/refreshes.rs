@@ -112,7 +112,7 @@ impl Refreshes<'_> {
     ) -> Result<bool> {
         let (user, connection) = (claim.user_id(), claim.subject_id());
         let mut tx = self.db.begin().await?;
-        let values = params![user, connection, from.as_str(), to.as_str()];
+        let values = params![user, connection, from, to];
         if !bump_revision_if_exists(&mut tx, user).await?
             || !jobs::hold(&mut tx, claim).await?
             || !tx.changes(SET_STATUS, values).await?

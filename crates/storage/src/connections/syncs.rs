@@ -250,7 +250,7 @@ impl Syncs<'_> {
         self.db
             .execute(
                 ADD_REMOVAL_HINTS,
-                params![user, connection, after.as_slice(), before.as_slice()],
+                params![user, connection, &after, &before],
             )
             .await
     }
@@ -263,7 +263,7 @@ impl Syncs<'_> {
         };
         Ok(self
             .db
-            .all(LIST_UNREADABLE, params![i64::from(limit)], degraded)
+            .all(LIST_UNREADABLE, params![limit], degraded)
             .await?
             .into_iter()
             .flatten()
@@ -392,9 +392,9 @@ fn save<'a>(
     SAVE.with(named![
         user = claim.user_id(),
         connection = claim.subject_id::<ConnectionId>(),
-        subject = claim.key.subject.as_str(),
+        subject = &claim.key.subject,
         fence = claim.fence,
-        sequence = i64::from(after.sequence),
+        sequence = after.sequence,
         synced_at = after.synced_at,
         covered_from = after.covered_from,
         newest_row_at = after.newest_row_at,
@@ -402,12 +402,12 @@ fn save<'a>(
         reread = before.reread_from.filter(|_| after.reread_from.is_none()),
         unread_to = unread.map(|unread| unread.to),
         unread_after_account = unread.and_then(|unread| unread.after_account),
-        unreadable_rows = i64::from(unreadable.map_or(0, |rows| rows.count)),
-        unreadable_reason = unreadable.map(|rows| rows.reason.as_str()),
+        unreadable_rows = unreadable.map_or(0, |rows| rows.count),
+        unreadable_reason = unreadable.map(|rows| &rows.reason),
         unreadable_since = unreadable.map(|rows| rows.since),
-        change_version = i64::from(after.change_version),
-        hints_before = before_hints.as_slice(),
-        hints_after = after_hints.as_slice(),
+        change_version = after.change_version,
+        hints_before = before_hints,
+        hints_after = after_hints,
     ])
 }
 

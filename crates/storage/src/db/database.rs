@@ -225,6 +225,17 @@ impl Tx {
         self.run(sql, params).await.map(|_| ())
     }
 
+    /// As [`Self::execute`]. `what` names the row of a violated constraint.
+    pub(crate) async fn execute_or_conflict(
+        &mut self,
+        sql: Sql,
+        params: &[Param<'_>],
+        what: &'static str,
+    ) -> Result<()> {
+        let done = self.execute(sql, params).await;
+        done.map_err(|error| error.or_conflict(what))
+    }
+
     /// Returns the first number of each statement's first row.
     pub(crate) async fn batch(&mut self, statements: &[Bound<'_>]) -> Result<Vec<Option<i64>>> {
         let mut numbers = Vec::with_capacity(statements.len());

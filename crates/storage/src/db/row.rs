@@ -2,10 +2,7 @@
 
 use std::str::FromStr;
 
-use bellbird_domain::{
-    AccountType, ActorKind, ApiVersion, Confirmation, ConnectionCategory, ConnectionStatus,
-    Currency, DeliveryState, EmailKind, EndpointStatus, EventType, LinkPhase, MaskedNumber, Plan,
-};
+use bellbird_domain::{Currency, MaskedNumber};
 use jiff::Timestamp;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
@@ -87,7 +84,11 @@ impl Row<'_> {
     }
 
     /// Parses one of a closed set of words. An unknown word is corrupt, and `what` names it.
-    fn opt_word<T: FromStr>(&self, column: usize, what: &'static str) -> Result<Option<T>> {
+    pub(super) fn opt_word<T: FromStr>(
+        &self,
+        column: usize,
+        what: &'static str,
+    ) -> Result<Option<T>> {
         self.opt_text(column)?
             .map(|word| word.parse().map_err(|_| StorageError::Corrupt(what)))
             .transpose()
@@ -144,18 +145,6 @@ columns! {
         .opt_text(column)?
         .map(|text| MaskedNumber::mask(text).ok_or(StorageError::Corrupt("an account number")))
         .transpose();
-    AccountType: |row, column| row.opt_word(column, "an account type");
-    ActorKind: |row, column| row.opt_word(column, "a kind of actor");
-    ApiVersion: |row, column| row.opt_word(column, "an API version");
-    Confirmation: |row, column| row.opt_word(column, "the confirmation of a consent session");
-    ConnectionCategory: |row, column| row.opt_word(column, "a connection category");
-    ConnectionStatus: |row, column| row.opt_word(column, "a connection status");
-    DeliveryState: |row, column| row.opt_word(column, "the state of a delivery");
-    EmailKind: |row, column| row.opt_word(column, "a kind of e-mail");
-    EndpointStatus: |row, column| row.opt_word(column, "the status of an endpoint");
-    EventType: |row, column| row.opt_word(column, "the type of an event");
-    LinkPhase: |row, column| row.opt_word(column, "the phase of a consent session");
-    Plan: |row, column| row.opt_word(column, "a plan");
 }
 
 /// Ids lie in columns of ids on PostgreSQL, or of text.

@@ -3,8 +3,11 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use aws_lc_rs::digest::Digest;
 use bellbird_domain::{
-    AccountId, ConnectionId, Currency, EndpointId, EventId, KeyId, OperatorKeyId, SyncRunId, UserId,
+    AccountId, AccountType, ActorKind, ApiVersion, Confirmation, ConnectionCategory, ConnectionId,
+    ConnectionStatus, Currency, DeliveryState, EmailKind, EndpointId, EndpointStatus, EventId,
+    EventType, KeyId, LinkPhase, MaskedNumber, OperatorKeyId, Plan, SyncRunId, UserId,
 };
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -145,45 +148,36 @@ macro_rules! named {
 }
 pub(crate) use named;
 
-impl From<Uuid> for Param<'_> {
-    fn from(value: Uuid) -> Self {
-        Self::Id(value)
-    }
+/// How values become parameters: `Type: |value| parameter;`.
+macro_rules! values {
+    ($($Type:ty: |$value:ident| $param:expr;)*) => {$(
+        impl<'a> From<$Type> for Param<'a> {
+            fn from($value: $Type) -> Self {
+                $param
+            }
+        }
+    )*};
 }
 
-impl From<i64> for Param<'_> {
-    fn from(value: i64) -> Self {
-        Self::Int(value)
-    }
-}
-
-impl<'a> From<&'a str> for Param<'a> {
-    fn from(value: &'a str) -> Self {
-        Self::Text(value)
-    }
-}
-
-impl<'a> From<&'a [u8]> for Param<'a> {
-    fn from(value: &'a [u8]) -> Self {
-        Self::Blob(value)
-    }
-}
-
-impl From<Timestamp> for Param<'_> {
-    fn from(value: Timestamp) -> Self {
-        Self::Int(stored_microseconds(value))
-    }
+values! {
+    Uuid: |value| Self::Id(value);
+    i64: |value| Self::Int(value);
+    u32: |value| Self::Int(value.into());
+    u16: |value| Self::Int(value.into());
+    bool: |value| Self::Int(value.into());
+    Timestamp: |value| Self::Int(stored_microseconds(value));
+    &'a str: |value| Self::Text(value);
+    &'a String: |value| Self::Text(value);
+    &'a Currency: |value| Self::Text(value.as_str());
+    &'a MaskedNumber: |value| Self::Text(value.as_str());
+    &'a [u8]: |value| Self::Blob(value);
+    &'a Vec<u8>: |value| Self::Blob(value);
+    &'a Digest: |value| Self::Blob(value.as_ref());
 }
 
 impl<'a, T: Into<Param<'a>>> From<Option<T>> for Param<'a> {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Null, Into::into)
-    }
-}
-
-impl<'a> From<&'a Currency> for Param<'a> {
-    fn from(value: &'a Currency) -> Self {
-        Self::Text(value.as_str())
     }
 }
 
@@ -213,6 +207,37 @@ ids!(
     EventId,
     SyncRunId
 );
+
+/// Closed sets of words, as values and as columns, with the name of a column whose word is unknown.
+macro_rules! words {
+    ($($Word:ident $what:literal,)*) => {$(
+        impl From<$Word> for Param<'_> {
+            fn from(value: $Word) -> Self {
+                Self::Text(value.as_str())
+            }
+        }
+
+        impl Column for $Word {
+            fn read(row: &Row<'_>, column: usize) -> Result<Option<Self>> {
+                row.opt_word(column, $what)
+            }
+        }
+    )*};
+}
+words! {
+    AccountType "an account type",
+    ActorKind "a kind of actor",
+    ApiVersion "an API version",
+    Confirmation "the confirmation of a consent session",
+    ConnectionCategory "a connection category",
+    ConnectionStatus "a connection status",
+    DeliveryState "the state of a delivery",
+    EmailKind "a kind of e-mail",
+    EndpointStatus "the status of an endpoint",
+    EventType "the type of an event",
+    LinkPhase "the phase of a consent session",
+    Plan "a plan",
+}
 
 /// Removes U+0000 from a provider's text, because PostgreSQL rejects that character.
 pub(crate) fn strip_nul(text: &str) -> Cow<'_, str> {

@@ -94,7 +94,7 @@ pub(crate) use sync_is_held;
 /// The parameters of a statement about one job: its key, then others.
 macro_rules! job_params {
     ($key:expr $(, $value:expr)*) => {
-        params![$key.user_id, $key.kind, $key.subject.as_str() $(, $value)*]
+        params![$key.user_id, $key.kind, &$key.subject $(, $value)*]
     };
 }
 

@@ -55,9 +55,7 @@ impl Jobs<'_> {
 
     /// Lists jobs whose last run failed, most failures first.
     pub async fn list_failing(self, limit: u32) -> Result<Vec<FailingJob>> {
-        self.db
-            .all(LIST_FAILING, params![i64::from(limit)], failing)
-            .await
+        self.db.all(LIST_FAILING, params![limit], failing).await
     }
 }
 

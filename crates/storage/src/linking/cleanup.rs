@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
 use crate::ConsentSessions;
-use crate::db::{Param, Sql, pair, params, statements};
+use crate::db::{Sql, pair, params, statements};
 use crate::error::Result;
 use crate::jobs::{self, JobKey, job_kinds};
 use crate::linking::consent_sessions::delete_secrets;
@@ -183,10 +183,7 @@ impl ConsentSessions<'_> {
                 now,
             )
             .await?;
-            if tx
-                .changes(DELETE_SESSION, params![user, Param::Id(*session)])
-                .await?
-            {
+            if tx.changes(DELETE_SESSION, params![user, *session]).await? {
                 deleted.push((user, *session));
             }
         }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use secrecy::SecretString;
 use uuid::Uuid;
 
-use crate::db::{Param, params, statements};
+use crate::db::{params, statements};
 use crate::digest::hash;
 use crate::error::Result;
 use crate::jobs::{self, ClaimedJob};
@@ -91,12 +91,7 @@ impl ConsentSessions<'_> {
         let browser_hash = browser_hash
             .as_ref()
             .map_or(found.browser_hash.as_slice(), AsRef::as_ref);
-        let values = params![
-            state_hash.as_ref(),
-            now,
-            confirmation.as_str(),
-            browser_hash
-        ];
+        let values = params![&state_hash, now, confirmation, browser_hash];
         let Some(session) = tx.one(RECEIVE_CALLBACK, values, session).await? else {
             tx.rollback().await;
             return Ok(None);
@@ -126,7 +121,7 @@ impl ConsentSessions<'_> {
         let id = job.subject_id::<Uuid>();
         let Some(session) = self
             .db
-            .one(FIND, params![job.user_id(), Param::Id(id)], session)
+            .one(FIND, params![job.user_id(), id], session)
             .await?
         else {
             return Ok(None);
@@ -159,7 +154,7 @@ impl ConsentSessions<'_> {
         if !lock_user_if_exists(&mut tx, user_id).await?
             || !jobs::renew(&mut tx, &claim.job, lease_until).await?
             || !tx
-                .changes(STORE_CREDENTIALS, params![user_id, Param::Id(id), now])
+                .changes(STORE_CREDENTIALS, params![user_id, id, now])
                 .await?
         {
             tx.rollback().await;
@@ -194,17 +189,8 @@ impl ConsentSessions<'_> {
             connections.join(" "),
             claim.session.failure_reason.as_deref(),
         );
-        tx.run(
-            END,
-            params![
-                user_id,
-                Param::Id(id),
-                outcome,
-                connections.as_str(),
-                reason
-            ],
-        )
-        .await?;
+        tx.run(END, params![user_id, id, outcome, &connections, reason])
+            .await?;
         if !connections.is_empty() {
             links::set_connected(&mut tx, user_id, claim.session.link_id).await?;
         }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::ConsentSessions;
-use crate::db::{Param, Tx, from_row, pair, params, statements};
+use crate::db::{Tx, from_row, pair, params, statements};
 use crate::digest::{hash, hex};
 use crate::error::Result;
 use crate::jobs::{self, JobKey, job_kinds};
@@ -146,12 +146,7 @@ impl ConsentSessions<'_> {
         session: &ConsentSession,
         since: Timestamp,
     ) -> Result<Vec<OtherConsentSession>> {
-        let values = params![
-            session.user_id,
-            session.provider.as_str(),
-            Param::Id(session.id),
-            since
-        ];
+        let values = params![session.user_id, &session.provider, session.id, since];
         self.db.all(LIST_OTHERS, values, other_session).await
     }
 
@@ -180,19 +175,17 @@ impl ConsentSessions<'_> {
         let known_consents = known_consents.join(" ");
         let values = params![
             new.user_id,
-            Param::Id(id),
-            state.as_ref(),
+            id,
+            &state,
             new.provider,
             new.connection_id,
-            known_consents.as_str(),
+            &known_consents,
             now,
             new.expires_at,
-            browser.as_ref(),
-            Param::Id(new.link_id)
+            &browser,
+            new.link_id
         ];
-        tx.run(INSERT, values)
-            .await
-            .map_err(|error| error.or_conflict("this state"))?;
+        tx.execute_or_conflict(INSERT, values, "this state").await?;
         let job = JobKey::new(job_kinds::CONSENT_SESSION, new.user_id, id);
         jobs::insert(&mut tx, &job, new.provider, Some(new.next_attempt_at)).await?;
         tx.commit().await?;
@@ -208,9 +201,7 @@ impl ConsentSessions<'_> {
 
     /// Finds the session with this state, also an ended or expired one until cleanup deletes it.
     pub async fn find(self, state: &str) -> Result<Option<ConsentSession>> {
-        self.db
-            .one(FIND, params![hash(state).as_ref()], session)
-            .await
+        self.db.one(FIND, params![&hash(state)], session).await
     }
 
     /// Lists the user's sessions that this browser started and that wait: for a callback or a
@@ -222,18 +213,14 @@ impl ConsentSessions<'_> {
         now: Timestamp,
     ) -> Result<Vec<ConsentSession>> {
         self.db
-            .all(
-                LIST_UNFINISHED,
-                params![user, hash(browser).as_ref(), now],
-                session,
-            )
+            .all(LIST_UNFINISHED, params![user, &hash(browser), now], session)
             .await
     }
 
     /// Lists the sessions that a link has started, newest first.
     pub async fn list_of_link(self, user: UserId, link: Uuid) -> Result<Vec<ConsentSession>> {
         self.db
-            .all(LIST_OF_LINK, params![user, Param::Id(link)], session)
+            .all(LIST_OF_LINK, params![user, link], session)
             .await
     }
 
@@ -250,7 +237,7 @@ impl ConsentSessions<'_> {
         let browser = hash(browser);
         if !lock_user_if_exists(&mut tx, user).await?
             || !tx
-                .changes(CONFIRM, params![user, Param::Id(id), browser.as_ref(), now])
+                .changes(CONFIRM, params![user, id, &browser, now])
                 .await?
         {
             tx.rollback().await;
@@ -268,7 +255,7 @@ impl ConsentSessions<'_> {
         let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, session.user_id).await?
             || !tx
-                .changes(DENY, params![session.user_id, Param::Id(session.id)])
+                .changes(DENY, params![session.user_id, session.id])
                 .await?
         {
             tx.rollback().await;
@@ -282,7 +269,7 @@ impl ConsentSessions<'_> {
     /// Records that what an ended session connected is withdrawn.
     pub async fn deny_ended(self, session: &ConsentSession) -> Result<()> {
         self.db
-            .execute(DENY_ENDED, params![session.user_id, Param::Id(session.id)])
+            .execute(DENY_ENDED, params![session.user_id, session.id])
             .await
     }
 }

@@ -6,7 +6,7 @@ use bellbird_domain::{ConnectionId, UserId};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::db::{Param, Tx, from_row, params, statements};
+use crate::db::{Tx, from_row, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
 use crate::locks::lock_user;
@@ -105,15 +105,13 @@ pub struct Link {
 impl Links<'_> {
     /// Finds the link with this token, also an expired one until cleanup deletes it.
     pub async fn find(self, token: &str) -> Result<Option<Link>> {
-        self.db.one(FIND, params![hash(token).as_ref()], link).await
+        self.db.one(FIND, params![&hash(token)], link).await
     }
 
     /// Finds a link session of any user, also an expired one until cleanup deletes it. For the
     /// operator.
     pub async fn find_any_session(self, id: Uuid) -> Result<Option<Link>> {
-        self.db
-            .one(FIND_SESSION, params![Param::Id(id)], link)
-            .await
+        self.db.one(FIND_SESSION, params![id], link).await
     }
 
     /// Counts one opening of a link. Returns false, and counts nothing, if the link is unknown, has
@@ -124,9 +122,7 @@ impl Links<'_> {
             return Ok(false);
         }
         let token = hash(token);
-        self.db
-            .changes(OPEN, params![token.as_ref(), now, i64::from(max_opens)])
-            .await
+        self.db.changes(OPEN, params![&token, now, max_opens]).await
     }
 }
 
@@ -146,20 +142,18 @@ pub async fn insert(tx: &mut Tx, link: &NewLink<'_>, now: Timestamp) -> Result<U
     let NewLinkSession { return_url, state } = link.session.unwrap_or_default();
     let values = params![
         link.user_id,
-        Param::Id(id),
-        token.as_ref(),
+        id,
+        &token,
         link.provider,
         link.connection_id,
         now,
         link.expires_at,
-        i64::from(link.session.is_some()),
+        link.session.is_some(),
         return_url,
         state,
-        link.console_session.map(Param::Id)
+        link.console_session
     ];
-    tx.run(INSERT, values)
-        .await
-        .map_err(|error| error.or_conflict("this link"))?;
+    tx.execute_or_conflict(INSERT, values, "this link").await?;
     Ok(id)
 }
 
@@ -186,8 +180,7 @@ pub(crate) async fn require_connection(
 /// Records that a link session has connected. Does nothing if the link is gone, or is no link
 /// session.
 pub(crate) async fn set_connected(tx: &mut Tx, user: UserId, id: Uuid) -> Result<()> {
-    tx.execute(SET_CONNECTED, params![user, Param::Id(id)])
-        .await
+    tx.execute(SET_CONNECTED, params![user, id]).await
 }
 
 /// The caller holds the lock on the user's row.

@@ -137,14 +137,14 @@ impl ProviderEvents<'_> {
     /// Whether an event was processed before. `event` identifies it: its provider id, or its body.
     pub async fn has(self, provider: &str, event: &str) -> Result<bool> {
         self.db
-            .exists(HAS_EVENT, params![provider, hash(event).as_ref()])
+            .exists(HAS_EVENT, params![provider, &hash(event)])
             .await
     }
 
     /// Records a processed event. Idempotent.
     pub async fn insert(self, provider: &str, event: &str, now: Timestamp) -> Result<()> {
         self.db
-            .execute(INSERT_EVENT, params![provider, hash(event).as_ref(), now])
+            .execute(INSERT_EVENT, params![provider, &hash(event), now])
             .await
     }
 }

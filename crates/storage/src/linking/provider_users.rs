@@ -108,7 +108,7 @@ impl ProviderUsers<'_> {
 
     /// The reference of an unfinished registration, for its claimed job.
     pub async fn find_abandoned_reference(self, job: &ClaimedJob) -> Result<Option<String>> {
-        let values = params![job.user_id(), job.provider.as_str()];
+        let values = params![job.user_id(), &job.provider];
         Ok(self
             .db
             .one(FIND_REFERENCE, values, scalar::<Option<_>>)
@@ -139,7 +139,7 @@ impl ProviderUsers<'_> {
             tx.rollback().await;
             return Ok(false);
         }
-        tx.run(DELETE, params![job.user_id(), job.provider.as_str()])
+        tx.run(DELETE, params![job.user_id(), &job.provider])
             .await?;
         tx.commit().await?;
         Ok(true)
@@ -219,7 +219,7 @@ impl ProviderUsers<'_> {
         let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await?
             || !tx
-                .changes(DELETE_REGISTERED, params![user, provider, digest.as_str()])
+                .changes(DELETE_REGISTERED, params![user, provider, &digest])
                 .await?
         {
             tx.rollback().await;

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::Audit;
 use crate::connections::audit::AUDIT_RETENTION;
-use crate::db::{Param, Row, Tx, named, params, scalar, statements};
+use crate::db::{Row, Tx, named, params, scalar, statements};
 use crate::error::Result;
 
 /// The columns that [`row`] expects, in its order.
@@ -196,13 +196,13 @@ impl Audit<'_> {
             subject => format!("{subject}.%"),
         };
         let mut values = named![
-            before = Param::Id(before.unwrap_or(Uuid::max())),
-            action = action.as_str(),
+            before = before.unwrap_or(Uuid::max()),
+            action = &action,
             kind = filter.actor_kind.map_or("", |kind| kind.as_str()),
             actor = filter.actor_id.unwrap_or_default(),
             since = filter.since.unwrap_or(Timestamp::UNIX_EPOCH),
             until = filter.until.unwrap_or(Timestamp::MAX),
-            limit = i64::from(limit)
+            limit = limit
         ]
         .to_vec();
         let list = match filter.user {
@@ -303,17 +303,16 @@ async fn insert_row(
     is_reported: bool,
     now: Timestamp,
 ) -> Result<()> {
-    let id = Param::Id(Uuid::now_v7());
-    let (kind, actor) = (by.kind.as_str(), by.id.as_str());
+    let id = Uuid::now_v7();
     let values = params![
         id,
-        kind,
-        actor,
+        by.kind,
+        &by.id,
         action,
         user,
         subject,
         detail,
-        i64::from(is_reported),
+        is_reported,
         now
     ];
     tx.execute(INSERT, values).await

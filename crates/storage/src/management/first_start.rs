@@ -105,16 +105,14 @@ pub async fn begin(tx: &mut Tx) -> Result<bool> {
 /// Replaces the code, which voids the one before and the browser that used it. Returns false, and
 /// stores nothing, unless a first start awaits its operator.
 pub async fn set_code(tx: &mut Tx, code: &str, ends_at: Timestamp) -> Result<bool> {
-    let set = tx
-        .run(SET_CODE, params![hash(code).as_ref(), ends_at])
-        .await?;
+    let set = tx.run(SET_CODE, params![&hash(code), ends_at]).await?;
     Ok(set > 0)
 }
 
 /// Binds the first start to a browser. Returns false if the code is not valid.
 pub async fn claim(tx: &mut Tx, code: &str, browser: &str, now: Timestamp) -> Result<bool> {
     let (code, browser) = (hash(code), hash(browser));
-    let values = params![code.as_ref(), browser.as_ref(), now];
+    let values = params![&code, &browser, now];
     tx.changes(CLAIM, values).await
 }
 
@@ -127,7 +125,7 @@ pub async fn leave_claim(
     key_until: Timestamp,
 ) -> Result<bool> {
     let browser = hash(browser);
-    let values = params![browser.as_ref(), now, key_until];
+    let values = params![&browser, now, key_until];
     tx.changes(LEAVE_CLAIM, values).await
 }
 

@@ -68,7 +68,7 @@ impl OperatorKeys<'_> {
         now: Timestamp,
     ) -> Result<Option<FoundOperatorKey>> {
         self.db
-            .one(FIND_VALID, params![hash(key.expose()).as_ref(), now], found)
+            .one(FIND_VALID, params![&hash(key.expose()), now], found)
             .await
     }
 
@@ -93,10 +93,8 @@ pub async fn insert(
     now: Timestamp,
 ) -> Result<OperatorKeyRecord> {
     let (id, hash) = (OperatorKeyId::new(), hash(key.expose()));
-    let values = params![id, hash.as_ref(), name, key.prefix(), now, expires_at];
-    tx.run(INSERT, values)
-        .await
-        .map_err(|error| error.or_conflict("this key"))?;
+    let values = params![id, &hash, name, key.prefix(), now, expires_at];
+    tx.execute_or_conflict(INSERT, values, "this key").await?;
     Ok(OperatorKeyRecord {
         id,
         name: name.to_owned(),

@@ -182,7 +182,7 @@ pub async fn forget_registrations(tx: &mut Tx, provider: &str) -> Result<()> {
 }
 
 async fn save(tx: &mut Tx, provider: &str, is_sandbox: bool, now: Timestamp) -> Result<()> {
-    let values = params![provider, i64::from(is_sandbox), now];
+    let values = params![provider, is_sandbox, now];
     tx.execute(SAVE, values).await
 }
 

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
 use uuid::Uuid;
 
-use crate::db::{Db, Param, Row, Tx, params, scalar, statements};
+use crate::db::{Db, Row, Tx, params, scalar, statements};
 use crate::error::{Result, StorageError};
 use crate::locks::lock_user_if_exists;
 use crate::secrets::store::{SecretSlot, delete_secret};
@@ -116,13 +116,7 @@ pub(crate) async fn begin(
 ) -> Result<Found> {
     let key_hash = &idempotency.key_hash[..];
     let id = Uuid::now_v7();
-    let values = params![
-        operator,
-        key_hash,
-        Param::Id(id),
-        &idempotency.request_digest[..],
-        now
-    ];
+    let values = params![operator, key_hash, id, &idempotency.request_digest[..], now];
     if tx.changes(INSERT, values).await? {
         return Ok(Found::Nothing(id));
     }
@@ -153,12 +147,7 @@ pub(crate) async fn finish(
     user: UserId,
     response: &StoredResponse,
 ) -> Result<()> {
-    let values = params![
-        operator,
-        &idempotency.key_hash[..],
-        user,
-        i64::from(response.status)
-    ];
+    let values = params![operator, &idempotency.key_hash[..], user, response.status];
     tx.run(FINISH, values).await?;
     secrets
         .store(tx, &SecretSlot::operator_request(user, id), &response.body)

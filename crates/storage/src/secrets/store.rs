@@ -217,7 +217,7 @@ impl<'s> Secrets<'s> {
     pub async fn check_sealing_key(self) -> Result<()> {
         let id = self.sealing_key_id();
         let (begin, end) = sealed_with(id);
-        let range = params![begin.as_slice(), end.as_slice()];
+        let range = params![&begin, &end];
         let Some(Stored { slot, sealed }) = self.db.one(FIND_SEALED_WITH, range, stored).await?
         else {
             self.sealing_key_is_new.store(true, Ordering::Relaxed);
@@ -258,11 +258,7 @@ impl<'s> Secrets<'s> {
         let id = self.sealing_key_id();
         let (begin, end) = sealed_with(id);
         let found = tx
-            .one(
-                FIND_SEALED_WITH,
-                params![begin.as_slice(), end.as_slice()],
-                stored,
-            )
+            .one(FIND_SEALED_WITH, params![&begin, &end], stored)
             .await?;
         let Some(Stored { slot, sealed }) = found else {
             return Ok(());
@@ -342,13 +338,7 @@ impl<'s> Secrets<'s> {
                 return Ok(());
             }
             let resealed = self.seal_secret(tx, &slot, &opened).await?;
-            let values = params![
-                user,
-                purpose,
-                subject,
-                before.as_slice(),
-                resealed.as_slice()
-            ];
+            let values = params![user, purpose, subject, &before, &resealed];
             if tx.changes(RESEAL, values).await? {
                 counts.resealed += 1;
                 return Ok(());

@@ -123,12 +123,7 @@ impl Emails<'_> {
         self.db
             .execute(
                 RECORD,
-                params![
-                    key.user_id,
-                    key.kind.as_str(),
-                    key.subject.as_str(),
-                    retry_at
-                ],
+                params![key.user_id, key.kind, &key.subject, retry_at],
             )
             .await
     }
@@ -163,6 +158,6 @@ impl Emails<'_> {
             .map(|kind| kind.as_str())
             .collect::<Vec<_>>()
             .join(",");
-        self.db.execute(SET_OFF, params![user, off.as_str()]).await
+        self.db.execute(SET_OFF, params![user, &off]).await
     }
 }

@@ -85,8 +85,9 @@ impl Sessions<'_> {
                 .await?
             {
                 None => {
-                    let added = tx.run(INSERT, params![user, issuer, subject, now]).await;
-                    added.map_err(|error| error.or_conflict("this identity"))?;
+                    let values = params![user, issuer, subject, now];
+                    tx.execute_or_conflict(INSERT, values, "this identity")
+                        .await?;
                 }
                 // Another sign-in has added it meanwhile.
                 Some(other) if other == subject => {}

@@ -222,10 +222,8 @@ async fn insert_as(
         return Err(StorageError::TooMany(TOO_MANY_KEYS));
     }
     let hash = hash(key.expose());
-    let values = params![user, id, hash.as_ref(), name, key.prefix(), now, expires_at];
-    tx.run(INSERT, values)
-        .await
-        .map_err(|error| error.or_conflict("this key"))?;
+    let values = params![user, id, &hash, name, key.prefix(), now, expires_at];
+    tx.execute_or_conflict(INSERT, values, "this key").await?;
     Ok(KeyRecord {
         id,
         user_id: user,

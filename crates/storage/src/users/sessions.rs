@@ -5,7 +5,7 @@ use bellbird_domain::{Caller, KeyId, TimestampExt as _, UserId};
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
-use crate::db::{Param, Row, Tx, from_row, params, statements};
+use crate::db::{Row, Tx, from_row, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
 use crate::locks::lock_user;
@@ -178,11 +178,7 @@ impl Sessions<'_> {
         now: Timestamp,
     ) -> Result<Option<SignInLink>> {
         let (token, browser) = (hash(token), browser.map(hash));
-        let values = params![
-            token.as_ref(),
-            now,
-            browser.as_ref().map(AsRef::<[u8]>::as_ref)
-        ];
+        let values = params![&token, now, browser.as_ref()];
         self.db.one(FIND_LINK, values, link).await
     }
 
@@ -202,7 +198,7 @@ impl Sessions<'_> {
             locked => locked?,
         }
         let hash = hash(link);
-        let values = params![hash.as_ref(), found.user_id, now];
+        let values = params![&hash, found.user_id, now];
         if !tx.exists(USE_LINK, values).await? {
             return Ok(None);
         }
@@ -216,7 +212,7 @@ impl Sessions<'_> {
     pub async fn find(self, token: &str, now: Timestamp) -> Result<Option<SignedIn>> {
         let found = self
             .db
-            .one(FIND, params![hash(token).as_ref(), now], signed_in)
+            .one(FIND, params![&hash(token), now], signed_in)
             .await?;
         if let Some(SignedIn {
             caller,
@@ -257,7 +253,7 @@ impl Sessions<'_> {
 
     /// Ends a session of the user that another one replaces. Returns whether there was one.
     pub async fn revoke(self, user: UserId, id: Uuid) -> Result<bool> {
-        self.db.changes(REVOKE, params![user, Param::Id(id)]).await
+        self.db.changes(REVOKE, params![user, id]).await
     }
 
     /// As [`Self::find`], for a session that was found before: a long response checks it again.
@@ -290,15 +286,14 @@ pub async fn insert_link(
     let (token, browser) = (hash(link.token), link.browser.map(hash));
     let values = params![
         link.user_id,
-        Param::Id(Uuid::now_v7()),
-        token.as_ref(),
-        browser.as_ref().map(AsRef::<[u8]>::as_ref),
+        Uuid::now_v7(),
+        &token,
+        browser.as_ref(),
         now,
         link.expires_at
     ];
-    tx.run(INSERT_LINK, values)
-        .await
-        .map_err(|error| error.or_conflict("this link"))?;
+    tx.execute_or_conflict(INSERT_LINK, values, "this link")
+        .await?;
     Ok(true)
 }
 
@@ -309,13 +304,12 @@ pub(super) async fn may_sign_in(tx: &mut Tx, user: UserId) -> Result<bool> {
 
 /// Ends a session of the user. Returns whether there was one.
 pub async fn revoke(tx: &mut Tx, user: UserId, id: Uuid) -> Result<bool> {
-    tx.changes(REVOKE, params![user, Param::Id(id)]).await
+    tx.changes(REVOKE, params![user, id]).await
 }
 
 /// Ends all sessions of the user but one.
 pub async fn revoke_others(tx: &mut Tx, user: UserId, kept: Uuid) -> Result<()> {
-    tx.execute(REVOKE_OTHERS, params![user, Param::Id(kept)])
-        .await
+    tx.execute(REVOKE_OTHERS, params![user, kept]).await
 }
 
 /// Ends all sessions of a user.
@@ -336,26 +330,17 @@ pub async fn insert(
         hash(session.known_browser),
     );
     let is_new = !tx
-        .changes(USE_BROWSER, params![user, browser.as_ref(), now])
+        .changes(USE_BROWSER, params![user, &browser, now])
         .await?;
     let is_first = is_new && !tx.exists(HAS_BROWSER, params![user]).await?;
     if is_new {
-        tx.run(INSERT_BROWSER, params![user, browser.as_ref(), now])
-            .await?;
+        tx.run(INSERT_BROWSER, params![user, &browser, now]).await?;
         tx.run(DELETE_OLDEST_BROWSERS, params![user, BROWSERS_MAX])
             .await?;
     }
-    let values = params![
-        user,
-        Param::Id(id),
-        token.as_ref(),
-        session.browser,
-        now,
-        session.expires_at
-    ];
-    tx.run(INSERT, values)
-        .await
-        .map_err(|error| error.or_conflict("this session"))?;
+    let values = params![user, id, &token, session.browser, now, session.expires_at];
+    tx.execute_or_conflict(INSERT, values, "this session")
+        .await?;
     tx.run(DELETE_OLDEST, params![user, SESSIONS_MAX]).await?;
     audit::insert_sign_in(tx, (user, id), session.browser, is_new, now).await?;
     Ok(BegunSession {

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::db::{Param, Tx, from_row, params, scalar, statements};
+use crate::db::{Tx, from_row, params, scalar, statements};
 use crate::digest::hash;
 use crate::error::Result;
 use crate::locks::{lock_user, lock_user_if_exists};
@@ -101,11 +101,7 @@ impl SetupTokens<'_> {
     ) -> Result<SetupTokenClaim> {
         let hash = hash(token.expose());
         // A read first: made-up tokens must not take SQLite's one writer.
-        let Some(found) = self
-            .db
-            .one(FIND, params![hash.as_ref()], stored_token)
-            .await?
-        else {
+        let Some(found) = self.db.one(FIND, params![&hash], stored_token).await? else {
             return Ok(SetupTokenClaim::Unknown);
         };
         let mut tx = self.db.begin().await?;
@@ -113,7 +109,7 @@ impl SetupTokens<'_> {
             tx.rollback().await;
             return Ok(SetupTokenClaim::Unknown);
         }
-        let claim = match tx.one(FIND, params![hash.as_ref()], stored_token).await? {
+        let claim = match tx.one(FIND, params![&hash], stored_token).await? {
             Some(StoredToken {
                 user,
                 key: Some(key),
@@ -133,8 +129,7 @@ impl SetupTokens<'_> {
                 key: None,
             }) if now < expires_at => {
                 let created = keys::insert(&mut tx, user, key, &name, None, now).await?;
-                tx.run(SET_KEY, params![user, Param::Id(id), created.id])
-                    .await?;
+                tx.run(SET_KEY, params![user, id, created.id]).await?;
                 record(&mut tx, user, created.id, CLAIMED, now).await?;
                 SetupTokenClaim::Created(created)
             }
@@ -171,17 +166,9 @@ pub async fn insert(tx: &mut Tx, new: &NewSetupToken<'_>, now: Timestamp) -> Res
         return Err(StorageError::TooMany(TOO_MANY_TOKENS));
     }
     let (id, hash) = (Uuid::now_v7(), hash(new.token.expose()));
-    let values = params![
-        new.user_id,
-        Param::Id(id),
-        hash.as_ref(),
-        new.name,
-        now,
-        new.expires_at
-    ];
-    tx.run(INSERT, values)
-        .await
-        .map_err(|error| error.or_conflict("this setup token"))?;
+    let values = params![new.user_id, id, &hash, new.name, now, new.expires_at];
+    tx.execute_or_conflict(INSERT, values, "this setup token")
+        .await?;
     Ok(id)
 }
 
@@ -192,12 +179,9 @@ pub async fn revoke_unclaimed(tx: &mut Tx, user: UserId, now: Timestamp) -> Resu
 
 async fn record(tx: &mut Tx, user: UserId, key: KeyId, event: &str, now: Timestamp) -> Result<()> {
     // UUIDv7 ids increase, so events at the same time keep their order.
-    let id = Param::Id(Uuid::now_v7());
-    tx.execute(
-        RECORD,
-        params![user, id, key, now, event, REJECTED_CLAIMS_MAX],
-    )
-    .await
+    let id = Uuid::now_v7();
+    let values = params![user, id, key, now, event, REJECTED_CLAIMS_MAX];
+    tx.execute(RECORD, values).await
 }
 
 from_row! {

@@ -175,7 +175,7 @@ impl<'a> UserFilter<'a> {
             folded = folded,
             part = self.part,
             plan = self.plan.map_or("", Plan::as_str),
-            operators = i64::from(self.operators_only),
+            operators = self.operators_only,
             status = status,
             provider = provider,
             needs = match self.needs {
@@ -183,7 +183,7 @@ impl<'a> UserFilter<'a> {
                 Some(UserNeed::Attention) => "attention",
                 None => "",
             },
-            limit = i64::from(limit)
+            limit = limit
         ]
         .to_vec()
     }
@@ -204,7 +204,7 @@ impl Users<'_> {
     /// Finds the user with this e-mail address, without regard to case.
     pub async fn find_by_email(self, email: &str) -> Result<Option<User>> {
         self.db
-            .one(FIND_BY_EMAIL, params![fold(email).as_str()], user)
+            .one(FIND_BY_EMAIL, params![&fold(email)], user)
             .await
     }
 
@@ -218,9 +218,7 @@ impl Users<'_> {
     /// Users behind this one, oldest first.
     pub async fn list_after(self, after: Option<UserId>, limit: u32) -> Result<Vec<User>> {
         let after = after.map_or(Param::BEFORE_ALL_IDS, Param::from);
-        self.db
-            .all(LIST_AFTER, params![after, i64::from(limit)], user)
-            .await
+        self.db.all(LIST_AFTER, params![after, limit], user).await
     }
 
     /// As [`Self::list_after`], those that match. Reads the whole table until the list is full.
@@ -280,16 +278,14 @@ pub async fn insert(tx: &mut Tx, user: &NewUser<'_>, now: Timestamp) -> Result<U
     let values = params![
         id,
         user.email,
-        folded.as_str(),
-        user.plan.as_str(),
+        &folded,
+        user.plan,
         user.timezone,
         user.reference,
         now,
-        i64::from(user.console_sign_in)
+        user.console_sign_in
     ];
-    tx.run(INSERT, values)
-        .await
-        .map_err(|error| error.or_conflict(EMAIL_IN_USE))?;
+    tx.execute_or_conflict(INSERT, values, EMAIL_IN_USE).await?;
     Ok(User {
         id,
         email: user.email.to_owned(),
@@ -315,8 +311,7 @@ pub async fn find(tx: &mut Tx, id: UserId) -> Result<Option<User>> {
 
 /// As `storage.users().find_by_email`, in a transaction.
 pub(crate) async fn find_by_email(tx: &mut Tx, email: &str) -> Result<Option<User>> {
-    tx.one(FIND_BY_EMAIL, params![fold(email).as_str()], user)
-        .await
+    tx.one(FIND_BY_EMAIL, params![&fold(email)], user).await
 }
 
 /// Changes a user, and returns the result. Another e-mail address ends the sessions. Without
@@ -353,22 +348,18 @@ pub async fn update(tx: &mut Tx, id: UserId, change: &UserChange<'_>) -> Result<
             return Err(StorageError::Conflict(REFERENCE_IN_USE));
         }
     }
-    let (folded, plan) = (fold(&after.email), after.plan.as_str());
-    let (timezone, reference) = (after.timezone.as_deref(), after.reference.as_deref());
-    let flags = [after.is_operator, after.console_sign_in].map(i64::from);
+    let folded = fold(&after.email);
     let values = params![
         id,
-        after.email.as_str(),
-        folded.as_str(),
-        plan,
-        timezone,
-        reference,
-        flags[0],
-        flags[1]
+        &after.email,
+        &folded,
+        after.plan,
+        after.timezone.as_deref(),
+        after.reference.as_deref(),
+        after.is_operator,
+        after.console_sign_in
     ];
-    tx.run(UPDATE, values)
-        .await
-        .map_err(|error| error.or_conflict(EMAIL_IN_USE))?;
+    tx.execute_or_conflict(UPDATE, values, EMAIL_IN_USE).await?;
     // What the address has let in ends with it. An identity is known by its subject, whatever its
     // address is now.
     if !after.console_sign_in || !has_same_address {
@@ -415,9 +406,8 @@ pub async fn delete(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<()> {
     consent_sessions::delete_sessions(tx, id).await?;
     requests::delete_of(tx, id).await?;
     endpoints::delete_secrets(tx, id, endpoints).await?;
-    let deleted = tx.run(DELETE, params![id]).await;
-    deleted.map_err(|error| error.or_conflict("the user's data changed meanwhile: try again"))?;
-    Ok(())
+    let conflict = "the user's data changed meanwhile: try again";
+    tx.execute_or_conflict(DELETE, params![id], conflict).await
 }
 
 /// Deletes everything with which somebody acts as the user, or reads their data. The caller holds

@@ -242,8 +242,7 @@ impl Deliveries<'_> {
         if self.claims_paused() {
             return Ok(Vec::new());
         }
-        let failing = i64::from(failing);
-        let values = params![now, lease_until, i64::from(limit), self.holder, failing];
+        let values = params![now, lease_until, limit, self.holder, failing];
         self.db
             .claim_due((IS_DUE, params![now, failing]), (CLAIM, values), claimed)
             .await
@@ -408,7 +407,7 @@ impl ClaimedEndpoint {
             self.revision.into(),
             self.plan.map_or("", Plan::as_str).into(),
             now.into(),
-            i64::from(limit).into(),
+            limit.into(),
         ]
     }
 }
@@ -440,13 +439,13 @@ impl FinishedAttempt {
                 user = user,
                 endpoint = endpoint,
                 fence = fence,
-                id = Param::Id(random::time_ordered_id()),
+                id = random::time_ordered_id(),
                 event = self.event_id,
                 due_at = self.due_at,
-                attempt = i64::from(self.attempt),
+                attempt = self.attempt,
                 at = self.at,
-                duration_ms = i64::from(self.duration_ms),
-                status = self.status.map(i64::from),
+                duration_ms = self.duration_ms,
+                status = self.status,
                 error = self.error,
             ])
         });
@@ -457,12 +456,12 @@ impl FinishedAttempt {
             event = self.event_id,
             due_at = self.due_at,
             state = state,
-            attempt = i64::from(self.attempt),
+            attempt = self.attempt,
             next = next,
             ended = ended,
-            status = self.status.map(i64::from),
+            status = self.status,
             error = self.error,
-            duration_ms = i64::from(self.duration_ms),
+            duration_ms = self.duration_ms,
             at = self.at,
         ]);
         let ends_chunk = self.total_chunks > 1 && !matches!(self.outcome, AttemptOutcome::Retry(_));

@@ -12,7 +12,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::Deliveries;
-use crate::db::{Param, Row, Tx, from_row, pair, params, statements};
+use crate::db::{Row, Tx, from_row, pair, params, statements};
 use crate::error::Result;
 use crate::webhooks::endpoints::user_or_null;
 
@@ -245,28 +245,16 @@ impl Deliveries<'_> {
         let (created_at, id) = before.map_or((Timestamp::MAX, Uuid::max()), |(at, event)| {
             (at, event.uuid())
         });
-        let (state, limit, id) = (
-            state.map(DeliveryState::as_str),
-            i64::from(limit),
-            Param::Id(id),
-        );
-        if user == UserId::INSTALLATION && state == Some(DeliveryState::Failed.as_str()) {
+        if user != UserId::INSTALLATION {
+            let values = params![user, endpoint, state, limit, id];
+            return self.db.all(LIST, values, delivery).await;
+        }
+        if state == Some(DeliveryState::Failed) {
             let values = params![endpoint, limit, created_at, id];
             return self.db.all(LIST_FAILED_OF_QUEUES, values, delivery).await;
         }
-        if user == UserId::INSTALLATION {
-            return self
-                .db
-                .all(
-                    LIST_OF_QUEUES,
-                    params![endpoint, state, limit, created_at, id],
-                    delivery,
-                )
-                .await;
-        }
-        self.db
-            .all(LIST, params![user, endpoint, state, limit, id], delivery)
-            .await
+        let values = params![endpoint, state, limit, created_at, id];
+        self.db.all(LIST_OF_QUEUES, values, delivery).await
     }
 
     /// Finds the delivery of an event to the user's endpoint.
@@ -287,7 +275,7 @@ impl Deliveries<'_> {
         user: UserId,
         endpoint: EndpointId,
     ) -> Result<Option<DeliveryRecord>> {
-        let values = params![user, endpoint, EventType::Ping.as_str(), LAST_PING_AMONG];
+        let values = params![user, endpoint, EventType::Ping, LAST_PING_AMONG];
         self.db.one(FIND_LAST_PING, values, delivery).await
     }
 

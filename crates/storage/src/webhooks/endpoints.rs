@@ -231,10 +231,7 @@ impl Endpoints<'_> {
         user: Option<UserId>,
         limit: u32,
     ) -> Result<Vec<Endpoint>> {
-        let (after, limit) = (
-            after.map_or(Param::BEFORE_ALL_IDS, Param::from),
-            i64::from(limit),
-        );
+        let after = after.map_or(Param::BEFORE_ALL_IDS, Param::from);
         match user {
             Some(user) => {
                 self.db
@@ -258,7 +255,7 @@ impl Endpoints<'_> {
     ) -> Result<Vec<Endpoint>> {
         let after = after.map_or(Param::BEFORE_ALL_IDS, Param::from);
         self.db
-            .all(LIST_TROUBLED, params![after, i64::from(limit)], endpoint)
+            .all(LIST_TROUBLED, params![after, limit], endpoint)
             .await
     }
 
@@ -353,15 +350,7 @@ pub async fn insert(
     }
     let (api_version, status) = (new.api_version, EndpointStatus::Enabled);
     let event_types = joined(new.event_types);
-    let values = params![
-        user,
-        id,
-        new.url,
-        event_types.as_str(),
-        api_version.as_str(),
-        status.as_str(),
-        now
-    ];
+    let values = params![user, id, new.url, &event_types, api_version, status, now];
     tx.run(INSERT, values).await?;
     secrets
         .store(tx, &SecretSlot::webhook(user, id), new.secret)
@@ -436,13 +425,7 @@ pub async fn update(
         api_version,
     } = *change;
     let event_types = event_types.map(joined);
-    let values = params![
-        user,
-        id,
-        url,
-        event_types.as_deref(),
-        api_version.map(ApiVersion::as_str)
-    ];
+    let values = params![user, id, url, event_types.as_deref(), api_version];
     // An event is stored for its subscribers under the lock on the user's row.
     Ok(tx
         .batch(&[user_lock(user), (UPDATE, values.to_vec())])

@@ -55,11 +55,7 @@ impl Endpoints<'_> {
         loop {
             let users: Vec<UserId> = self
                 .db
-                .all(
-                    LIST_OF_REMOVED,
-                    params![last, i64::from(BATCH_SIZE)],
-                    scalar,
-                )
+                .all(LIST_OF_REMOVED, params![last, BATCH_SIZE], scalar)
                 .await?;
             let Some(user) = users.last() else {
                 return Ok(());
@@ -96,11 +92,7 @@ impl Endpoints<'_> {
         limit: u32,
     ) -> Result<Vec<UserId>> {
         self.db
-            .all(
-                LIST_USERS,
-                params![endpoint, after, i64::from(limit)],
-                scalar,
-            )
+            .all(LIST_USERS, params![endpoint, after, limit], scalar)
             .await
     }
 }

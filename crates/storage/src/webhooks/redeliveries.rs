@@ -159,16 +159,16 @@ impl Deliveries<'_> {
             run = run,
             at = at,
             state = if delivered { "delivered" } else { "failed" },
-            status = status.map(i64::from),
+            status = status,
             error = error,
-            duration_ms = i64::from(duration_ms),
+            duration_ms = duration_ms,
         ]);
         tx.batch(&[webhook_events::insert(&origin, &ping), insert_delivery])
             .await?;
         if !delivered {
             tx.run(
                 KEEP_ATTEMPT,
-                params![user, endpoint, event, Param::Id(Uuid::now_v7()), "failed"],
+                params![user, endpoint, event, Uuid::now_v7(), "failed"],
             )
             .await?;
         }
@@ -188,7 +188,7 @@ impl Deliveries<'_> {
         let (mut recovered, mut last) = (0, (since, Param::BEFORE_ALL_IDS));
         while recovered < RECOVERED_MAX {
             let (at, event) = last;
-            let values = params![endpoint, at, event, i64::from(FAILED_PER_READ)];
+            let values = params![endpoint, at, event, FAILED_PER_READ];
             let failed = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
             let failed: Vec<(Timestamp, EventId, UserId)> =
                 self.db.all(LIST_FAILED, values, failed).await?;
@@ -222,18 +222,13 @@ pub async fn redeliver(
     if !make_due(tx, (user, endpoint), now).await? {
         return Err(StorageError::NotFound("delivery"));
     }
-    let attempt_id = Param::Id(Uuid::now_v7());
-    tx.run(
-        KEEP_ATTEMPT,
-        params![user, endpoint, event, attempt_id, "delivered"],
-    )
-    .await?;
-    match tx
-        .run(REDELIVER, params![user, endpoint, event, now])
-        .await?
-    {
-        0 => Err(StorageError::NotFound("delivery")),
-        _ => Ok(()),
+    let kept = params![user, endpoint, event, Uuid::now_v7(), "delivered"];
+    tx.run(KEEP_ATTEMPT, kept).await?;
+    let values = params![user, endpoint, event, now];
+    if tx.changes(REDELIVER, values).await? {
+        Ok(())
+    } else {
+        Err(StorageError::NotFound("delivery"))
     }
 }
 

@@ -246,7 +246,7 @@ impl WebhookEvents<'_> {
         chunk: u32,
         limit: u32,
     ) -> Result<Vec<WebhookEvent>> {
-        let values = params![user, endpoint, run, i64::from(chunk), i64::from(limit)];
+        let values = params![user, endpoint, run, chunk, limit];
         self.db.all(LIST_WAITING, values, webhook_event).await
     }
 
@@ -261,13 +261,7 @@ impl WebhookEvents<'_> {
     ) -> Result<u64> {
         let (mut after, mut deleted) = ((Timestamp::MIN, EventId::from(Uuid::nil())), 0);
         loop {
-            let values = params![
-                delivered_before,
-                before,
-                after.0,
-                after.1,
-                i64::from(batch_size)
-            ];
+            let values = params![delivered_before, before, after.0, after.1, batch_size];
             let found = self.db.all(LIST_OLD, values, old_event).await?;
             let Some(last) = found.last() else {
                 return Ok(deleted);
@@ -317,7 +311,7 @@ pub(crate) async fn delete_webhook_events_of(
     limit: u32,
 ) -> Result<u32> {
     let mut deleted = 0;
-    let values = params![user, connection, i64::from(limit)];
+    let values = params![user, connection, limit];
     for event in tx.all(LIST_OF_CONNECTION, values, scalar).await? {
         tx.batch(&deletion(user, event)).await?;
         deleted += 1;
@@ -360,7 +354,7 @@ pub(crate) fn insert_events<'a>(
     let Some(first) = events.first() else {
         return Vec::new();
     };
-    let (user, event_type) = (origin.user, origin.event_type.as_str());
+    let (user, event_type) = (origin.user, origin.event_type);
     let mut statements: Vec<_> = events.iter().map(|new| insert(origin, new)).collect();
     // What follows sees whether the holder of a claim has disabled an endpoint meanwhile.
     statements.push(endpoints::queues_lock(user));
@@ -392,28 +386,26 @@ pub(crate) fn insert<'a>(origin: &EventOrigin<'a>, new: &'a NewWebhookEvent) -> 
         id = new.id,
         connection = origin.connection,
         run = origin.run,
-        event_type = origin.event_type.as_str(),
+        event_type = origin.event_type,
         now = origin.now,
         date_range_from = origin.date_range.0,
         date_range_to = origin.date_range.1,
-        row_keys = new.row_keys.as_slice(),
-        new_count = i64::from(new.new_count),
-        updated_count = i64::from(new.updated_count),
-        chunk = i64::from(new.chunk),
-        total_chunks = i64::from(new.total_chunks),
-        row_locator = new.row_locator.as_slice(),
-        connection_status = shown.map(|shown| shown.status.as_str()),
-        previous_status = shown
-            .and_then(|shown| shown.previous_status)
-            .map(ConnectionStatus::as_str),
-        provider = shown.map(|shown| shown.provider.as_str()),
-        category = shown.map(|shown| shown.category.as_str()),
-        institution_id = shown.map(|shown| shown.institution_id.as_str()),
-        institution_name = shown.map(|shown| shown.institution_name.as_str()),
+        row_keys = &new.row_keys,
+        new_count = new.new_count,
+        updated_count = new.updated_count,
+        chunk = new.chunk,
+        total_chunks = new.total_chunks,
+        row_locator = &new.row_locator,
+        connection_status = shown.map(|shown| shown.status),
+        previous_status = shown.and_then(|shown| shown.previous_status),
+        provider = shown.map(|shown| &shown.provider),
+        category = shown.map(|shown| shown.category),
+        institution_id = shown.map(|shown| &shown.institution_id),
+        institution_name = shown.map(|shown| &shown.institution_name),
         last_refreshed_at = shown.and_then(|shown| shown.last_refreshed_at),
         consent_expires_at = shown.and_then(|shown| shown.consent_expires_at),
-        removed = new.removed.as_slice(),
-        subject = origin.claim.map(|claim| claim.key.subject.as_str()),
+        removed = &new.removed,
+        subject = origin.claim.map(|claim| &claim.key.subject),
         fence = origin.claim.map(|claim| claim.fence),
         version_min = new.version_min(),
         plans = plans_from(origin.event_type.plan_min()),
