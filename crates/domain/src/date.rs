@@ -41,6 +41,14 @@ impl Bound {
         parse_timestamp(text).map(Self::Instant)
     }
 
+    /// The day of the bound in a zone.
+    fn day(self, zone: &TimeZone) -> Date {
+        match self {
+            Self::Day(day) => day,
+            Self::Instant(instant) => day_of(instant, zone),
+        }
+    }
+
     fn first(self, zone: &TimeZone) -> Timestamp {
         match self {
             Self::Instant(instant) => instant,
@@ -205,11 +213,7 @@ impl DateFilter {
     #[must_use]
     pub fn unfiltered_before(&self, zone: &TimeZone) -> Option<Timestamp> {
         let to = self.to?;
-        let day = match to {
-            Bound::Day(day) => day,
-            Bound::Instant(instant) => day_of(instant, zone),
-        };
-        Some(to.first(zone).min(TradeTime::Day(day).instant()))
+        Some(to.first(zone).min(TradeTime::Day(to.day(zone)).instant()))
     }
 
     /// Whether a row lies inside. A row that has only a day is compared by day: an instant bound
@@ -218,11 +222,10 @@ impl DateFilter {
     pub fn contains(&self, time: TradeTime, zone: &TimeZone) -> bool {
         let side = |bound: Option<Bound>, beyond: Ordering| {
             let order = match (bound?, time) {
-                (Bound::Day(bound), TradeTime::Day(day)) => day.cmp(&bound),
                 (Bound::Day(bound), TradeTime::Instant(instant)) => {
                     day_of(instant, zone).cmp(&bound)
                 }
-                (Bound::Instant(bound), TradeTime::Day(day)) => day.cmp(&day_of(bound, zone)),
+                (bound, TradeTime::Day(day)) => day.cmp(&bound.day(zone)),
                 (Bound::Instant(bound), TradeTime::Instant(instant)) => instant.cmp(&bound),
             };
             (order == beyond).then_some(())
@@ -234,17 +237,9 @@ impl DateFilter {
     /// each side.
     #[must_use]
     pub fn days(&self, zone: &TimeZone) -> (Option<Date>, Option<Date>) {
-        let day = |bound: Bound| match bound {
-            Bound::Day(day) => day,
-            Bound::Instant(instant) => day_of(instant, zone),
-        };
-        let from = self
-            .from
-            .map(|bound| day(bound).yesterday().unwrap_or(Date::MIN));
-        let to = self
-            .to
-            .map(|bound| day(bound).tomorrow().unwrap_or(Date::MAX));
-        (from, to)
+        let from = |from: Bound| from.day(zone).yesterday().unwrap_or(Date::MIN);
+        let to = |to: Bound| to.day(zone).tomorrow().unwrap_or(Date::MAX);
+        (self.from.map(from), self.to.map(to))
     }
 }
 

@@ -299,13 +299,12 @@ impl Storage {
     }
 
     fn new(db: Db, sealer: Sealer, open_lock: Option<Arc<OpenLock>>) -> Self {
-        let (claims_paused, sealing_key_is_new) = (Arc::default(), Arc::default());
         Self {
             db,
             sealer,
             holder: None,
-            claims_paused,
-            sealing_key_is_new,
+            claims_paused: Arc::default(),
+            sealing_key_is_new: Arc::default(),
             renewals: Arc::default(),
             caller_lookups: Arc::default(),
             _open_lock: open_lock,

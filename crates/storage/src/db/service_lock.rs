@@ -35,14 +35,11 @@ impl ServiceLock {
         let explain = |error| open_error::explain(database_url, error);
         let database = file_user::resolve(&path).map_err(explain)?;
         let file = lock_file(&database, "-lock").map_err(explain)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Self {
-                _file: file,
-                database,
-            })),
-            Err(TryLockError::WouldBlock) => Err(StorageError::InUse(database)),
-            Err(TryLockError::Error(error)) => Err(explain(StorageError::unavailable(error))),
-        }
+        locked(file.try_lock(), || StorageError::InUse(database.clone())).map_err(explain)?;
+        Ok(Some(Self {
+            _file: file,
+            database,
+        }))
     }
 
     /// Whether a service has run on this database, whose file is gone or empty now. Ask before
@@ -75,25 +72,32 @@ impl OpenLock {
     /// Take it before the database is opened.
     pub(crate) fn share(database: &Path) -> Result<Self> {
         let file = lock_file(database, "-open")?;
-        match file.try_lock_shared() {
-            Ok(()) => Ok(Self { _file: file }),
-            Err(TryLockError::WouldBlock) => Err(StorageError::Open(format!(
+        locked(file.try_lock_shared(), || {
+            StorageError::Open(format!(
                 "a restore replaces the SQLite database {} at the moment: try again, or correct database.url",
                 database.display()
-            ))),
-            Err(TryLockError::Error(error)) => Err(StorageError::unavailable(error)),
-        }
+            ))
+        })?;
+        Ok(Self { _file: file })
     }
 
     /// For the restore.
     pub(crate) fn exclude_others(database: &Path) -> Result<Self> {
         let file = lock_file(database, "-open")?;
-        match file.try_lock() {
-            Ok(()) => Ok(Self { _file: file }),
-            Err(TryLockError::WouldBlock) => Err(in_use(database)),
-            Err(TryLockError::Error(error)) => Err(StorageError::unavailable(error)),
-        }
+        locked(file.try_lock(), || in_use(database))?;
+        Ok(Self { _file: file })
     }
+}
+
+/// Fails with `busy` if another process holds the lock.
+fn locked(
+    outcome: std::result::Result<(), TryLockError>,
+    busy: impl FnOnce() -> StorageError,
+) -> Result<()> {
+    outcome.map_err(|error| match error {
+        TryLockError::WouldBlock => busy(),
+        TryLockError::Error(error) => StorageError::unavailable(error),
+    })
 }
 
 /// The error of a restore beside another process.

@@ -85,6 +85,7 @@ pub(crate) enum MissingFile {
 }
 
 /// One database file with several connections.
+#[derive(Clone)]
 pub(crate) struct Sqlite {
     readers: Arc<[Mutex<Connection>]>,
     writer: Arc<tokio::sync::Mutex<Connection>>,
@@ -133,12 +134,9 @@ impl Sqlite {
         let link = SimulatedLink {
             simulation: Some(simulation),
         };
-        let (readers, writer) = (Arc::clone(&other.readers), Arc::clone(&other.writer));
         Self {
-            readers,
-            writer,
-            file: Arc::clone(&other.file),
             link,
+            ..other.clone()
         }
     }
 
@@ -317,19 +315,13 @@ impl SqliteTx {
     }
 
     pub(crate) async fn script(&mut self, text: String) -> Result<()> {
-        let Some(writer) = self.writer.take() else {
-            return self.writer().map(|_| ());
-        };
-        let mut moved = Self {
-            writer: Some(writer),
+        let moved = Self {
+            writer: self.writer.take(),
             link: self.link.clone(),
         };
         *self = blocking(move || {
             moved.writer()?.execute_batch(&text)?;
-            Ok(Self {
-                writer: moved.writer.take(),
-                link: moved.link.clone(),
-            })
+            Ok(moved)
         })
         .await?;
         Ok(())
