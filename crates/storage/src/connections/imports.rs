@@ -128,10 +128,7 @@ impl Connections<'_> {
         let mut tx = self.db.begin().await?;
         bump_revision(&mut tx, new.user_id).await?;
         let (user, id) = (new.user_id, ConnectionId::new());
-        let (consent, institution) = (
-            strip_nul(new.provider_connection_id),
-            strip_nul(new.institution_id),
-        );
+        let consent = strip_nul(new.provider_connection_id);
         if tx
             .exists(FIND_BY_CONSENT, params![new.provider, &*consent])
             .await?
@@ -139,29 +136,12 @@ impl Connections<'_> {
             tx.rollback().await;
             return Ok(());
         }
-        let (name, logo) = (
-            strip_nul(new.institution_name),
-            new.institution_logo.map(strip_nul),
-        );
-        let provider_user = new.provider_user_id.map(provider_user_digest);
-        let insert = INSERT.with(named![
-            user = user,
-            connection = id,
-            provider = new.provider,
-            category = new.category,
-            consent = &*consent,
-            institution = &*institution,
-            name = &*name,
-            logo = logo.as_deref(),
-            status = ConnectionStatus::Deleting,
-            now = now,
-            provider_user = provider_user.as_deref(),
-            consent_expires_at = Param::Null,
-            backfill_ends_at = Param::Null,
-        ]);
-        tx.batch(&[insert])
-            .await
-            .map_err(|error| error.or_conflict(CONSENT_TAKEN))?;
+        let hidden = NewConnection {
+            consent_expires_at: None,
+            backfill_ends_at: None,
+            ..*new
+        };
+        insert_row(&mut tx, id, &hidden, ConnectionStatus::Deleting, now).await?;
         jobs::insert(
             &mut tx,
             &JobKey::new(job_kinds::REMOVAL, user, id),
@@ -209,7 +189,7 @@ impl Connections<'_> {
             }
             (None, Some(broken)) => self.replace(tx, &broken, &consent, new, now).await,
             (Some(existing), _) => renew(tx, &existing, &consent, new, now).await,
-            (None, None) => insert(tx, &consent, new, now).await,
+            (None, None) => insert(tx, new, now).await,
         }
     }
 
@@ -281,40 +261,9 @@ impl Connections<'_> {
     }
 }
 
-async fn insert<'a>(
-    tx: &mut Tx,
-    consent: &str,
-    new: &NewConnection<'a>,
-    now: Timestamp,
-) -> Result<Upserted<'a>> {
+async fn insert<'a>(tx: &mut Tx, new: &NewConnection<'a>, now: Timestamp) -> Result<Upserted<'a>> {
     let (user, connection) = (new.user_id, ConnectionId::new());
-    let (institution, name) = (
-        strip_nul(new.institution_id),
-        strip_nul(new.institution_name),
-    );
-    let (logo, provider_user) = (
-        new.institution_logo.map(strip_nul),
-        new.provider_user_id.map(provider_user_digest),
-    );
-    let insert = INSERT.with(named![
-        user = user,
-        connection = connection,
-        provider = new.provider,
-        category = new.category,
-        consent = consent,
-        institution = &*institution,
-        name = &*name,
-        logo = logo.as_deref(),
-        status = ConnectionStatus::Active,
-        now = now,
-        provider_user = provider_user.as_deref(),
-        consent_expires_at = new.consent_expires_at,
-        backfill_ends_at = new.backfill_ends_at,
-    ]);
-    // Another user may have imported the consent since [`FIND_BY_CONSENT`].
-    tx.batch(&[insert])
-        .await
-        .map_err(|error| error.or_conflict(CONSENT_TAKEN))?;
+    insert_row(tx, connection, new, ConnectionStatus::Active, now).await?;
     syncs::begin_backfill(tx, user, connection, now).await?;
     for (key, run_at) in planned_jobs(user, connection, new) {
         jobs::insert(tx, &key, new.provider, run_at).await?;
@@ -327,6 +276,44 @@ async fn insert<'a>(
         cause: new.cause,
     };
     Ok((connection, Some(change)))
+}
+
+async fn insert_row(
+    tx: &mut Tx,
+    connection: ConnectionId,
+    new: &NewConnection<'_>,
+    status: ConnectionStatus,
+    now: Timestamp,
+) -> Result<()> {
+    let consent = strip_nul(new.provider_connection_id);
+    let (institution, name) = (
+        strip_nul(new.institution_id),
+        strip_nul(new.institution_name),
+    );
+    let (logo, provider_user) = (
+        new.institution_logo.map(strip_nul),
+        new.provider_user_id.map(provider_user_digest),
+    );
+    let insert = INSERT.with(named![
+        user = new.user_id,
+        connection = connection,
+        provider = new.provider,
+        category = new.category,
+        consent = &*consent,
+        institution = &*institution,
+        name = &*name,
+        logo = logo.as_deref(),
+        status = status,
+        now = now,
+        provider_user = provider_user.as_deref(),
+        consent_expires_at = new.consent_expires_at,
+        backfill_ends_at = new.backfill_ends_at,
+    ]);
+    // Another user may have imported the consent since [`FIND_BY_CONSENT`].
+    let inserted = tx.batch(&[insert]).await;
+    inserted
+        .map(|_| ())
+        .map_err(|error| error.or_conflict(CONSENT_TAKEN))
 }
 
 async fn renew(

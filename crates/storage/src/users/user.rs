@@ -394,9 +394,9 @@ pub async fn delete(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<()> {
         return Err(StorageError::Conflict(STILL_REGISTERED));
     }
     delete_access(tx, id).await?;
-    tx.run(DELETE_SENT_EMAILS, params![id]).await?;
-    tx.run(DELETE_KEY_AUDIT, params![id]).await?;
-    tx.run(DELETE_KEY_READS, params![id]).await?;
+    for delete in [DELETE_SENT_EMAILS, DELETE_KEY_AUDIT, DELETE_KEY_READS] {
+        tx.run(delete, params![id]).await?;
+    }
     audit::delete_own(tx, id).await?;
     endpoints::lock_queues(tx, id).await?;
     let endpoints = endpoints::delete_own_endpoints(tx, id).await?;
@@ -413,12 +413,16 @@ pub async fn delete(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<()> {
 /// Deletes everything with which somebody acts as the user, or reads their data. The caller holds
 /// the lock on the user's row.
 pub(crate) async fn delete_access(tx: &mut Tx, id: UserId) -> Result<()> {
-    tx.run(DELETE_KEYS, params![id]).await?;
-    tx.run(DELETE_SESSIONS, params![id]).await?;
-    tx.run(DELETE_KNOWN_BROWSERS, params![id]).await?;
-    tx.run(DELETE_SIGN_IN_LINKS, params![id]).await?;
-    tx.run(DELETE_IDENTITIES, params![id]).await?;
-    tx.run(DELETE_SETUP_TOKENS, params![id]).await?;
+    for delete in [
+        DELETE_KEYS,
+        DELETE_SESSIONS,
+        DELETE_KNOWN_BROWSERS,
+        DELETE_SIGN_IN_LINKS,
+        DELETE_IDENTITIES,
+        DELETE_SETUP_TOKENS,
+    ] {
+        tx.run(delete, params![id]).await?;
+    }
     links::delete_links(tx, id).await
 }
 

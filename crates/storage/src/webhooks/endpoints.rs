@@ -536,9 +536,10 @@ pub(crate) async fn delete_queue(
     tx: &mut Tx,
     (user, endpoint): (UserId, EndpointId),
 ) -> Result<()> {
-    tx.run(DELETE_QUEUE, params![user, endpoint]).await?;
-    tx.run(DELETE_DELIVERIES, params![user, endpoint]).await?;
-    tx.execute(DELETE_ATTEMPTS, params![user, endpoint]).await
+    for delete in [DELETE_QUEUE, DELETE_DELIVERIES, DELETE_ATTEMPTS] {
+        tx.run(delete, params![user, endpoint]).await?;
+    }
+    Ok(())
 }
 
 /// Deletes the secrets of endpoints in the order of key rotation, so that the two cannot deadlock.
