@@ -242,13 +242,15 @@ impl Jobs<'_> {
         if self.claims_paused() {
             return Ok(None);
         }
+        let is_sqlite = matches!(self.db, Db::Sqlite(_));
+        if is_sqlite && !self.db.exists(IS_DUE, params![kind, provider, now]).await? {
+            return Ok(None);
+        }
+        // Drawn only for a claim, because a simulation repeats all draws of a seed.
         let fence = new_fence();
-        let is_due = params![kind, provider, now];
         let values = params![kind, provider, now, lease_until, fence, self.holder];
-        let found = self
-            .db
-            .claim_due((IS_DUE, is_due), (CLAIM_DUE, values), due);
-        Ok(found.await?.pop().map(
+        let found = self.db.write_one(CLAIM_DUE, values, due).await?;
+        Ok(found.map(
             |(user_id, subject, attempts, was_interrupted, is_requested)| ClaimedJob {
                 key: JobKey {
                     kind,

@@ -103,9 +103,11 @@ impl ConsentSessions<'_> {
         let expired = now.minus(EXPIRED_RETENTION);
         let received = now.minus(PROVIDER_EVENT_RETENTION);
         let token_expired = now.minus(SETUP_TOKEN_RETENTION);
-        let mut deleted = 0;
+        let mut deleted = self
+            .delete_in_steps(HAS_OUTDATED_LINKS, DELETE_LINKS, expired)
+            .await?;
+        deleted += self.delete_outdated_sessions(expired, now).await?;
         for (has_any, delete, until) in [
-            (HAS_OUTDATED_LINKS, DELETE_LINKS, expired),
             (HAS_OUTDATED_EVENTS, DELETE_EVENTS, received),
             (
                 HAS_OUTDATED_SETUP_TOKENS,
@@ -118,7 +120,7 @@ impl ConsentSessions<'_> {
         ] {
             deleted += self.delete_in_steps(has_any, delete, until).await?;
         }
-        Ok(deleted + self.delete_outdated_sessions(expired, now).await?)
+        Ok(deleted)
     }
 
     /// Checks before each step whether a row is left, because a step takes SQLite's one writer.
