@@ -15,7 +15,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use secrecy::SecretString;
 
-use super::output::note;
+use super::output;
 use crate::config::place::{DATA_DIR, FoundFile, SETTINGS_FILE, Surroundings};
 use crate::config::{Flag, LISTEN_ADDRESS, LogFormat, LogLevel, Settings, Sources, terminal};
 
@@ -45,10 +45,6 @@ pub(super) struct SettingArgs {
     #[arg(long, global = true, value_name = "FORMAT", help_heading = "Settings")]
     #[arg(value_parser = names_of::<LogFormat>())]
     log_format: Option<String>,
-
-    /// Whether standard error has no remarks.
-    #[arg(skip)]
-    pub(super) is_quiet: bool,
 }
 
 impl SettingArgs {
@@ -120,8 +116,8 @@ impl SettingArgs {
         let surroundings = Surroundings::of_process(self.data_dir.clone());
         match (surroundings.settings_file(), &self.data_dir) {
             (FoundFile::Elsewhere(file), _) => {
-                if terminal::stderr_is_terminal() && !self.is_quiet {
-                    note(&format!("Using the settings in {}", file.display()));
+                if terminal::stderr_is_terminal() && !output::is_json() {
+                    output::note(&format!("Using the settings in {}", file.display()));
                 }
                 Ok(Some(file))
             }

@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::arguments::SettingArgs;
-use super::output::{self, ErrorView, JsonFlag};
+use super::output::{self, ErrorView};
 use crate::audit::strings::{Counts, Strings};
 use crate::config::{Settings, client, terminal};
 use crate::wiring;
@@ -65,9 +65,6 @@ pub(super) struct AuditArgs {
     /// Leave out the memory
     #[arg(long, conflicts_with = "pid")]
     no_memory: bool,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// What `--json` prints.
@@ -161,7 +158,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &AuditArgs) -> anyhow::Res
         not_searched: gaps,
         error: ErrorView::of(&failures),
     };
-    output::print(args.format, &view, text)?;
+    output::print(&view, text)?;
     Ok(output::finish(&failures))
 }
 

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::actor;
 use super::arguments::SettingArgs;
-use super::output::{self, JsonFlag, count};
+use super::output::{self, count};
 use crate::config::Settings;
 use crate::wiring;
 
@@ -53,9 +53,6 @@ pub(super) struct BackupArgs {
     /// Only record that another program has made a backup now
     #[arg(long, conflicts_with_all = ["path", "keep"])]
     made_elsewhere: bool,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// What `backup --json` prints.
@@ -92,15 +89,15 @@ pub(super) async fn run(settings: &SettingArgs, args: &BackupArgs) -> anyhow::Re
     let storage = wiring::open_storage(&settings).await?;
     let result = match &args.path {
         Some(path) => back_up(&settings, &storage, args, path).await,
-        None => record_elsewhere(&storage, args.format).await,
+        None => record_elsewhere(&storage).await,
     };
     storage.close().await;
     result
 }
 
-async fn record_elsewhere(storage: &Storage, format: JsonFlag) -> anyhow::Result<()> {
+async fn record_elsewhere(storage: &Storage) -> anyhow::Result<()> {
     record(storage).await?;
-    output::print(format, &RecordedView { recorded: true }, |_| {
+    output::print(&RecordedView { recorded: true }, |_| {
         "Recorded a backup that was made elsewhere.".to_owned()
     })
 }
@@ -155,7 +152,7 @@ async fn back_up(
         keys,
         deleted,
     };
-    output::print(args.format, &view, |view| {
+    output::print(&view, |view| {
         let deleted = match view.deleted.len() {
             0 => String::new(),
             older => format!(

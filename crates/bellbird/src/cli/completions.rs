@@ -3,7 +3,7 @@
 use clap::Args;
 use clap_complete::Shell;
 
-use super::output::{self, JsonFlag};
+use super::output;
 
 /// Print a shell completion script.
 #[derive(Debug, Args)]
@@ -14,16 +14,8 @@ pub(super) struct CompletionsArgs {
     shell: Shell,
 }
 
-pub(super) fn run(
-    args: &CompletionsArgs,
-    format: JsonFlag,
-    command: &mut clap::Command,
-) -> anyhow::Result<()> {
+pub(super) fn run(args: &CompletionsArgs, command: &mut clap::Command) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, command, "bellbird", &mut script);
-    output::print(
-        format,
-        &String::from_utf8_lossy(&script),
-        ToString::to_string,
-    )
+    output::print(&String::from_utf8_lossy(&script), ToString::to_string)
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::actor;
 use super::arguments::SettingArgs;
 use super::connection::console_url;
-use super::output::{self, JsonFlag};
+use super::output;
 use super::user::find_user;
 use crate::config::Settings;
 use crate::wiring;
@@ -35,9 +35,6 @@ pub(super) struct LoginArgs {
     /// E-mail address or id of the user
     #[arg(long)]
     user: String,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// Forget with which account of the identity provider a user signs in.
@@ -51,9 +48,6 @@ pub(super) struct ForgetIdentityArgs {
     /// E-mail address or id of the user
     #[arg(long)]
     user: String,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// Send an e-mail by console.smtp_url, to see that it arrives.
@@ -65,9 +59,6 @@ pub(super) struct ForgetIdentityArgs {
 pub(super) struct TestEmailArgs {
     /// The address that gets the e-mail
     address: String,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 pub(super) async fn run(settings: &SettingArgs, command: ConsoleCommand) -> anyhow::Result<()> {
@@ -94,7 +85,6 @@ async fn login(settings: &Settings, args: &LoginArgs) -> anyhow::Result<()> {
         user.email
     );
     output::print_secret(
-        args.format,
         &json!({"url": url.expose_secret()}),
         url.expose_secret(),
         &advice,
@@ -109,7 +99,6 @@ async fn forget_identity(settings: &Settings, args: &ForgetIdentityArgs) -> anyh
     change.commit().await?;
     storage.close().await;
     output::print(
-        args.format,
         &json!({"userId": user.id, "forgotten": forgotten}),
         |_| match forgotten {
             0 => format!("{} has no account of an identity provider.", user.email),
@@ -135,14 +124,10 @@ async fn test_email(settings: &Settings, args: &TestEmailArgs) -> anyhow::Result
         .await
         .context("could not send the e-mail")?;
     let server = email.server();
-    output::print(
-        args.format,
-        &json!({"server": server, "address": args.address}),
-        |_| {
-            format!(
-                "{server} took an e-mail for {}. See that it arrives.",
-                args.address
-            )
-        },
-    )
+    output::print(&json!({"server": server, "address": args.address}), |_| {
+        format!(
+            "{server} took an e-mail for {}. See that it arrives.",
+            args.address
+        )
+    })
 }

@@ -21,7 +21,7 @@ use tempfile::TempDir;
 
 use super::actor;
 use super::arguments::{ListenArgs, SettingArgs};
-use super::output::{self, JsonFlag};
+use super::output;
 use super::sandbox::DataArgs;
 use super::simplefin;
 use super::webhook::add::{self as webhook, checked_url};
@@ -57,9 +57,6 @@ pub(super) struct DemoArgs {
 
     #[command(flatten)]
     listen: ListenArgs,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// What `--json` prints once the service is ready.
@@ -171,16 +168,14 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
         database: database.as_deref(),
         sandbox: description,
     };
-    let paths = if args.format.json {
+    let paths = if output::is_json() {
         Vec::new()
     } else {
         paths_to_try(&storage, &people[0].user).await?
     };
-    output::print(args.format, &view, |view| {
-        text(view, &paths, folder.is_some(), is_local)
-    })?;
+    output::print(&view, |view| text(view, &paths, folder.is_some(), is_local))?;
     service.start_background();
-    if is_local && !args.format.json && terminal::has_browser() {
+    if is_local && !output::is_json() && terminal::has_browser() {
         // Without one, the address is on the terminal.
         let _ = open::that_detached(&service.urls.console_url);
     }
@@ -195,7 +190,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
             .close()
             .context("could not delete the temporary database")?;
     }
-    if !args.format.json {
+    if !output::is_json() {
         output::print_text("The demo has ended.")?;
     }
     Ok(())

@@ -18,7 +18,7 @@ use serde_json::json;
 use tempfile::NamedTempFile;
 
 use super::arguments::{self, SettingArgs};
-use super::output::{self, JsonFlag, Progress, UsageError, count};
+use super::output::{self, Progress, UsageError, count};
 use super::user::find_user;
 use crate::failure::Failure;
 use crate::wiring::{self, Wiring};
@@ -91,9 +91,6 @@ pub(super) struct ExportArgs {
     /// File to write, or - for standard output
     #[arg(long, value_name = "FILE", default_value = STDOUT)]
     output: String,
-
-    #[command(flatten)]
-    json: JsonFlag,
 }
 
 pub(super) async fn run(settings: &SettingArgs, args: &ExportArgs) -> anyhow::Result<()> {
@@ -118,7 +115,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &ExportArgs) -> anyhow::Re
         return Ok(());
     };
     let view = json!({"file": args.output, "rows": rows, "bytes": bytes, "leftOut": left_out});
-    output::print(args.json, &view, |_| {
+    output::print(&view, |_| {
         format!("Wrote {} to {}.", count(rows, "row", "rows"), args.output)
     })
 }
@@ -155,7 +152,7 @@ impl ExportArgs {
         if resource != Resource::Transactions && layout == Layout::Ynab {
             return Err("--layout is for transactions".to_owned());
         }
-        if self.json.json && self.output == STDOUT {
+        if output::is_json() && self.output == STDOUT {
             return Err(
                 "--json needs --output FILE, because standard output would hold two things"
                     .to_owned(),

@@ -4,10 +4,10 @@ use anyhow::Context as _;
 use serde_json::json;
 
 use super::arguments::SettingArgs;
-use super::output::{self, JsonFlag};
+use super::output;
 use crate::wiring;
 
-pub(super) async fn run(settings: &SettingArgs, format: JsonFlag) -> anyhow::Result<()> {
+pub(super) async fn run(settings: &SettingArgs) -> anyhow::Result<()> {
     let settings = settings.load(None)?;
     let storage = wiring::open(&settings, wiring::optional_sealer(&settings)?).await?;
     let location = wiring::database_location(&settings);
@@ -17,7 +17,7 @@ pub(super) async fn run(settings: &SettingArgs, format: JsonFlag) -> anyhow::Res
         .with_context(|| format!("could not migrate the {location}"))?;
     let view = json!({ "database": storage.kind(), "location": location, "applied": applied });
     storage.close().await;
-    output::print(format, &view, |_| {
+    output::print(&view, |_| {
         if applied.is_empty() {
             format!("The {location} is up to date.")
         } else {

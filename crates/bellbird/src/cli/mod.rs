@@ -42,7 +42,6 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::instances::VERSION;
 use arguments::SettingArgs;
-use output::JsonFlag;
 
 /// First example of the help text, if this build has the command.
 const DEMO_EXAMPLE: &str = if cfg!(feature = "sandbox") {
@@ -74,8 +73,9 @@ struct Cli {
     #[command(flatten)]
     settings: SettingArgs,
 
-    #[command(flatten)]
-    format: JsonFlag,
+    /// Print a single JSON value on standard output
+    #[arg(long, global = true, display_order = output::JSON_POSITION)]
+    json: bool,
 
     #[command(subcommand)]
     command: Command,
@@ -95,17 +95,24 @@ enum Command {
     /// of several instances.
     #[command(after_long_help = "Example:
   BELLBIRD_DATABASE__URL=postgres://bellbird@db/bellbird bellbird migrate")]
-    Migrate(JsonFlag),
+    Migrate,
     Backup(backup::BackupArgs),
     Restore(restore::RestoreArgs),
-    Status(status::StatusArgs),
+    /// Show the running instances, and the settings file and database of this command.
+    ///
+    /// Also shows what differs between the instances and the settings of this command. An instance
+    /// that was killed is shown for 20 more seconds. Changes nothing and calls no provider. Exits
+    /// with status 1 only if the database cannot be read.
+    #[command(after_long_help = "Example:
+  bellbird status --json | jq '.instances[].apiUrl'")]
+    Status,
     /// Ask the running service whether it can serve, for health checks.
     ///
     /// Asks `/ready` of the ops listener of these settings, on this machine. Opens no database.
     /// Exits with status 1, and the reason, if the service is not ready or does not run.
     #[command(after_long_help = "Example, in compose.yaml:
   healthcheck: {test: [CMD, bellbird, ready]}")]
-    Ready(JsonFlag),
+    Ready,
     Doctor(doctor::DoctorArgs),
     Audit(audit::AuditArgs),
     Record(record::RecordArgs),
@@ -150,13 +157,14 @@ pub fn run() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let json = std::env::args_os()
+            let is_json = std::env::args_os()
                 .take_while(|argument| argument != "--")
                 .any(|argument| argument == "--json");
-            return output::report_usage(&error, JsonFlag { json });
+            output::set_json(is_json);
+            return output::report_usage(&error);
         }
     };
-    let format = cli.format;
+    output::set_json(cli.json);
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -165,7 +173,6 @@ pub fn run() -> ExitCode {
         Err(error) => {
             return output::report_failure(
                 &anyhow::Error::new(error).context("could not start threads"),
-                format,
             );
         }
     };
@@ -174,7 +181,7 @@ pub fn run() -> ExitCode {
     runtime.shutdown_background();
     match result {
         Ok(code) => code,
-        Err(error) => output::report_failure(&error, format),
+        Err(error) => output::report_failure(&error),
     }
 }
 
@@ -189,8 +196,7 @@ fn forbid_core_files() {
 }
 
 async fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
-    let mut settings = cli.settings;
-    settings.is_quiet = cli.format.json;
+    let settings = cli.settings;
     match cli.command {
         #[cfg(feature = "sandbox")]
         Command::Demo(args) => demo::run(&settings, &args).await?,
@@ -198,18 +204,18 @@ async fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Serve(args) => serve::run(&settings, &args).await?,
         #[cfg(feature = "sandbox")]
         Command::Sandbox(args) => sandbox::run(&settings, &args).await?,
-        Command::Migrate(format) => migrate::run(&settings, format).await?,
+        Command::Migrate => migrate::run(&settings).await?,
         Command::Backup(args) => backup::run(&settings, &args).await?,
         Command::Restore(args) => restore::run(&settings, &args).await?,
-        Command::Status(args) => return status::run(&settings, &args).await,
-        Command::Ready(format) => ready::run(&settings, format).await?,
+        Command::Status => return status::run(&settings).await,
+        Command::Ready => ready::run(&settings).await?,
         Command::Doctor(args) => return doctor::run(&settings, &args).await,
         Command::Audit(args) => return audit::run(&settings, &args).await,
         Command::Record(args) => return record::run(&settings, &args).await,
         Command::Export(args) => export::run(&settings, &args).await?,
         Command::Mcp => mcp::run().await?,
         Command::Openapi(args) => openapi::run(&args)?,
-        Command::Completions(args) => completions::run(&args, cli.format, &mut Cli::command())?,
+        Command::Completions(args) => completions::run(&args, &mut Cli::command())?,
         Command::Man(args) => man::run(&args, Cli::command())?,
         Command::User(command) => user::run(&settings, command).await?,
         Command::Key(command) => key::run(&settings, command).await?,

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::actor;
 use super::arguments::{self, SettingArgs};
 use super::key::after;
-use super::output::{self, JsonFlag};
+use super::output;
 use super::user::UserFilter;
 use crate::failure::Failure;
 use crate::wiring;
@@ -30,7 +30,7 @@ pub(super) enum OperatorKeyCommand {
     /// List operator keys, without the keys themselves.
     #[command(after_long_help = "Example:
   bellbird operator-key list")]
-    List(JsonFlag),
+    List,
     Revoke(RevokeArgs),
     Audit(AuditArgs),
 }
@@ -47,9 +47,6 @@ pub(super) struct CreateArgs {
     /// Lifetime of the key, such as 30s, 15m, 24h or 90d; by default it does not expire
     #[arg(long, value_name = "DURATION", value_parser = arguments::positive_duration)]
     expires: Option<Duration>,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// Revoke an operator key immediately.
@@ -60,9 +57,6 @@ pub(super) struct RevokeArgs {
     /// Id of the key, as `operator-key list` shows it
     #[arg(value_parser = arguments::operator_key_id)]
     id: OperatorKeyId,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// Show what operators and commands changed, newest first: of the last two years, also of users who
@@ -137,7 +131,7 @@ pub(super) async fn run(settings: &SettingArgs, command: OperatorKeyCommand) -> 
     let storage = wiring::open_storage(&settings.load(None)?).await?;
     let result = match command {
         OperatorKeyCommand::Create(args) => create(&storage, &args).await,
-        OperatorKeyCommand::List(format) => list(&storage, format).await,
+        OperatorKeyCommand::List => list(&storage).await,
         OperatorKeyCommand::Revoke(args) => revoke(&storage, &args).await,
         OperatorKeyCommand::Audit(args) => audit(&storage, &args).await,
     };
@@ -174,17 +168,17 @@ async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
         "Store this key: it is not shown again. Id {}, valid {until}.",
         view.id
     );
-    output::print_secret(args.format, &view, view.key, &advice)
+    output::print_secret(&view, view.key, &advice)
 }
 
-async fn list(storage: &Storage, format: JsonFlag) -> anyhow::Result<()> {
+async fn list(storage: &Storage) -> anyhow::Result<()> {
     let now = Timestamp::now();
     let keys = storage.operator_keys().list().await?;
     let views: Vec<_> = keys
         .into_iter()
         .map(|record| KeyView::new(record, now))
         .collect();
-    output::print(format, &views, |views| {
+    output::print(&views, |views| {
         if views.is_empty() {
             return "No operator keys yet. Create one with `bellbird operator-key create --name NAME`.".to_owned();
         }
@@ -216,7 +210,7 @@ async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
     };
     change.commit().await?;
     let view = KeyView::new(record, now);
-    output::print(args.format, &view, |view| {
+    output::print(&view, |view| {
         format!("Revoked the operator key {}.", view.record.name)
     })
 }
@@ -224,7 +218,7 @@ async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
 async fn audit(storage: &Storage, args: &AuditArgs) -> anyhow::Result<()> {
     let user = args.filter.find(storage).await?.map(|user| user.id);
     let rows = storage.audit().list_before(None, user, args.limit).await?;
-    output::print(args.filter.format, &rows, |rows| {
+    output::print(&rows, |rows| {
         if rows.is_empty() {
             return "No changes yet.".to_owned();
         }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::Args;
 use clap::error::ErrorKind;
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
@@ -14,12 +14,19 @@ use serde::Serialize;
 use crate::config::terminal;
 use crate::failure::Failure;
 
-/// The `--json` flag of every command, before or after the command.
-#[derive(Debug, Clone, Copy, Args)]
-pub(super) struct JsonFlag {
-    /// Print a single JSON value on standard output
-    #[arg(long, global = true)]
-    pub(super) json: bool,
+/// Where help shows `--json`: after the options of a command, before `--help`.
+pub(super) const JSON_POSITION: usize = 900;
+
+/// Whether results are printed as JSON: the flag `--json` of every command.
+static IS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Before a command runs.
+pub(super) fn set_json(is_json: bool) {
+    IS_JSON.store(is_json, Ordering::Relaxed);
+}
+
+pub(super) fn is_json() -> bool {
+    IS_JSON.load(Ordering::Relaxed)
 }
 
 /// Why a command failed: the member `error` of what it prints with `--json`.
@@ -79,11 +86,10 @@ impl std::error::Error for UsageError {}
 
 /// Prints the value as one line of JSON, or as the text that `text` returns.
 pub(super) fn print<T: Serialize>(
-    format: JsonFlag,
     value: &T,
     text: impl FnOnce(&T) -> String,
 ) -> anyhow::Result<()> {
-    let text = if format.json {
+    let text = if is_json() {
         serde_json::to_string(value)?
     } else {
         text(value)
@@ -94,13 +100,12 @@ pub(super) fn print<T: Serialize>(
 /// Prints a secret alone on standard output, so that a script can keep it, and what to do with it
 /// on standard error. With `--json`, prints the value only.
 pub(super) fn print_secret(
-    format: JsonFlag,
     value: &impl Serialize,
     secret: &str,
     advice: &str,
 ) -> anyhow::Result<()> {
-    print(format, value, |_| secret.to_owned())?;
-    if !format.json {
+    print(value, |_| secret.to_owned())?;
+    if !is_json() {
         note(advice);
     }
     Ok(())
@@ -186,7 +191,7 @@ impl Drop for Progress {
 }
 
 /// Prints help on standard output, or a wrong usage on standard error.
-pub(super) fn report_usage(error: &clap::Error, format: JsonFlag) -> ExitCode {
+pub(super) fn report_usage(error: &clap::Error) -> ExitCode {
     let _ = error.print();
     if error.use_stderr() {
         let text = match error.kind() {
@@ -207,23 +212,21 @@ pub(super) fn report_usage(error: &clap::Error, format: JsonFlag) -> ExitCode {
             .next()
             .unwrap_or_default()
             .trim_start_matches("error: ");
-        print_failure(
-            format,
-            ErrorView::of(&[message.split_whitespace().collect::<Vec<_>>().join(" ")]),
-        );
+        let words: Vec<_> = message.split_whitespace().collect();
+        print_failure(ErrorView::of(&[words.join(" ")]));
     }
     u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
-fn print_failure(format: JsonFlag, error: Option<ErrorView>) {
-    if format.json {
+fn print_failure(error: Option<ErrorView>) {
+    if is_json() {
         // If standard output is gone, the exit status still shows the failure.
-        let _ = print(format, &FailureView { error }, |_| String::new());
+        let _ = print(&FailureView { error }, |_| String::new());
     }
 }
 
 /// Prints the error and its causes on one line. Errors of several settings get a line each.
-pub(super) fn report_failure(error: &anyhow::Error, format: JsonFlag) -> ExitCode {
+pub(super) fn report_failure(error: &anyhow::Error) -> ExitCode {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
         // Some errors repeat their cause in their own text.
@@ -234,7 +237,7 @@ pub(super) fn report_failure(error: &anyhow::Error, format: JsonFlag) -> ExitCod
         }
     }
     let lines: Vec<_> = text.lines().map(str::to_owned).collect();
-    print_failure(format, ErrorView::with_code(&lines, error));
+    print_failure(ErrorView::with_code(&lines, error));
     let failed = finish(&lines);
     if error.is::<UsageError>() {
         ExitCode::from(2)

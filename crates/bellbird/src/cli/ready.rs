@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::SettingArgs;
 use super::listener;
-use super::output::{self, JsonFlag};
+use super::output;
 
 /// What the ops listener responds.
 #[derive(Serialize, Deserialize)]
@@ -20,7 +20,7 @@ struct ErrorText {
     message: String,
 }
 
-pub(super) async fn run(settings: &SettingArgs, format: JsonFlag) -> anyhow::Result<()> {
+pub(super) async fn run(settings: &SettingArgs) -> anyhow::Result<()> {
     let address = settings.load(None)?.ops_listen;
     let (status, body) = listener::get(address, "/ready").await.with_context(|| {
         format!("no Bellbird responds at {address}: is it running, and with this ops.listen?")
@@ -36,5 +36,5 @@ pub(super) async fn run(settings: &SettingArgs, format: JsonFlag) -> anyhow::Res
             |error| error.message
         ));
     }
-    output::print(format, &view, |_| "Ready.".to_owned())
+    output::print(&view, |_| "Ready.".to_owned())
 }

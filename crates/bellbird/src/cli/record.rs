@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::arguments::{self, SettingArgs};
 use super::connection::find;
-use super::output::{self, JsonFlag};
+use super::output;
 use crate::config::Settings;
 use crate::instances::VERSION;
 use crate::wiring::{self, Wiring};
@@ -50,9 +50,6 @@ pub(super) struct RecordArgs {
     /// Id of the connection, as `connection list` shows it
     #[arg(value_parser = arguments::connection_id)]
     id: ConnectionId,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 #[derive(Serialize)]
@@ -98,7 +95,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &RecordArgs) -> anyhow::Re
         bail!("{} sent no response: {error}", recording.provider);
     }
     let pretty = serde_json::to_string_pretty(&recording)?;
-    output::print(args.format, &recording, |_| pretty)?;
+    output::print(&recording, |_| pretty)?;
     output::note("Every value is masked. Read the recording before you send it to anyone.");
     Ok(ExitCode::SUCCESS)
 }

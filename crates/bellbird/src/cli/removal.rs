@@ -7,7 +7,7 @@ use anyhow::bail;
 use clap::Args;
 use serde::Serialize;
 
-use super::output::{self, JsonFlag, UsageError};
+use super::output::{self, UsageError};
 use crate::config::terminal;
 
 /// Flags of commands that remove something.
@@ -25,19 +25,12 @@ pub(super) struct RemovalArgs {
 impl RemovalArgs {
     /// Whether to remove it now: with `--dry-run`, only prints the plan, else shows on the terminal
     /// what will be removed, and asks. Any answer but yes is an error.
-    pub(super) fn confirm(
-        self,
-        format: JsonFlag,
-        plan: &impl Serialize,
-        description: &str,
-    ) -> anyhow::Result<bool> {
+    pub(super) fn confirm(self, plan: &impl Serialize, description: &str) -> anyhow::Result<bool> {
         if self.dry_run {
-            return output::print(format, plan, |_| {
-                format!("{description}\n\nNothing was changed.")
-            })
-            .map(|()| false);
+            return output::print(plan, |_| format!("{description}\n\nNothing was changed."))
+                .map(|()| false);
         }
-        if self.yes || format.json {
+        if self.yes || output::is_json() {
             return Ok(true);
         }
         if !terminal::stdin_is_terminal() {

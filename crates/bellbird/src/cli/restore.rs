@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::actor;
 use super::arguments::SettingArgs;
 use super::backup::needed_keys;
-use super::output::{self, JsonFlag, count};
+use super::output::{self, count};
 use crate::config::Settings;
 use crate::wiring;
 
@@ -53,9 +53,6 @@ pub(super) struct RestoreArgs {
     /// is not
     #[arg(long, conflicts_with = "file")]
     yes: bool,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// What `--json` prints.
@@ -94,7 +91,7 @@ async fn restore(settings: &Settings, file: &Path, args: &RestoreArgs) -> anyhow
     let mut view = apply(staged.storage(), args).await?;
     let replaced = staged.put_in_place(Timestamp::now()).await?;
     view.replaced = replaced.map(|path| path.display().to_string());
-    output::print(args.format, &view, |view| {
+    output::print(&view, |view| {
         let mut text = format!("Restored {}.", file.display());
         if let Some(replaced) = &view.replaced {
             text = format!("{text} The replaced database is {replaced}.");
@@ -163,7 +160,7 @@ async fn decide(settings: &Settings, args: &RestoreArgs) -> anyhow::Result<()> {
     }
     storage.close().await;
     drop(lock);
-    output::print(args.format, &view, next_steps)
+    output::print(&view, next_steps)
 }
 
 /// The keys of these secrets that are not configured.

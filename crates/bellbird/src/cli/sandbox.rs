@@ -10,7 +10,7 @@ use bellbird_sandbox::{Description, Options};
 use clap::Args;
 
 use super::arguments::{SettingArgs, listen_address};
-use super::output::{self, JsonFlag};
+use super::output;
 use crate::config::Settings;
 use crate::sandbox_beside::sandbox_settings;
 use crate::{telemetry, wiring};
@@ -53,9 +53,6 @@ pub(super) struct SandboxArgs {
     /// Folder in which consents are saved, so that links outlive this process
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// Data of the simulated providers.
@@ -93,7 +90,6 @@ pub(super) async fn run(settings: &SettingArgs, args: &SandboxArgs) -> anyhow::R
         snaptrade_listen,
         webhooks_anywhere,
         state,
-        format,
     } = args;
     let options = Options {
         fiskil_listen: *fiskil_listen,
@@ -110,7 +106,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &SandboxArgs) -> anyhow::R
         )
     })?;
     let exports = exports(sandbox.description())?;
-    output::print(*format, sandbox.description(), |description| {
+    output::print(sandbox.description(), |description| {
         text(&exports, description)
     })?;
     stop.cancelled().await;

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::actor;
 use super::arguments::SettingArgs;
-use super::output::{self, ErrorView, JsonFlag, Progress, count};
+use super::output::{self, ErrorView, Progress, count};
 use crate::instances;
 use crate::wiring;
 
@@ -41,7 +41,7 @@ pub(super) enum SecretsCommand {
     /// and restart again.
     #[command(after_long_help = "Example:
   BELLBIRD_SECRETS__KEY=\"2027:...,2026:...\" bellbird secrets rotate")]
-    Rotate(JsonFlag),
+    Rotate,
 }
 
 /// What `rotate --json` prints.
@@ -61,15 +61,15 @@ pub(super) async fn run(
     settings: &SettingArgs,
     command: SecretsCommand,
 ) -> anyhow::Result<ExitCode> {
-    let SecretsCommand::Rotate(format) = command;
+    let SecretsCommand::Rotate = command;
     let settings = settings.load(None)?;
     let storage = wiring::open_sealed_storage(&settings).await?;
-    let result = rotate(&storage, format).await;
+    let result = rotate(&storage).await;
     storage.close().await;
     result
 }
 
-async fn rotate(storage: &Storage, format: JsonFlag) -> anyhow::Result<ExitCode> {
+async fn rotate(storage: &Storage) -> anyhow::Result<ExitCode> {
     let current = storage.secrets().sealing_key_id();
     require_key_everywhere(&instances::running(storage).await?, current)?;
     let action = AuditAction::of_installation("secrets.rotate").about(current);
@@ -125,7 +125,7 @@ async fn rotate(storage: &Storage, format: JsonFlag) -> anyhow::Result<ExitCode>
         instances: running.len(),
         error,
     };
-    output::print(format, &view, |view| {
+    output::print(&view, |view| {
         let checked = match view.instances {
             0 => "No instance of the service runs now".to_owned(),
             1 => "One instance of the service runs, and was checked".to_owned(),

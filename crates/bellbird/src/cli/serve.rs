@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::arguments::{ListenArgs, SettingArgs};
-use super::output::{self, JsonFlag};
+use super::output;
 use super::{actor, init, secrets};
 use crate::config::{Settings, service_manager, terminal};
 use crate::first_start::{self, FirstStart};
@@ -52,9 +52,6 @@ pub(super) struct ServeArgs {
 
     #[command(flatten)]
     listen: ListenArgs,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 pub(super) async fn run(setting_args: &SettingArgs, args: &ServeArgs) -> anyhow::Result<()> {
@@ -132,7 +129,7 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &ServeArgs) -> anyhow:
         urls: &service.urls,
         setup_url: setup_url.as_ref().map(|url| url.expose_secret()),
     };
-    output::print(args.format, &view, |_| {
+    output::print(&view, |_| {
         let admin_url = admin_url.as_deref().unwrap_or_default();
         let urls = [
             ("API    ", api_url.as_str()),

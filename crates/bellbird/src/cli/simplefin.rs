@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::actor;
 use super::arguments::{self, SettingArgs};
-use super::output::{self, JsonFlag};
+use super::output;
 use super::user::find_user;
 use crate::config::Settings;
 use crate::roles::Role;
@@ -36,9 +36,6 @@ pub(super) struct RevokeArgs {
     /// E-mail address or id of the user
     #[arg(long)]
     user: String,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// Print a setup token, which a user pastes into a program such as Actual Budget.
@@ -57,9 +54,6 @@ pub(super) struct TokenArgs {
     /// Name of the API key that the claim creates
     #[arg(long, default_value = "SimpleFIN", value_parser = arguments::key_name)]
     name: KeyName,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 pub(super) async fn run(settings: &SettingArgs, command: SimplefinCommand) -> anyhow::Result<()> {
@@ -78,16 +72,12 @@ async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
     let mut change = actor::begin_change(storage).await?;
     let revoked = setup_tokens::revoke(&mut change, user.id).await?;
     change.commit().await?;
-    output::print(
-        args.format,
-        &json!({"revoked": revoked}),
-        |_| match revoked {
-            0 => "No setup token was waiting. `bellbird key list` shows the keys of claimed ones."
-                .to_owned(),
-            1 => "1 setup token revoked.".to_owned(),
-            count => format!("{count} setup tokens revoked."),
-        },
-    )?;
+    output::print(&json!({"revoked": revoked}), |_| match revoked {
+        0 => "No setup token was waiting. `bellbird key list` shows the keys of claimed ones."
+            .to_owned(),
+        1 => "1 setup token revoked.".to_owned(),
+        count => format!("{count} setup tokens revoked."),
+    })?;
     Ok(())
 }
 
@@ -103,7 +93,6 @@ async fn token(settings: &Settings, storage: &Storage, args: &TokenArgs) -> anyh
         user.email
     );
     output::print_secret(
-        args.format,
         &json!({"token": token, "expiresAt": expires_at}),
         token,
         &advice,

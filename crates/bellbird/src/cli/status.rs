@@ -6,29 +6,15 @@ use std::process::ExitCode;
 
 use bellbird_connections::job_kinds;
 use bellbird_storage::{Instance, Storage, StoredProviderSettings};
-use clap::Args;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
 
 use super::arguments::SettingArgs;
-use super::output::{self, ErrorView, JsonFlag};
+use super::output::{self, ErrorView};
 use crate::config::Settings;
 use crate::instances::{self, VERSION};
 use crate::wiring;
-
-/// Show the running instances, and the settings file and database of this command.
-///
-/// Also shows what differs between the instances and the settings of this command. An instance that
-/// was killed is shown for 20 more seconds. Changes nothing and calls no provider. Exits with
-/// status 1 only if the database cannot be read.
-#[derive(Debug, Args)]
-#[command(after_long_help = "Example:
-  bellbird status --json | jq '.instances[].apiUrl'")]
-pub(super) struct StatusArgs {
-    #[command(flatten)]
-    format: JsonFlag,
-}
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -80,7 +66,7 @@ struct JobsView {
     failing: u64,
 }
 
-pub(super) async fn run(settings: &SettingArgs, args: &StatusArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(settings: &SettingArgs) -> anyhow::Result<ExitCode> {
     let settings = settings.load(None)?;
     let key_ids = wiring::key_ids(&settings)?;
     let (database, read) = database(&settings).await;
@@ -113,7 +99,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &StatusArgs) -> anyhow::Re
             .as_ref()
             .and_then(|error| ErrorView::with_code(&reasons, error)),
     };
-    output::print(args.format, &view, text)?;
+    output::print(&view, text)?;
     Ok(output::finish(&reasons))
 }
 

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::super::actor;
 use super::super::arguments;
-use super::super::output::{self, JsonFlag};
+use super::super::output;
 use super::super::user::find_user;
 use super::find;
 use crate::failure::Failure;
@@ -59,9 +59,6 @@ pub(in super::super) struct LinkArgs {
     /// Text of up to 500 characters for the return; no secret, because it is in a URL
     #[arg(long, value_name = "TEXT", requires = "return_url")]
     state: Option<String>,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// Show the result of a link session, until a day after it has expired.
@@ -71,9 +68,6 @@ pub(in super::super) struct LinkArgs {
 pub(in super::super) struct LinkStatusArgs {
     /// Id of the link session, as `connection link --return-url` prints it
     id: Uuid,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 pub(super) async fn run(
@@ -134,7 +128,7 @@ pub(super) async fn run(
             new_link.id
         ));
     }
-    output::print_secret(args.format, &printed, url, &advice)
+    output::print_secret(&printed, url, &advice)
 }
 
 pub(super) async fn status(connections: &Connections, args: &LinkStatusArgs) -> anyhow::Result<()> {
@@ -145,7 +139,7 @@ pub(super) async fn status(connections: &Connections, args: &LinkStatusArgs) -> 
             args.id
         ))
     })?;
-    output::print(args.format, &session, |session| {
+    output::print(&session, |session| {
         let LinkSession {
             status,
             connections,

@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use super::actor;
 use super::arguments::{self, SettingArgs};
-use super::output::{self, JsonFlag};
+use super::output;
 use super::user::{UserFilter, find_user};
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -76,9 +76,6 @@ pub(super) struct ImportArgs {
     /// File with the credentials, or - for standard input
     #[arg(long, value_name = "FILE")]
     credentials: String,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// Show a connection with its accounts and its history.
@@ -89,9 +86,6 @@ pub(super) struct ShowArgs {
     /// Id of the connection, as `connection list` shows it
     #[arg(value_parser = arguments::connection_id)]
     id: ConnectionId,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// A connection as `list --json` prints it: as the API shows it, with its user, the number of its
@@ -197,7 +191,7 @@ async fn import(
         .iter()
         .map(ConnectionView::from)
         .collect();
-    output::print(args.format, &views, |views| table(views.iter()))
+    output::print(&views, |views| table(views.iter()))
 }
 
 impl ListedConnection<'_> {
@@ -247,7 +241,7 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
             removal,
         })
         .collect();
-    output::print(args.format, &views, |views| {
+    output::print(&views, |views| {
         if views.is_empty() {
             return "No connections yet. Create one with `bellbird connection link` or `bellbird connection import`."
                 .to_owned();
@@ -300,7 +294,7 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
         .find(connection.user_id, connection.id)
         .await?;
     let user = email_of(storage, connection.user_id).await?;
-    if args.format.json {
+    if output::is_json() {
         let accounts = accounts.iter().map(AccountView::from).collect();
         let (connection, sync) = (ConnectionView::from(&connection), sync.as_ref());
         let shown = ShownConnection {
@@ -310,7 +304,7 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
             accounts,
             history: &history,
         };
-        return output::print(args.format, &shown, |_| String::new());
+        return output::print(&shown, |_| String::new());
     }
     let text = output::details(&[
         ("id", connection.id.to_string()),

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::super::actor;
 use super::super::arguments;
-use super::super::output::{self, ErrorView, JsonFlag};
+use super::super::output::{self, ErrorView};
 use super::super::removal::RemovalArgs;
 use super::{email_of, find};
 
@@ -39,9 +39,6 @@ pub(in super::super) struct RemoveArgs {
 
     #[command(flatten)]
     removal: RemovalArgs,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// What `remove --dry-run --json` prints.
@@ -90,7 +87,7 @@ pub(super) async fn run(
         dry_run: true,
         withdraws_consent: !args.local_only,
     };
-    if !args.removal.confirm(args.format, &plan, &description)? {
+    if !args.removal.confirm(&plan, &description)? {
         return Ok(ExitCode::SUCCESS);
     }
     remove(storage, connections, args, &connection).await
@@ -176,8 +173,8 @@ async fn remove(
         removal: pending.as_ref(),
         error: ErrorView::of(error.as_slice()),
     };
-    if removed || args.format.json {
-        output::print(args.format, &view, |_| {
+    if removed || output::is_json() {
+        output::print(&view, |_| {
             if args.local_only {
                 format!(
                     "Removed the connection to {name} here. Its consent stays active until the user withdraws it at \

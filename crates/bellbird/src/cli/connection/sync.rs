@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::super::actor;
 use super::super::arguments;
-use super::super::output::{self, ErrorView, JsonFlag, Progress};
+use super::super::output::{self, ErrorView, Progress};
 use super::super::user::find_user;
 use super::super::webhook::advice;
 use super::find;
@@ -50,9 +50,6 @@ pub(in super::super) struct SyncArgs {
     /// Sync the connections of this user: e-mail address or id
     #[arg(long)]
     user: Option<String>,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// What `--json` prints if a sync fails. Otherwise it prints only the reports.
@@ -119,9 +116,8 @@ pub(super) async fn run(
         }
     }
     match ErrorView::of(&errors) {
-        Some(error) if args.format.json => {
+        Some(error) if output::is_json() => {
             output::print(
-                args.format,
                 &FailedSync {
                     error,
                     synced: &reports,
@@ -129,9 +125,9 @@ pub(super) async fn run(
                 |_| String::new(),
             )?;
         }
-        _ => output::print(args.format, &reports, |reports| text(reports, &targets))?,
+        _ => output::print(&reports, |reports| text(reports, &targets))?,
     }
-    if !args.format.json {
+    if !output::is_json() {
         note_undelivered(storage, &reports, &targets).await?;
     }
     Ok(output::finish(&errors))

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 pub(super) use self::files::database_files;
 use self::settings::placeholders;
 use super::arguments::{ListenArgs, SettingArgs};
-use super::output::{self, ErrorView, JsonFlag};
+use super::output::{self, ErrorView};
 use super::secrets;
 use crate::config::Settings;
 use crate::instances::{self, Finding, VERSION};
@@ -45,9 +45,6 @@ const FREE_BYTES_NOTED: u64 = 256 * 1024 * 1024;
 pub(super) struct DoctorArgs {
     #[command(flatten)]
     listen: ListenArgs,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
@@ -124,7 +121,6 @@ pub(super) async fn run(settings: &SettingArgs, args: &DoctorArgs) -> anyhow::Re
         .collect();
     let ok = wrong.is_empty();
     output::print(
-        args.format,
         &Report {
             ok,
             version: VERSION,

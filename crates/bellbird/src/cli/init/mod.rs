@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use super::arguments::{self, SettingArgs};
 use super::connection::console_url;
-use super::output::{self, JsonFlag, UsageError};
+use super::output::{self, UsageError};
 use super::{actor, ask};
 use crate::config::place::SETTINGS_FILE;
 use crate::config::{Settings, terminal};
@@ -65,9 +65,6 @@ pub(super) struct InitArgs {
     /// settings, such as client_id
     #[arg(long, value_name = "FILE", requires = "provider")]
     credentials: Option<String>,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// What `--json` prints.
@@ -134,13 +131,13 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &InitArgs) -> anyhow::
     let made = make(&settings, &storage, &answers).await;
     storage.close().await;
     let flag = setting_args.data_dir_flag();
-    output::print(args.format, &made?, |view| text(view, &flag))
+    output::print(&made?, |view| text(view, &flag))
 }
 
 impl Answers {
     /// `proposed` is what Enter means at the question about providers.
     fn of(args: &InitArgs, proposed: &str) -> anyhow::Result<Self> {
-        let asks = terminal::stdin_is_terminal() && !args.format.json;
+        let asks = terminal::stdin_is_terminal() && !output::is_json();
         let email = match &args.email {
             Some(email) => email.clone(),
             None if asks => ask::until("E-mail address of the first operator: ", arguments::email)?,

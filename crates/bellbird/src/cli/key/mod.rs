@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::actor;
 use super::arguments::{self, SettingArgs};
-use super::output::{self, JsonFlag};
+use super::output;
 use super::user::{UserFilter, find_user};
 use crate::wiring;
 use find::KeyRef;
@@ -50,9 +50,6 @@ pub(super) struct CreateArgs {
     /// Lifetime of the key, such as 30s, 15m, 24h or 90d; by default it does not expire
     #[arg(long, value_name = "DURATION", value_parser = arguments::positive_duration)]
     expires: Option<Duration>,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// Show one API key, without the key itself.
@@ -62,9 +59,6 @@ pub(super) struct CreateArgs {
 pub(super) struct ShowArgs {
     #[command(flatten)]
     key: KeyRef,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// Replace a key; the old one stays valid for a grace period.
@@ -81,9 +75,6 @@ pub(super) struct RotateArgs {
     /// How long the old key stays valid; 0h ends it immediately
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = arguments::duration)]
     grace: Duration,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// Revoke a key immediately.
@@ -96,9 +87,6 @@ pub(super) struct RotateArgs {
 pub(super) struct RevokeArgs {
     #[command(flatten)]
     key: KeyRef,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// A created key, as `--json` prints it.
@@ -145,8 +133,8 @@ impl<'a> NewKeyView<'a> {
         )
     }
 
-    fn print(&self, format: JsonFlag) -> anyhow::Result<()> {
-        output::print_secret(format, self, self.key, &self.advice())
+    fn print(&self) -> anyhow::Result<()> {
+        output::print_secret(self, self.key, &self.advice())
     }
 }
 
@@ -244,7 +232,7 @@ async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
     };
     let created = keys::create(&mut change, new).await?;
     change.commit().await?;
-    NewKeyView::new(&user.email, &created).print(args.format)?;
+    NewKeyView::new(&user.email, &created).print()?;
     let (record, keys) = (&created.record, storage.keys().list(user.id).await?);
     let namesakes = keys
         .iter()
@@ -274,7 +262,7 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
                 .map(|record| KeyView::new(&user.email, record, now)),
         );
     }
-    output::print(args.format, &views, |views| {
+    output::print(&views, |views| {
         if views.is_empty() {
             return "No keys yet. Create one with `bellbird key create --user USER --name NAME`."
                 .to_owned();
@@ -303,7 +291,7 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
         view: view(storage, record, Timestamp::now()).await?,
         history,
     };
-    output::print(args.format, &shown, |ShownKey { view, history }| {
+    output::print(&shown, |ShownKey { view, history }| {
         let KeyRecord {
             id,
             name,
@@ -367,7 +355,7 @@ async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<()> {
         output::format_instant(replaced.expires_at),
         replaced.id
     );
-    output::print_secret(args.format, &view, view.new.key, &advice)
+    output::print_secret(&view, view.new.key, &advice)
 }
 
 async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
@@ -377,7 +365,7 @@ async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
     let revoked = keys::revoke(&mut change, key.id).await?;
     change.commit().await?;
     let view = view(storage, revoked, now).await?;
-    output::print(args.format, &view, |view| {
+    output::print(&view, |view| {
         format!("Revoked the key {} of {}.", view.record.name, view.user)
     })
 }

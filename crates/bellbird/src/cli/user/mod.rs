@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 
 use super::actor;
 use super::arguments::{self, SettingArgs};
-use super::output::{self, JsonFlag};
+use super::output;
 use crate::failure::Failure;
 use crate::wiring;
 use remove::RemoveArgs;
@@ -23,7 +23,7 @@ pub(super) enum UserCommand {
     /// List all users.
     #[command(after_long_help = "Example:
   bellbird user list --json | jq -r '.[].email'")]
-    List(JsonFlag),
+    List,
     Show(ShowArgs),
     Set(SetArgs),
     Remove(RemoveArgs),
@@ -49,9 +49,6 @@ pub(super) struct AddArgs {
     /// Your own name of the user; must be unique
     #[arg(long, value_parser = arguments::reference)]
     reference: Option<String>,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// Show one user.
@@ -62,9 +59,6 @@ pub(super) struct AddArgs {
 pub(super) struct ShowArgs {
     #[command(flatten)]
     user: UserRef,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// Change a user's e-mail address, plan, timezone or reference, make the user an operator, or allow
@@ -126,9 +120,6 @@ pub(super) struct SetArgs {
     /// send no e-mails
     #[arg(long, conflicts_with = "console_sign_in", group = "change")]
     no_console_sign_in: bool,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 #[derive(Debug, Args)]
@@ -148,9 +139,6 @@ pub(super) struct UserFilter {
     /// Show only those of this user: e-mail address or id
     #[arg(long)]
     user: Option<String>,
-
-    #[command(flatten)]
-    pub(super) format: JsonFlag,
 }
 
 impl UserFilter {
@@ -210,10 +198,10 @@ pub(super) async fn run(settings: &SettingArgs, command: UserCommand) -> anyhow:
     }
     let result = match command {
         UserCommand::Add(args) => add(&storage, &args).await,
-        UserCommand::List(args) => list(&storage, args).await,
+        UserCommand::List => list(&storage).await,
         UserCommand::Show(args) => {
             let user = args.user.find(&storage).await?;
-            output::print(args.format, &user, details)
+            output::print(&user, details)
         }
         UserCommand::Set(args) => set(&storage, &args).await,
         UserCommand::Remove(args) => remove::run(&settings, &storage, &args).await,
@@ -256,7 +244,7 @@ async fn add(storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
         other => other?,
     };
     change.commit().await?;
-    output::print(args.format, &user, |user| {
+    output::print(&user, |user| {
         format!(
             "Added.\n\n{}\n\nNext: bellbird key create --user {} --name NAME",
             details(user),
@@ -265,9 +253,9 @@ async fn add(storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
     })
 }
 
-async fn list(storage: &Storage, format: JsonFlag) -> anyhow::Result<()> {
+async fn list(storage: &Storage) -> anyhow::Result<()> {
     let users = storage.users().list().await?;
-    output::print(format, &users, |users| {
+    output::print(&users, |users| {
         if users.is_empty() {
             return "No users yet. Add one with `bellbird user add --email EMAIL`.".to_owned();
         }
@@ -329,7 +317,5 @@ async fn set(storage: &Storage, args: &SetArgs) -> anyhow::Result<()> {
         other => other?,
     };
     update.commit().await?;
-    output::print(args.format, &user, |user| {
-        format!("Changed.\n\n{}", details(user))
-    })
+    output::print(&user, |user| format!("Changed.\n\n{}", details(user)))
 }

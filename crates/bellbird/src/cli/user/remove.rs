@@ -8,7 +8,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::super::actor;
-use super::super::output::{self, JsonFlag};
+use super::super::output;
 use super::super::removal::RemovalArgs;
 use super::UserRef;
 use crate::config::Settings;
@@ -34,9 +34,6 @@ pub(in super::super) struct RemoveArgs {
 
     #[command(flatten)]
     removal: RemovalArgs,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// What `--dry-run --json` prints.
@@ -62,11 +59,11 @@ pub(super) async fn run(
         return Err(still_connected(&user));
     }
     let plan = plan(storage, &user, args.local_only).await?;
-    if !args.removal.confirm(args.format, &plan, &describe(&plan))? {
+    if !args.removal.confirm(&plan, &describe(&plan))? {
         return Ok(());
     }
     remove(settings, storage, args, &user).await?;
-    output::print(args.format, &user, |user| {
+    output::print(&user, |user| {
         format!(
             "Removed {} with all keys and webhook endpoints.",
             user.email

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::super::actor;
 use super::super::arguments;
-use super::super::output::{self, JsonFlag};
+use super::super::output;
 use super::super::user::find_user;
 use super::{advice, check_events, names, warn_of_rejections};
 use crate::config::Settings;
@@ -60,9 +60,6 @@ pub(in super::super) struct AddArgs {
     #[arg(long, value_name = "VERSION")]
     #[arg(value_parser = arguments::one_of(ApiVersion::ALL, ApiVersion::as_str))]
     api_version: Option<ApiVersion>,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// What `--json` prints. This is the only time that the secret is shown.
@@ -118,7 +115,7 @@ pub(super) async fn add(
         api_version: endpoint.api_version,
         status: endpoint.status,
     };
-    output::print_secret(args.format, &view, view.secret, &view.advice())?;
+    output::print_secret(&view, view.secret, &view.advice())?;
     if let Some(unresolved) = unresolved {
         output::note(&format!(
             "{unresolved}. The endpoint was added; each delivery resolves the name again"

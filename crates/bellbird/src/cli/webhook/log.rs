@@ -5,7 +5,7 @@ use bellbird_storage::{AttemptRecord, DeliveryRecord, Storage};
 use clap::Args;
 
 use super::super::arguments;
-use super::super::output::{self, JsonFlag};
+use super::super::output;
 use super::{EndpointArgs, EventUserArgs, advice, event_not_found, find};
 
 const HEAD: [&str; 11] = [
@@ -82,14 +82,14 @@ pub(super) async fn deliveries(storage: &Storage, args: &DeliveriesArgs) -> anyh
     let endpoint = find(storage, args.endpoint.id).await?;
     if let Some(event) = args.event {
         let user = args.user.find(storage, &endpoint).await?;
-        return attempts(storage, args.endpoint.format, (user, endpoint.id), event).await;
+        return attempts(storage, (user, endpoint.id), event).await;
     }
     let user = args.user.find_or_all(storage, &endpoint).await?;
     let records = storage
         .deliveries()
         .list(user, endpoint.id, args.state, args.limit)
         .await?;
-    output::print(args.endpoint.format, &records, |records| {
+    output::print(&records, |records| {
         let text = match (records.is_empty(), args.state) {
             (true, None) => "No deliveries yet.".to_owned(),
             (true, Some(state)) => format!("No {state} deliveries."),
@@ -105,7 +105,6 @@ pub(super) async fn deliveries(storage: &Storage, args: &DeliveriesArgs) -> anyh
 
 async fn attempts(
     storage: &Storage,
-    format: JsonFlag,
     (user, endpoint): (UserId, EndpointId),
     event: EventId,
 ) -> anyhow::Result<()> {
@@ -116,7 +115,7 @@ async fn attempts(
     if records.is_empty() && storage.webhook_events().find(user, event).await?.is_none() {
         return Err(event_not_found(endpoint, event));
     }
-    output::print(format, &records, |records| {
+    output::print(&records, |records| {
         if records.is_empty() {
             return "No attempts yet.".to_owned();
         }

@@ -21,7 +21,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::arguments::{self, SettingArgs};
-use super::output::{self, JsonFlag};
+use super::output;
 use super::user::{UserFilter, find_user};
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -83,9 +83,6 @@ pub(super) struct EndpointArgs {
     /// Id of the endpoint, as `webhook list` shows it
     #[arg(value_parser = arguments::endpoint_id)]
     id: EndpointId,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// Whose events a command is about, at an endpoint of the installation.
@@ -223,7 +220,7 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
         Some(user) => storage.endpoints().list(user.id).await?,
         None => storage.endpoints().list_all().await?,
     };
-    output::print(args.format, &endpoints, |endpoints| {
+    output::print(&endpoints, |endpoints| {
         if endpoints.is_empty() {
             return "No endpoints yet. Add one with `bellbird webhook add --user USER --url URL`."
                 .to_owned();
@@ -249,7 +246,7 @@ struct ShownEndpoint {
 async fn show(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
     let endpoint = find(storage, args.id).await?;
     let user = user_of(storage, &endpoint).await?;
-    output::print(args.format, &ShownEndpoint { user, endpoint }, |shown| {
+    output::print(&ShownEndpoint { user, endpoint }, |shown| {
         details(&shown.endpoint, shown.user.as_deref())
     })
 }

@@ -73,13 +73,13 @@ pub(super) async fn ping(
         error: ErrorView::of(exchange.error.map(str::to_owned).as_slice()),
     };
     if view.delivered {
-        output::print(args.format, &view, |_| {
+        output::print(&view, |_| {
             format!("Delivered: the endpoint {}.", outcome(exchange))
         })?;
         return Ok(ExitCode::SUCCESS);
     }
-    if args.format.json {
-        output::print(args.format, &view, |_| String::new())?;
+    if output::is_json() {
+        output::print(&view, |_| String::new())?;
     }
     output::note(&format!(
         "error: not delivered: the endpoint {}",

@@ -31,7 +31,7 @@ pub(in super::super) struct RedeliverArgs {
     #[arg(value_parser = arguments::event_id)]
     event: EventId,
 
-    #[command(flatten)]
+    #[command(flatten, next_display_order = output::JSON_POSITION + 1)]
     user: EventUserArgs,
 }
 
@@ -100,7 +100,7 @@ pub(super) async fn redeliver(storage: &Storage, args: &RedeliverArgs) -> anyhow
     change.commit().await?;
     let view =
         json!({"eventId": event, "endpointId": endpoint.id, "state": DeliveryState::Pending});
-    output::print(args.endpoint.format, &view, |_| {
+    output::print(&view, |_| {
         "Queued for redelivery. A running service sends it now.".to_owned()
     })
 }
@@ -134,7 +134,7 @@ pub(super) async fn recover(storage: &Storage, args: &RecoverArgs) -> anyhow::Re
         check_enabled(&find(storage, args.endpoint.id).await?)?;
     }
     let view = json!({"endpointId": endpoint.id, "recovered": recovered});
-    output::print(args.endpoint.format, &view, |_| match recovered {
+    output::print(&view, |_| match recovered {
         0 => format!(
             "Nothing to recover since {}.",
             output::format_instant(Some(since))

@@ -38,7 +38,7 @@ struct PlannedRemoval<'a> {
 }
 
 pub(super) async fn remove(storage: &Storage, args: &RemoveArgs) -> anyhow::Result<()> {
-    let EndpointArgs { id, format } = args.endpoint;
+    let id = args.endpoint.id;
     let endpoint = find(storage, id).await?;
     let user = user_of(storage, &endpoint).await?;
     let mut cancelled_deliveries = 0;
@@ -59,14 +59,14 @@ pub(super) async fn remove(storage: &Storage, args: &RemoveArgs) -> anyhow::Resu
         cancelled_deliveries,
         dry_run: true,
     };
-    if !args.removal.confirm(format, &plan, &description)? {
+    if !args.removal.confirm(&plan, &description)? {
         return Ok(());
     }
     let mut change = actor::begin_change(storage).await?;
     let removed = endpoints::remove(&mut change, id).await;
     removed.map_err(|refusal| endpoint_error(id, refusal))?;
     change.commit().await?;
-    output::print(format, &json!({"id": id, "removed": true}), |_| {
+    output::print(&json!({"id": id, "removed": true}), |_| {
         format!("Removed the endpoint {}.", endpoint.url)
     })
 }

@@ -43,5 +43,5 @@ pub(super) async fn rotate(storage: &Storage, args: &EndpointArgs) -> anyhow::Re
         secret: rotated.secret.expose_secret(),
         old_secret_expires_at: rotated.old_expires_at,
     };
-    output::print_secret(args.format, &view, view.secret, &view.advice())
+    output::print_secret(&view, view.secret, &view.advice())
 }

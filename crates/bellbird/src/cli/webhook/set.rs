@@ -66,7 +66,7 @@ pub(super) async fn set(
     let endpoint = endpoint.map_err(|refusal| endpoint_error(before.id, refusal))?;
     change.commit().await?;
     let user = user_of(storage, &before).await?;
-    output::print(args.endpoint.format, &endpoint, |endpoint| {
+    output::print(&endpoint, |endpoint| {
         format!("Changed.\n\n{}", details(endpoint, user.as_deref()))
     })?;
     if let Some(unresolved) = url.and_then(|url| url.unresolved) {

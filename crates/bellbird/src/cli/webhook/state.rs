@@ -5,7 +5,7 @@ use bellbird_management::endpoints;
 use bellbird_storage::{DeliveryRecord, Endpoint, Storage};
 
 use super::super::actor;
-use super::super::output::{self, JsonFlag, count};
+use super::super::output::{self, count};
 use super::{EndpointArgs, endpoint_error, find, warn_of_rejections};
 
 /// Last error that storage gives to deliveries which a disabled endpoint misses.
@@ -22,7 +22,6 @@ pub(super) async fn enable(storage: &Storage, args: &EndpointArgs) -> anyhow::Re
     let endpoint = find(storage, args.id).await?;
     let was_enabled = before.status == EndpointStatus::Enabled;
     print(
-        args.format,
         &endpoint,
         if was_enabled {
             "Already enabled"
@@ -71,14 +70,10 @@ pub(super) async fn disable(storage: &Storage, args: &EndpointArgs) -> anyhow::R
     let disabled = disabled.map_err(|refusal| endpoint_error(args.id, refusal))?;
     let Some(cancelled) = disabled else {
         drop(change);
-        return print(
-            args.format,
-            &find(storage, args.id).await?,
-            "Already disabled",
-        );
+        return print(&find(storage, args.id).await?, "Already disabled");
     };
     change.commit().await?;
-    print(args.format, &find(storage, args.id).await?, "Disabled")?;
+    print(&find(storage, args.id).await?, "Disabled")?;
     if cancelled > 0 {
         output::note(&format!(
             "{} cancelled: `bellbird webhook enable {}` shows how to recover them",
@@ -89,8 +84,6 @@ pub(super) async fn disable(storage: &Storage, args: &EndpointArgs) -> anyhow::R
     Ok(())
 }
 
-fn print(format: JsonFlag, endpoint: &Endpoint, outcome: &str) -> anyhow::Result<()> {
-    output::print(format, endpoint, |endpoint| {
-        format!("{outcome}: {}.", endpoint.url)
-    })
+fn print(endpoint: &Endpoint, outcome: &str) -> anyhow::Result<()> {
+    output::print(endpoint, |endpoint| format!("{outcome}: {}.", endpoint.url))
 }
