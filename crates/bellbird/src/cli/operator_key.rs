@@ -104,25 +104,15 @@ impl KeyView {
     }
 
     fn row(&self) -> [String; 7] {
-        let OperatorKeyRecord {
-            id,
-            name,
-            prefix,
-            created_at,
-            last_used_at,
-            expires_at,
-            ..
-        } = &self.record;
-        let [created, used, expires] =
-            [Some(*created_at), *last_used_at, *expires_at].map(output::format_instant);
-        [
-            name.clone(),
-            format!("{prefix}..."),
-            self.status.to_string(),
-            created,
-            used,
-            expires,
-            id.to_string(),
+        let record = &self.record;
+        output::row![
+            record.name,
+            format_args!("{}...", record.prefix),
+            self.status,
+            output::format_instant(record.created_at),
+            output::format_instant(record.last_used_at),
+            output::format_instant(record.expires_at),
+            record.id,
         ]
     }
 }
@@ -230,17 +220,17 @@ async fn audit(storage: &Storage, args: &AuditArgs) -> anyhow::Result<()> {
 }
 
 fn audit_row(row: &AuditRow) -> [String; 5] {
-    [
-        output::format_instant(Some(row.at)),
-        row.action.clone(),
-        row.user_id
-            .map_or_else(|| "-".to_owned(), |user| user.to_string()),
-        row.subject.clone().unwrap_or_else(|| "-".to_owned()),
-        match row.actor.kind {
-            ActorKind::Command => format!("command of {}", row.actor.id),
-            ActorKind::OperatorKey => format!("key {}", row.actor.id),
-            ActorKind::Operator => format!("user {}", row.actor.id),
-            ActorKind::User => format!("session {}", row.actor.id),
-        },
+    let kind = match row.actor.kind {
+        ActorKind::Command => "command of",
+        ActorKind::OperatorKey => "key",
+        ActorKind::Operator => "user",
+        ActorKind::User => "session",
+    };
+    output::row![
+        output::format_instant(row.at),
+        row.action,
+        output::or_dash(row.user_id),
+        output::or_dash(row.subject.as_ref()),
+        format_args!("{kind} {}", row.actor.id),
     ]
 }

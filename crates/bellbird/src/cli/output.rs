@@ -1,6 +1,6 @@
 //! Output of commands: results go to standard output, everything else to standard error.
 
-use std::fmt;
+use std::fmt::{self, Display};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -246,6 +246,14 @@ pub(super) fn report_failure(error: &anyhow::Error) -> ExitCode {
     }
 }
 
+/// The cells of a row of a table.
+macro_rules! row {
+    ($($cell:expr),+ $(,)?) => {
+        [$($cell.to_string()),+]
+    };
+}
+pub(super) use row;
+
 /// Formats a table without borders, readable on a terminal and easy to split with `awk`.
 pub(super) fn table<const N: usize>(
     head: [&str; N],
@@ -266,7 +274,7 @@ pub(super) fn table<const N: usize>(
 }
 
 /// Formats names and values, one pair per line.
-pub(super) fn details(pairs: &[(&str, String)]) -> String {
+pub(super) fn details(pairs: &[(&str, &dyn Display)]) -> String {
     let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 2;
     let lines: Vec<_> = pairs
         .iter()
@@ -280,6 +288,15 @@ pub(super) fn count(number: u64, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })
 }
 
+/// Formats a list that may be empty.
+pub(super) fn or_none(list: String) -> String {
+    if list.is_empty() {
+        "none".to_owned()
+    } else {
+        list
+    }
+}
+
 /// Formats how often something was tried.
 pub(super) fn times(attempts: u32) -> String {
     if attempts == 1 {
@@ -290,6 +307,11 @@ pub(super) fn times(attempts: u32) -> String {
 }
 
 /// Formats an instant to the second; `None` is a dash.
-pub(super) fn format_instant(instant: Option<Timestamp>) -> String {
-    instant.map_or_else(|| "-".to_owned(), |instant| format!("{instant:.0}"))
+pub(super) fn format_instant(instant: impl Into<Option<Timestamp>>) -> String {
+    or_dash(instant.into().map(|instant| format!("{instant:.0}")))
+}
+
+/// Formats a value that may be absent.
+pub(super) fn or_dash(value: Option<impl Display>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }

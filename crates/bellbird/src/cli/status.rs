@@ -1,6 +1,7 @@
 //! `bellbird status`: what runs, and with which settings file and database.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -159,13 +160,6 @@ async fn read_database(
 }
 
 fn text(view: &StatusView) -> String {
-    let none = |text: String| {
-        if text.is_empty() {
-            "none".to_owned()
-        } else {
-            text
-        }
-    };
     let DatabaseView {
         location,
         schema,
@@ -178,25 +172,21 @@ fn text(view: &StatusView) -> String {
     let mut pairs = vec![
         ("version", view.version.to_owned()),
         ("settings file", file.unwrap_or_else(|| "none".to_owned())),
-        ("master keys", none(view.key_ids.join(", "))),
-        ("providers", none(view.providers.join(", "))),
+        ("master keys", output::or_none(view.key_ids.join(", "))),
+        ("providers", output::or_none(view.providers.join(", "))),
         ("database", location.clone()),
     ];
-    if view.error.is_some() {
-        return output::details(&pairs);
-    }
-    let schema = schema.as_deref().unwrap_or("empty");
-    if !pending_migrations.is_empty() {
+    if view.error.is_none() {
+        let schema = schema.as_deref().unwrap_or("empty");
         let pending = pending_migrations.join(", ");
-        pairs.push((
-            "schema",
-            format!("{schema}; run `bellbird migrate` to apply {pending}"),
-        ));
-        return output::details(&pairs);
+        let schema = match pending.as_str() {
+            "" => format!("{schema}, up to date"),
+            pending => format!("{schema}; run `bellbird migrate` to apply {pending}"),
+        };
+        pairs.push(("schema", schema));
     }
-    pairs.push(("schema", format!("{schema}, up to date")));
     let Some(contents) = &view.contents else {
-        return output::details(&pairs);
+        return details(&pairs);
     };
     let connections = contents
         .connections
@@ -211,7 +201,7 @@ fn text(view: &StatusView) -> String {
         ("users", contents.users.to_string()),
         (
             "connections",
-            none(connections.collect::<Vec<_>>().join(", ")),
+            output::or_none(connections.collect::<Vec<_>>().join(", ")),
         ),
         (
             "jobs",
@@ -225,7 +215,7 @@ fn text(view: &StatusView) -> String {
             },
         ),
     ]);
-    let mut text = output::details(&pairs);
+    let mut text = details(&pairs);
     if !contents.instances.is_empty() {
         text.push_str("\n\n");
         text.push_str(&table(&contents.instances));
@@ -236,17 +226,24 @@ fn text(view: &StatusView) -> String {
     text
 }
 
+fn details(pairs: &[(&str, String)]) -> String {
+    let pairs = pairs
+        .iter()
+        .map(|(name, text)| (*name, text as &dyn Display));
+    output::details(&pairs.collect::<Vec<_>>())
+}
+
 fn table(instances: &[Instance]) -> String {
     let rows = instances.iter().map(|instance| {
-        [
-            instance.host.clone(),
-            instance.api_url.clone(),
+        output::row![
+            instance.host,
+            instance.api_url,
             instance.roles.join(","),
-            instance.version.clone(),
-            output::format_instant(Some(instance.started_at)),
-            output::format_instant(Some(instance.last_seen_at)),
+            instance.version,
+            output::format_instant(instance.started_at),
+            output::format_instant(instance.last_seen_at),
             instance.key_ids.join(","),
-            instance.id.to_string(),
+            instance.id,
         ]
     });
     output::table(

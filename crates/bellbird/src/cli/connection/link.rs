@@ -1,5 +1,7 @@
 //! `bellbird connection link` and `link-status`: link URLs, and link sessions of apps.
 
+use std::fmt::Display;
+
 use anyhow::Context as _;
 use bellbird_connections::{Connections, LinkSession, LinkTarget, NewLinkSession};
 use bellbird_domain::ConnectionId;
@@ -147,18 +149,18 @@ pub(super) async fn status(connections: &Connections, args: &LinkStatusArgs) -> 
             expires_at,
             ..
         } = session;
-        let mut pairs = vec![("status", status.to_string())];
-        pairs.extend(
-            connections
-                .iter()
-                .map(|connection| ("connection", connection.id.to_string())),
-        );
-        pairs.extend(
-            reason
-                .as_ref()
-                .map(|reason| ("reason", format!("{}: {}", reason.code, reason.message))),
-        );
-        pairs.push(("expires", output::format_instant(Some(*expires_at))));
+        let reason = reason
+            .as_ref()
+            .map(|reason| format!("{}: {}", reason.code, reason.message));
+        let expires = output::format_instant(*expires_at);
+        let mut pairs = vec![("status", status as &dyn Display)];
+        for connection in connections {
+            pairs.push(("connection", &connection.id));
+        }
+        if let Some(reason) = &reason {
+            pairs.push(("reason", reason));
+        }
+        pairs.push(("expires", &expires));
         output::details(&pairs)
     })
 }

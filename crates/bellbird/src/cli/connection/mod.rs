@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use bellbird_api::v1::{AccountView, ConnectionView};
 use bellbird_connections::Connections;
-use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
+use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, MaskedNumber, UserId};
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_storage::{
     AuditAction, ConnectionAuditRow, PendingRemoval, Storage, SyncState, UnreadableRows,
@@ -197,11 +197,11 @@ async fn import(
 impl ListedConnection<'_> {
     fn row(&self) -> [String; 8] {
         let [institution, provider, status, ends, refreshed, id] = row(&self.connection);
-        [
-            self.user.to_owned(),
+        output::row![
+            self.user,
             institution,
             provider,
-            self.accounts.to_string(),
+            self.accounts,
             status,
             ends,
             refreshed,
@@ -272,7 +272,7 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
 
 /// Describes a pending removal: its last error, its attempts and its next attempt.
 fn removal_status(removal: &PendingRemoval) -> String {
-    let next = output::format_instant(Some(removal.next_attempt_at));
+    let next = output::format_instant(removal.next_attempt_at);
     match &removal.last_error {
         None => "its consent will be withdrawn shortly.".to_owned(),
         Some(last_error) => {
@@ -307,68 +307,57 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
         return output::print(&shown, |_| String::new());
     }
     let text = output::details(&[
-        ("id", connection.id.to_string()),
-        ("user", user),
-        ("provider", connection.provider.clone()),
-        ("institution", connection.institution_name.clone()),
-        ("status", connection.status.to_string()),
+        ("id", &connection.id),
+        ("user", &user),
+        ("provider", &connection.provider),
+        ("institution", &connection.institution_name),
+        ("status", &connection.status),
         (
             "consent ends",
-            output::format_instant(connection.consent_expires_at),
+            &output::format_instant(connection.consent_expires_at),
         ),
         (
             "refreshed",
-            output::format_instant(connection.last_refreshed_at),
+            &output::format_instant(connection.last_refreshed_at),
         ),
         (
             "synced",
-            output::format_instant(sync.as_ref().and_then(|sync| sync.synced_at)),
+            &output::format_instant(sync.as_ref().and_then(|sync| sync.synced_at)),
         ),
         (
             "next sync",
-            output::format_instant(sync.as_ref().and_then(|sync| sync.next_at)),
+            &output::format_instant(sync.as_ref().and_then(|sync| sync.next_at)),
         ),
         (
             "unreadable",
-            sync.as_ref()
-                .and_then(|sync| sync.unreadable.as_ref())
-                .map_or_else(|| "-".to_owned(), unreadable),
+            &output::or_dash(
+                sync.as_ref()
+                    .and_then(|sync| sync.unreadable.as_ref())
+                    .map(unreadable),
+            ),
         ),
         (
             "last error",
-            sync.and_then(|sync| sync.last_error)
-                .unwrap_or_else(|| "-".to_owned()),
+            &output::or_dash(sync.as_ref().and_then(|sync| sync.last_error.as_ref())),
         ),
-        (
-            "created",
-            output::format_instant(Some(connection.created_at)),
-        ),
+        ("created", &output::format_instant(connection.created_at)),
     ]);
     let rows = accounts.iter().map(|account| {
-        let number = account
-            .number
-            .as_ref()
-            .map_or("-", |number| number.as_str())
-            .to_owned();
-        let currency = account.currency.to_string();
-        [
-            account.name.clone(),
-            account.account_type.to_string(),
-            number,
-            currency,
-            account.id.to_string(),
+        output::row![
+            account.name,
+            account.account_type,
+            output::or_dash(account.number.as_ref().map(MaskedNumber::as_str)),
+            account.currency,
+            account.id,
         ]
     });
     let table = output::table(["account", "type", "number", "currency", "id"], rows);
-    let status = |status: Option<ConnectionStatus>| {
-        status.map_or_else(|| "-".to_owned(), |status| status.to_string())
-    };
     let steps = history.iter().map(|row| {
-        [
-            output::format_instant(Some(row.at)),
-            status(row.from),
-            status(row.to),
-            row.cause.clone(),
+        output::row![
+            output::format_instant(row.at),
+            output::or_dash(row.from),
+            output::or_dash(row.to),
+            row.cause,
         ]
     });
     let steps = output::table(["at", "from", "to", "cause"], steps);
@@ -400,11 +389,8 @@ pub(super) async fn find(storage: &Storage, id: ConnectionId) -> anyhow::Result<
 
 /// The user's e-mail address, or a dash if the user was removed meanwhile.
 async fn email_of(storage: &Storage, user: UserId) -> anyhow::Result<String> {
-    Ok(storage
-        .users()
-        .find(user)
-        .await?
-        .map_or_else(|| "-".to_owned(), |user| user.email))
+    let found = storage.users().find(user).await?;
+    Ok(output::or_dash(found.map(|user| user.email)))
 }
 
 fn table<'v>(views: impl Iterator<Item = &'v ConnectionView<'v>>) -> String {
@@ -422,13 +408,13 @@ fn table<'v>(views: impl Iterator<Item = &'v ConnectionView<'v>>) -> String {
 }
 
 fn row(view: &ConnectionView<'_>) -> [String; 6] {
-    [
-        view.institution_name.to_owned(),
-        view.provider.to_owned(),
-        view.status.to_string(),
+    output::row![
+        view.institution_name,
+        view.provider,
+        view.status,
         output::format_instant(view.consent_expires_at),
         output::format_instant(view.last_refreshed_at),
-        view.id.to_string(),
+        view.id,
     ]
 }
 

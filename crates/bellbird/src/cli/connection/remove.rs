@@ -105,22 +105,15 @@ fn describe(connection: &Connection, user: &str, accounts: &[Account], local_onl
         format!("the consent at {}", connection.provider)
     };
     output::details(&[
-        ("id", connection.id.to_string()),
-        ("user", user.to_owned()),
-        ("institution", connection.institution_name.clone()),
-        ("status", connection.status.to_string()),
-        (
-            "accounts",
-            if names.is_empty() {
-                "none".to_owned()
-            } else {
-                names
-            },
-        ),
-        ("withdraws", withdrawn),
+        ("id", &connection.id),
+        ("user", &user),
+        ("institution", &connection.institution_name),
+        ("status", &connection.status),
+        ("accounts", &output::or_none(names)),
+        ("withdraws", &withdrawn),
         (
             "deletes",
-            "the connection, its accounts, its fingerprints and its webhook events".to_owned(),
+            &"the connection, its accounts, its fingerprints and its webhook events",
         ),
     ])
 }
@@ -153,7 +146,7 @@ async fn remove(
     {
         pending = storage.removals().find(connection.user_id, args.id).await?;
         let retry_at = match next_attempt_at {
-            Some(next) => format!("at {}", output::format_instant(Some(*next))),
+            Some(next) => format!("at {}", output::format_instant(*next)),
             None => "in a few minutes".to_owned(),
         };
         error = Some(format!(

@@ -198,16 +198,13 @@ fn text(reports: &[&SyncReport], targets: &[Connection]) -> String {
             .iter()
             .find(|one| one.id == report.connection_id)
             .map_or("-", |one| &one.institution_name);
-        let counts =
-            [report.new_count, report.updated_count, report.events].map(|count| count.to_string());
-        let [new, updated, events] = counts;
-        [
-            name.to_owned(),
-            report.status.to_string(),
-            new,
-            updated,
-            events,
-            report.connection_id.to_string(),
+        output::row![
+            name,
+            report.status,
+            report.new_count,
+            report.updated_count,
+            report.events,
+            report.connection_id,
         ]
     });
     output::table(

@@ -37,7 +37,7 @@ async fn check_ending(checks: &mut Checks, storage: &Storage) -> Result<(), Stor
         let detail = format!(
             "the consent of {user_email} for {institution_name} ends at {}; to renew it, send the user the link of \
              `bellbird connection link --reconnect {id}`",
-            output::format_instant(Some(expires_at))
+            output::format_instant(expires_at)
         );
         checks.add(NAME, Verdict::Note, detail);
     }

@@ -103,12 +103,12 @@ async fn check_jobs(
             *due > 0 && next.is_some_and(|next| now.duration_since(next) > OVERDUE_AFTER);
         let next = match next {
             Some(next) if *due == 0 && *running == 0 => {
-                format!(", next at {}", output::format_instant(Some(*next)))
+                format!(", next at {}", output::format_instant(*next))
             }
             Some(next) if is_overdue => {
                 format!(
                     ", the oldest since {}: is the service running?",
-                    output::format_instant(Some(*next))
+                    output::format_instant(*next)
                 )
             }
             None if *due == 0 && *running == 0 => ", none planned".to_owned(),
@@ -160,7 +160,7 @@ async fn check_webhooks(checks: &mut Checks, settings: &Settings, storage: &Stor
         .filter(|oldest| now.duration_since(*oldest) > OVERDUE_AFTER)
     {
         Some(oldest) => {
-            let since = output::format_instant(Some(oldest));
+            let since = output::format_instant(oldest);
             let detail = format!(
                 "{} due, the oldest since {since}: is the service running?",
                 overview.due

@@ -301,15 +301,14 @@ async fn has_provider(settings: &Settings, is_installed: bool) -> bool {
 
 /// The files that a first start has made, with what each is for.
 pub(super) fn contents() -> String {
-    let files = [
+    let files = output::details(&[
         (
             first_start::KEY_FILE,
-            "opens the stored credentials: keep a copy elsewhere",
+            &"opens the stored credentials: keep a copy elsewhere",
         ),
-        (first_start::DATABASE_FILE, "users, keys and connections"),
-        (SETTINGS_FILE, "settings"),
-    ];
-    let files = output::details(&files.map(|(name, text)| (name, text.to_owned())));
+        (first_start::DATABASE_FILE, &"users, keys and connections"),
+        (SETTINGS_FILE, &"settings"),
+    ]);
     let lines: Vec<_> = files.lines().map(|line| format!("  {line}")).collect();
     lines.join("\n")
 }

@@ -175,31 +175,16 @@ impl KeyView {
     }
 
     fn row(&self) -> [String; 8] {
-        let KeyRecord {
-            id,
-            name,
-            prefix,
-            created_at,
-            last_used_at,
-            expires_at,
-            ..
-        } = &self.record;
-        let [created, used, expires] =
-            [Some(*created_at), *last_used_at, *expires_at].map(output::format_instant);
-        let (user, prefix, status) = (
-            self.user.clone(),
-            format!("{prefix}..."),
-            self.status.to_string(),
-        );
-        [
-            user,
-            name.clone(),
-            prefix,
-            status,
-            created,
-            used,
-            expires,
-            id.to_string(),
+        let record = &self.record;
+        output::row![
+            self.user,
+            record.name,
+            format_args!("{}...", record.prefix),
+            self.status,
+            output::format_instant(record.created_at),
+            output::format_instant(record.last_used_at),
+            output::format_instant(record.expires_at),
+            record.id,
         ]
     }
 }
@@ -292,33 +277,24 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
         history,
     };
     output::print(&shown, |ShownKey { view, history }| {
-        let KeyRecord {
-            id,
-            name,
-            prefix,
-            created_at,
-            last_used_at,
-            expires_at,
-            revoked_at,
-            ..
-        } = &view.record;
+        let record = &view.record;
         let text = output::details(&[
-            ("id", id.to_string()),
-            ("user", view.user.clone()),
-            ("name", name.clone()),
-            ("key", format!("{prefix}...")),
-            ("status", view.status.to_string()),
-            ("created", output::format_instant(Some(*created_at))),
-            ("last used", output::format_instant(*last_used_at)),
-            ("expires", output::format_instant(*expires_at)),
-            ("revoked", output::format_instant(*revoked_at)),
+            ("id", &record.id),
+            ("user", &view.user),
+            ("name", &record.name),
+            ("key", &format_args!("{}...", record.prefix)),
+            ("status", &view.status),
+            ("created", &output::format_instant(record.created_at)),
+            ("last used", &output::format_instant(record.last_used_at)),
+            ("expires", &output::format_instant(record.expires_at)),
+            ("revoked", &output::format_instant(record.revoked_at)),
         ]);
         if history.is_empty() {
             return text;
         }
         let events = history
             .iter()
-            .map(|row| [output::format_instant(Some(row.at)), row.event.clone()]);
+            .map(|row| output::row![output::format_instant(row.at), row.event]);
         format!("{text}\n\n{}", output::table(["at", "event"], events))
     })
 }

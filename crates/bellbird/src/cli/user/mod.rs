@@ -168,20 +168,14 @@ fn details(user: &User) -> String {
         .clone()
         .unwrap_or_else(|| format!("{DEFAULT_TIMEZONE} (by default)"));
     output::details(&[
-        ("id", user.id.to_string()),
-        ("e-mail", user.email.clone()),
-        ("plan", user.plan.to_string()),
-        ("timezone", timezone),
-        (
-            "reference",
-            user.reference.clone().unwrap_or_else(|| "-".to_owned()),
-        ),
-        ("operator", yes_or_no(user.is_operator).to_owned()),
-        (
-            "console sign-in",
-            yes_or_no(user.console_sign_in).to_owned(),
-        ),
-        ("created", output::format_instant(Some(user.created_at))),
+        ("id", &user.id),
+        ("e-mail", &user.email),
+        ("plan", &user.plan),
+        ("timezone", &timezone),
+        ("reference", &output::or_dash(user.reference.as_ref())),
+        ("operator", &yes_or_no(user.is_operator)),
+        ("console sign-in", &yes_or_no(user.console_sign_in)),
+        ("created", &output::format_instant(user.created_at)),
     ])
 }
 
@@ -260,16 +254,13 @@ async fn list(storage: &Storage) -> anyhow::Result<()> {
             return "No users yet. Add one with `bellbird user add --email EMAIL`.".to_owned();
         }
         let rows = users.iter().map(|user| {
-            let timezone = user.timezone.clone().unwrap_or_else(|| "-".to_owned());
-            let created = output::format_instant(Some(user.created_at));
-            let operator = yes_or_no(user.is_operator).to_owned();
-            [
-                user.email.clone(),
-                user.plan.to_string(),
-                timezone,
-                operator,
-                created,
-                user.id.to_string(),
+            output::row![
+                user.email,
+                user.plan,
+                output::or_dash(user.timezone.as_ref()),
+                yes_or_no(user.is_operator),
+                output::format_instant(user.created_at),
+                user.id,
             ]
         });
         output::table(

@@ -94,18 +94,16 @@ async fn plan<'a>(
 }
 
 fn describe(plan: &PlannedRemoval<'_>) -> String {
-    let registrations = if plan.registrations.is_empty() {
-        "none".to_owned()
-    } else {
-        plan.registrations.join(", ")
-    };
     output::details(&[
-        ("id", plan.user.id.to_string()),
-        ("e-mail", plan.user.email.clone()),
-        ("plan", plan.user.plan.to_string()),
-        ("API keys", plan.keys.to_string()),
-        ("webhook endpoints", plan.endpoints.to_string()),
-        ("unregisters at", registrations),
+        ("id", &plan.user.id),
+        ("e-mail", &plan.user.email),
+        ("plan", &plan.user.plan),
+        ("API keys", &plan.keys),
+        ("webhook endpoints", &plan.endpoints),
+        (
+            "unregisters at",
+            &output::or_none(plan.registrations.join(", ")),
+        ),
     ])
 }
 

@@ -50,30 +50,26 @@ pub(in super::super) struct DeliveriesArgs {
 }
 
 fn delivery_row(record: &DeliveryRecord) -> [String; 11] {
-    [
-        output::format_instant(Some(record.created_at)),
-        record.event_type.to_string(),
-        format!("{}/{}", record.chunk, record.total_chunks),
-        record.new_count.to_string(),
-        record.updated_count.to_string(),
-        record.state.to_string(),
-        record.attempts.to_string(),
+    output::row![
+        output::format_instant(record.created_at),
+        record.event_type,
+        format_args!("{}/{}", record.chunk, record.total_chunks),
+        record.new_count,
+        record.updated_count,
+        record.state,
+        record.attempts,
         response(record.last_status, record.last_error.as_deref()),
         output::format_instant(record.next_attempt_at),
-        record.event_id.to_string(),
-        record.user_id.to_string(),
+        record.event_id,
+        record.user_id,
     ]
 }
 
 fn attempt_row(record: &AttemptRecord) -> [String; 4] {
-    let (at, duration) = (
-        output::format_instant(Some(record.at)),
-        format!("{} ms", record.duration_ms),
-    );
-    [
-        record.attempt.to_string(),
-        at,
-        duration,
+    output::row![
+        record.attempt,
+        output::format_instant(record.at),
+        format_args!("{} ms", record.duration_ms),
         response(record.status, record.error.as_deref()),
     ]
 }
@@ -131,6 +127,6 @@ fn response(status: Option<u16>, error: Option<&str>) -> String {
     match (status, error) {
         (Some(status), Some(error)) => format!("{status} ({error})"),
         (Some(status), None) => status.to_string(),
-        (None, error) => error.unwrap_or("-").to_owned(),
+        (None, error) => output::or_dash(error),
     }
 }

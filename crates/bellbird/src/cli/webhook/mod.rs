@@ -134,20 +134,20 @@ fn status(endpoint: &Endpoint) -> String {
         (None, Some(since)) => format!(
             "{} (failing since {})",
             endpoint.status,
-            output::format_instant(Some(since))
+            output::format_instant(since)
         ),
         (None, None) => endpoint.status.to_string(),
     }
 }
 
 fn row(endpoint: &Endpoint) -> [String; 6] {
-    [
-        endpoint.url.clone(),
+    output::row![
+        endpoint.url,
         names(&endpoint.event_types),
         status(endpoint),
         output::format_instant(endpoint.delivered_at),
-        output::format_instant(Some(endpoint.created_at)),
-        endpoint.id.to_string(),
+        output::format_instant(endpoint.created_at),
+        endpoint.id,
     ]
 }
 
@@ -166,14 +166,14 @@ async fn user_of(storage: &Storage, endpoint: &Endpoint) -> anyhow::Result<Optio
 /// All about an endpoint, with its user unless that one was removed meanwhile.
 fn details(endpoint: &Endpoint, user: Option<&str>) -> String {
     output::details(&[
-        ("id", endpoint.id.to_string()),
-        ("user", user.unwrap_or("-").to_owned()),
-        ("url", endpoint.url.clone()),
-        ("events", names(&endpoint.event_types)),
-        ("API version", endpoint.api_version.to_string()),
-        ("status", status(endpoint)),
-        ("delivered", output::format_instant(endpoint.delivered_at)),
-        ("created", output::format_instant(Some(endpoint.created_at))),
+        ("id", &endpoint.id),
+        ("user", &output::or_dash(user)),
+        ("url", &endpoint.url),
+        ("events", &names(&endpoint.event_types)),
+        ("API version", &endpoint.api_version),
+        ("status", &status(endpoint)),
+        ("delivered", &output::format_instant(endpoint.delivered_at)),
+        ("created", &output::format_instant(endpoint.created_at)),
     ])
 }
 

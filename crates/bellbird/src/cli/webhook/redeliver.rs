@@ -137,7 +137,7 @@ pub(super) async fn recover(storage: &Storage, args: &RecoverArgs) -> anyhow::Re
     output::print(&view, |_| match recovered {
         0 => format!(
             "Nothing to recover since {}.",
-            output::format_instant(Some(since))
+            output::format_instant(since)
         ),
         number => format!(
             "Queued {} for redelivery. A running service sends them now.",

@@ -51,7 +51,7 @@ pub(super) async fn remove(storage: &Storage, args: &RemoveArgs) -> anyhow::Resu
     }
     let cancels = output::details(&[(
         "cancels",
-        format!("pending deliveries: {cancelled_deliveries}"),
+        &format_args!("pending deliveries: {cancelled_deliveries}"),
     )]);
     let description = format!("{}\n{cancels}", details(&endpoint, user.as_deref()));
     let plan = PlannedRemoval {

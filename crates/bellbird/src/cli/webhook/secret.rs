@@ -25,7 +25,7 @@ impl NewSecretView<'_> {
         let old = match self.old_secret_expires_at {
             Some(until) => format!(
                 "The old one stays valid until {}.",
-                output::format_instant(Some(until))
+                output::format_instant(until)
             ),
             None => "The old one could not be opened and was deleted.".to_owned(),
         };

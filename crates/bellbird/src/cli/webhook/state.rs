@@ -60,7 +60,7 @@ fn missed_remark(before: &Endpoint, failed: &[DeliveryRecord]) -> Option<String>
     Some(format!(
         "{} failed meanwhile. To recover them, run `bellbird webhook recover {id} --since {}`",
         count(number, "delivery", "deliveries"),
-        output::format_instant(Some(first))
+        output::format_instant(first)
     ))
 }
 
