@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::admin::inputs::UserIdText;
 use crate::admin::list::{Cursor, Page, PageLimit, page_size};
 use crate::admin::state::Admin;
-use crate::http::json::{json_bytes, to_json};
+use crate::http::json::respond;
 use crate::http::{Problem, Query};
 
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -49,5 +49,5 @@ pub(super) async fn list_audit(
     let audit = admin.storage().audit();
     let rows = audit.list_before(before, user, size + 1).await?;
     let page: AuditList = Page::of(rows, size, |row| row.id);
-    Ok(json_bytes(to_json(&page)?))
+    respond(&page)
 }

@@ -11,14 +11,15 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode};
 use secrecy::ExposeSecret as _;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::openapi::Required;
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 
-use crate::admin::state::{Admin, problem};
+use crate::admin::list::Item;
+use crate::admin::state::Admin;
 use crate::http::{JsonBody, Operator, OperatorState, Problem};
 
 const HEADER: &str = "idempotency-key";
@@ -67,10 +68,6 @@ impl<S: Send + Sync> FromRequestParts<OperatorState<S>> for IdempotencyKey {
         Ok(Self(Some(hash)))
     }
 }
-
-/// A body without members.
-#[derive(Deserialize)]
-pub(crate) struct NoMembers {}
 
 /// A request to change something that repeating makes twice, with its body.
 pub(crate) struct ChangeRequest<B> {
@@ -158,7 +155,7 @@ impl From<Problem> for Rejection {
 
 impl From<Refusal> for Rejection {
     fn from(refusal: Refusal) -> Self {
-        Self::Problem(problem(refusal))
+        Self::Problem(refusal.into())
     }
 }
 
@@ -172,9 +169,9 @@ impl From<StorageError> for Rejection {
 pub(crate) async fn commit(
     change: ManagementChange<'_>,
     status: StatusCode,
-    body: &impl Serialize,
+    data: impl Serialize,
 ) -> Result<Response, Rejection> {
-    let body = serde_json::to_string(body).map_err(|_| Problem::Internal)?;
+    let body = serde_json::to_string(&Item { data }).map_err(|_| Problem::Internal)?;
     let response = StoredResponse {
         status: status.as_u16(),
         body: body.into(),

@@ -11,12 +11,12 @@ use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::admin::change::{ChangeRequest, IdempotencyKey, NoMembers, Rejection, commit};
+use crate::admin::change::{ChangeRequest, IdempotencyKey, Rejection, commit};
 use crate::admin::inputs::UserIdText;
 use crate::admin::list::{Cursor, Item, Page, PageLimit, page_size};
 use crate::admin::state::Admin;
-use crate::http::json::{json_bytes, to_json};
-use crate::http::{Operator, PathId, Problem, Query};
+use crate::http::json::respond;
+use crate::http::{NoParams, Operator, PathId, Problem, Query};
 
 const TAG: &str = "Connections";
 
@@ -171,7 +171,7 @@ pub(super) async fn list_connections(
     let user = query.user_id.map(|user| user.0);
     let found = connections.list_after(after, user, size + 1).await?;
     let page: ConnectionList = Page::of(found, size, |connection| connection.id);
-    Ok(json_bytes(to_json(&page)?))
+    respond(&page)
 }
 
 /// Get a connection
@@ -186,11 +186,10 @@ pub(super) async fn get_connection(
     State(admin): State<Admin>,
     PathId(id): PathId<ConnectionId>,
 ) -> Result<Response, Problem> {
-    let connection = find(admin.storage(), id).await?;
-    let details = connections::details(admin.storage(), connection).await?;
-    Ok(json_bytes(to_json(&Item {
+    let details = find_details(&admin, id).await?;
+    respond(&Item {
         data: DetailsView::from(details),
-    })?))
+    })
 }
 
 /// Sync a connection now
@@ -212,9 +211,8 @@ pub(super) async fn get_connection(
 pub(super) async fn sync_connection(
     State(admin): State<Admin>,
     PathId(id): PathId<ConnectionId>,
-    request: ChangeRequest<NoMembers>,
+    request: ChangeRequest<NoParams>,
 ) -> Result<Response, Rejection> {
-    let NoMembers {} = request.body;
     // Read before the change begins, and judged after it, because a repeated request gets its
     // response anyway.
     let found = find_details(&admin, id).await;
@@ -223,10 +221,8 @@ pub(super) async fn sync_connection(
     let connection = details.connection.clone();
     connections::require_syncable(admin.context.connections(), &connection)?;
     connections::request_sync(&mut change, &connection).await?;
-    let shown = Item {
-        data: DetailsView::from(details),
-    };
-    let response = commit(change, StatusCode::ACCEPTED, &shown).await?;
+    let data = DetailsView::from(details);
+    let response = commit(change, StatusCode::ACCEPTED, data).await?;
     let syncs = admin.context.connections().syncs();
     syncs.wake(&connection.provider);
     Ok(response)
@@ -267,9 +263,9 @@ pub(super) async fn remove_connection(
         ..connection
     };
     let details = connections::details(admin.storage(), connection).await?;
-    let mut response = json_bytes(to_json(&Item {
+    let mut response = respond(&Item {
         data: DetailsView::from(details),
-    })?);
+    })?;
     *response.status_mut() = StatusCode::ACCEPTED;
     Ok(response)
 }

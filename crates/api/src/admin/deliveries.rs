@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::admin::change::{ChangeRequest, IdempotencyKey, Rejection, commit};
 use crate::admin::inputs::{DeliveryStateName, Time, UserIdText};
 use crate::admin::list::{Cursor, Item, Page, PageLimit, page_size};
-use crate::admin::state::{Admin, invalid_parameter, problem};
+use crate::admin::state::{Admin, invalid_parameter};
 use crate::admin::webhook_endpoints::{TAG, find};
-use crate::http::json::{json_bytes, to_json};
+use crate::http::json::respond;
 use crate::http::{PathId, PathIds, Problem, Query, Resource as _};
 
 /// The id of an event in a path.
@@ -124,7 +124,7 @@ fn user_of_query(endpoint: &Endpoint, given: Option<UserIdText>) -> Result<UserI
     let found = deliveries::user_of_event(endpoint, given.map(|user| user.0));
     found.map_err(|refusal| match refusal {
         Refusal::UserRequired => invalid_parameter("userId", &refusal.to_string()),
-        other => problem(other),
+        other => other.into(),
     })
 }
 
@@ -161,7 +161,7 @@ pub(super) async fn list_deliveries(
         .list_before(before, (user, id), state, size + 1)
         .await?;
     let page: DeliveryList = Page::of(found, size, DeliveryRecord::position);
-    Ok(json_bytes(to_json(&page)?))
+    respond(&page)
 }
 
 /// Get a delivery
@@ -187,12 +187,12 @@ pub(super) async fn get_delivery(
         .await?
         .ok_or(Problem::NotFound(EventId::NOUN))?;
     let attempt_log = deliveries.list_attempts(user, id, event).await?;
-    Ok(json_bytes(to_json(&Item {
+    respond(&Item {
         data: DetailsView {
             delivery,
             attempt_log,
         },
-    })?))
+    })
 }
 
 /// Deliver an event again
@@ -225,7 +225,7 @@ pub(super) async fn redeliver(
         endpoint_id: id,
         state: DeliveryState::Pending,
     };
-    commit(change, StatusCode::ACCEPTED, &Item { data }).await
+    commit(change, StatusCode::ACCEPTED, data).await
 }
 
 /// Deliver all failed events again
@@ -279,5 +279,5 @@ pub(super) async fn recover(
         endpoint_id: id,
         recovered,
     };
-    commit(change, StatusCode::ACCEPTED, &Item { data }).await
+    commit(change, StatusCode::ACCEPTED, data).await
 }

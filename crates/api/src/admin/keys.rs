@@ -14,7 +14,7 @@ use crate::admin::inputs::{KeyName, Seconds, Time};
 use crate::admin::list::Item;
 use crate::admin::state::Admin;
 use crate::admin::users;
-use crate::http::json::{json_bytes, to_json};
+use crate::http::json::respond;
 use crate::http::{Operator, PathId, Problem};
 
 const TAG: &str = "API keys";
@@ -60,12 +60,10 @@ struct KeyList {
     data: Vec<KeyRecord>,
 }
 
-fn shown_once(created: CreatedKey) -> Item<NewKeyView> {
-    Item {
-        data: NewKeyView {
-            record: created.record,
-            key: created.key.expose().to_owned(),
-        },
+fn shown_once(created: CreatedKey) -> NewKeyView {
+    NewKeyView {
+        record: created.record,
+        key: created.key.expose().to_owned(),
     }
 }
 
@@ -87,7 +85,7 @@ pub(super) async fn list_keys(
 ) -> Result<Response, Problem> {
     users::find(admin.storage(), id).await?;
     let keys = admin.storage().keys().list(id).await?;
-    Ok(json_bytes(to_json(&KeyList { data: keys })?))
+    respond(&KeyList { data: keys })
 }
 
 /// Create an API key
@@ -119,7 +117,7 @@ pub(super) async fn create_key(
         expires_at: expires_at.as_ref().map(|at| at.0),
     };
     let created = keys::create(&mut change, new).await?;
-    commit(change, StatusCode::CREATED, &shown_once(created)).await
+    commit(change, StatusCode::CREATED, shown_once(created)).await
 }
 
 /// Rotate an API key
@@ -149,7 +147,7 @@ pub(super) async fn rotate_key(
     });
     let mut change = request.begin().await?;
     let rotated = keys::rotate(&mut change, id, grace).await?;
-    commit(change, StatusCode::CREATED, &shown_once(rotated.new)).await
+    commit(change, StatusCode::CREATED, shown_once(rotated.new)).await
 }
 
 /// Revoke an API key

@@ -15,8 +15,8 @@ use uuid::Uuid;
 use crate::admin::change::{ChangeRequest, IdempotencyKey, Rejection, commit};
 use crate::admin::inputs::{ConnectionIdText, UserIdText};
 use crate::admin::list::Item;
-use crate::admin::state::{Admin, invalid_member, problem};
-use crate::http::json::{json_bytes, to_json};
+use crate::admin::state::{Admin, invalid_member};
+use crate::http::json::respond;
 use crate::http::{PathId, Problem, Resource};
 
 const TAG: &str = "Link sessions";
@@ -143,7 +143,7 @@ pub(super) async fn create_link_session(
         url: created.url.expose_secret().to_owned(),
         expires_at: created.expires_at,
     };
-    commit(change, StatusCode::CREATED, &Item { data }).await
+    commit(change, StatusCode::CREATED, data).await
 }
 
 /// Get a link session
@@ -161,8 +161,7 @@ pub(super) async fn get_link_session(
     PathId(LinkSessionId(id)): PathId<LinkSessionId>,
 ) -> Result<Response, Problem> {
     let links = admin.context.connections().links();
-    let found = links.find_link_session(id).await;
-    let found = found.map_err(|error| problem(error.into()))?;
+    let found = links.find_link_session(id).await.map_err(Refusal::from)?;
     let session = found.ok_or(Problem::NotFound(LinkSessionId::NOUN))?;
-    Ok(json_bytes(to_json(&Item { data: session })?))
+    respond(&Item { data: session })
 }

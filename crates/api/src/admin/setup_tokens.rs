@@ -69,7 +69,7 @@ pub(super) async fn create_setup_token(
         token: token.expose_secret().to_owned(),
         expires_at: created.expires_at,
     };
-    commit(change, StatusCode::CREATED, &Item { data }).await
+    commit(change, StatusCode::CREATED, data).await
 }
 
 /// Revoke a user's setup tokens

@@ -64,24 +64,26 @@ pub(crate) fn invalid_parameter(name: &str, fault: &str) -> Problem {
 }
 
 /// The error of an operation.
-pub(crate) fn problem(refusal: Refusal) -> Problem {
-    match refusal {
-        Refusal::NotFound(noun) => Problem::NotFound(noun),
-        Refusal::Invalid { field, fault } => invalid_member(field, &fault),
-        Refusal::ForAllUsersOnly(_) => invalid_member("events", &refusal.to_string()),
-        Refusal::UserRequired => invalid_member("userId", &refusal.to_string()),
-        Refusal::Url(EndpointUrlError::Resolver(_)) => Problem::Internal,
-        Refusal::Url(error) => invalid_member("url", &error.to_string()),
-        Refusal::Ping(PingError::Secret) => {
-            Problem::Conflict("The endpoint's secret is broken: rotate it first".into())
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NotFound(noun) => Self::NotFound(noun),
+            Refusal::Invalid { field, fault } => invalid_member(field, &fault),
+            Refusal::ForAllUsersOnly(_) => invalid_member("events", &refusal.to_string()),
+            Refusal::UserRequired => invalid_member("userId", &refusal.to_string()),
+            Refusal::Url(EndpointUrlError::Resolver(_)) => Self::Internal,
+            Refusal::Url(error) => invalid_member("url", &error.to_string()),
+            Refusal::Ping(PingError::Secret) => {
+                Self::Conflict("The endpoint's secret is broken: rotate it first".into())
+            }
+            Refusal::Ping(PingError::Target(error)) => {
+                Self::Conflict(format!("The endpoint's URL is not allowed: {error}").into())
+            }
+            Refusal::Ping(PingError::NotFound) => Self::NotFound("Webhook endpoint"),
+            Refusal::Ping(PingError::Storage(error)) | Refusal::Storage(error) => error.into(),
+            Refusal::Connections(error) => link_problem(error),
+            other => Self::Conflict(other.to_string().into()),
         }
-        Refusal::Ping(PingError::Target(error)) => {
-            Problem::Conflict(format!("The endpoint's URL is not allowed: {error}").into())
-        }
-        Refusal::Ping(PingError::NotFound) => Problem::NotFound("Webhook endpoint"),
-        Refusal::Ping(PingError::Storage(error)) | Refusal::Storage(error) => error.into(),
-        Refusal::Connections(error) => link_problem(error),
-        other => Problem::Conflict(other.to_string().into()),
     }
 }
 

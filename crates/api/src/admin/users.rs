@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::admin::change::{ChangeRequest, IdempotencyKey, Rejection, commit};
 use crate::admin::inputs::{EmailText, PlanName, ReferenceText, RemoveText, TimezoneText};
 use crate::admin::list::{Cursor, Item, Page, PageLimit, page_size};
-use crate::admin::state::{Admin, problem};
-use crate::http::json::{json_bytes, to_json};
+use crate::admin::state::Admin;
+use crate::http::json::respond;
 use crate::http::{JsonBody, Operator, PathId, Problem, Query};
 
 const TAG: &str = "Users";
@@ -185,7 +185,7 @@ pub(super) async fn list_users(
         },
     };
     let page: UserList = Page::of(found, size, |user| user.id);
-    Ok(json_bytes(to_json(&page)?))
+    respond(&page)
 }
 
 /// Create a user
@@ -220,7 +220,7 @@ pub(super) async fn create_user(
     let mut change = request.begin().await?;
     let user = users::create(&mut change, &new).await?;
     let data = UserView::from(user);
-    commit(change, StatusCode::CREATED, &Item { data }).await
+    commit(change, StatusCode::CREATED, data).await
 }
 
 /// Get a user
@@ -234,9 +234,9 @@ pub(super) async fn get_user(
     PathId(id): PathId<UserId>,
 ) -> Result<Response, Problem> {
     let user = find(admin.storage(), id).await?;
-    Ok(json_bytes(to_json(&Item {
+    respond(&Item {
         data: UserView::from(user),
-    })?))
+    })
 }
 
 /// Change a user
@@ -281,7 +281,7 @@ pub(super) async fn update_user(
     let mut change = admin.begin(&operator).await?;
     let user = users::update(&mut change, id, &user_change).await?;
     let data = UserView::from(user);
-    commit(change, StatusCode::OK, &Item { data }).await
+    commit(change, StatusCode::OK, data).await
 }
 
 /// Remove a user
@@ -338,9 +338,9 @@ async fn begin_removal(
         change.commit().await?;
         admin.context.connections().user_removals().wake();
     }
-    let mut response = json_bytes(to_json(&Item {
+    let mut response = respond(&Item {
         data: UserView::from(user),
-    })?);
+    })?;
     *response.status_mut() = StatusCode::ACCEPTED;
     Ok(response)
 }
@@ -365,6 +365,6 @@ fn removal_problem(refusal: Refusal) -> Problem {
              remove`, or remove the user only here with `--local-only`"
                 .into(),
         ),
-        other => problem(other),
+        other => other.into(),
     }
 }

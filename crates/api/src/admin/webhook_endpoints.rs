@@ -14,12 +14,12 @@ use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
 
-use crate::admin::change::{ChangeRequest, IdempotencyKey, NoMembers, Rejection, commit};
+use crate::admin::change::{ChangeRequest, IdempotencyKey, Rejection, commit};
 use crate::admin::inputs::{ApiVersionName, EventNames, UserIdText};
 use crate::admin::list::{Cursor, Item, Page, PageLimit, page_size};
 use crate::admin::state::{Admin, invalid_member};
-use crate::http::json::{json_bytes, to_json};
-use crate::http::{JsonBody, Operator, PathId, Problem, Query, Resource as _};
+use crate::http::json::respond;
+use crate::http::{JsonBody, NoParams, Operator, PathId, Problem, Query, Resource as _};
 
 pub(crate) const TAG: &str = "Webhook endpoints";
 
@@ -176,7 +176,7 @@ pub(super) async fn list_webhook_endpoints(
     let user = query.user_id.map(|user| user.0);
     let found = endpoints.list_after(after, user, size + 1).await?;
     let page: EndpointList = Page::of(found, size, |endpoint| endpoint.id);
-    Ok(json_bytes(to_json(&page)?))
+    respond(&page)
 }
 
 /// Create a webhook endpoint
@@ -235,7 +235,7 @@ pub(super) async fn create_webhook_endpoint(
         endpoint: created.endpoint,
         secret: created.secret.expose_secret().to_owned(),
     };
-    commit(change, StatusCode::CREATED, &Item { data }).await
+    commit(change, StatusCode::CREATED, data).await
 }
 
 /// Get a webhook endpoint
@@ -251,7 +251,7 @@ pub(super) async fn get_webhook_endpoint(
     PathId(id): PathId<EndpointId>,
 ) -> Result<Response, Problem> {
     let endpoint = find(admin.storage(), id).await?;
-    Ok(json_bytes(to_json(&Item { data: endpoint })?))
+    respond(&Item { data: endpoint })
 }
 
 /// Change a webhook endpoint
@@ -295,7 +295,7 @@ pub(super) async fn update_webhook_endpoint(
     };
     let mut change = admin.begin(&operator).await?;
     let data = endpoints::update(&mut change, id, to).await?;
-    commit(change, StatusCode::OK, &Item { data }).await
+    commit(change, StatusCode::OK, data).await
 }
 
 /// Remove a webhook endpoint
@@ -329,9 +329,8 @@ pub(super) async fn remove_webhook_endpoint(
 )]
 pub(super) async fn rotate_webhook_secret(
     PathId(id): PathId<EndpointId>,
-    request: ChangeRequest<NoMembers>,
+    request: ChangeRequest<NoParams>,
 ) -> Result<Response, Rejection> {
-    let NoMembers {} = request.body;
     let mut change = request.begin().await?;
     let rotated = endpoints::rotate_secret(&mut change, id).await?;
     let data = NewSecretView {
@@ -339,7 +338,7 @@ pub(super) async fn rotate_webhook_secret(
         secret: rotated.secret.expose_secret().to_owned(),
         old_secret_expires_at: rotated.old_expires_at,
     };
-    commit(change, StatusCode::CREATED, &Item { data }).await
+    commit(change, StatusCode::CREATED, data).await
 }
 
 /// Ping a webhook endpoint
@@ -361,9 +360,8 @@ pub(super) async fn rotate_webhook_secret(
 pub(super) async fn ping_webhook_endpoint(
     State(admin): State<Admin>,
     PathId(id): PathId<EndpointId>,
-    request: ChangeRequest<NoMembers>,
+    request: ChangeRequest<NoParams>,
 ) -> Result<Response, Rejection> {
-    let NoMembers {} = request.body;
     // A change holds SQLite's one writer, so none is open while the endpoint responds. Dropping
     // this one forgets the key until the ping is recorded.
     drop(request.begin().await?);
@@ -372,7 +370,7 @@ pub(super) async fn ping_webhook_endpoint(
     let data = PingView::from(pinged.map_err(Refusal::from)?);
     let mut change = request.begin().await?;
     endpoints::record_ping(&mut change, &endpoint).await?;
-    commit(change, StatusCode::OK, &Item { data }).await
+    commit(change, StatusCode::OK, data).await
 }
 
 pub(crate) async fn find(storage: &Storage, id: EndpointId) -> Result<Endpoint, Problem> {

@@ -61,7 +61,7 @@ impl<S: Send + Sync> FromRequestParts<UserState<S>> for Authorized {
 /// The query parameters of an endpoint.
 pub struct Query<T>(pub T);
 
-/// An endpoint without query parameters.
+/// A query or a body without parameters.
 #[derive(Deserialize)]
 pub struct NoParams {}
 

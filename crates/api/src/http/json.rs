@@ -18,6 +18,11 @@ pub fn json_bytes(body: Bytes) -> Response {
     response
 }
 
+/// A response with a view as its body.
+pub fn respond(view: &impl Serialize) -> Result<Response, Problem> {
+    to_json(view).map(json_bytes)
+}
+
 pub fn to_json(view: &impl Serialize) -> Result<Bytes, Problem> {
     serde_json::to_vec(view)
         .map(Bytes::from)

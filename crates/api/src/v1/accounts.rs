@@ -9,7 +9,7 @@ use bellbird_domain::{
 use serde::{Deserialize, Serialize};
 
 use crate::http::documented::PlanErrors;
-use crate::http::json::{json_bytes, to_json};
+use crate::http::json::{json_bytes, respond, to_json};
 use crate::http::parameters::{self, ConnectionParam, Id, Limit, Offset};
 use crate::http::{Authorized, Problem, Query};
 use crate::v1::metadata_cache::MetadataList;
@@ -81,7 +81,7 @@ async fn list_of_connection(
         .map(AccountView::from)
         .collect();
     let pagination = Pagination::exact(page, accounts.len() as u64);
-    Ok(json_bytes(to_json(&AccountList { data, pagination })?))
+    respond(&AccountList { data, pagination })
 }
 
 #[derive(Deserialize, utoipa::IntoParams)]

@@ -7,7 +7,7 @@ use bellbird_storage::KeyRecord;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::http::json::{json_bytes, to_json};
+use crate::http::json::respond;
 use crate::http::{ApiContext, Authorized, NoParams, Problem, Query};
 use crate::v1::state::V1State;
 
@@ -37,7 +37,7 @@ pub(super) async fn show_me(
         key: key.into(),
         limits: limits(&state.context),
     };
-    Ok(json_bytes(to_json(&Me { data: me })?))
+    respond(&Me { data: me })
 }
 
 fn zone(caller: &Caller) -> String {

@@ -28,7 +28,7 @@ use tokio::time::timeout_at;
 
 use crate::http::documented::{BrokerageErrors, ProviderErrors};
 use crate::http::extract::Selected;
-use crate::http::json::{json_bytes, to_json};
+use crate::http::json::respond;
 use crate::http::problem::problem_for_category;
 use crate::http::{Authorized, BankingConnection, BrokerageConnection, LivePermit, Problem, log};
 use crate::v1::state::V1State;
@@ -160,7 +160,7 @@ impl<K: ChangeKind> Changes<K> {
             },
             kind: self.kind,
         };
-        Ok(json_bytes(to_json(&page)?))
+        respond(&page)
     }
 
     /// Finds what changed after the client's mark, as far as it fits on a page, and moves the
