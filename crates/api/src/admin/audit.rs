@@ -14,7 +14,7 @@ use crate::http::{Problem, Query};
 
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(rename_all = "camelCase")]
-#[into_params(parameter_in = Query, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
 pub(crate) struct AuditQuery {
     /// Rows of one page, at most 200.
     #[param(inline, example = 50)]
@@ -23,7 +23,7 @@ pub(crate) struct AuditQuery {
     #[param(value_type = Option<String>)]
     cursor: Option<Cursor<Uuid>>,
     /// Only what was done to this user, also by the user.
-    #[param(value_type = Option<String>, format = "uuid")]
+    #[param(value_type = Option<Uuid>)]
     user_id: Option<UserIdText>,
 }
 

@@ -22,7 +22,7 @@ const TAG: &str = "Connections";
 
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(rename_all = "camelCase")]
-#[into_params(parameter_in = Query, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
 pub(crate) struct ConnectionsQuery {
     /// Connections of one page, at most 200.
     #[param(inline, example = 50)]
@@ -31,7 +31,7 @@ pub(crate) struct ConnectionsQuery {
     #[param(value_type = Option<String>)]
     cursor: Option<Cursor<ConnectionId>>,
     /// Only those of this user.
-    #[param(value_type = Option<String>, format = "uuid")]
+    #[param(value_type = Option<Uuid>)]
     user_id: Option<UserIdText>,
 }
 
@@ -40,9 +40,9 @@ pub(crate) struct ConnectionsQuery {
 #[serde(rename_all = "camelCase")]
 #[schema(as = Connection)]
 struct ConnectionView {
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    #[schema(value_type = Uuid, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     id: ConnectionId,
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    #[schema(value_type = Uuid, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     user_id: UserId,
     /// The provider of the data.
     #[schema(inline, value_type = ProviderSchema, example = "fiskil")]
@@ -59,13 +59,13 @@ struct ConnectionView {
     #[schema(inline, example = "active")]
     status: ConnectionStatus,
     /// When the provider last returned data.
-    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
+    #[schema(required = true, example = "2026-11-20T21:04:11.52Z")]
     last_refreshed_at: Option<Timestamp>,
     /// When the user's consent ends unless they renew it, or when it ended. Null if the provider
     /// does not say.
-    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2027-08-01T02:10:00Z")]
+    #[schema(required = true, example = "2027-08-01T02:10:00Z")]
     consent_expires_at: Option<Timestamp>,
-    #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]
+    #[schema(example = "2026-08-01T02:10:00.25Z")]
     created_at: Timestamp,
 }
 
@@ -90,10 +90,10 @@ struct DetailsView {
 #[schema(as = ConnectionSync)]
 struct SyncView {
     /// The start of the last successful sync.
-    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
+    #[schema(required = true, example = "2026-11-20T21:04:11.52Z")]
     synced_at: Option<Timestamp>,
     /// The next one.
-    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-21T03:04:11.52Z")]
+    #[schema(required = true, example = "2026-11-21T03:04:11.52Z")]
     next_at: Option<Timestamp>,
     /// Why the last one failed.
     #[schema(required = true)]
@@ -105,7 +105,7 @@ struct SyncView {
 #[serde(rename_all = "camelCase")]
 #[schema(as = ConnectionRemoval)]
 struct RemovalView {
-    #[schema(value_type = String, format = "date-time", example = "2026-11-21T03:04:11.52Z")]
+    #[schema(example = "2026-11-21T03:04:11.52Z")]
     next_attempt_at: Timestamp,
     /// Failures so far.
     attempts: u32,

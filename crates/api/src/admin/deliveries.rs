@@ -23,8 +23,7 @@ use crate::http::{PathId, PathIds, Problem, Query, Resource as _};
 struct EventIdParam {
     /// The id of the event.
     #[param(
-        value_type = String,
-        format = "uuid",
+        value_type = Uuid,
         example = "0191e7a0-7c3b-7def-8000-00aabbccddee"
     )]
     event_id: EventId,
@@ -32,7 +31,7 @@ struct EventIdParam {
 
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(rename_all = "camelCase")]
-#[into_params(parameter_in = Query, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
 pub(crate) struct DeliveriesQuery {
     /// Deliveries of one page, at most 200.
     #[param(inline, example = 50)]
@@ -41,7 +40,7 @@ pub(crate) struct DeliveriesQuery {
     #[param(value_type = Option<String>)]
     cursor: Option<Cursor<DeliveryPosition>>,
     /// Only those of this user's events, at an endpoint for all users.
-    #[param(value_type = Option<String>, format = "uuid")]
+    #[param(value_type = Option<Uuid>)]
     user_id: Option<UserIdText>,
     /// Only those in this state: `pending`, `waiting`, `delivered` or `failed`.
     #[param(inline, value_type = Option<DeliveryState>)]
@@ -50,20 +49,20 @@ pub(crate) struct DeliveriesQuery {
 
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(rename_all = "camelCase")]
-#[into_params(parameter_in = Query, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
 pub(crate) struct DeliveryQuery {
     /// Whose event it is. Required if the endpoint is for all users.
-    #[param(value_type = Option<String>, format = "uuid")]
+    #[param(value_type = Option<Uuid>)]
     user_id: Option<UserIdText>,
 }
 
 /// Which event to deliver again.
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = WebhookRedelivery, rename_all = "camelCase")]
+#[schema(as = WebhookRedelivery)]
 pub(crate) struct RedeliveryBody {
     /// Whose event it is. Required if the endpoint is for all users.
-    #[schema(value_type = Option<String>, nullable = false, format = "uuid")]
+    #[schema(value_type = Option<Uuid>, nullable = false)]
     #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     user_id: Option<UserIdText>,
 }
@@ -71,14 +70,14 @@ pub(crate) struct RedeliveryBody {
 /// Which events to deliver again.
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = WebhookRecovery, rename_all = "camelCase")]
+#[schema(as = WebhookRecovery)]
 pub(crate) struct RecoveryBody {
     /// Only this user's events, at an endpoint for all users.
-    #[schema(value_type = Option<String>, nullable = false, format = "uuid")]
+    #[schema(value_type = Option<Uuid>, nullable = false)]
     #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     user_id: Option<UserIdText>,
     /// When the oldest of them was created.
-    #[schema(value_type = String, format = "date-time", example = "2026-11-20T09:30:00Z")]
+    #[schema(value_type = Timestamp, example = "2026-11-20T09:30:00Z")]
     since: Time,
 }
 
@@ -98,9 +97,9 @@ struct DetailsView {
 #[serde(rename_all = "camelCase")]
 #[schema(as = Redelivery)]
 struct RedeliveryView {
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    #[schema(value_type = Uuid, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     event_id: EventId,
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    #[schema(value_type = Uuid, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     endpoint_id: EndpointId,
     /// Always `pending`.
     #[schema(inline, example = "pending")]
@@ -112,7 +111,7 @@ struct RedeliveryView {
 #[serde(rename_all = "camelCase")]
 #[schema(as = Recovered)]
 struct RecoveryView {
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    #[schema(value_type = Uuid, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     endpoint_id: EndpointId,
     /// How many. Pings are left out.
     #[schema(example = 12)]

@@ -21,20 +21,20 @@ const TAG: &str = "API keys";
 
 /// A key to create.
 #[derive(Deserialize, utoipa::ToSchema)]
-#[schema(as = NewKey, rename_all = "camelCase")]
+#[schema(as = NewKey)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NewKeyBody {
     /// Name of the key, to recognise it in lists. 1 to 100 characters; `default` if absent.
     #[schema(value_type = Option<String>, nullable = false, example = "app")]
     name: Option<KeyName>,
     /// The key works before this time. If absent, it does not expire.
-    #[schema(value_type = Option<String>, nullable = false, format = "date-time", example = "2027-01-31T00:00:00Z")]
+    #[schema(value_type = Option<Timestamp>, nullable = false, example = "2027-01-31T00:00:00Z")]
     expires_at: Option<Time>,
 }
 
 /// How to rotate a key.
 #[derive(Deserialize, utoipa::ToSchema)]
-#[schema(as = KeyRotation, rename_all = "camelCase")]
+#[schema(as = KeyRotation)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RotationBody {
     /// How long the old key stays valid, in seconds. 86400 if absent; 0 ends it immediately.

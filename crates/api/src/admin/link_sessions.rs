@@ -23,17 +23,17 @@ const TAG: &str = "Link sessions";
 
 /// A link session to create.
 #[derive(Deserialize, utoipa::ToSchema)]
-#[schema(as = NewLinkSession, rename_all = "camelCase")]
+#[schema(as = NewLinkSession)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NewSessionBody {
     /// For whom the person links.
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    #[schema(value_type = Uuid, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     user_id: UserIdText,
     /// The provider to link. If absent, the person chooses.
     #[schema(inline, value_type = Option<ProviderSchema>, nullable = false, example = "fiskil")]
     provider: Option<String>,
     /// The user's connection to reconnect or renew, instead of a provider.
-    #[schema(value_type = Option<String>, nullable = false, format = "uuid",
+    #[schema(value_type = Option<Uuid>, nullable = false,
         example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     connection_id: Option<ConnectionIdText>,
     /// Where the browser returns: a URL of an origin in `admin.return_origins`, of at most 1,000
@@ -55,12 +55,12 @@ pub(crate) struct NewSessionBody {
 #[schema(as = CreatedLinkSession)]
 struct NewSessionView {
     /// No secret: the return has it too.
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    #[schema(value_type = Uuid, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     id: Uuid,
     /// Secret: whoever has it links for this user.
     #[schema(format = "uri", example = "https://console.example.com/link/...")]
     url: String,
-    #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:40:00Z")]
+    #[schema(example = "2026-08-01T02:40:00Z")]
     expires_at: Timestamp,
 }
 

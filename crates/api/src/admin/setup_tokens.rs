@@ -34,7 +34,7 @@ struct TokenView {
     /// The text that the user pastes into the program.
     #[schema(example = "aHR0cHM6Ly9hcGkuZXhhbXBsZS5jb20v...")]
     token: String,
-    #[schema(value_type = String, format = "date-time", example = "2026-08-01T03:10:00.25Z")]
+    #[schema(example = "2026-08-01T03:10:00.25Z")]
     expires_at: Timestamp,
 }
 

@@ -25,7 +25,7 @@ const PROVIDER_RETRY_AFTER: u64 = 30;
 
 /// A user to create.
 #[derive(Deserialize, utoipa::ToSchema)]
-#[schema(as = NewUser, rename_all = "camelCase")]
+#[schema(as = NewUser)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NewUserBody {
     /// E-mail address, unique without regard to case.
@@ -50,7 +50,7 @@ pub(crate) struct NewUserBody {
 
 /// What to change of a user.
 #[derive(Deserialize, utoipa::ToSchema)]
-#[schema(as = UserChange, rename_all = "camelCase")]
+#[schema(as = UserChange)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct UserChangeBody {
     /// E-mail address, unique without regard to case.
@@ -99,7 +99,7 @@ pub(crate) struct RemovalQuery {
 #[serde(rename_all = "camelCase")]
 #[schema(as = User)]
 struct UserView {
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    #[schema(value_type = Uuid, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     id: UserId,
     #[schema(format = "email", example = "anna@example.com")]
     email: String,
@@ -115,7 +115,7 @@ struct UserView {
     /// Whether the user may sign in to the console, and gets e-mails.
     #[schema(example = false)]
     console_sign_in: bool,
-    #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]
+    #[schema(example = "2026-08-01T02:10:00.25Z")]
     created_at: Timestamp,
 }
 

@@ -25,7 +25,7 @@ pub(crate) const TAG: &str = "Webhook endpoints";
 
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(rename_all = "camelCase")]
-#[into_params(parameter_in = Query, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
 pub(crate) struct EndpointsQuery {
     /// Endpoints of one page, at most 200.
     #[param(inline, example = 50)]
@@ -34,17 +34,17 @@ pub(crate) struct EndpointsQuery {
     #[param(value_type = Option<String>)]
     cursor: Option<Cursor<EndpointId>>,
     /// Only those of this user.
-    #[param(value_type = Option<String>, format = "uuid")]
+    #[param(value_type = Option<Uuid>)]
     user_id: Option<UserIdText>,
 }
 
 /// A webhook endpoint to create.
 #[derive(Deserialize, utoipa::ToSchema)]
-#[schema(as = NewWebhookEndpoint, rename_all = "camelCase")]
+#[schema(as = NewWebhookEndpoint)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NewEndpointBody {
     /// Whose events it receives, unless `allUsers` is true.
-    #[schema(value_type = Option<String>, nullable = false, format = "uuid")]
+    #[schema(value_type = Option<Uuid>, nullable = false)]
     #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     user_id: Option<UserIdText>,
     /// Whether it receives the events of all users.
@@ -68,7 +68,7 @@ pub(crate) struct NewEndpointBody {
 /// What to change of a webhook endpoint.
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = WebhookEndpointChange, rename_all = "camelCase")]
+#[schema(as = WebhookEndpointChange)]
 pub(crate) struct EndpointChangeBody {
     /// Where events are sent.
     #[schema(
@@ -107,13 +107,13 @@ struct NewEndpointView {
 #[schema(as = NewWebhookSecret)]
 struct NewSecretView {
     /// The endpoint's.
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    #[schema(value_type = Uuid, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     id: EndpointId,
     /// Verifies the signatures of events. Store it: it is not shown again.
     #[schema(example = "whsec_...")]
     secret: String,
     /// Until then, the old one verifies too. Null: it could not be opened and is deleted.
-    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-08-02T02:10:00.25Z")]
+    #[schema(required = true, example = "2026-08-02T02:10:00.25Z")]
     old_secret_expires_at: Option<Timestamp>,
 }
 
@@ -122,7 +122,7 @@ struct NewSecretView {
 #[serde(rename_all = "camelCase")]
 #[schema(as = Ping)]
 struct PingView {
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    #[schema(value_type = Uuid, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     event_id: EventId,
     /// Whether the endpoint accepted it, with a status of 2xx.
     delivered: bool,

@@ -86,7 +86,7 @@ async fn list_of_connection(
 
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(rename_all = "camelCase")]
-#[into_params(parameter_in = Query, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
 pub(super) struct AccountsQuery {
     /// Only the accounts of this connection.
     #[param(inline, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
@@ -106,10 +106,10 @@ pub(super) struct AccountsQuery {
 #[schema(as = Account)]
 pub struct AccountView<'a> {
     /// Identifier, a UUID assigned by this service.
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-91d4-7a01-8000-00aabbccddee")]
+    #[schema(value_type = Uuid, example = "0191e7a0-91d4-7a01-8000-00aabbccddee")]
     id: AccountId,
     /// The account's connection.
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    #[schema(value_type = Uuid, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     connection_id: ConnectionId,
     /// The connection's provider. Null only for legacy accounts, of which this service has none.
     #[schema(value_type = Option<String>, required = true, example = "fiskil")]

@@ -152,7 +152,7 @@ pub(super) struct BalancesQuery {
 #[schema(as = Balance)]
 pub struct BalanceView<'a> {
     /// The account.
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-91d4-7a01-8000-00aabbccddee")]
+    #[schema(value_type = Uuid, example = "0191e7a0-91d4-7a01-8000-00aabbccddee")]
     account_id: AccountId,
     /// Exact decimal with the provider's digits; negative when money is owed.
     #[schema(

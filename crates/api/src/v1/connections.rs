@@ -50,7 +50,7 @@ pub(super) async fn list_connections(
 #[schema(as = Connection)]
 pub struct ConnectionView<'a> {
     /// Identifier, a UUID assigned by this service.
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    #[schema(value_type = Uuid, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     pub id: ConnectionId,
     /// The provider of the data, such as `fiskil` (Australian banking).
     #[schema(inline, value_type = ProviderSchema, example = "fiskil")]
@@ -74,13 +74,13 @@ pub struct ConnectionView<'a> {
     pub status: ConnectionStatus,
     /// When the user's consent ends unless they renew it, or when it ended, RFC 3339 in UTC. Null
     /// if the provider does not say.
-    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2027-08-01T02:10:00Z")]
+    #[schema(required = true, example = "2027-08-01T02:10:00Z")]
     pub consent_expires_at: Option<Timestamp>,
     /// When the provider last returned data, RFC 3339 in UTC.
-    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
+    #[schema(required = true, example = "2026-11-20T21:04:11.52Z")]
     pub last_refreshed_at: Option<Timestamp>,
     /// When the connection was linked, RFC 3339 in UTC.
-    #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]
+    #[schema(example = "2026-08-01T02:10:00.25Z")]
     pub created_at: Timestamp,
 }
 

@@ -183,7 +183,7 @@ pub struct HoldingView<'a> {
     )]
     id: String,
     /// The account that holds the position.
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-91d4-7a01-8000-00aabbccddee")]
+    #[schema(value_type = Uuid, example = "0191e7a0-91d4-7a01-8000-00aabbccddee")]
     account_id: AccountId,
     /// Display name of that account.
     #[schema(example = "Margin Account")]

@@ -70,7 +70,7 @@ pub struct Me {
 #[schema(as = MeData)]
 struct MeView {
     /// The user whose data the key reads.
-    #[schema(value_type = String, format = "uuid", example = "0191e79f-11aa-7c00-8000-00aabbccddee")]
+    #[schema(value_type = Uuid, example = "0191e79f-11aa-7c00-8000-00aabbccddee")]
     user_id: UserId,
     /// `saver`: no API access. `developer`: everything but holdings and trades. `professional`:
     /// everything.
@@ -91,7 +91,7 @@ struct MeView {
 #[schema(as = Key)]
 struct KeyView {
     /// Identifier, a UUID.
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-2b2b-7c00-8000-00aabbccddee")]
+    #[schema(value_type = Uuid, example = "0191e7a0-2b2b-7c00-8000-00aabbccddee")]
     id: KeyId,
     /// The name that the operator gave the key.
     #[schema(example = "spreadsheet")]
@@ -100,10 +100,10 @@ struct KeyView {
     #[schema(example = "bb_004KdQz")]
     prefix: String,
     /// When the key was made, RFC 3339 in UTC.
-    #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]
+    #[schema(example = "2026-08-01T02:10:00.25Z")]
     created_at: Timestamp,
     /// The key stops working at this time, RFC 3339 in UTC. Null if it does not expire.
-    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2027-08-01T02:10:00.25Z")]
+    #[schema(required = true, example = "2027-08-01T02:10:00.25Z")]
     expires_at: Option<Timestamp>,
 }
 

@@ -209,7 +209,7 @@ pub struct TransactionView<'a> {
     #[schema(example = "bank_tx_cf8a93dbe42ce957f5a6ef39ef8e5f9acae5dad932794b6e0df7b1b9afe707c5")]
     id: &'a str,
     /// The account of the transaction.
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-91d4-7a01-8000-00aabbccddee")]
+    #[schema(value_type = Uuid, example = "0191e7a0-91d4-7a01-8000-00aabbccddee")]
     account_id: AccountId,
     /// Display name of that account.
     #[schema(example = "Everyday Account")]
@@ -218,7 +218,7 @@ pub struct TransactionView<'a> {
     #[schema(inline, value_type = Status, example = "posted")]
     status: &'static str,
     /// The day of posting in the user's timezone (default `Australia/Sydney`).
-    #[schema(value_type = String, format = "date", example = "2026-11-20")]
+    #[schema(example = "2026-11-20")]
     date: Date,
     /// The provider's text of the time that determines `date` and the order.
     #[schema(value_type = Option<String>, required = true, example = "2026-11-19T21:15:42.000Z")]

@@ -34,7 +34,7 @@ pub(super) struct NextMark {
     #[schema(example = false)]
     pub(super) has_more: bool,
     /// Changes of rows of this day and later ones are found, in the user's timezone.
-    #[schema(value_type = String, format = "date", example = "2026-10-23")]
+    #[schema(example = "2026-10-23")]
     pub(super) watched_from: Date,
 }
 

@@ -67,7 +67,7 @@ pub(super) enum TransactionChange<'a> {
         /// The row's account. Null if the connection has lost it.
         #[serde(rename = "accountId")]
         #[schema(
-            value_type = Option<String>, format = "uuid", required = true,
+            value_type = Option<Uuid>, required = true,
             example = "0191e7a0-91d4-7a01-8000-00aabbccddee"
         )]
         account_id: Option<AccountId>,
@@ -98,7 +98,7 @@ pub(super) enum TradeChange<'a> {
         /// The row's account. Null if the connection has lost it.
         #[serde(rename = "accountId")]
         #[schema(
-            value_type = Option<String>, format = "uuid", required = true,
+            value_type = Option<Uuid>, required = true,
             example = "0191e7a0-91d4-7a01-8000-00aabbccddee"
         )]
         account_id: Option<AccountId>,
