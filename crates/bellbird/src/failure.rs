@@ -1,9 +1,8 @@
 //! Failures of commands with a code for scripts.
 
-use std::fmt;
-
 /// A failure with a code, which `--json` prints.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
 pub struct Failure {
     pub code: &'static str,
     message: String,
@@ -30,11 +29,3 @@ impl Failure {
         .into()
     }
 }
-
-impl fmt::Display for Failure {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Failure {}

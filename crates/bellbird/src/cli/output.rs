@@ -1,6 +1,6 @@
 //! Output of commands: results go to standard output, everything else to standard error.
 
-use std::fmt::{self, Display};
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,16 +73,9 @@ struct FailureView {
 }
 
 /// A wrong use of a command that the argument parser does not find. Exit status 2.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub(super) struct UsageError(pub(super) String);
-
-impl fmt::Display for UsageError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for UsageError {}
 
 /// Prints the value as one line of JSON, or as the text that `text` returns.
 pub(super) fn print<T: Serialize>(

@@ -21,7 +21,6 @@ pub mod terminal;
 mod values;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -402,13 +401,6 @@ fn read_oidc(from: &mut Values) -> Option<OidcSettings> {
 
 /// All errors of the settings, one per line. Each names the setting, its source, and the accepted
 /// values.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.join("\n"))]
 pub struct SettingErrors(Vec<String>);
-
-impl fmt::Display for SettingErrors {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0.join("\n"))
-    }
-}
-
-impl std::error::Error for SettingErrors {}

@@ -165,11 +165,7 @@ impl Values {
                 .collect::<Vec<_>>()
                 .join(", ")
         );
-        let parse = |raw: &Raw| match raw.text()? {
-            "" => Some(None),
-            text => text.parse().ok().map(Some),
-        };
-        self.read(name, Show::Value, &accepted, parse).flatten()
+        self.optional(name, &accepted, |text| text.parse().ok())
     }
 
     /// By default a port on loopback.
@@ -182,32 +178,21 @@ impl Values {
 
     /// An empty value leaves the setting unset.
     pub(super) fn optional_listen(&mut self, name: &str) -> Option<SocketAddr> {
-        let parse = |raw: &Raw| match raw.text()? {
-            "" => Some(None),
-            text => text.parse().ok().map(Some),
-        };
-        self.read(name, Show::Value, LISTEN_ADDRESS, parse)
-            .flatten()
+        self.optional(name, LISTEN_ADDRESS, |text| text.parse().ok())
     }
 
     /// An empty value leaves the setting unset.
     pub(super) fn optional_url(&mut self, name: &str) -> Option<String> {
-        let parse = |raw: &Raw| match raw.text()? {
-            "" => Some(None),
-            text => web_url(text).map(Some),
-        };
-        self.read(name, Show::Value, URL, parse).flatten()
+        self.optional(name, URL, web_url)
     }
 
     /// The URL of an identity provider, as it writes it: a slash at the end counts. An empty value
     /// leaves the setting unset.
     pub(super) fn issuer(&mut self, name: &str) -> Option<String> {
-        let parse = |raw: &Raw| match raw.text()? {
-            "" => Some(None),
-            text => (web_url(text).is_some() && provider_url(text).is_some())
-                .then(|| Some(text.to_owned())),
-        };
-        self.read(name, Show::Value, PROVIDER_URL, parse).flatten()
+        let is_url = |text: &str| web_url(text).is_some() && provider_url(text).is_some();
+        self.optional(name, PROVIDER_URL, |text| {
+            is_url(text).then(|| text.to_owned())
+        })
     }
 
     /// A name to show, of one line. An empty value leaves the setting unset.
@@ -215,14 +200,10 @@ impl Values {
         let accepted = format!("text of at most {chars_max} characters, on one line");
         let is_shown =
             |text: &str| text.chars().count() <= chars_max && !text.chars().any(char::is_control);
-        let parse = |raw: &Raw| {
-            raw.text()
-                .map(str::trim)
-                .filter(|text| is_shown(text))
-                .map(str::to_owned)
-        };
-        self.read(name, Show::Value, &accepted, parse)
-            .filter(|text| !text.is_empty())
+        self.optional(name, &accepted, |text| {
+            is_shown(text.trim()).then(|| text.trim().to_owned())
+        })
+        .filter(|text| !text.is_empty())
     }
 
     pub(super) fn list<T>(
@@ -318,6 +299,20 @@ impl Values {
             }
         }
         settings
+    }
+
+    /// Reads text, of which the empty one leaves the setting unset.
+    fn optional<T>(
+        &mut self,
+        name: &str,
+        accepted: &str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Option<T> {
+        let parse = |raw: &Raw| match raw.text()? {
+            "" => Some(None),
+            text => parse(text).map(Some),
+        };
+        self.read(name, Show::Value, accepted, parse).flatten()
     }
 
     fn text(&mut self, name: &str, show: Show) -> Option<SecretString> {

@@ -6,7 +6,7 @@ use bellbird_storage::{BrokenConnection, EndingConsent, Storage, StorageError};
 use jiff::Timestamp;
 
 use super::super::output;
-use super::{Checks, Verdict};
+use super::Checks;
 
 const NAME: &str = "connections";
 /// Broken connections, and ending consents, that are listed individually.
@@ -39,7 +39,7 @@ async fn check_ending(checks: &mut Checks, storage: &Storage) -> Result<(), Stor
              `bellbird connection link --reconnect {id}`",
             output::format_instant(expires_at)
         );
-        checks.add(NAME, Verdict::Note, detail);
+        checks.note(NAME, detail);
     }
     if count > u64::from(SHOWN_MAX) {
         let more = output::count(
@@ -47,9 +47,8 @@ async fn check_ending(checks: &mut Checks, storage: &Storage) -> Result<(), Stor
             "more consent ends",
             "more consents end",
         );
-        checks.add(
+        checks.note(
             NAME,
-            Verdict::Note,
             format!("{more} within 14 days; see `bellbird connection list`"),
         );
     }
@@ -83,16 +82,15 @@ async fn check_statuses(checks: &mut Checks, storage: &Storage) -> Result<(), St
             "{institution_name} of {user_email} is {status} since {since}; to reconnect it, send the user the link of \
              `bellbird connection link --reconnect {id}`"
         );
-        checks.add(NAME, Verdict::Note, detail);
+        checks.note(NAME, detail);
     }
     if broken > u64::from(SHOWN_MAX) {
         let more = broken - u64::from(SHOWN_MAX);
-        checks.add(
+        checks.note(
             NAME,
-            Verdict::Note,
             format!("{more} more must be reconnected; see `bellbird connection list`"),
         );
     }
-    checks.add(NAME, Verdict::Ok, format!("{active} active"));
+    checks.ok(NAME, format!("{active} active"));
     Ok(())
 }

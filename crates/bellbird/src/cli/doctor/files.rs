@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use bellbird_storage::Storage;
 use secrecy::ExposeSecret as _;
 
-use super::{Checks, Verdict};
+use super::Checks;
 use crate::config::{Origin, Settings};
 
 const NAME: &str = "files";
@@ -31,13 +31,12 @@ pub(super) fn check(checks: &mut Checks, settings: &Settings) {
             let detail = format!(
                 "every user of this machine may open {path} (mode {mode:04o}): run `chmod o= {path}`"
             );
-            checks.add(NAME, Verdict::Note, detail);
+            checks.note(NAME, detail);
         }
     }
     if all_closed {
-        checks.add(
+        checks.ok(
             NAME,
-            Verdict::Ok,
             "database, settings and keys are closed to other users of this machine",
         );
     }

@@ -34,12 +34,11 @@ async fn check_unreadable_rows(checks: &mut Checks, storage: &Storage) -> Result
             "connection {id} at {provider}: could not read {}",
             unreadable(rows)
         );
-        checks.add(NAME, Verdict::Note, detail);
+        checks.note(NAME, detail);
     }
     if degraded.len() > SHOWN_MAX as usize {
-        checks.add(
+        checks.note(
             NAME,
-            Verdict::Note,
             "more connections have unreadable rows; see `bellbird connection show ID`",
         );
     }
@@ -53,9 +52,8 @@ async fn check_jobs(
 ) -> Result<(), StorageError> {
     const NAME: &str = "jobs";
     if !settings.sync.enabled {
-        checks.add(
+        checks.note(
             NAME,
-            Verdict::Note,
             "sync.enabled is false: only `bellbird connection sync` syncs",
         );
     }
@@ -126,7 +124,7 @@ async fn check_jobs(
         );
     }
     if counts.is_empty() {
-        checks.add(NAME, Verdict::Ok, "none");
+        checks.ok(NAME, "none");
     }
     Ok(())
 }
@@ -135,7 +133,7 @@ async fn check_webhooks(checks: &mut Checks, settings: &Settings, storage: &Stor
     const NAME: &str = "webhooks";
     if settings.webhooks.rules.allow_loopback {
         let detail = "webhooks.allow_loopback is true: for development only, because endpoints can reach this machine";
-        checks.add(NAME, Verdict::Note, detail);
+        checks.note(NAME, detail);
     }
     let now = Timestamp::now();
     let Some(overview) = checks.value(NAME, storage.deliveries().overview(now).await) else {
@@ -146,14 +144,14 @@ async fn check_webhooks(checks: &mut Checks, settings: &Settings, storage: &Stor
             "disabled endpoints: {}. See `bellbird webhook list`, and enable one with `bellbird webhook enable ID`",
             overview.disabled
         );
-        checks.add(NAME, Verdict::Note, detail);
+        checks.note(NAME, detail);
     }
     if overview.failing > 0 {
         let detail = format!(
             "failing endpoints: {}. See `bellbird webhook list` and `bellbird webhook deliveries ID`",
             overview.failing
         );
-        checks.add(NAME, Verdict::Note, detail);
+        checks.note(NAME, detail);
     }
     match overview
         .oldest_due
@@ -165,7 +163,7 @@ async fn check_webhooks(checks: &mut Checks, settings: &Settings, storage: &Stor
                 "{} due, the oldest since {since}: is the service running?",
                 overview.due
             );
-            checks.add(NAME, Verdict::Wrong, detail);
+            checks.wrong(NAME, detail);
         }
         None => {
             let detail = format!(
@@ -173,7 +171,7 @@ async fn check_webhooks(checks: &mut Checks, settings: &Settings, storage: &Stor
                 overview.due,
                 (overview.pending + overview.waiting).saturating_sub(overview.due)
             );
-            checks.add(NAME, Verdict::Ok, detail);
+            checks.ok(NAME, detail);
         }
     }
 }

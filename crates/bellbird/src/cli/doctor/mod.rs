@@ -84,10 +84,22 @@ impl Checks {
         });
     }
 
+    fn ok(&mut self, name: &str, detail: impl Into<String>) {
+        self.add(name, Verdict::Ok, detail);
+    }
+
+    fn note(&mut self, name: &str, detail: impl Into<String>) {
+        self.add(name, Verdict::Note, detail);
+    }
+
+    fn wrong(&mut self, name: &str, detail: impl Into<String>) {
+        self.add(name, Verdict::Wrong, detail);
+    }
+
     /// The value, or else a check that failed with this error.
     fn value<T>(&mut self, name: &str, result: Result<T, impl Display>) -> Option<T> {
         result
-            .map_err(|error| self.add(name, Verdict::Wrong, format!("{error:#}")))
+            .map_err(|error| self.wrong(name, format!("{error:#}")))
             .ok()
     }
 }
@@ -97,7 +109,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DoctorArgs) -> anyhow::Re
     match settings.load(Some(&args.listen)) {
         Err(error) => {
             for line in error.to_string().lines() {
-                checks.add("settings", Verdict::Wrong, line);
+                checks.wrong("settings", line);
             }
         }
         Ok(settings) => {
@@ -140,20 +152,15 @@ async fn check_secrets(checks: &mut Checks, settings: &Settings) {
     match wiring::sealer(settings) {
         Ok(Some(sealer)) => {
             let ids: Vec<_> = sealer.key_ids().collect();
-            checks.add(
+            checks.ok(
                 "secrets.key",
-                Verdict::Ok,
                 format!("seals with key `{}`, opens with {}", ids[0], ids.join(", ")),
             );
         }
         Ok(None) => {
-            checks.add(
-                "secrets.key",
-                Verdict::Wrong,
-                wiring::describe_missing_key(settings).await,
-            );
+            checks.wrong("secrets.key", wiring::describe_missing_key(settings).await);
         }
-        Err(error) => checks.add("secrets.key", Verdict::Wrong, format!("{error:#}")),
+        Err(error) => checks.wrong("secrets.key", format!("{error:#}")),
     }
 }
 
@@ -171,9 +178,9 @@ async fn check_shared_store(checks: &mut Checks, settings: &Settings) {
         let detail = format!(
             "{servers}: {error}. Until this is mended, each instance counts limits for itself"
         );
-        return checks.add(NAME, Verdict::Wrong, detail);
+        return checks.wrong(NAME, detail);
     }
-    checks.add(NAME, Verdict::Ok, format!("{servers} responds"));
+    checks.ok(NAME, format!("{servers} responds"));
     if let Some(policy) = store
         .memory_policy()
         .await
@@ -182,7 +189,7 @@ async fn check_shared_store(checks: &mut Checks, settings: &Settings) {
         let detail = format!(
             "{servers} forgets limits when its memory is full, because its maxmemory-policy is {policy}: set noeviction"
         );
-        checks.add(NAME, Verdict::Note, detail);
+        checks.note(NAME, detail);
     }
 }
 
@@ -191,7 +198,7 @@ async fn check_database(checks: &mut Checks, settings: &Settings) -> Option<Vec<
     let url = settings.database.url.expose_secret();
     if Storage::allows_plain_text(url) {
         let detail = "the connection to another machine may go without TLS: set sslmode=require in database.url";
-        checks.add("database TLS", Verdict::Note, detail);
+        checks.note("database TLS", detail);
     }
     let opened = match wiring::optional_sealer(settings) {
         Ok(sealer) => wiring::open_existing(settings, sealer).await,
@@ -200,7 +207,7 @@ async fn check_database(checks: &mut Checks, settings: &Settings) -> Option<Vec<
     let storage = match opened {
         Ok(storage) => storage,
         Err(error) => {
-            checks.add("database", Verdict::Wrong, format!("{error:#}"));
+            checks.wrong("database", format!("{error:#}"));
             // None can run on a file that does not exist.
             return Storage::sqlite_path(url)
                 .filter(|path| !path.exists())
@@ -210,21 +217,17 @@ async fn check_database(checks: &mut Checks, settings: &Settings) -> Option<Vec<
     let location = wiring::database_location(settings);
     let running = match wiring::check_ready(&storage).await {
         Err(NotReady::Unreadable(error) | NotReady::UnknownSchema(error)) => {
-            checks.add(
-                "database",
-                Verdict::Wrong,
-                format!("{location}: {}", Chain(&error)),
-            );
+            checks.wrong("database", format!("{location}: {}", Chain(&error)));
             None
         }
         ready @ (Ok(()) | Err(NotReady::AwaitsDecision)) => {
-            checks.add("database", Verdict::Ok, format!("{location} is up to date"));
+            checks.ok("database", format!("{location} is up to date"));
             check_disk(checks, &storage);
             if ready.is_err() {
                 let hint = wiring::RESTORE_DECISION;
                 let detail =
                     format!("restored from a backup, so the service does not start: {hint}");
-                checks.add("restore", Verdict::Wrong, detail);
+                checks.wrong("restore", detail);
             }
             if settings.master_keys.is_some() {
                 check_sealed(checks, &storage).await;
@@ -237,7 +240,7 @@ async fn check_database(checks: &mut Checks, settings: &Settings) -> Option<Vec<
         Err(NotReady::PendingMigrations(pending)) => {
             if Storage::is_first_migration(&pending) && !wiring::names_installation(settings) {
                 let detail = wiring::missing_database(settings, "is empty");
-                checks.add("database", Verdict::Wrong, detail);
+                checks.wrong("database", detail);
                 storage.close().await;
                 return Some(Vec::new());
             }
@@ -247,7 +250,7 @@ async fn check_database(checks: &mut Checks, settings: &Settings) -> Option<Vec<
                 Err(denied) => format!("`bellbird migrate` would fail, because {denied}"),
             };
             let detail = format!("{location} has pending migrations: {count} ({names}); {advice}");
-            checks.add("database", Verdict::Wrong, detail);
+            checks.wrong("database", detail);
             match storage.schema_version().await {
                 Ok(None) => Some(Vec::new()),
                 _ => running_here(&storage).await.ok(),
@@ -260,13 +263,13 @@ async fn check_database(checks: &mut Checks, settings: &Settings) -> Option<Vec<
 
 fn check_disk(checks: &mut Checks, storage: &Storage) {
     if let Err(error) = storage.check_file() {
-        checks.add("disk", Verdict::Wrong, error.to_string());
+        checks.wrong("disk", error.to_string());
     } else if let Some(free) = storage.free_bytes().filter(|free| *free < FREE_BYTES_NOTED) {
         let detail = format!(
             "{} MiB are free on the disk of the database: make space",
             free / (1024 * 1024)
         );
-        checks.add("disk", Verdict::Note, detail);
+        checks.note("disk", detail);
     }
 }
 
@@ -282,11 +285,11 @@ async fn running_here(storage: &Storage) -> Result<Vec<Instance>, StorageError> 
 async fn check_sealed(checks: &mut Checks, storage: &Storage) {
     const NAME: &str = "secrets";
     if let Err(error) = storage.secrets().check_sealing_key().await {
-        return checks.add(NAME, Verdict::Wrong, error.to_string());
+        return checks.wrong(NAME, error.to_string());
     }
     let secrets = match storage.secrets().sealed().await {
         Ok(secrets) => secrets,
-        Err(error) => return checks.add(NAME, Verdict::Wrong, error.to_string()),
+        Err(error) => return checks.wrong(NAME, error.to_string()),
     };
     let current = storage.secrets().sealing_key_id();
     let (all_open, detail) = secrets::summary(&secrets, current);
@@ -313,7 +316,7 @@ async fn check_instances(checks: &mut Checks, settings: &Settings, storage: &Sto
         [] => "none is running".to_owned(),
         names => format!("{} running: {}", names.len(), names.join(", ")),
     };
-    checks.add(NAME, Verdict::Ok, detail);
+    checks.ok(NAME, detail);
     for Finding { is_wrong, text } in instances::compare_with(&running, settings) {
         checks.add(
             NAME,
@@ -336,7 +339,7 @@ async fn check_instances(checks: &mut Checks, settings: &Settings, storage: &Sto
              {max}: lower the one or raise the other",
             output::count(running.len().max(1) as u64, "instance", "instances")
         );
-        checks.add("database", Verdict::Note, detail);
+        checks.note("database", detail);
     }
 }
 
@@ -350,7 +353,7 @@ async fn check_providers(checks: &mut Checks, settings: &Settings) {
             providers = wiring.providers.clone();
             for declared in PROVIDERS {
                 if let Some(reason) = wiring.provider_loader.left_out(declared) {
-                    checks.add(declared.name.as_str(), Verdict::Wrong, reason);
+                    checks.wrong(declared.name.as_str(), reason);
                 }
             }
         }
@@ -358,7 +361,7 @@ async fn check_providers(checks: &mut Checks, settings: &Settings) {
     }
     let enabled = providers.enabled();
     if enabled.is_empty() {
-        return checks.add("providers", Verdict::Note, wiring::no_provider_hint());
+        return checks.note("providers", wiring::no_provider_hint());
     }
     for Enabled {
         provider,
@@ -375,17 +378,11 @@ async fn check_providers(checks: &mut Checks, settings: &Settings) {
             place_of(settings, provider.name().as_str()),
         );
         match provider.check(&call).await {
-            Ok(()) => checks.add(
-                name,
-                Verdict::Ok,
-                "reachable, and does not reject the credentials",
-            ),
-            Err(_) if *is_sandbox => checks.add(
-                name,
-                Verdict::Note,
-                "simulated by the service, which does not respond",
-            ),
-            Err(error) => checks.add(name, Verdict::Wrong, format!("{place}: {error}")),
+            Ok(()) => checks.ok(name, "reachable, and does not reject the credentials"),
+            Err(_) if *is_sandbox => {
+                checks.note(name, "simulated by the service, which does not respond");
+            }
+            Err(error) => checks.wrong(name, format!("{place}: {error}")),
         }
         let ahead = provider.health().clock_ahead.unwrap_or_default();
         if ahead.abs() >= PROVIDER_CLOCK_WRONG {
@@ -398,7 +395,7 @@ async fn check_providers(checks: &mut Checks, settings: &Settings) {
             let detail = format!(
                 "this machine's clock is {seconds} s {direction} that of {place}: set it by NTP"
             );
-            checks.add("clock", Verdict::Wrong, detail);
+            checks.wrong("clock", detail);
         }
     }
     check_linking(checks, settings, &providers);
@@ -433,12 +430,8 @@ async fn check_email(checks: &mut Checks, settings: &Settings) {
         return;
     };
     match mailer.check().await {
-        Ok(()) => checks.add(
-            NAME,
-            Verdict::Ok,
-            format!("{} takes the login", email.server()),
-        ),
-        Err(error) => checks.add(NAME, Verdict::Wrong, format!("console.smtp_url: {error}")),
+        Ok(()) => checks.ok(NAME, format!("{} takes the login", email.server())),
+        Err(error) => checks.wrong(NAME, format!("console.smtp_url: {error}")),
     }
 }
 
@@ -449,12 +442,11 @@ async fn check_identity_provider(checks: &mut Checks, settings: &Settings) {
     };
     let console_url = settings.console.expected_url().unwrap_or_default();
     match bellbird_console::check_identity_provider(oidc, &console_url).await {
-        Ok(uri) => checks.add(
+        Ok(uri) => checks.ok(
             NAME,
-            Verdict::Ok,
             format!("{} responds; redirect URI {uri}", oidc.issuer),
         ),
-        Err(reason) => checks.add(NAME, Verdict::Wrong, format!("{}: {reason}", oidc.issuer)),
+        Err(reason) => checks.wrong(NAME, format!("{}: {reason}", oidc.issuer)),
     }
 }
 
@@ -473,7 +465,7 @@ fn check_linking(checks: &mut Checks, settings: &Settings, providers: &Registry)
     };
     let Some(url) = settings.console.expected_url() else {
         let detail = "the system chooses the console's port: set console.listen or console.public_url for linking";
-        return checks.add("linking", Verdict::Note, detail);
+        return checks.note("linking", detail);
     };
     for (name, supporting, path) in [
         (
@@ -488,13 +480,12 @@ fn check_linking(checks: &mut Checks, settings: &Settings, providers: &Registry)
         ),
     ] {
         if supporting.is_empty() {
-            checks.add(
+            checks.note(
                 name,
-                Verdict::Note,
                 "no provider supports it with the configured credentials",
             );
         } else {
-            checks.add(name, Verdict::Ok, format!("{supporting}, at {url}{path}"));
+            checks.ok(name, format!("{supporting}, at {url}{path}"));
         }
     }
 }

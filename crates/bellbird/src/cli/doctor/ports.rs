@@ -32,18 +32,14 @@ pub(super) async fn check(checks: &mut Checks, settings: &Settings, running: Opt
         ("ops.listen", settings.ops_listen, Some("/live"), has_ops),
     ] {
         match serve::listen(address).await {
-            Ok(_) => checks.add(name, Verdict::Ok, format!("{address} is free")),
+            Ok(_) => checks.ok(name, format!("{address} is free")),
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
                 let is_other = match path.filter(|_| !is_known) {
                     Some(path) => is_bellbird(address, path).await,
                     None => false,
                 };
                 if is_other {
-                    checks.add(
-                        name,
-                        Verdict::Wrong,
-                        foreign(address, settings, &own, service.as_ref()),
-                    );
+                    checks.wrong(name, foreign(address, settings, &own, service.as_ref()));
                 } else {
                     let is_own = service
                         .as_ref()
@@ -59,7 +55,7 @@ pub(super) async fn check(checks: &mut Checks, settings: &Settings, running: Opt
                     checks.add(name, verdict, format!("{address} is in use{why}"));
                 }
             }
-            Err(error) => checks.add(name, Verdict::Wrong, format!("{address}: {error}")),
+            Err(error) => checks.wrong(name, format!("{address}: {error}")),
         }
     }
 }

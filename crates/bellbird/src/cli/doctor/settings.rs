@@ -3,7 +3,7 @@
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_providers::settings::is_this_machine;
 
-use super::{Checks, Verdict};
+use super::Checks;
 use crate::config::Settings;
 
 const NAME: &str = "settings";
@@ -30,9 +30,8 @@ pub(super) fn check(checks: &mut Checks, settings: &Settings) {
         None => "no settings file: this folder has no bellbird.toml".to_owned(),
     };
     let count = settings.origins.len();
-    checks.add(
+    checks.ok(
         NAME,
-        Verdict::Ok,
         format!("{source}; {count} set, all others at their defaults"),
     );
     let (deadline, timeout) = (
@@ -44,7 +43,7 @@ pub(super) fn check(checks: &mut Checks, settings: &Settings) {
             "reads.deadline_seconds ({deadline}) is below reads.provider_timeout_seconds ({timeout}): requests end \
              before a slow provider responds"
         );
-        checks.add(NAME, Verdict::Note, detail);
+        checks.note(NAME, detail);
     }
     if settings
         .api
@@ -53,14 +52,14 @@ pub(super) fn check(checks: &mut Checks, settings: &Settings) {
         .is_some_and(is_plain_text)
     {
         let detail = "api.public_url is not https: API keys and SimpleFIN's setup tokens go to it in plain text";
-        checks.add(NAME, Verdict::Note, detail);
+        checks.note(NAME, detail);
     }
     if !settings.ops_listen.ip().is_loopback() {
         let detail = format!(
             "ops.listen {} is open to other machines without a key: let only Prometheus and the balancer reach it",
             settings.ops_listen
         );
-        checks.add(NAME, Verdict::Note, detail);
+        checks.note(NAME, detail);
     }
     for (section, address) in [("api", &settings.api), ("console", &settings.console)] {
         let has_https = address
@@ -73,7 +72,7 @@ pub(super) fn check(checks: &mut Checks, settings: &Settings) {
                  in front of it, and set {section}.public_url",
                 address.listen
             );
-            checks.add(NAME, Verdict::Note, detail);
+            checks.note(NAME, detail);
         }
     }
     for provider in PROVIDERS {
@@ -83,7 +82,7 @@ pub(super) fn check(checks: &mut Checks, settings: &Settings) {
                 "{name} looks like a placeholder: set what {} issued to you",
                 provider.title
             );
-            checks.add(NAME, Verdict::Note, detail);
+            checks.note(NAME, detail);
         }
     }
 }
