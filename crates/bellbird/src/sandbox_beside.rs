@@ -221,12 +221,6 @@ impl ProcessSandbox for SandboxOfService {
         let text = text.context("the service has not simulated any provider yet: start it")?;
         Ok(settings_of(&serde_json::from_slice(&text)?))
     }
-
-    fn set_console_url(&self, _: &str) {}
-
-    fn attach_pages(self: Arc<Self>, console: Router) -> Router {
-        console
-    }
 }
 
 /// The provider settings that point at the sandbox.

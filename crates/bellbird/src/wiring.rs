@@ -9,7 +9,7 @@ use axum::Router;
 use bellbird_api::V1State;
 use bellbird_api::admin::Admin;
 use bellbird_api::http::ApiContext;
-use bellbird_connections::Connections;
+use bellbird_connections::{Connections, provider_names};
 use bellbird_console::Mailer;
 use bellbird_domain::{Clock, ConnectionId, UserId};
 use bellbird_interop::Interop;
@@ -316,10 +316,7 @@ fn shared_store(settings: &Settings, storage: &Storage) -> anyhow::Result<Option
 /// Message for settings in which no provider has credentials.
 #[must_use]
 pub fn no_provider_hint() -> String {
-    let names: Vec<_> = PROVIDERS
-        .iter()
-        .map(|provider| provider.name.as_str())
-        .collect();
+    let names: Vec<_> = provider_names().collect();
     format!(
         "none configured: set the credentials of at least one of {}",
         names.join(", ")
@@ -419,15 +416,10 @@ impl<'a> Wiring<'a> {
 
     /// Fails if TLS or name resolution cannot be set up.
     pub fn webhooks(&self) -> anyhow::Result<Webhooks> {
-        let (storage, providers, clock) = (
+        Webhooks::new(
             self.storage.clone(),
             self.providers.clone(),
             self.clock.clone(),
-        );
-        Webhooks::new(
-            storage,
-            providers,
-            clock,
             self.event_buffer.clone(),
             self.settings.webhooks.clone(),
         )
@@ -436,15 +428,10 @@ impl<'a> Wiring<'a> {
 
     #[must_use]
     pub fn reads(&self) -> Reads {
-        let (storage, providers, clock) = (
+        Reads::new(
             self.storage.clone(),
             self.providers.clone(),
             self.clock.clone(),
-        );
-        Reads::new(
-            storage,
-            providers,
-            clock,
             self.settings.reads,
             self.store.as_ref(),
         )

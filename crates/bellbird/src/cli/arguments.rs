@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use bellbird_connections::provider_names;
 use bellbird_domain::{AccountId, Bound, ConnectionId, EndpointId, EventId, OperatorKeyId};
 use bellbird_management::values::{self, KeyName};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -192,6 +193,11 @@ pub(super) fn event_id(text: &str) -> Result<EventId, String> {
 fn id<T: FromStr>(text: &str, list: &str) -> Result<T, String> {
     text.parse()
         .map_err(|_| format!("must be an id: `bellbird {list}` shows the ids"))
+}
+
+/// Parses the name of a provider.
+pub(super) fn provider_name() -> PossibleValuesParser {
+    PossibleValuesParser::new(provider_names())
 }
 
 /// Parses one of these words.

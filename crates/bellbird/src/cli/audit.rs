@@ -3,7 +3,6 @@
 mod places;
 mod read;
 
-use std::io::Read as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,19 +12,16 @@ use bellbird_domain::ApiKey;
 use bellbird_storage::Storage;
 use clap::Args;
 use jiff::Timestamp;
+use secrecy::ExposeSecret as _;
 use serde::Serialize;
 
-use super::arguments::SettingArgs;
+use super::arguments::{self, SettingArgs};
 use super::output::{self, ErrorView};
 use crate::audit::strings::{Counts, Strings};
 use crate::config::{Settings, client, terminal};
 use crate::wiring;
 use places::{Gap, Place};
 use read::Service;
-
-const STDIN: &str = "-";
-/// Longer than any key.
-const KEY_BYTES_MAX: u64 = 1024;
 
 /// Check that no row of an account is stored, logged or left in memory.
 ///
@@ -164,23 +160,12 @@ pub(super) async fn run(settings: &SettingArgs, args: &AuditArgs) -> anyhow::Res
 
 /// Errors never quote the content.
 fn read_key(from: &str) -> anyhow::Result<ApiKey> {
-    let mut text = String::new();
-    let read = match from {
-        STDIN => std::io::stdin()
-            .lock()
-            .take(KEY_BYTES_MAX)
-            .read_to_string(&mut text),
-        file => std::fs::File::open(file)
-            .and_then(|file| file.take(KEY_BYTES_MAX).read_to_string(&mut text)),
-    };
-    let name = if from == STDIN {
-        "standard input"
-    } else {
-        from
-    };
-    read.with_context(|| format!("the key cannot be read from {name}"))?;
-    ApiKey::parse(text.trim()).ok().with_context(|| {
-        format!("{name} has no valid API key: it must hold bb_ and 38 letters and digits, and nothing else")
+    let text = arguments::read_secret(from, "the key")?;
+    ApiKey::parse(text.expose_secret()).ok().with_context(|| {
+        format!(
+            "{} has no valid API key: it must hold bb_ and 38 letters and digits, and nothing else",
+            arguments::source_name(from)
+        )
     })
 }
 

@@ -1,33 +1,23 @@
 //! One request to a listener of this machine.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+
+use crate::config::on_this_machine;
 
 /// Longer than `/ready` takes when the database does not respond.
 const TIMEOUT: Duration = Duration::from_secs(3);
 /// Longer than the responses that are asked for.
 const RESPONSE_BYTES_MAX: u64 = 4096;
 
-/// Where to reach what listens at this address from here.
-pub(super) fn reachable(mut address: SocketAddr) -> SocketAddr {
-    if address.ip().is_unspecified() {
-        address.set_ip(if address.is_ipv4() {
-            Ipv4Addr::LOCALHOST.into()
-        } else {
-            Ipv6Addr::LOCALHOST.into()
-        });
-    }
-    address
-}
-
 /// The status and body of a `GET`.
 pub(super) async fn get(address: SocketAddr, path: &str) -> io::Result<(u16, String)> {
     let asked = async {
-        let mut stream = TcpStream::connect(reachable(address)).await?;
+        let mut stream = TcpStream::connect(on_this_machine(address)).await?;
         let request =
             format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;

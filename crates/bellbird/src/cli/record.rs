@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use bellbird_domain::{Bound, ConnectionId, DateFilter, DateRange};
 use bellbird_providers::http::recording::RecordedCall;
-use bellbird_providers::registry::PROVIDERS;
+use bellbird_providers::registry;
 use bellbird_providers::{
     BalancesQuery, CallContext, Cause, Error, Kind, PageRequest, TradeQuery, TransactionQuery,
 };
@@ -119,10 +119,8 @@ async fn record(
     let provider = providers
         .find(&connection.provider)
         .context("the settings have no credentials of its provider")?;
-    let words = PROVIDERS
-        .iter()
-        .find(|declared| declared.name == provider.name())
-        .map_or(&[][..], |found| found.words);
+    let declared = registry::declaration(provider.name().as_str());
+    let words = declared.map_or(&[][..], |found| found.words);
     let context = CallContext::new(Instant::now() + DEADLINE, Timestamp::now(), Cause::Schedule);
     let context = context.skip_unreadable_rows().recorded(words);
 

@@ -28,11 +28,13 @@ use std::time::Duration;
 
 use bellbird_api::ApiSettings;
 use bellbird_api::http::ApiContextSettings;
-use bellbird_connections::{ProviderSyncs, ReturnOrigin, SyncSettings, SyncsByProvider};
+use bellbird_connections::{
+    ProviderSyncs, ReturnOrigin, SyncSettings, SyncsByProvider, provider_names,
+};
 use bellbird_console::{ConsoleSettings, OidcSettings};
 use bellbird_interop::InteropSettings;
 use bellbird_limits::StoreSettings;
-use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
+use bellbird_providers::registry::ProviderSettings;
 use bellbird_reads::Limits;
 use bellbird_storage::PostgresOptions;
 use bellbird_webhooks::Settings as WebhookSettings;
@@ -111,8 +113,8 @@ impl Address {
     }
 }
 
-/// URL of a listener on this machine. A listener on all interfaces gets the loopback address.
-pub(crate) fn url_on_this_machine(mut address: SocketAddr) -> String {
+/// Where to reach a listener from this machine. One on all interfaces gets the loopback address.
+pub(crate) fn on_this_machine(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(if address.is_ipv4() {
             Ipv4Addr::LOCALHOST.into()
@@ -120,7 +122,11 @@ pub(crate) fn url_on_this_machine(mut address: SocketAddr) -> String {
             Ipv6Addr::LOCALHOST.into()
         });
     }
-    format!("http://{address}")
+    address
+}
+
+pub(crate) fn url_on_this_machine(address: SocketAddr) -> String {
+    format!("http://{}", on_this_machine(address))
 }
 
 #[derive(Debug, Clone)]
@@ -364,8 +370,7 @@ fn read_syncs_by_provider(from: &mut Values) -> SyncsByProvider {
         interval: from.optional_seconds(&format!("sync.{name}_interval_seconds"), SYNC_SECONDS),
         at_once: from.number(&format!("sync.{name}_at_once"), at_once, 1..=64) as usize,
     };
-    let names = PROVIDERS.iter().map(|provider| provider.name.as_str());
-    names.map(|name| (name, syncs(name))).collect()
+    provider_names().map(|name| (name, syncs(name))).collect()
 }
 
 /// None if none of them is set.

@@ -5,9 +5,7 @@ use std::fmt::Display;
 use anyhow::Context as _;
 use bellbird_connections::{Connections, LinkSession, LinkTarget, NewLinkSession};
 use bellbird_domain::ConnectionId;
-use bellbird_providers::registry::PROVIDERS;
 use bellbird_storage::Storage;
-use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Args};
 use secrecy::ExposeSecret as _;
 use serde_json::json;
@@ -47,7 +45,7 @@ pub(in super::super) struct LinkArgs {
     user: Option<String>,
 
     /// Provider to link; by default the user chooses on the page
-    #[arg(long, value_parser = PossibleValuesParser::new(PROVIDERS.iter().map(|provider| provider.name.as_str())))]
+    #[arg(long, value_parser = arguments::provider_name())]
     provider: Option<String>,
 
     /// Id of a connection to repair; it keeps its own id and the ids of its accounts

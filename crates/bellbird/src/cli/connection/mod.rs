@@ -11,11 +11,9 @@ use anyhow::bail;
 use bellbird_api::v1::{AccountView, ConnectionView};
 use bellbird_connections::Connections;
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, MaskedNumber, UserId};
-use bellbird_providers::registry::PROVIDERS;
 use bellbird_storage::{
     AuditAction, ConnectionAuditRow, PendingRemoval, Storage, SyncState, UnreadableRows,
 };
-use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
@@ -70,7 +68,7 @@ pub(super) struct ImportArgs {
     user: String,
 
     /// Provider of the credentials; not needed if they have a `provider` member
-    #[arg(long, value_parser = PossibleValuesParser::new(PROVIDERS.iter().map(|provider| provider.name.as_str())))]
+    #[arg(long, value_parser = arguments::provider_name())]
     provider: Option<String>,
 
     /// File with the credentials, or - for standard input

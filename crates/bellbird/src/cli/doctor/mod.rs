@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use bellbird_console::{Mailer, ProviderControl as _};
 use bellbird_limits::SharedStore;
-use bellbird_providers::registry::{Enabled, PROVIDERS};
+use bellbird_providers::registry::{self, Enabled, PROVIDERS};
 use bellbird_providers::settings::Form;
 use bellbird_providers::{CallContext, Cause, Provider, Registry};
 use bellbird_storage::{Chain, Instance, Storage, StorageError};
@@ -403,10 +403,7 @@ async fn check_providers(checks: &mut Checks, settings: &Settings) {
 
 /// A provider as it writes its name, and where it is called: `Fiskil at https://api.fiskil.com`.
 fn place_of(settings: &Settings, provider: &str) -> String {
-    let Some(declared) = PROVIDERS
-        .iter()
-        .find(|declared| declared.name.as_str() == provider)
-    else {
+    let Some(declared) = registry::declaration(provider) else {
         return provider.to_owned();
     };
     let values = settings.providers.of(declared);

@@ -8,7 +8,7 @@ use bellbird_storage::Instance;
 
 use super::{Checks, Verdict};
 use crate::cli::listener;
-use crate::config::Settings;
+use crate::config::{Settings, on_this_machine};
 use crate::ops::ServiceInfo;
 use crate::wiring;
 use bellbird_api::serve;
@@ -94,7 +94,7 @@ fn port(url: &str) -> Option<u16> {
 
 /// Whether a service of this program listens there. Asks over loopback only.
 async fn is_bellbird(address: SocketAddr, path: &str) -> bool {
-    listener::reachable(address).ip().is_loopback()
+    on_this_machine(address).ip().is_loopback()
         && listener::get(address, path)
             .await
             .is_ok_and(|response| response == (200, ALIVE.to_owned()))
@@ -103,7 +103,7 @@ async fn is_bellbird(address: SocketAddr, path: &str) -> bool {
 /// What the service with this ops listener says about itself, ready or not. Asks over loopback
 /// only.
 async fn service_at(ops: SocketAddr) -> Option<ServiceInfo> {
-    if !listener::reachable(ops).ip().is_loopback() {
+    if !on_this_machine(ops).ip().is_loopback() {
         return None;
     }
     let (_, body) = listener::get(ops, "/ready").await.ok()?;

@@ -1,6 +1,6 @@
 //! Checks which settings were read, and whether they fit each other.
 
-use bellbird_providers::registry::PROVIDERS;
+use bellbird_providers::registry::{self, PROVIDERS};
 use bellbird_providers::settings::is_this_machine;
 
 use super::Checks;
@@ -102,10 +102,7 @@ fn is_plain_text(url: &str) -> bool {
 
 /// The settings of a provider whose values look like placeholders.
 pub(super) fn placeholders(settings: &Settings, provider: &str) -> Vec<&'static str> {
-    let Some(provider) = PROVIDERS
-        .iter()
-        .find(|declared| declared.name.as_str() == provider)
-    else {
+    let Some(provider) = registry::declaration(provider) else {
         return Vec::new();
     };
     let values = settings.providers.of(provider);

@@ -7,12 +7,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow, bail};
+use bellbird_connections::provider_names;
 use bellbird_domain::User;
 use bellbird_management::first_start::FirstOperator;
 use bellbird_management::{Refusal, sign_in};
 use bellbird_storage::{Storage, StoredProviderSettings};
 use clap::Args;
-use clap::builder::PossibleValuesParser;
 use jiff::tz::TimeZone;
 use rustix::process::geteuid;
 use secrecy::ExposeSecret as _;
@@ -58,7 +58,7 @@ pub(super) struct InitArgs {
 
     /// Provider to store credentials of
     #[arg(long, requires = "credentials", conflicts_with = "sandbox")]
-    #[arg(value_parser = PossibleValuesParser::new(PROVIDERS.iter().map(|provider| provider.name.as_str())))]
+    #[arg(value_parser = arguments::provider_name())]
     provider: Option<String>,
 
     /// File with the credentials, or - for standard input: a JSON object with the names of the
@@ -175,10 +175,7 @@ impl Answers {
 
 impl Providers {
     fn ask(proposed: &str) -> anyhow::Result<Self> {
-        let names: Vec<_> = PROVIDERS
-            .iter()
-            .map(|provider| provider.name.as_str())
-            .collect();
+        let names: Vec<_> = provider_names().collect();
         let question = format!(
             "Provider whose credentials you have ({}), or sandbox for simulated banks, or none [{proposed}]: ",
             names.join(", ")
