@@ -96,10 +96,8 @@ impl SandboxBeside {
         };
         let console = &settings.console;
         Some(Self {
-            options,
-            console: OnceLock::new(),
             is_console_local: console.public_url.is_none() && console.listen.ip().is_loopback(),
-            running: OnceCell::new(),
+            ..Self::without_state(options)
         })
     }
 

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
+use serde_json::json;
 
 use super::actor;
 use super::arguments::SettingArgs;
@@ -69,12 +70,6 @@ struct BackupView {
     deleted: Vec<String>,
 }
 
-/// What `backup --made-elsewhere --json` prints.
-#[derive(Serialize)]
-struct RecordedView {
-    recorded: bool,
-}
-
 /// A master key that a backup needs.
 #[derive(Serialize)]
 pub(super) struct NeededKey {
@@ -97,7 +92,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &BackupArgs) -> anyhow::Re
 
 async fn record_elsewhere(storage: &Storage) -> anyhow::Result<()> {
     record(storage).await?;
-    output::print(&RecordedView { recorded: true }, |_| {
+    output::print(&json!({"recorded": true}), |_| {
         "Recorded a backup that was made elsewhere.".to_owned()
     })
 }

@@ -41,7 +41,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::instances::VERSION;
-use arguments::SettingArgs;
+use arguments::{ListenArgs, SettingArgs};
 
 /// First example of the help text, if this build has the command.
 const DEMO_EXAMPLE: &str = if cfg!(feature = "sandbox") {
@@ -113,7 +113,12 @@ enum Command {
     #[command(after_long_help = "Example, in compose.yaml:
   healthcheck: {test: [CMD, bellbird, ready]}")]
     Ready,
-    Doctor(doctor::DoctorArgs),
+    /// Check settings, database, secrets, instances, providers, jobs and ports.
+    ///
+    /// Changes nothing. Exits with status 1 if a check fails.
+    #[command(after_long_help = "Example:
+  bellbird doctor --config /etc/bellbird.toml")]
+    Doctor(ListenArgs),
     Audit(audit::AuditArgs),
     Record(record::RecordArgs),
     Export(export::ExportArgs),
@@ -209,7 +214,7 @@ async fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Restore(args) => restore::run(&settings, &args).await?,
         Command::Status => return status::run(&settings).await,
         Command::Ready => ready::run(&settings).await?,
-        Command::Doctor(args) => return doctor::run(&settings, &args).await,
+        Command::Doctor(listen) => return doctor::run(&settings, &listen).await,
         Command::Audit(args) => return audit::run(&settings, &args).await,
         Command::Record(args) => return record::run(&settings, &args).await,
         Command::Export(args) => export::run(&settings, &args).await?,

@@ -55,23 +55,14 @@ impl Service {
         strings: &mut Strings,
     ) -> anyhow::Result<Read> {
         let connections = self.json("/v1/connections").await?;
-        let connections = connections["data"]
-            .as_array()
-            .map(Vec::as_slice)
-            .unwrap_or_default();
-        known.extend(
-            connections
-                .iter()
-                .filter_map(|connection| connection["institutionName"].as_str())
-                .map(str::to_owned),
-        );
+        known.extend(texts(&connections, "institutionName"));
         self.add_account_names(known).await?;
         let mut read = Read {
             connections: 0,
             rows: 0,
             gaps: Vec::new(),
         };
-        for connection in connections {
+        for connection in items(&connections) {
             let [id, category, status] = ["id", "category", "status"]
                 .map(|member| connection[member].as_str().unwrap_or_default());
             let what = format!("connection {id}");
@@ -100,16 +91,7 @@ impl Service {
                     "/v1/accounts?limit={ACCOUNTS_LIMIT}&offset={offset}"
                 ))
                 .await?;
-            let accounts = page["data"]
-                .as_array()
-                .map(Vec::as_slice)
-                .unwrap_or_default();
-            known.extend(
-                accounts
-                    .iter()
-                    .filter_map(|account| account["name"].as_str())
-                    .map(str::to_owned),
-            );
+            known.extend(texts(&page, "name"));
             if page["pagination"]["hasMore"] != true {
                 break;
             }
@@ -195,4 +177,13 @@ impl Service {
         })?;
         Ok((status, retry_after, body))
     }
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list["data"].as_array().into_iter().flatten()
+}
+
+/// The texts that the items of a list have in one field.
+fn texts(list: &Value, field: &str) -> impl Iterator<Item = String> {
+    items(list).filter_map(move |item| item[field].as_str().map(str::to_owned))
 }

@@ -15,7 +15,6 @@ use bellbird_providers::registry::{self, Enabled, PROVIDERS};
 use bellbird_providers::settings::Form;
 use bellbird_providers::{CallContext, Cause, Provider, Registry};
 use bellbird_storage::{Chain, Instance, Storage, StorageError};
-use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
@@ -35,17 +34,6 @@ use crate::wiring::{self, NotReady, Wiring};
 const PROVIDER_CLOCK_WRONG: SignedDuration = SignedDuration::from_secs(30);
 /// With less, the disk is full soon.
 const FREE_BYTES_NOTED: u64 = 256 * 1024 * 1024;
-
-/// Check settings, database, secrets, instances, providers, jobs and ports.
-///
-/// Changes nothing. Exits with status 1 if a check fails.
-#[derive(Debug, Args)]
-#[command(after_long_help = "Example:
-  bellbird doctor --config /etc/bellbird.toml")]
-pub(super) struct DoctorArgs {
-    #[command(flatten)]
-    listen: ListenArgs,
-}
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -104,9 +92,9 @@ impl Checks {
     }
 }
 
-pub(super) async fn run(settings: &SettingArgs, args: &DoctorArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(settings: &SettingArgs, listen: &ListenArgs) -> anyhow::Result<ExitCode> {
     let mut checks = Checks::default();
-    match settings.load(Some(&args.listen)) {
+    match settings.load(Some(listen)) {
         Err(error) => {
             for line in error.to_string().lines() {
                 checks.wrong("settings", line);

@@ -29,9 +29,18 @@ pub(super) enum KeyCommand {
     #[command(after_long_help = "Example:
   bellbird key list --user me@example.com")]
     List(UserFilter),
-    Show(ShowArgs),
+    /// Show one API key, without the key itself.
+    #[command(after_long_help = "Example:
+  bellbird key show laptop")]
+    Show(KeyRef),
     Rotate(RotateArgs),
-    Revoke(RevokeArgs),
+    /// Revoke a key immediately.
+    ///
+    /// If a key and the one that replaces it have the same name, the name is that of the old key.
+    #[command(after_long_help = "Examples:
+  bellbird key revoke laptop --user me@example.com
+  bellbird key revoke 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
+    Revoke(KeyRef),
 }
 
 /// Create an API key. It is shown only once; the database stores only its hash.
@@ -52,15 +61,6 @@ pub(super) struct CreateArgs {
     expires: Option<Duration>,
 }
 
-/// Show one API key, without the key itself.
-#[derive(Debug, Args)]
-#[command(after_long_help = "Example:
-  bellbird key show laptop")]
-pub(super) struct ShowArgs {
-    #[command(flatten)]
-    key: KeyRef,
-}
-
 /// Replace a key; the old one stays valid for a grace period.
 ///
 /// The new key has the name and the expiry of the old one.
@@ -75,18 +75,6 @@ pub(super) struct RotateArgs {
     /// How long the old key stays valid; 0h ends it immediately
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = arguments::duration)]
     grace: Duration,
-}
-
-/// Revoke a key immediately.
-///
-/// If a key and the one that replaces it have the same name, the name is that of the old key.
-#[derive(Debug, Args)]
-#[command(after_long_help = "Examples:
-  bellbird key revoke laptop --user me@example.com
-  bellbird key revoke 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
-pub(super) struct RevokeArgs {
-    #[command(flatten)]
-    key: KeyRef,
 }
 
 /// A created key, as `--json` prints it.
@@ -198,9 +186,9 @@ pub(super) async fn run(settings: &SettingArgs, command: KeyCommand) -> anyhow::
     let result = match command {
         KeyCommand::Create(args) => create(&storage, &args).await,
         KeyCommand::List(args) => list(&storage, &args).await,
-        KeyCommand::Show(args) => show(&storage, &args).await,
+        KeyCommand::Show(key) => show(&storage, &key).await,
         KeyCommand::Rotate(args) => rotate(&storage, &args).await,
-        KeyCommand::Revoke(args) => revoke(&storage, &args).await,
+        KeyCommand::Revoke(key) => revoke(&storage, &key).await,
     };
     storage.close().await;
     result
@@ -266,8 +254,8 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
     })
 }
 
-async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
-    let record = args.key.find(storage).await?;
+async fn show(storage: &Storage, key: &KeyRef) -> anyhow::Result<()> {
+    let record = key.find(storage).await?;
     let history = storage
         .setup_tokens()
         .list_key_audit(record.user_id, record.id)
@@ -334,11 +322,11 @@ async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<()> {
     output::print_secret(&view, view.new.key, &advice)
 }
 
-async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
-    let key = args.key.find_to_revoke(storage).await?;
+async fn revoke(storage: &Storage, key: &KeyRef) -> anyhow::Result<()> {
+    let record = key.find_to_revoke(storage).await?;
     let mut change = actor::begin_change(storage).await?;
     let now = change.now();
-    let revoked = keys::revoke(&mut change, key.id).await?;
+    let revoked = keys::revoke(&mut change, record.id).await?;
     change.commit().await?;
     let view = view(storage, revoked, now).await?;
     output::print(&view, |view| {

@@ -24,7 +24,11 @@ pub(super) enum UserCommand {
     #[command(after_long_help = "Example:
   bellbird user list --json | jq -r '.[].email'")]
     List,
-    Show(ShowArgs),
+    /// Show one user.
+    #[command(override_usage = "bellbird user show [OPTIONS] <USER>")]
+    #[command(after_long_help = "Example:
+  bellbird user show me@example.com")]
+    Show(UserRef),
     Set(SetArgs),
     Remove(RemoveArgs),
 }
@@ -49,16 +53,6 @@ pub(super) struct AddArgs {
     /// Your own name of the user; must be unique
     #[arg(long, value_parser = arguments::reference)]
     reference: Option<String>,
-}
-
-/// Show one user.
-#[derive(Debug, Args)]
-#[command(override_usage = "bellbird user show [OPTIONS] <USER>")]
-#[command(after_long_help = "Example:
-  bellbird user show me@example.com")]
-pub(super) struct ShowArgs {
-    #[command(flatten)]
-    user: UserRef,
 }
 
 /// Change a user's e-mail address, plan, timezone or reference, make the user an operator, or allow
@@ -193,8 +187,8 @@ pub(super) async fn run(settings: &SettingArgs, command: UserCommand) -> anyhow:
     let result = match command {
         UserCommand::Add(args) => add(&storage, &args).await,
         UserCommand::List => list(&storage).await,
-        UserCommand::Show(args) => {
-            let user = args.user.find(&storage).await?;
+        UserCommand::Show(user) => {
+            let user = user.find(&storage).await?;
             output::print(&user, details)
         }
         UserCommand::Set(args) => set(&storage, &args).await,
