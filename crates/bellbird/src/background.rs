@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::instances;
 use crate::roles::{Role, Roles};
+use crate::telemetry::to_f64;
 use crate::wiring::Parts;
 
 /// How often removed connections are listed, which costs one indexed read, and caches are purged.
@@ -44,24 +45,6 @@ const COUNT_PAUSE: u32 = 200;
 /// Names the lease of the instance that updates the queue metrics.
 const METRICS_LEASE: &str = "queue_metrics";
 const METRICS_LEASE_LENGTH: SignedDuration = SignedDuration::from_secs(60);
-
-/// Gauge: connections by provider and status.
-pub const CONNECTION_STATUSES: &str = "bellbird_connections";
-/// Gauge: active connections whose consent ends soon, by provider.
-pub const CONSENTS_ENDING: &str = "bellbird_consents_ending";
-/// Gauge: jobs by kind and state.
-pub const JOB_STATES: &str = "bellbird_jobs";
-/// Gauge: unfinished webhook deliveries by state.
-pub const DELIVERY_STATES: &str = "bellbird_webhook_deliveries";
-/// Gauge: seconds since the oldest due webhook delivery became due.
-pub const DELIVERY_LATENESS: &str = "bellbird_webhook_lateness_seconds";
-/// Gauge: webhook endpoints that fail or are disabled.
-pub const ENDPOINT_STATES: &str = "bellbird_webhook_endpoints";
-
-/// Gauge: seconds since the last backup that a command made or recorded.
-pub const BACKUP_AGE: &str = "bellbird_backup_age_seconds";
-/// Gauge: instances that are alive.
-pub const INSTANCES: &str = "bellbird_instances";
 
 /// Starts the background work, which runs until `stop`.
 pub fn start(parts: Parts, roles: &Roles, stop: CancellationToken) -> JoinHandle<()> {
@@ -206,10 +189,11 @@ impl QueueCounts {
 }
 
 async fn record_small_metrics(storage: &Storage, now: Timestamp) -> Result<(), StorageError> {
-    metrics::gauge!(INSTANCES).set(gauge_value(instances::running(storage).await?.len() as u64));
+    metrics::gauge!("bellbird_instances")
+        .set(to_f64(instances::running(storage).await?.len() as u64));
     if let Some(last) = storage.audit().unsaved_since().await? {
         let age = now.duration_since(last).as_secs().max(0);
-        metrics::gauge!(BACKUP_AGE).set(gauge_value(age.unsigned_abs()));
+        metrics::gauge!("bellbird_backup_age_seconds").set(to_f64(age.unsigned_abs()));
     }
     Ok(())
 }
@@ -221,17 +205,12 @@ fn set_connection_metrics(counts: &[ConnectionCount], ending: &BTreeMap<String, 
             let counted = counts
                 .iter()
                 .find(|counted| counted.provider == provider && counted.status == *status);
-            metrics::gauge!(CONNECTION_STATUSES, "provider" => provider, "status" => status.as_str())
-                .set(gauge_value(counted.map_or(0, |counted| counted.count)));
+            metrics::gauge!("bellbird_connections", "provider" => provider, "status" => status.as_str())
+                .set(to_f64(counted.map_or(0, |counted| counted.count)));
         }
         let ending = ending.get(provider).copied().unwrap_or(0);
-        metrics::gauge!(CONSENTS_ENDING, "provider" => provider).set(gauge_value(ending));
+        metrics::gauge!("bellbird_consents_ending", "provider" => provider).set(to_f64(ending));
     }
-}
-
-/// A gauge is a float, which holds every u32 exactly.
-fn gauge_value(count: u64) -> f64 {
-    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
 fn set_queue_metrics(jobs: &[JobCounts], deliveries: &DeliveryOverview, now: Timestamp) {
@@ -243,22 +222,26 @@ fn set_queue_metrics(jobs: &[JobCounts], deliveries: &DeliveryOverview, now: Tim
                 (counts.due, counts.running, counts.failing)
             });
         for (state, count) in [("due", due), ("running", running), ("failing", failing)] {
-            metrics::gauge!(JOB_STATES, "kind" => kind, "state" => state).set(gauge_value(count));
+            metrics::gauge!("bellbird_jobs", "kind" => kind, "state" => state).set(to_f64(count));
         }
     }
     for (name, state, count) in [
-        (DELIVERY_STATES, "due", deliveries.due),
-        (DELIVERY_STATES, "pending", deliveries.pending),
-        (DELIVERY_STATES, "waiting", deliveries.waiting),
-        (ENDPOINT_STATES, "failing", deliveries.failing),
-        (ENDPOINT_STATES, "disabled", deliveries.disabled),
+        ("bellbird_webhook_deliveries", "due", deliveries.due),
+        ("bellbird_webhook_deliveries", "pending", deliveries.pending),
+        ("bellbird_webhook_deliveries", "waiting", deliveries.waiting),
+        ("bellbird_webhook_endpoints", "failing", deliveries.failing),
+        (
+            "bellbird_webhook_endpoints",
+            "disabled",
+            deliveries.disabled,
+        ),
     ] {
-        metrics::gauge!(name, "state" => state).set(gauge_value(count));
+        metrics::gauge!(name, "state" => state).set(to_f64(count));
     }
     let late = deliveries
         .oldest_due
         .map_or(0, |due| now.duration_since(due).as_secs().max(0));
-    metrics::gauge!(DELIVERY_LATENESS).set(gauge_value(late.unsigned_abs()));
+    metrics::gauge!("bellbird_webhook_lateness_seconds").set(to_f64(late.unsigned_abs()));
 }
 
 /// Also at the stop, so that a restart loses few counts.

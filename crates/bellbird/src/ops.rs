@@ -19,15 +19,6 @@ use crate::{telemetry, wiring};
 /// Limit for the database checks of one readiness request.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Gauge: tasks of the runtime that have not ended.
-const TASKS: &str = "bellbird_tasks";
-/// Gauge: whether this instance's regular writes succeed.
-const DATABASE_AVAILABLE: &str = "bellbird_database_available";
-/// Gauge: connections of the pool, and requests that wait for one.
-const DATABASE_CONNECTIONS: &str = "bellbird_database_connections";
-/// Gauge: how long ago it last wrote.
-const DATABASE_WRITE_AGE: &str = "bellbird_database_write_age_seconds";
-
 #[derive(Clone)]
 struct Ops {
     storage: Storage,
@@ -84,13 +75,16 @@ async fn metrics_page(State(ops): State<Ops>) -> Response {
     let tasks = tokio::runtime::Handle::current()
         .metrics()
         .num_alive_tasks();
-    metrics::gauge!(TASKS).set(f64::from(u32::try_from(tasks).unwrap_or(u32::MAX)));
+    metrics::gauge!("bellbird_tasks").set(telemetry::to_f64(tasks as u64));
     let instances = ops.storage.instances();
-    metrics::gauge!(DATABASE_AVAILABLE).set(f64::from(u8::from(instances.fault().is_none())));
-    metrics::gauge!(DATABASE_WRITE_AGE).set(instances.renewal_age().unwrap_or_default());
+    metrics::gauge!("bellbird_database_available")
+        .set(f64::from(u8::from(instances.fault().is_none())));
+    metrics::gauge!("bellbird_database_write_age_seconds")
+        .set(instances.renewal_age().unwrap_or_default());
     if let Some((used, idle, waiting)) = ops.storage.connections_in_use() {
         for (state, count) in [("used", used), ("idle", idle), ("waiting", waiting)] {
-            metrics::gauge!(DATABASE_CONNECTIONS, "state" => state).set(f64::from(count));
+            metrics::gauge!("bellbird_database_connections", "state" => state)
+                .set(f64::from(count));
         }
     }
     telemetry::set_process_metrics();

@@ -240,7 +240,7 @@ fn field_of(file: &str, index: usize) -> Option<u64> {
 }
 
 /// A gauge is a float, which holds these numbers exactly: no process has 2^53 bytes.
-fn to_f64(number: u64) -> f64 {
+pub(crate) fn to_f64(number: u64) -> f64 {
     number as f64
 }
 
