@@ -1,6 +1,5 @@
 //! What all changes share: the `Idempotency-Key`, the audit, and the response.
 
-use aws_lc_rs::digest::{SHA256, digest};
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::response::{IntoResponse, Response};
@@ -20,7 +19,7 @@ use utoipa::openapi::schema::{ObjectBuilder, Type};
 
 use crate::admin::list::Item;
 use crate::admin::state::Admin;
-use crate::http::{JsonBody, Operator, OperatorState, Problem};
+use crate::http::{JsonBody, Operator, OperatorState, Problem, sha256};
 
 const HEADER: &str = "idempotency-key";
 /// Marks the response that an earlier request got.
@@ -63,9 +62,7 @@ impl<S: Send + Sync> FromRequestParts<OperatorState<S>> for IdempotencyKey {
                 details: Vec::new(),
             });
         }
-        let mut hash = [0; 32];
-        hash.copy_from_slice(digest(&SHA256, line.as_bytes()).as_ref());
-        Ok(Self(Some(hash)))
+        Ok(Self(Some(sha256(line.as_bytes()))))
     }
 }
 

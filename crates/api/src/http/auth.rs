@@ -52,7 +52,9 @@ impl ApiContext {
         }
         let key = read_key(&request.headers).ok_or(Problem::Unauthorized)?;
         let lookup = self.inner.storage.keys().find_caller(&key, now);
-        let found = self.look_up(digest_of(key.expose()), lookup, now).await?;
+        let found = self
+            .look_up(sha256(key.expose().as_bytes()), lookup, now)
+            .await?;
         if is_write_due(found.last_used_at, now) {
             let (user_id, key_id) = (found.caller.user_id, found.caller.key_id);
             let touch = move |storage: Storage| async move {
@@ -73,7 +75,9 @@ impl ApiContext {
             .and_then(|text| OperatorKey::parse(text).ok());
         let key = key.ok_or(Problem::Unauthorized)?;
         let lookup = self.inner.storage.operator_keys().find_valid(&key, now);
-        let found = self.look_up(digest_of(key.expose()), lookup, now).await?;
+        let found = self
+            .look_up(sha256(key.expose().as_bytes()), lookup, now)
+            .await?;
         if is_write_due(found.last_used_at, now) {
             let touch = move |storage: Storage| async move {
                 storage.operator_keys().touch(found.id, now).await
@@ -144,11 +148,10 @@ impl ApiContext {
     }
 }
 
-/// As in the database.
-fn digest_of(key: &str) -> [u8; 32] {
-    let mut bytes = [0; 32];
-    bytes.copy_from_slice(digest(&SHA256, key.as_bytes()).as_ref());
-    bytes
+pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest(&SHA256, bytes).as_ref());
+    hash
 }
 
 fn is_write_due(last_used_at: Option<Timestamp>, now: Timestamp) -> bool {

@@ -123,19 +123,13 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
 
     /// What the handlers' `#[utoipa::path]` say.
     pub fn documented(self) -> impl Iterator<Item = DocumentedRoutes> {
-        self.groups.into_iter().map(|group| match group {
-            Group::Open(routes) => DocumentedRoutes {
-                openapi: routes.into_openapi(),
-                needs_key: false,
-            },
-            Group::Users { routes, .. } => DocumentedRoutes {
-                openapi: routes.into_openapi(),
-                needs_key: true,
-            },
-            Group::Operators(routes) => DocumentedRoutes {
-                openapi: routes.into_openapi(),
-                needs_key: true,
-            },
+        self.groups.into_iter().map(|group| {
+            let (openapi, needs_key) = match group {
+                Group::Open(routes) => (routes.into_openapi(), false),
+                Group::Users { routes, .. } => (routes.into_openapi(), true),
+                Group::Operators(routes) => (routes.into_openapi(), true),
+            };
+            DocumentedRoutes { openapi, needs_key }
         })
     }
 }

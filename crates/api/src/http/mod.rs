@@ -24,6 +24,7 @@ pub mod quota;
 mod route_metrics;
 mod trace;
 
+pub(crate) use auth::sha256;
 pub use auth::{NotBefore, SignedInCaller, authorization};
 pub use context::{ApiContext, ApiContextSettings};
 pub use extract::{Authorized, BankingConnection, BrokerageConnection, NoParams, Query, UserState};

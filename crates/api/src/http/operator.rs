@@ -6,7 +6,6 @@
 
 use std::str::FromStr;
 
-use aws_lc_rs::digest::{Context, SHA256};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use bellbird_domain::{ConnectionId, EndpointId, EventId, KeyId, OperatorKeyId, UserId};
 use http::HeaderMap;
@@ -15,6 +14,7 @@ use http::request::Parts;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
+use crate::http::auth::sha256;
 use crate::http::body::{self, BodyError};
 use crate::http::parameters::{self, Members, RawParams};
 use crate::http::problem::Problem;
@@ -141,18 +141,14 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<OperatorState<S>> for Json
                 BodyError::Incomplete => bad_request("The body is incomplete"),
                 BodyError::TooSlow => bad_request("The body was not complete within 10 seconds"),
             })?;
-        let mut digest = Context::new(&SHA256);
-        for part in [
+        let parts = [
             head.method.as_str().as_bytes(),
             b" ",
             head.uri.path().as_bytes(),
             b"\n",
             &body[..],
-        ] {
-            digest.update(part);
-        }
-        let mut request_digest = [0; 32];
-        request_digest.copy_from_slice(digest.finish().as_ref());
+        ];
+        let request_digest = sha256(&parts.concat());
         if body.is_empty() {
             return Self::read(&Members::default(), request_digest);
         }

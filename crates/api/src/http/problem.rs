@@ -171,46 +171,6 @@ impl Problem {
         }
     }
 
-    /// Every code of `/v1`, in the order of [`Self::code`].
-    pub const CODES: [&str; 18] = [
-        "invalid_key",
-        "rate_limited",
-        "budget_used_up",
-        "too_many_at_once",
-        "plan_required",
-        "professional_required",
-        "invalid_parameters",
-        "invalid_cursor",
-        "cursor_expired",
-        "not_found",
-        "no_such_path",
-        "method_not_allowed",
-        "uri_too_long",
-        "headers_too_large",
-        "reconnect_required",
-        "provider_unavailable",
-        "service_unavailable",
-        "internal",
-    ];
-
-    /// Every code of the operator's API.
-    pub const OPERATOR_CODES: [&str; 14] = [
-        "invalid_key",
-        "rate_limited",
-        "invalid_parameters",
-        "not_found",
-        "no_such_path",
-        "method_not_allowed",
-        "conflict",
-        "idempotency_conflict",
-        "uri_too_long",
-        "headers_too_large",
-        "body_too_large",
-        "provider_unavailable",
-        "service_unavailable",
-        "internal",
-    ];
-
     #[must_use]
     pub fn reconnect(status: ConnectionStatus) -> Self {
         Self::Reconnect {

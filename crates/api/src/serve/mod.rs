@@ -150,7 +150,14 @@ pub async fn serve(
         (JoinSet::new(), IncomingConnections::Listening(listener));
     while let Some((stream, peer)) = incoming.next(&stop).await {
         while connections.try_join_next().is_some() {}
-        let Some(slot) = open_slot(&slots, peer, &options) else {
+        let slot = slots.open(
+            peer.ip(),
+            &options.trusted_proxies,
+            options.connections_per_address_max,
+            options.idle_min,
+            Instant::now(),
+        );
+        let Some(slot) = slot else {
             reject(stream);
             continue;
         };
@@ -288,22 +295,6 @@ async fn accept(listener: &Listener, stop: &CancellationToken) -> Option<(TcpStr
             }
         }
     }
-}
-
-fn open_slot(slots: &Slots, peer: SocketAddr, options: &ServeOptions) -> Option<Slot> {
-    let ServeOptions {
-        connections_per_address_max,
-        idle_min,
-        trusted_proxies,
-        ..
-    } = options;
-    slots.open(
-        peer.ip(),
-        trusted_proxies,
-        *connections_per_address_max,
-        *idle_min,
-        Instant::now(),
-    )
 }
 
 /// Waits until the listener has room, and makes room if a connection is idle. Returns `None` when

@@ -6,7 +6,6 @@
 //! a field's type completes the sentence "Must be".
 
 use std::borrow::Cow;
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
@@ -112,7 +111,7 @@ pub fn read_known<T: DeserializeOwned>(input: RawParams<'_>) -> Result<T, Faults
 
 /// The parameters are absent if one of the known ones is at fault.
 fn read_fields<T: DeserializeOwned>(input: RawParams<'_>) -> (Option<T>, Faults) {
-    let seen = Seen::default();
+    let mut seen = Seen::default();
     let (mut known, mut start) = (Vec::new(), 0);
     // A struct stops at its first wrong field. The next attempt starts behind it, so each attempt
     // finds one more.
@@ -120,7 +119,7 @@ fn read_fields<T: DeserializeOwned>(input: RawParams<'_>) -> (Option<T>, Faults)
         match T::deserialize(Fields {
             input,
             start,
-            seen: &seen,
+            seen: &mut seen,
         }) {
             Ok(params) if known.is_empty() => break Some(params),
             Err(Error {
@@ -137,8 +136,8 @@ fn read_fields<T: DeserializeOwned>(input: RawParams<'_>) -> (Option<T>, Faults)
         params,
         Faults {
             known,
-            unknown: seen.unknown.into_inner(),
-            names: seen.names.get(),
+            unknown: seen.unknown,
+            names: seen.names,
         },
     )
 }
@@ -276,21 +275,21 @@ impl de::Error for Error {
 struct Fields<'r, 's> {
     input: RawParams<'r>,
     start: usize,
-    seen: &'s Seen,
+    seen: &'s mut Seen,
 }
 
 /// What the first attempt learns.
 #[derive(Default)]
 struct Seen {
     /// The names of the struct's fields.
-    names: Cell<&'static [&'static str]>,
-    unknown: RefCell<Vec<String>>,
+    names: &'static [&'static str],
+    unknown: Vec<String>,
 }
 
 impl Seen {
-    fn unknown(&self, start: usize, name: &str) {
+    fn unknown(&mut self, start: usize, name: &str) {
         if start == 0 {
-            self.unknown.borrow_mut().push(name.to_owned());
+            self.unknown.push(name.to_owned());
         }
     }
 }
@@ -304,7 +303,7 @@ impl<'de> Deserializer<'de> for Fields<'_, '_> {
         names: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        self.seen.names.set(names);
+        self.seen.names = names;
         let mut values: Vec<Value<'_>> = names.iter().map(|_| Value::Absent).collect();
         let position = |name: &str| names.iter().position(|known| *known == name);
         match self.input {
