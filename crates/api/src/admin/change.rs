@@ -68,8 +68,8 @@ impl<S: Send + Sync> FromRequestParts<OperatorState<S>> for IdempotencyKey {
 
 /// A request to change something that repeating makes twice, with its body.
 pub(crate) struct ChangeRequest<B> {
-    pub(crate) body: B,
-    pub(crate) operator: Operator,
+    pub body: B,
+    pub operator: Operator,
     admin: Admin,
     idempotency: Option<Idempotency>,
 }

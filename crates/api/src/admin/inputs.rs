@@ -17,7 +17,7 @@ use crate::http::parameters::parse_text;
 macro_rules! checked {
     ($($name:ident: $type:ty = $parse:expr;)*) => {$(
         #[derive(Debug, Clone)]
-        pub(crate) struct $name(pub(crate) $type);
+        pub(crate) struct $name(pub $type);
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
@@ -82,7 +82,7 @@ fn time(text: &str) -> Result<Timestamp, &'static str> {
 
 /// The event types of an endpoint, each once.
 #[derive(Debug, Clone)]
-pub(crate) struct EventNames(pub(crate) Vec<EventType>);
+pub(crate) struct EventNames(pub Vec<EventType>);
 
 impl<'de> Deserialize<'de> for EventNames {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
@@ -119,7 +119,7 @@ impl<'de> Deserialize<'de> for EventNames {
 
 /// A number of seconds, up to ten years.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Seconds(pub(crate) i64);
+pub(crate) struct Seconds(pub i64);
 
 impl<'de> Deserialize<'de> for Seconds {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {

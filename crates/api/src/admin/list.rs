@@ -56,7 +56,7 @@ impl PageEnd for Uuid {
 
 /// The `nextCursor` of the page before.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Cursor<T>(pub(crate) T);
+pub(crate) struct Cursor<T>(pub T);
 
 impl<'de, T: PageEnd> Deserialize<'de> for Cursor<T> {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
@@ -82,7 +82,7 @@ impl<T> ToSchema for Cursor<T> {}
 /// A single item.
 #[derive(Serialize)]
 pub(crate) struct Item<T> {
-    pub(crate) data: T,
+    pub data: T,
 }
 
 /// A page of a list.

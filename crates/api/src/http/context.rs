@@ -58,23 +58,23 @@ pub struct ApiContext {
 }
 
 pub(crate) struct Inner {
-    pub(crate) storage: Storage,
+    pub storage: Storage,
     reads: Reads,
-    pub(crate) connections: Connections,
-    pub(crate) clock: Clock,
-    pub(crate) settings: ApiContextSettings,
+    pub connections: Connections,
+    pub clock: Clock,
+    pub settings: ApiContextSettings,
     shared_store: Option<SharedStore>,
     quotas: Quotas,
     /// SHA-256 of the keys that worked recently. They are looked up at once.
-    pub(crate) known_keys: Expiring<[u8; 32], ()>,
+    pub known_keys: Expiring<[u8; 32], ()>,
     /// Places for lookups of other keys, and of setup tokens.
-    pub(crate) unproven_lookups: Semaphore,
-    pub(crate) live_in_flight: InFlight<KeyId>,
+    pub unproven_lookups: Semaphore,
+    pub live_in_flight: InFlight<KeyId>,
     /// Keys of users and operators whose last-used time is being written. One permit for each key.
-    pub(crate) last_used_writes: InFlight<Uuid>,
-    pub(crate) operator_limit: Option<RateLimiter<OperatorKeyId>>,
-    pub(crate) key_reads: KeyReads,
-    pub(crate) route_metrics: RouteMetrics,
+    pub last_used_writes: InFlight<Uuid>,
+    pub operator_limit: Option<RateLimiter<OperatorKeyId>>,
+    pub key_reads: KeyReads,
+    pub route_metrics: RouteMetrics,
 }
 
 impl ApiContext {

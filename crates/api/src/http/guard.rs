@@ -28,8 +28,8 @@ const X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-r
 const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
 pub(crate) struct Guard {
-    pub(crate) context: ApiContext,
-    pub(crate) gate: Gate,
+    pub context: ApiContext,
+    pub gate: Gate,
 }
 
 /// Whom a route lets in, and what it costs them.

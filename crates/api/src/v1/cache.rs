@@ -93,16 +93,16 @@ where
 /// A set of accounts requested with one API key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub(crate) struct BalancesKey {
-    pub(crate) key_id: KeyId,
+    pub key_id: KeyId,
     /// Sorted and unique.
-    pub(crate) account_ids: Arc<[AccountId]>,
+    pub account_ids: Arc<[AccountId]>,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct CachedBalances {
-    pub(crate) body: LiveBody,
+    pub body: LiveBody,
     /// The user's revision at which the accounts were last verified to belong to the user.
-    pub(crate) revision: Arc<AtomicI64>,
+    pub revision: Arc<AtomicI64>,
 }
 
 /// Approximate memory of a cache entry.
@@ -117,8 +117,8 @@ pub(crate) fn holdings_bytes(_: &HoldingsKey, accounts: &CachedHoldings) -> usiz
 /// The holdings of one connection, as read with one API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub(crate) struct HoldingsKey {
-    pub(crate) key_id: KeyId,
-    pub(crate) connection_id: ConnectionId,
+    pub key_id: KeyId,
+    pub connection_id: ConnectionId,
 }
 
 /// The holdings of each account as JSON objects separated by commas, or the reason for which the
@@ -132,8 +132,8 @@ pub(crate) type CachedHoldings = Arc<[(AccountId, JsonText)]>;
 /// the timezone.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct CachedTrades {
-    pub(crate) body: LiveBody,
+    pub body: LiveBody,
     #[serde(with = "jiff::fmt::serde::tz::required")]
-    pub(crate) zone: TimeZone,
-    pub(crate) account_ids: Vec<AccountId>,
+    pub zone: TimeZone,
+    pub account_ids: Vec<AccountId>,
 }

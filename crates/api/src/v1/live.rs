@@ -23,16 +23,16 @@ const X_SERVICE_TRUNCATED: HeaderName = HeaderName::from_static("x-service-trunc
 /// The body of a finished read.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct LiveBody {
-    pub(crate) json: JsonText,
+    pub json: JsonText,
     /// Whether counting stopped before the end of the provider's list.
-    pub(crate) truncated: bool,
+    pub truncated: bool,
     /// Whether every account was read. An incomplete response is never cached.
-    pub(crate) complete: bool,
+    pub complete: bool,
 }
 
 /// JSON, which another instance gets as text.
 #[derive(Clone)]
-pub(crate) struct JsonText(pub(crate) Bytes);
+pub(crate) struct JsonText(pub Bytes);
 
 impl From<Vec<u8>> for JsonText {
     fn from(json: Vec<u8>) -> Self {

@@ -39,23 +39,23 @@ pub struct V1State {
 
 pub(crate) struct Inner {
     /// The public URL of the API, without a trailing slash.
-    pub(crate) public_url: String,
+    pub public_url: String,
     /// The public URL of the console. Empty: there is none.
-    pub(crate) console_url: String,
+    pub console_url: String,
     /// The `Link` header of a deprecated request.
-    pub(crate) deprecation_link: HeaderValue,
-    pub(crate) balances_cache: ResponseCache<BalancesKey, CachedBalances>,
-    pub(crate) metadata_cache: MetadataCache,
-    pub(crate) holdings_cache: ResponseCache<HoldingsKey, CachedHoldings>,
-    pub(crate) trades_cache: ResponseCache<WindowKey, CachedTrades>,
-    pub(crate) balances_flights: LiveFlights<BalancesKey>,
-    pub(crate) holdings_flights: LiveFlights<HoldingsKey, AccountHoldings>,
-    pub(crate) trades_flights: LiveFlights<WindowKey>,
-    pub(crate) transactions_flights: LiveFlights<WindowKey>,
+    pub deprecation_link: HeaderValue,
+    pub balances_cache: ResponseCache<BalancesKey, CachedBalances>,
+    pub metadata_cache: MetadataCache,
+    pub holdings_cache: ResponseCache<HoldingsKey, CachedHoldings>,
+    pub trades_cache: ResponseCache<WindowKey, CachedTrades>,
+    pub balances_flights: LiveFlights<BalancesKey>,
+    pub holdings_flights: LiveFlights<HoldingsKey, AccountHoldings>,
+    pub trades_flights: LiveFlights<WindowKey>,
+    pub transactions_flights: LiveFlights<WindowKey>,
     /// Connections that were synced for a request, also if the sync found no row and does not count
     /// as the first.
-    pub(crate) recently_synced: Expiring<ConnectionId, ()>,
-    pub(crate) sync_flights: LiveFlights<ConnectionId, ()>,
+    pub recently_synced: Expiring<ConnectionId, ()>,
+    pub sync_flights: LiveFlights<ConnectionId, ()>,
 }
 
 impl FromRef<UserState<Self>> for V1State {

@@ -73,10 +73,10 @@ struct BackupView {
 /// A master key that a backup needs.
 #[derive(Serialize)]
 pub(super) struct NeededKey {
-    pub(super) id: String,
-    pub(super) secrets: u64,
+    pub id: String,
+    pub secrets: u64,
     /// Whether it is in secrets.key now.
-    pub(super) configured: bool,
+    pub configured: bool,
 }
 
 pub(super) async fn run(settings: &SettingArgs, args: &BackupArgs) -> anyhow::Result<()> {

@@ -75,7 +75,7 @@ struct FailureView {
 /// A wrong use of a command that the argument parser does not find. Exit status 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct UsageError(pub(super) String);
+pub(super) struct UsageError(pub String);
 
 /// Prints the value as one line of JSON, or as the text that `text` returns.
 pub(super) fn print<T: Serialize>(

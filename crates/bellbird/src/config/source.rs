@@ -91,10 +91,10 @@ pub(super) struct SourceReader<'a> {
     secrets: &'a [String],
     /// The last source that set a value, or named its file.
     set_by: BTreeMap<String, Origin>,
-    pub(super) values: BTreeMap<String, (Raw, Origin)>,
+    pub values: BTreeMap<String, (Raw, Origin)>,
     /// The settings file that was read.
-    pub(super) file: Option<PathBuf>,
-    pub(super) errors: Vec<String>,
+    pub file: Option<PathBuf>,
+    pub errors: Vec<String>,
 }
 
 impl<'a> SourceReader<'a> {

@@ -33,15 +33,15 @@ pub(super) struct Values {
     /// Those that a source sets.
     set: BTreeMap<String, (Raw, Origin)>,
     /// The settings file that was read.
-    pub(super) file: Option<PathBuf>,
+    pub file: Option<PathBuf>,
     /// The settings that were read, in order.
-    pub(super) names: Vec<String>,
+    pub names: Vec<String>,
     /// Those of them that hold secrets.
-    pub(super) secrets: Vec<String>,
+    pub secrets: Vec<String>,
     /// What each setting is, by name: as its source has it, or its default, where that is a number
     /// or a switch.
-    pub(super) effective: BTreeMap<String, SecretString>,
-    pub(super) errors: Vec<String>,
+    pub effective: BTreeMap<String, SecretString>,
+    pub errors: Vec<String>,
 }
 
 impl Values {

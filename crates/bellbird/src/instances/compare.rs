@@ -27,10 +27,10 @@ pub struct Finding {
 #[derive(Default)]
 pub(super) struct Own<'a> {
     /// The ids of its master keys. The first one seals.
-    pub(super) key_ids: Vec<String>,
+    pub key_ids: Vec<String>,
     /// As [`Instance::settings`].
-    pub(super) settings: BTreeMap<String, String>,
-    pub(super) console_url: Option<&'a str>,
+    pub settings: BTreeMap<String, String>,
+    pub console_url: Option<&'a str>,
 }
 
 /// Finds what differs between the running instances, and between them and a command.

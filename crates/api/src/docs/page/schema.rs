@@ -8,10 +8,10 @@ use super::text::Text;
 /// A member of a body, or of an object in it.
 pub(super) struct Member {
     /// From the body on, as in `data[].id`.
-    pub(super) path: String,
-    pub(super) kind: String,
-    pub(super) values: Vec<String>,
-    pub(super) description: Text,
+    pub path: String,
+    pub kind: String,
+    pub values: Vec<String>,
+    pub description: Text,
 }
 
 /// Follows a `$ref`.

@@ -2,7 +2,7 @@
 //! text.
 
 /// Paragraphs of spans.
-pub(super) struct Text(pub(super) Vec<Vec<Span>>);
+pub(super) struct Text(pub Vec<Vec<Span>>);
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Span {

@@ -15,11 +15,11 @@ use super::kind::ChangeKind;
 #[derive(Serialize)]
 pub(super) struct ChangesPage<K> {
     /// As JSON, because a row is gone once the next one is read.
-    pub(super) data: Vec<Box<RawValue>>,
+    pub data: Vec<Box<RawValue>>,
     #[serde(flatten)]
-    pub(super) next: NextMark,
+    pub next: NextMark,
     #[serde(skip)]
-    pub(super) kind: PhantomData<K>,
+    pub kind: PhantomData<K>,
 }
 
 /// A page of changes.
@@ -29,13 +29,13 @@ pub(super) struct NextMark {
     /// Where the next page, or the next request, continues. Opaque; keep it in the same transaction
     /// as the rows.
     #[schema(example = "dGhlIHNlYWxlZCBwbGFjZSBvZiBhIGNsaWVudA")]
-    pub(super) cursor: String,
+    pub cursor: String,
     /// Whether to ask again at once.
     #[schema(example = false)]
-    pub(super) has_more: bool,
+    pub has_more: bool,
     /// Changes of rows of this day and later ones are found, in the user's timezone.
     #[schema(example = "2026-10-23")]
-    pub(super) watched_from: Date,
+    pub watched_from: Date,
 }
 
 impl<K: ChangeKind> PartialSchema for ChangesPage<K> {

@@ -24,19 +24,19 @@ const PURPOSE: &str = "changes";
 /// What a cursor holds: digests and numbers, and no row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ChangesCursor {
-    pub(super) connection: Uuid,
-    pub(super) account: Option<Uuid>,
+    pub connection: Uuid,
+    pub account: Option<Uuid>,
     /// The restore of the database whose history the marks are of
     /// ([`bellbird_storage::SyncState::restore_id`]).
-    pub(super) restore_id: i64,
-    pub(super) mark: ClientMark,
+    pub restore_id: i64,
+    pub mark: ClientMark,
     /// Rows that the client is still to get.
-    pub(super) pending: Vec<PendingRowText>,
+    pub pending: Vec<PendingRowText>,
     /// When the cursor was made, in seconds. Pending rows are looked for once after each later
     /// sync.
-    pub(super) at: i64,
+    pub at: i64,
     /// Set while pages follow.
-    pub(super) paging: Option<Paging>,
+    pub paging: Option<Paging>,
 }
 
 /// What the client has.
@@ -52,15 +52,15 @@ pub(super) enum ClientMark {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Paging {
     /// The mark that the client reaches with the last page.
-    pub(super) target: u32,
+    pub target: u32,
     /// Only this account is read.
-    pub(super) read_account: Option<Uuid>,
+    pub read_account: Option<Uuid>,
     /// The last row that was delivered as gone.
-    pub(super) gone: Option<String>,
+    pub gone: Option<String>,
     /// The position behind the last row that was delivered.
-    pub(super) rows: Option<MergedPosition>,
+    pub rows: Option<MergedPosition>,
     /// Which rows of the day of that position the pages so far have.
-    pub(super) delivered: DeliveredDaySum,
+    pub delivered: DeliveredDaySum,
 }
 
 /// A row that the client is still to get. As text, its key, with `+` if the client never got the
@@ -68,7 +68,7 @@ pub(super) struct Paging {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub(super) struct PendingRowText {
-    pub(super) row: PendingRow,
+    pub row: PendingRow,
     /// The provider did not list it when one of the pages so far was read. Otherwise it was missed
     /// before the first.
     is_missed: bool,

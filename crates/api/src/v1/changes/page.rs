@@ -33,8 +33,8 @@ type ChangedRow = (RowKey, Box<RawValue>);
 /// What changed after the client's mark, as far as one page has it.
 #[derive(Default)]
 pub(super) struct FoundChanges {
-    pub(super) changes: Vec<Box<RawValue>>,
-    pub(super) has_more: bool,
+    pub changes: Vec<Box<RawValue>>,
+    pub has_more: bool,
 }
 
 /// Why a page was not made.

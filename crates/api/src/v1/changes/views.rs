@@ -25,22 +25,22 @@ impl ConnectionQuery for ChangesQuery {
 pub(crate) struct ChangesQuery {
     /// The connection to follow: an `id` from `/v1/connections`.
     #[param(inline, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
-    pub(super) connection_id: ConnectionParam,
+    pub connection_id: ConnectionParam,
     /// One account of the connection: an `id` from `/v1/accounts`. A cursor is for the account that
     /// it was made for.
     #[param(inline, example = "0191e7a0-91d4-7a01-8000-00aabbccddee")]
-    pub(super) account_id: Option<AccountParam>,
+    pub account_id: Option<AccountParam>,
     /// The `cursor` of the last response. Without it, the first copy.
     #[param(inline, value_type = Option<String>, example = "dGhlIHNlYWxlZCBwbGFjZSBvZiBhIGNsaWVudA")]
-    pub(super) cursor: Option<String>,
+    pub cursor: Option<String>,
     /// How far back the first copy reaches: a date in the user's timezone, or a timestamp. It
     /// reaches back to `watchedFrom` at least. Ignored with a cursor. Default: 30 days (720 hours)
     /// ago.
     #[param(inline, example = "2026-10-01")]
-    pub(super) from: Option<DateBound>,
+    pub from: Option<DateBound>,
     /// Maximum number of entries, 1 to 500. Larger values are clamped.
     #[param(inline, example = 500)]
-    pub(super) limit: Option<ChangesLimit>,
+    pub limit: Option<ChangesLimit>,
 }
 
 /// A change of a transaction.

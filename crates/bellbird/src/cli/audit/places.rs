@@ -29,7 +29,7 @@ pub(super) struct Place {
     rows: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
-    pub(super) found: Counts,
+    pub found: Counts,
 }
 
 impl Place {
@@ -67,8 +67,8 @@ impl Place {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Gap {
-    pub(super) what: String,
-    pub(super) reason: String,
+    pub what: String,
+    pub reason: String,
     /// Left out by an argument, or because there is nothing to search.
     is_chosen: bool,
 }

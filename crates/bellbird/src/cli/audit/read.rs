@@ -31,10 +31,10 @@ pub(super) struct Service {
 
 /// What was read.
 pub(super) struct Read {
-    pub(super) connections: usize,
-    pub(super) rows: u64,
+    pub connections: usize,
+    pub rows: u64,
     /// Connections that could not be read.
-    pub(super) gaps: Vec<Gap>,
+    pub gaps: Vec<Gap>,
 }
 
 impl Service {

@@ -58,7 +58,7 @@ fn next(input: &mut impl BufRead) -> Option<Line> {
 
 /// Standard output. Its sender is closed once the client has closed its end.
 pub(super) struct Output {
-    pub(super) sender: mpsc::Sender<Vec<u8>>,
+    pub sender: mpsc::Sender<Vec<u8>>,
     thread: JoinHandle<()>,
 }
 
