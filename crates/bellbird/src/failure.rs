@@ -10,7 +10,6 @@ pub struct Failure {
 
 impl Failure {
     /// A user, key, connection, endpoint or event that does not exist.
-    #[must_use]
     pub fn not_found(message: String) -> anyhow::Error {
         Self {
             code: "not_found",
@@ -20,7 +19,6 @@ impl Failure {
     }
 
     /// The database does not open, or is not set up.
-    #[must_use]
     pub fn database(message: String) -> anyhow::Error {
         Self {
             code: "database_unavailable",

@@ -90,7 +90,6 @@ impl FirstStart {
     }
 
     /// The settings file before it has its name.
-    #[must_use]
     pub fn draft(&self) -> PathBuf {
         self.folder.join(draft_name(SETTINGS_FILE))
     }
@@ -209,7 +208,6 @@ pub fn check_database(settings: &Settings) -> anyhow::Result<()> {
 
 /// The folder of an installation that a first start has made: its settings, key and database are
 /// all there.
-#[must_use]
 pub fn made_in(settings: &Settings) -> Option<PathBuf> {
     let folder = settings.file.as_ref()?.parent()?;
     let Some(Origin::SecretFile(key)) = settings.origin("secrets.key") else {

@@ -5,7 +5,6 @@ use std::sync::LazyLock;
 use bellbird_api::docs::Document;
 use bellbird_interop::export;
 
-#[must_use]
 pub fn document() -> &'static Document {
     static DOCUMENT: LazyLock<Document> = LazyLock::new(|| {
         Document::new(bellbird_api::documented().chain(export::routes().documented()))

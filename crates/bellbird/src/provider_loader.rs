@@ -133,13 +133,11 @@ impl ProviderLoader {
     }
 
     /// Whether the settings file or the environment has the credentials of a provider.
-    #[must_use]
     pub fn is_configured(&self, provider: &Declaration) -> bool {
         self.configured.is_complete(provider)
     }
 
     /// Whether this process simulates providers.
-    #[must_use]
     pub fn has_sandbox(&self) -> bool {
         self.sandbox.is_some()
     }
@@ -291,7 +289,6 @@ impl ProviderLoader {
 }
 
 /// Whether a service with these settings can simulate providers.
-#[must_use]
 pub fn can_simulate(settings: &Settings) -> bool {
     let url = settings.database.url.expose_secret();
     cfg!(feature = "sandbox") && Storage::sqlite_path(url).is_some()

@@ -14,7 +14,6 @@ pub enum Role {
 
 impl Role {
     /// Whether the row of an instance names it.
-    #[must_use]
     pub fn is_in(self, names: &[String]) -> bool {
         self.to_possible_value()
             .is_some_and(|role| names.iter().any(|name| name == role.get_name()))
@@ -26,13 +25,11 @@ impl Role {
 pub struct Roles(Vec<Role>);
 
 impl Roles {
-    #[must_use]
     pub fn all() -> Self {
         Self(Role::value_variants().to_vec())
     }
 
     /// None means all.
-    #[must_use]
     pub fn only(roles: Vec<Role>) -> Self {
         if roles.is_empty() {
             Self::all()
@@ -41,12 +38,10 @@ impl Roles {
         }
     }
 
-    #[must_use]
     pub fn has(&self, role: Role) -> bool {
         self.0.contains(&role)
     }
 
-    #[must_use]
     pub fn names(&self) -> Vec<String> {
         let all = Role::value_variants()
             .iter()
@@ -56,7 +51,6 @@ impl Roles {
             .collect()
     }
 
-    #[must_use]
     pub fn are_all(&self) -> bool {
         Role::value_variants().iter().all(|role| self.has(*role))
     }

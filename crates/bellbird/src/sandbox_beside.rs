@@ -81,14 +81,12 @@ impl ConsoleAddress {
 
 impl SandboxBeside {
     /// As [`Self::new`], with the usual data.
-    #[must_use]
     pub fn of_service(settings: &Settings) -> Option<Self> {
         Self::new(settings, Options::default())
     }
 
     /// With this data, and its state beside the database of the settings. `None` for PostgreSQL,
     /// because its instances would each simulate other providers.
-    #[must_use]
     pub fn new(settings: &Settings, options: Options) -> Option<Self> {
         let options = Options {
             state: Some(state_folder(settings)?),
@@ -102,7 +100,6 @@ impl SandboxBeside {
     }
 
     /// For a process that is the only one on its database, whose links end with it.
-    #[must_use]
     pub fn without_state(options: Options) -> Self {
         Self {
             options,
@@ -206,7 +203,6 @@ pub struct SandboxOfService {
 
 impl SandboxOfService {
     /// `None` for PostgreSQL, as [`SandboxBeside::new`].
-    #[must_use]
     pub fn new(settings: &Settings) -> Option<Self> {
         state_folder(settings).map(|state| Self { state })
     }

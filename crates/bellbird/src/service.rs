@@ -33,7 +33,6 @@ use bellbird_api::serve::{self, Listener, ServeOptions};
 const STOP_MARGIN: Duration = Duration::from_secs(5);
 
 /// How long requests in flight may continue when the service stops.
-#[must_use]
 pub fn stop_timeout(settings: &Settings) -> Duration {
     settings.reads.deadline + STOP_MARGIN
 }
@@ -143,7 +142,6 @@ impl Service {
     }
 
     /// Whether only programs on this machine can reach the console.
-    #[must_use]
     pub fn is_console_local(&self) -> bool {
         self.settings.console.public_url.is_none()
             && self

@@ -139,7 +139,6 @@ pub async fn open(settings: &Settings, sealer: Sealer) -> anyhow::Result<Storage
 }
 
 /// Names the database of the settings: `SQLite database /var/lib/bellbird.db`.
-#[must_use]
 pub fn database_location(settings: &Settings) -> String {
     Storage::location(settings.database.url.expose_secret())
 }
@@ -160,7 +159,6 @@ pub fn describe_open_error(settings: &Settings, error: StorageError) -> anyhow::
 
 /// What to do about a database that is not there. Most likely the command runs in another folder
 /// than the service, and a new database would hide one that can still be restored.
-#[must_use]
 pub fn missing_database(settings: &Settings, what: &str) -> String {
     let (location, origin) = (database_location(settings), database_origin(settings));
     if !names_installation(settings) {
@@ -178,7 +176,6 @@ pub fn missing_database(settings: &Settings, what: &str) -> String {
 }
 
 /// Whether a settings file was read, or anything else names a database or a master key.
-#[must_use]
 pub fn names_installation(settings: &Settings) -> bool {
     let is_named = |name| settings.origin(name).is_some();
     settings.file.is_some() || is_named("database.url") || is_named("secrets.key")
@@ -314,7 +311,6 @@ fn shared_store(settings: &Settings, storage: &Storage) -> anyhow::Result<Option
 }
 
 /// Message for settings in which no provider has credentials.
-#[must_use]
 pub fn no_provider_hint() -> String {
     let names: Vec<_> = provider_names().collect();
     format!(
@@ -398,7 +394,6 @@ impl<'a> Wiring<'a> {
 
     /// `console_url` is the base of link URLs and of the redirect URI; without it, linking in the
     /// browser is not possible.
-    #[must_use]
     pub fn connections(&self, console_url: Option<&str>) -> Connections {
         let connections = Connections::new(
             self.storage.clone(),
@@ -426,7 +421,6 @@ impl<'a> Wiring<'a> {
         .map_err(anyhow::Error::msg)
     }
 
-    #[must_use]
     pub fn reads(&self) -> Reads {
         Reads::new(
             self.storage.clone(),

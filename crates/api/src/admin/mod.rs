@@ -50,7 +50,6 @@ const DOCS: DocsPaths = DocsPaths {
 };
 
 /// The interface of operators.
-#[must_use]
 pub fn interface(admin: &Admin) -> Interface {
     Interface::new(&admin.context, "/admin", STYLE, UnknownPath::Operators)
         .add(admin, routes())
@@ -58,7 +57,6 @@ pub fn interface(admin: &Admin) -> Interface {
 }
 
 /// The OpenAPI document, made when it is first asked for.
-#[must_use]
 pub fn document() -> &'static Document {
     static DOCUMENT: LazyLock<Document> = LazyLock::new(|| {
         Document::for_operators(include_str!("openapi.yaml"), routes().documented())

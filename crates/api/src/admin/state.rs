@@ -25,7 +25,6 @@ pub struct Admin {
 impl Admin {
     /// `api_url` is the public URL of the API, which programs that claim setup tokens call.
     /// `admin_url` is shown by the reference page.
-    #[must_use]
     pub fn new(context: ApiContext, webhooks: Webhooks, api_url: &str, admin_url: &str) -> Self {
         Self {
             context,

@@ -98,7 +98,6 @@ fn file(
 
 impl Document {
     /// The document of the API, with the routes in the order of the reference page.
-    #[must_use]
     pub fn new(routes: impl Iterator<Item = DocumentedRoutes>) -> Self {
         Self::with(include_str!("document.yaml"), routes, webhooks::describe)
     }
@@ -151,7 +150,6 @@ impl Document {
         }
     }
 
-    #[must_use]
     pub fn value(&self) -> &Value {
         &self.value
     }

@@ -164,7 +164,6 @@ pub(crate) fn bearer_key(headers: &HeaderMap) -> Option<ApiKey> {
 }
 
 /// The text after the scheme in the `Authorization` header. More than one such header is invalid.
-#[must_use]
 pub fn authorization<'h>(headers: &'h HeaderMap, scheme: &str) -> Option<&'h str> {
     let mut lines = headers.get_all(AUTHORIZATION).iter();
     let line = lines.next()?.to_str().ok()?;

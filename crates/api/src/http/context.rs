@@ -80,7 +80,6 @@ pub(crate) struct Inner {
 impl ApiContext {
     /// Instances with one `shared_store` share limits and cached responses. Without it, each has
     /// its own.
-    #[must_use]
     pub fn new(
         storage: Storage,
         reads: Reads,
@@ -121,34 +120,28 @@ impl ApiContext {
         }
     }
 
-    #[must_use]
     pub fn storage(&self) -> &Storage {
         &self.inner.storage
     }
 
-    #[must_use]
     pub fn reads(&self) -> &Reads {
         &self.inner.reads
     }
 
-    #[must_use]
     pub fn connections(&self) -> &Connections {
         &self.inner.connections
     }
 
-    #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.inner.clock
     }
 
     /// Whether this instance can serve, for `/health/ready`.
-    #[must_use]
     pub fn is_ready(&self) -> bool {
         self.inner.storage.instances().fault().is_none()
     }
 
     /// Where instances share limits and cached responses.
-    #[must_use]
     pub fn shared_store(&self) -> Option<&SharedStore> {
         self.inner.shared_store.as_ref()
     }
@@ -171,26 +164,22 @@ impl ApiContext {
     }
 
     /// Origins whose pages may call from a browser.
-    #[must_use]
     pub fn cors_origins(&self) -> &[String] {
         &self.inner.settings.cors_origins
     }
 
     /// A connection whose last sync began longer ago is synced before its changes are read.
-    #[must_use]
     pub fn changes_max_age(&self) -> Duration {
         self.inner.settings.changes_max_age
     }
 
     /// The call context of a request of this caller that reads from providers now.
-    #[must_use]
     pub fn call_context(&self, caller: &Caller) -> CallContext {
         self.inner
             .reads
             .call_context(Cause::Request(caller.user_id))
     }
 
-    #[must_use]
     pub fn quotas(&self) -> &Quotas {
         &self.inner.quotas
     }

@@ -70,7 +70,6 @@ pub struct DocumentedRoutes {
 }
 
 impl<S: Clone + Send + Sync + 'static> Routes<S> {
-    #[must_use]
     pub fn new() -> Self {
         Self { groups: Vec::new() }
     }
@@ -158,7 +157,6 @@ pub struct Interface {
 }
 
 impl Interface {
-    #[must_use]
     pub fn new(
         context: &ApiContext,
         prefix: &'static str,

@@ -119,7 +119,6 @@ pub enum Problem {
 }
 
 impl Problem {
-    #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
@@ -144,7 +143,6 @@ impl Problem {
 
     /// The word for programs, which the header `Bellbird-Error` has on every interface. The list
     /// may grow.
-    #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
             Self::Unauthorized => "invalid_key",
@@ -171,7 +169,6 @@ impl Problem {
         }
     }
 
-    #[must_use]
     pub fn reconnect(status: ConnectionStatus) -> Self {
         Self::Reconnect {
             status,
@@ -179,7 +176,6 @@ impl Problem {
         }
     }
 
-    #[must_use]
     pub fn unavailable(retry_after: u64) -> Self {
         Self::ProviderUnavailable {
             retry_after,
@@ -200,7 +196,6 @@ impl Problem {
     }
 
     /// What happened, and what to do about it.
-    #[must_use]
     pub fn message(&self) -> String {
         match self {
             Self::Unauthorized => {
@@ -241,7 +236,6 @@ impl Problem {
     }
 
     /// The seconds of `Retry-After`.
-    #[must_use]
     pub fn retry_after(&self) -> Option<u64> {
         match self {
             Self::TooManyRequests(seconds)
@@ -311,7 +305,6 @@ pub(crate) fn write_problem(mut response: Response, write: fn(Problem) -> Respon
 }
 
 /// The error of `/v1`.
-#[must_use]
 pub fn json_response(problem: Problem) -> Response {
     respond(problem, |problem| problem.body(false))
 }
@@ -323,7 +316,6 @@ pub(crate) fn json_response_with_code(problem: Problem) -> Response {
 
 /// As the error of `/v1` with its code, and with another message, for an interface with other paths
 /// and methods.
-#[must_use]
 pub(crate) fn json_response_with_message(problem: Problem, message: String) -> Response {
     respond(problem, |problem| {
         let body = problem.body(true);
@@ -374,7 +366,6 @@ impl From<&StorageError> for Problem {
 
 /// `resource` is the noun of a 404. `wrong_category` is the message for a connection of the wrong
 /// category.
-#[must_use]
 pub fn problem_from_read(
     error: &ReadError,
     resource: &'static str,
@@ -403,7 +394,6 @@ pub fn problem_from_read(
 }
 
 /// Maps a failed read to an HTTP error. `category` is the category that the endpoint needs.
-#[must_use]
 pub fn problem_for_category(
     error: &ReadError,
     resource: &'static str,

@@ -43,7 +43,6 @@ pub struct Quotas {
 impl QuotaClass {
     /// A class with a rate limit of its own for each key; 0 means no limit. Instances that share
     /// the store share the limit, under its name.
-    #[must_use]
     pub fn per_minute(name: &'static str, calls: u32, store: Option<&SharedStore>) -> Self {
         let limit = RateLimiter::per_minute(calls).map(|limit| Arc::new(limit.shared(store, name)));
         Self {
@@ -82,7 +81,6 @@ impl QuotaClass {
     }
 
     /// Calls a minute. `None` if there is no limit.
-    #[must_use]
     pub fn calls(&self) -> Option<u32> {
         self.limit.as_ref().map(|limit| limit.calls())
     }

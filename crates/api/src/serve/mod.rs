@@ -75,7 +75,6 @@ pub struct Listener {
 
 impl Listener {
     /// The bound address. If port 0 was requested, it has the port that the system chose.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -176,7 +176,6 @@ pub struct BalanceView<'a> {
 }
 
 impl<'a> BalanceView<'a> {
-    #[must_use]
     pub fn new(account_id: AccountId, read: Result<&'a Balance, &ReadError>) -> Self {
         let balance = read.ok();
         Self {

@@ -233,7 +233,6 @@ pub struct HoldingView<'a> {
 }
 
 impl<'a> HoldingView<'a> {
-    #[must_use]
     pub fn new(holding: &'a Holding<'a>) -> Self {
         Self {
             id: holding.id(),

@@ -26,7 +26,6 @@ pub struct Pagination {
 
 impl Pagination {
     /// For a list whose total is known.
-    #[must_use]
     pub fn exact(page: Page, total: u64) -> Self {
         Self {
             total,
@@ -37,7 +36,6 @@ impl Pagination {
     }
 
     /// For a list read from a provider, whose total may be a lower bound.
-    #[must_use]
     pub fn of(page: Page, totals: WindowTotals) -> Self {
         Self {
             total: totals.total,
@@ -67,7 +65,6 @@ pub struct TradesPagination {
 }
 
 impl TradesPagination {
-    #[must_use]
     pub fn of(page: Page, totals: WindowTotals) -> Self {
         let total = if totals.has_more {
             -1

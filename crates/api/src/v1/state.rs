@@ -67,7 +67,6 @@ impl FromRef<UserState<Self>> for V1State {
 impl V1State {
     /// `public_url` is that of the API, without a trailing slash, and `console_url` that of the
     /// console, to which the reference page leads back.
-    #[must_use]
     pub fn new(
         context: ApiContext,
         settings: &ApiSettings,
@@ -121,7 +120,6 @@ impl V1State {
     }
 
     /// What all interfaces of the listener share.
-    #[must_use]
     pub fn context(&self) -> &ApiContext {
         &self.context
     }

@@ -222,7 +222,6 @@ pub struct TradeView<'a> {
 }
 
 impl<'a> TradeView<'a> {
-    #[must_use]
     pub fn new(trade: &'a Trade<'a>) -> Self {
         let or_zero =
             |number: &'a Option<Decimal<'a>>| number.as_ref().map_or("0", Decimal::as_str);

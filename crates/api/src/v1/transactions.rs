@@ -144,7 +144,6 @@ pub struct TransactionsBody {
 }
 
 impl TransactionsBody {
-    #[must_use]
     pub fn new(page: Page) -> Self {
         Self {
             bytes: br#"{"data":["#.to_vec(),
@@ -161,7 +160,6 @@ impl TransactionsBody {
         row.write(&mut self.bytes);
     }
 
-    #[must_use]
     pub fn finish(mut self, pagination: &Pagination) -> Vec<u8> {
         self.bytes.extend_from_slice(br#"],"pagination":"#);
         write_json(pagination, &mut self.bytes);
@@ -250,7 +248,6 @@ pub struct TransactionView<'a> {
 
 impl<'a> TransactionView<'a> {
     /// `date` is the day of posting in the user's timezone.
-    #[must_use]
     pub fn new(row: &'a Transaction<'a>, date: Date) -> Self {
         Self {
             id: &row.id,

@@ -122,7 +122,6 @@ impl Strings {
     }
 
     /// How many strings are searched for.
-    #[must_use]
     pub fn counts(&self) -> Counts {
         count(self.kinds.iter().copied())
     }
@@ -149,7 +148,6 @@ pub struct Searcher<'a> {
 
 impl Searcher<'_> {
     /// Starts a search of one place.
-    #[must_use]
     pub fn search(&self) -> Search<'_> {
         Search {
             searcher: self,
@@ -171,7 +169,6 @@ impl Search<'_> {
         });
     }
 
-    #[must_use]
     pub fn counts(&self) -> Counts {
         count(self.found.iter().map(|string| self.searcher.kinds[*string]))
     }

@@ -36,7 +36,6 @@ impl Texts {
     }
 
     /// The number of a text that the bytes contain.
-    #[must_use]
     pub fn first_in(&self, bytes: &[u8]) -> Option<usize> {
         self.automaton
             .find(bytes)

@@ -154,7 +154,6 @@ enum Command {
 }
 
 /// Runs the command line of this process.
-#[must_use]
 pub fn run() -> ExitCode {
     forbid_core_files();
     crate::telemetry::hide_panic_messages();

@@ -105,7 +105,6 @@ pub struct Address {
 impl Address {
     /// The URL of a service with these settings, for what runs beside it. `None` if the settings
     /// leave the choice of the port to the system.
-    #[must_use]
     pub fn expected_url(&self) -> Option<String> {
         let has_port = self.listen.port() != 0;
         let local_url = || has_port.then(|| url_on_this_machine(self.listen));
@@ -174,14 +173,12 @@ impl Settings {
     }
 
     /// The names of all settings, such as `api.listen`, in the order of the example file.
-    #[must_use]
     pub fn names() -> Vec<String> {
         Self::declared().names
     }
 
     /// The names of the settings that hold secrets. Each may be given as a file:
     /// `secrets.key_file`.
-    #[must_use]
     pub fn secret_names() -> Vec<String> {
         Self::declared().secrets
     }
@@ -194,7 +191,6 @@ impl Settings {
     }
 
     /// The source of a setting such as `api.listen`; `None` if it has its default.
-    #[must_use]
     pub fn origin(&self, name: &str) -> Option<&Origin> {
         self.origins.get(name)
     }
@@ -355,7 +351,6 @@ impl Settings {
     }
 
     /// The environment variable of a setting such as `api.listen`.
-    #[must_use]
     pub fn variable(name: &str) -> String {
         format!(
             "BELLBIRD_{}",

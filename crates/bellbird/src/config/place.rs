@@ -41,7 +41,6 @@ pub enum FoundFile {
 }
 
 impl Surroundings {
-    #[must_use]
     pub fn of_process(flag: Option<PathBuf>) -> Self {
         let path = |name| {
             let value = std::env::var_os(name).filter(|value| !value.is_empty());
@@ -62,7 +61,6 @@ impl Surroundings {
     }
 
     /// The data folder, with its absolute path. `None` if nothing says where it is.
-    #[must_use]
     pub fn data_folder(&self) -> Option<PathBuf> {
         let named = self.flag.as_ref().or(self.data_dir.as_ref()).cloned();
         let folder = named.or_else(|| {
@@ -77,7 +75,6 @@ impl Surroundings {
 
     /// Whether nothing says where an installation is, so that a start is the first one. A database
     /// in the working directory is that of a start with the key in the environment.
-    #[must_use]
     pub fn is_first_start(&self) -> bool {
         let has_database = || Path::new(DATABASE_HERE).exists() && !self.is_named_or_here();
         !self.names_installation && self.settings_file() == FoundFile::None && !has_database()
@@ -93,7 +90,6 @@ impl Surroundings {
     /// The settings file that a command uses: that of `--data-dir`, of the working directory, of
     /// the data folder, of the package's service, of the machine. An environment that names a
     /// database or a key is complete, so that only the working directory may add to it.
-    #[must_use]
     pub fn settings_file(&self) -> FoundFile {
         let folder = self.data_folder();
         if self.flag.is_some() {
@@ -128,7 +124,6 @@ impl Surroundings {
 }
 
 /// Where the settings of the package's service are, and those that belong to the machine.
-#[must_use]
 pub fn of_machine() -> [PathBuf; 2] {
     [
         Path::new(SYSTEM_FOLDER).join(SETTINGS_FILE),
@@ -180,7 +175,6 @@ fn reader_of(path: &Path) -> Option<String> {
 }
 
 /// The name of a Unix user, if it has one.
-#[must_use]
 pub fn user_name(uid: u32) -> Option<String> {
     name_of(&fs::read_to_string("/etc/passwd").ok()?, uid)
 }

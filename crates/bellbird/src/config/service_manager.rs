@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 
 /// The socket at which systemd waits to hear that the service is ready.
-#[must_use]
 pub fn notify_socket() -> Option<OsString> {
     std::env::var_os("NOTIFY_SOCKET")
 }

@@ -69,7 +69,6 @@ pub(super) enum Raw {
 }
 
 impl Sources {
-    #[must_use]
     pub fn from_process(file: Option<PathBuf>, flags: Vec<Flag>) -> Self {
         let variables =
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));

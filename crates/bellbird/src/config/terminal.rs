@@ -5,23 +5,19 @@ use std::io::IsTerminal as _;
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
-#[must_use]
 pub fn stdin_is_terminal() -> bool {
     std::io::stdin().is_terminal()
 }
 
-#[must_use]
 pub fn stdout_is_terminal() -> bool {
     std::io::stdout().is_terminal()
 }
 
-#[must_use]
 pub fn stderr_is_terminal() -> bool {
     std::io::stderr().is_terminal()
 }
 
 /// Whether somebody sits here who would see a browser open.
-#[must_use]
 pub fn has_browser() -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     stderr_is_terminal()
@@ -29,13 +25,11 @@ pub fn has_browser() -> bool {
 }
 
 /// True if standard error is a terminal and `NO_COLOR` is unset or empty.
-#[must_use]
 pub fn stderr_wants_colour() -> bool {
     stderr_is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Stops the terminal from showing what is typed, until it is dropped. `None` without a terminal.
-#[must_use]
 pub fn hide_input() -> Option<HiddenInput> {
     let shown = tcgetattr(std::io::stdin()).ok()?;
     let mut hidden = shown.clone();

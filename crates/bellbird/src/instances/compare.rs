@@ -34,7 +34,6 @@ pub(super) struct Own<'a> {
 }
 
 /// Finds what differs between the running instances, and between them and a command.
-#[must_use]
 pub(super) fn compare(running: &[Instance], own: &Own<'_>) -> Vec<Finding> {
     let mut findings = different_keys(running, &own.key_ids);
     findings.extend(different_versions(running));

@@ -352,14 +352,12 @@ pub async fn on_this_machine(
 }
 
 /// Whether an instance runs on this machine.
-#[must_use]
 pub fn is_here(instance: &Instance) -> bool {
     instance.host == host_name()
 }
 
 /// Finds what differs between the running instances, and between them and a command with these
 /// settings.
-#[must_use]
 pub fn compare_with(running: &[Instance], settings: &Settings) -> Vec<Finding> {
     // Other checks report settings that cannot be used.
     let sealer = wiring::sealer(settings).ok().flatten();

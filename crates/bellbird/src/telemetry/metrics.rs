@@ -13,7 +13,6 @@ pub enum Kind {
 
 impl Kind {
     /// The word of the Prometheus format.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",

@@ -54,7 +54,6 @@ pub struct LogGuard {
 
 impl LogGuard {
     /// Changes the level of the running log.
-    #[must_use]
     pub fn level_setter(&self) -> Arc<dyn Fn(LogLevel) + Send + Sync> {
         Arc::clone(&self.set_level)
     }

@@ -550,7 +550,6 @@ pub struct Limit<const DEFAULT: u32, const MAX: u32>(u32);
 pub struct Offset(u64);
 
 /// The page that a request asks for.
-#[must_use]
 pub fn page<const DEFAULT: u32, const MAX: u32>(
     limit: Option<Limit<DEFAULT, MAX>>,
     offset: Option<Offset>,
