@@ -14,7 +14,7 @@ pub use v1::{ApiSettings, V1State};
 
 /// The JSON API. `document` describes its routes, and those that other crates add to it.
 pub fn interface(state: &V1State, document: fn() -> &'static Document) -> Interface {
-    let urls = [state.public_url(), state.console_url()];
+    let urls = [&*state.inner.public_url, &*state.inner.console_url];
     let docs = docs::routes(document, urls, &docs::V1_PATHS);
     Interface::new(state.context(), "/v1", WireStyle::JSON, UnknownPath::Users)
         .add(state, v1::routes())

@@ -8,12 +8,10 @@ use bellbird_management::values;
 use bellbird_webhooks::endpoint::in_order;
 use jiff::Timestamp;
 use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
-use utoipa::openapi::schema::{ObjectBuilder, Type};
-use utoipa::openapi::{RefOr, Schema};
 
 use crate::http::parameters::parse_text;
 
-/// Declares a member of a body or a query that is checked text.
+/// Declares a member of a body or a query that is checked text. The document has its `value_type`.
 macro_rules! checked {
     ($($name:ident: $type:ty = $parse:expr;)*) => {$(
         #[derive(Debug, Clone)]
@@ -24,14 +22,6 @@ macro_rules! checked {
                 parse_text(input, |text| $parse(text).map(Self).map_err(D::Error::custom))
             }
         }
-
-        impl utoipa::PartialSchema for $name {
-            fn schema() -> RefOr<Schema> {
-                ObjectBuilder::new().schema_type(Type::String).into()
-            }
-        }
-
-        impl utoipa::ToSchema for $name {}
     )*};
 }
 
@@ -147,15 +137,3 @@ impl<'de> Deserialize<'de> for Seconds {
         input.deserialize_i64(Bounded)
     }
 }
-
-impl utoipa::PartialSchema for Seconds {
-    fn schema() -> RefOr<Schema> {
-        ObjectBuilder::new()
-            .schema_type(Type::Integer)
-            .minimum(Some(0))
-            .maximum(Some(315_360_000))
-            .into()
-    }
-}
-
-impl utoipa::ToSchema for Seconds {}

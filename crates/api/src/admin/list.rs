@@ -71,14 +71,6 @@ impl<'de, T: PageEnd> Deserialize<'de> for Cursor<T> {
     }
 }
 
-impl<T> PartialSchema for Cursor<T> {
-    fn schema() -> RefOr<Schema> {
-        ObjectBuilder::new().schema_type(Type::String).into()
-    }
-}
-
-impl<T> ToSchema for Cursor<T> {}
-
 /// A single item.
 #[derive(Serialize)]
 pub(crate) struct Item<T> {

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_domain::{Caller, KeyId, Plan, UserId};
+use bellbird_domain::{KeyId, Plan, UserId};
 use bellbird_storage::KeyRecord;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -33,15 +33,11 @@ pub(super) async fn show_me(
     let me = MeView {
         user_id: caller.user_id,
         plan: caller.plan,
-        timezone: zone(&caller),
+        timezone: caller.timezone.iana_name().unwrap_or("UTC").to_owned(),
         key: key.into(),
         limits: limits(&state.context),
     };
     respond(&Me { data: me })
-}
-
-fn zone(caller: &Caller) -> String {
-    caller.timezone.iana_name().unwrap_or("UTC").to_owned()
 }
 
 fn limits(api: &ApiContext) -> LimitsView {

@@ -124,14 +124,6 @@ impl V1State {
         &self.context
     }
 
-    pub(crate) fn public_url(&self) -> &str {
-        &self.inner.public_url
-    }
-
-    pub(crate) fn console_url(&self) -> &str {
-        &self.inner.console_url
-    }
-
     /// Frees the memory of all cached responses, credentials and cursors that have expired.
     pub fn purge_expired(&self) {
         self.context.reads().purge_expired();

@@ -9,6 +9,10 @@ use crate::instances;
 
 /// The development setting that allows addresses of this machine.
 const SETTING: &str = "webhooks.allow_loopback";
+/// The rules with that setting.
+const ALLOWED: Rules = Rules {
+    allow_loopback: true,
+};
 
 /// Says what to do about a disabled endpoint. `None` if it is enabled.
 pub(super) fn disabled(endpoint: &Endpoint) -> Option<String> {
@@ -41,15 +45,7 @@ pub(super) fn disabled(endpoint: &Endpoint) -> Option<String> {
 /// A warning for each running instance that rejects the URL of an endpoint, although [`SETTING`]
 /// would allow it.
 pub(super) fn rejections(running: &[Instance], id: EndpointId, url: &str) -> Vec<String> {
-    if check_url(url, Rules::default()).is_ok()
-        || check_url(
-            url,
-            Rules {
-                allow_loopback: true,
-            },
-        )
-        .is_err()
-    {
+    if check_url(url, Rules::default()).is_ok() || check_url(url, ALLOWED).is_err() {
         return Vec::new();
     }
     let strict = running.iter().filter(|instance| !instance.allow_loopback);
@@ -81,14 +77,7 @@ pub(in super::super) async fn obstacles(
 
 /// Says why the URL is rejected, and which setting would allow it.
 pub(super) fn explain(error: TargetError, url: &str) -> String {
-    if check_url(
-        url,
-        Rules {
-            allow_loopback: true,
-        },
-    )
-    .is_err()
-    {
+    if check_url(url, ALLOWED).is_err() {
         return error.to_string();
     }
     let setting = switched_on();
