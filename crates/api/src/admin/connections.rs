@@ -78,17 +78,16 @@ struct DetailsView {
     connection: ConnectionView,
     /// Null: it is being removed.
     #[schema(required = true)]
-    sync: Option<SyncView>,
+    sync: Option<ConnectionSync>,
     /// Null: it is not being removed.
     #[schema(required = true)]
-    removal: Option<RemovalView>,
+    removal: Option<ConnectionRemoval>,
 }
 
 /// The syncs of a connection.
 #[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = ConnectionSync)]
-struct SyncView {
+struct ConnectionSync {
     /// The start of the last successful sync.
     #[schema(required = true, example = "2026-11-20T21:04:11.52Z")]
     synced_at: Option<Timestamp>,
@@ -103,8 +102,7 @@ struct SyncView {
 /// A removal in progress.
 #[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = ConnectionRemoval)]
-struct RemovalView {
+struct ConnectionRemoval {
     #[schema(example = "2026-11-21T03:04:11.52Z")]
     next_attempt_at: Timestamp,
     /// Failures so far.
@@ -133,12 +131,12 @@ impl From<Connection> for ConnectionView {
 
 impl From<ConnectionDetails> for DetailsView {
     fn from(details: ConnectionDetails) -> Self {
-        let sync = |sync: SyncState| SyncView {
+        let sync = |sync: SyncState| ConnectionSync {
             synced_at: sync.synced_at,
             next_at: sync.next_at,
             last_error: sync.last_error,
         };
-        let removal = |removal: PendingRemoval| RemovalView {
+        let removal = |removal: PendingRemoval| ConnectionRemoval {
             next_attempt_at: removal.next_attempt_at,
             attempts: removal.attempts,
             last_error: removal.last_error,

@@ -59,8 +59,7 @@ pub(crate) struct DeliveryQuery {
 /// Which event to deliver again.
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = WebhookRedelivery)]
-pub(crate) struct RedeliveryBody {
+pub(crate) struct WebhookRedelivery {
     /// Whose event it is. Required if the endpoint is for all users.
     #[schema(value_type = Option<Uuid>, nullable = false)]
     #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
@@ -70,8 +69,7 @@ pub(crate) struct RedeliveryBody {
 /// Which events to deliver again.
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = WebhookRecovery)]
-pub(crate) struct RecoveryBody {
+pub(crate) struct WebhookRecovery {
     /// Only this user's events, at an endpoint for all users.
     #[schema(value_type = Option<Uuid>, nullable = false)]
     #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
@@ -84,8 +82,7 @@ pub(crate) struct RecoveryBody {
 /// A delivery with its attempts.
 #[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = DeliveryDetails)]
-struct DetailsView {
+struct DeliveryDetails {
     #[serde(flatten)]
     delivery: DeliveryRecord,
     /// All attempts, oldest first.
@@ -95,8 +92,7 @@ struct DetailsView {
 /// An event that is due.
 #[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = Redelivery)]
-struct RedeliveryView {
+struct Redelivery {
     #[schema(value_type = Uuid, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     event_id: EventId,
     #[schema(value_type = Uuid, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
@@ -109,8 +105,7 @@ struct RedeliveryView {
 /// Events that are due.
 #[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = Recovered)]
-struct RecoveryView {
+struct Recovered {
     #[schema(value_type = Uuid, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     endpoint_id: EndpointId,
     /// How many. Pings are left out.
@@ -127,9 +122,9 @@ fn user_of_query(endpoint: &Endpoint, given: Option<UserIdText>) -> Result<UserI
     })
 }
 
-type DeliveryItem = Item<DetailsView>;
-type RedeliveryItem = Item<RedeliveryView>;
-type RecoveryItem = Item<RecoveryView>;
+type DeliveryItem = Item<DeliveryDetails>;
+type RedeliveryItem = Item<Redelivery>;
+type RecoveryItem = Item<Recovered>;
 type DeliveryList = Page<DeliveryRecord>;
 
 /// List the deliveries of a webhook endpoint
@@ -187,7 +182,7 @@ pub(super) async fn get_delivery(
         .ok_or(Problem::NotFound(EventId::NOUN))?;
     let attempt_log = deliveries.list_attempts(user, id, event).await?;
     respond(&Item {
-        data: DetailsView {
+        data: DeliveryDetails {
             delivery,
             attempt_log,
         },
@@ -201,7 +196,7 @@ pub(super) async fn get_delivery(
 #[utoipa::path(
     post, path = "/admin/v1/webhook-endpoints/{id}/deliveries/{eventId}/redeliver", tag = TAG,
     params(PathId<EndpointId>, EventIdParam, IdempotencyKey),
-    request_body = RedeliveryBody,
+    request_body = WebhookRedelivery,
     responses(
         (status = 202, description = "The event is due.", body = RedeliveryItem),
         (
@@ -214,12 +209,12 @@ pub(super) async fn get_delivery(
 )]
 pub(super) async fn redeliver(
     PathIds(id, event_id): PathIds<EndpointId, EventId>,
-    request: ChangeRequest<RedeliveryBody>,
+    request: ChangeRequest<WebhookRedelivery>,
 ) -> Result<Response, Rejection> {
     let user = request.body.user_id.as_ref().map(|user| user.0);
     let mut change = request.begin().await?;
     deliveries::redeliver(&mut change, id, user, event_id).await?;
-    let data = RedeliveryView {
+    let data = Redelivery {
         event_id,
         endpoint_id: id,
         state: DeliveryState::Pending,
@@ -235,7 +230,7 @@ pub(super) async fn redeliver(
 #[utoipa::path(
     post, path = "/admin/v1/webhook-endpoints/{id}/recover", tag = TAG,
     params(PathId<EndpointId>, IdempotencyKey),
-    request_body = RecoveryBody,
+    request_body = WebhookRecovery,
     responses(
         (status = 202, description = "The events are due.", body = RecoveryItem),
         (
@@ -248,9 +243,9 @@ pub(super) async fn redeliver(
 pub(super) async fn recover(
     State(admin): State<Admin>,
     PathId(id): PathId<EndpointId>,
-    request: ChangeRequest<RecoveryBody>,
+    request: ChangeRequest<WebhookRecovery>,
 ) -> Result<Response, Rejection> {
-    let RecoveryBody { user_id, since } = &request.body;
+    let WebhookRecovery { user_id, since } = &request.body;
     let (storage, since) = (admin.storage(), since.0);
     // Read before the change begins, and judged after it, because a repeated request gets its
     // response anyway.
@@ -274,7 +269,7 @@ pub(super) async fn recover(
     } else {
         deliveries::recover(&mut change, &endpoint, user, since).await?
     };
-    let data = RecoveryView {
+    let data = Recovered {
         endpoint_id: id,
         recovered,
     };

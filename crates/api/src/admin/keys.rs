@@ -34,9 +34,8 @@ pub(crate) struct NewKeyBody {
 
 /// How to rotate a key.
 #[derive(Deserialize, utoipa::ToSchema)]
-#[schema(as = KeyRotation)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct RotationBody {
+pub(crate) struct KeyRotation {
     /// How long the old key stays valid, in seconds. 86400 if absent; 0 ends it immediately.
     #[schema(value_type = Option<u32>, nullable = false, example = 3600)]
     grace_seconds: Option<Seconds>,
@@ -127,7 +126,7 @@ pub(super) async fn create_key(
 #[utoipa::path(
     post, path = "/admin/v1/keys/{id}/rotate", tag = TAG,
     params(PathId<KeyId>, IdempotencyKey),
-    request_body = RotationBody,
+    request_body = KeyRotation,
     responses(
         (status = 201, description = "The new key, which is not shown again.", body = NewKeyItem),
         (
@@ -139,7 +138,7 @@ pub(super) async fn create_key(
 )]
 pub(super) async fn rotate_key(
     PathId(id): PathId<KeyId>,
-    request: ChangeRequest<RotationBody>,
+    request: ChangeRequest<KeyRotation>,
 ) -> Result<Response, Rejection> {
     let grace = request.body.grace_seconds;
     let grace = grace.map_or(keys::DEFAULT_GRACE, |Seconds(grace)| {

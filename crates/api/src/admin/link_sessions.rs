@@ -52,8 +52,7 @@ pub(crate) struct NewSessionBody {
 /// A created link session.
 #[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = CreatedLinkSession)]
-struct NewSessionView {
+struct CreatedLinkSession {
     /// No secret: the return has it too.
     #[schema(value_type = Uuid, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     id: Uuid,
@@ -79,7 +78,7 @@ impl Resource for LinkSessionId {
     const NOUN: &'static str = "Link session";
 }
 
-type NewSessionItem = Item<NewSessionView>;
+type NewSessionItem = Item<CreatedLinkSession>;
 type SessionItem = Item<LinkSession>;
 
 /// Create a link session
@@ -138,7 +137,7 @@ pub(super) async fn create_link_session(
         .await;
     let mut change = request.begin().await?;
     let created = links::create(&mut change, prepared.map_err(Refusal::from)?).await?;
-    let data = NewSessionView {
+    let data = CreatedLinkSession {
         id: created.id,
         url: created.url.expose_secret().to_owned(),
         expires_at: created.expires_at,

@@ -19,8 +19,7 @@ const TAG: &str = "Setup tokens";
 
 /// A setup token to create.
 #[derive(Deserialize, utoipa::ToSchema)]
-#[schema(as = NewSetupToken)]
-pub(crate) struct NewTokenBody {
+pub(crate) struct NewSetupToken {
     /// Name of the API key that the claim creates. 1 to 100 characters; `SimpleFIN` if absent.
     #[schema(value_type = Option<String>, nullable = false, example = "Actual")]
     name: Option<KeyName>,
@@ -29,8 +28,7 @@ pub(crate) struct NewTokenBody {
 /// A setup token.
 #[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = SetupToken)]
-struct TokenView {
+struct SetupToken {
     /// The text that the user pastes into the program.
     #[schema(example = "aHR0cHM6Ly9hcGkuZXhhbXBsZS5jb20v...")]
     token: String,
@@ -38,7 +36,7 @@ struct TokenView {
     expires_at: Timestamp,
 }
 
-type TokenItem = Item<TokenView>;
+type TokenItem = Item<SetupToken>;
 
 /// Create a setup token
 ///
@@ -46,7 +44,7 @@ type TokenItem = Item<TokenView>;
 #[utoipa::path(
     post, path = "/admin/v1/users/{id}/setup-tokens", tag = TAG,
     params(PathId<UserId>, IdempotencyKey),
-    request_body = NewTokenBody,
+    request_body = NewSetupToken,
     responses(
         (status = 201, description = "The token, which is not shown again.", body = TokenItem),
         (
@@ -59,13 +57,13 @@ type TokenItem = Item<TokenView>;
 pub(super) async fn create_setup_token(
     State(admin): State<Admin>,
     PathId(user_id): PathId<UserId>,
-    request: ChangeRequest<NewTokenBody>,
+    request: ChangeRequest<NewSetupToken>,
 ) -> Result<Response, Rejection> {
     let name = request.body.name.as_ref().map(|name| &name.0);
     let mut change = request.begin().await?;
     let created = setup_tokens::create(&mut change, user_id, name).await?;
     let token = created.text(&admin.api_url);
-    let data = TokenView {
+    let data = SetupToken {
         token: token.expose_secret().to_owned(),
         expires_at: created.expires_at,
     };

@@ -40,9 +40,8 @@ pub(crate) struct EndpointsQuery {
 
 /// A webhook endpoint to create.
 #[derive(Deserialize, utoipa::ToSchema)]
-#[schema(as = NewWebhookEndpoint)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct NewEndpointBody {
+pub(crate) struct NewWebhookEndpoint {
     /// Whose events it receives, unless `allUsers` is true.
     #[schema(value_type = Option<Uuid>, nullable = false)]
     #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
@@ -68,8 +67,7 @@ pub(crate) struct NewEndpointBody {
 /// What to change of a webhook endpoint.
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = WebhookEndpointChange)]
-pub(crate) struct EndpointChangeBody {
+pub(crate) struct WebhookEndpointChange {
     /// Where events are sent.
     #[schema(
         nullable = false,
@@ -92,8 +90,7 @@ pub(crate) struct EndpointChangeBody {
 /// A created webhook endpoint.
 #[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = CreatedWebhookEndpoint)]
-struct NewEndpointView {
+struct CreatedWebhookEndpoint {
     #[serde(flatten)]
     endpoint: Endpoint,
     /// Verifies the signatures of events. Store it: it is not shown again.
@@ -104,8 +101,7 @@ struct NewEndpointView {
 /// A new signing secret.
 #[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = NewWebhookSecret)]
-struct NewSecretView {
+struct NewWebhookSecret {
     /// The endpoint's.
     #[schema(value_type = Uuid, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     id: EndpointId,
@@ -120,8 +116,7 @@ struct NewSecretView {
 /// What an endpoint responded to a ping.
 #[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = Ping)]
-struct PingView {
+struct Ping {
     #[schema(value_type = Uuid, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     event_id: EventId,
     /// Whether the endpoint accepted it, with a status of 2xx.
@@ -136,7 +131,7 @@ struct PingView {
     error: Option<&'static str>,
 }
 
-impl From<PingOutcome> for PingView {
+impl From<PingOutcome> for Ping {
     fn from(outcome: PingOutcome) -> Self {
         let PingOutcome {
             event_id, exchange, ..
@@ -152,9 +147,9 @@ impl From<PingOutcome> for PingView {
 }
 
 type EndpointItem = Item<Endpoint>;
-type NewEndpointItem = Item<NewEndpointView>;
-type NewSecretItem = Item<NewSecretView>;
-type PingItem = Item<PingView>;
+type NewEndpointItem = Item<CreatedWebhookEndpoint>;
+type NewSecretItem = Item<NewWebhookSecret>;
+type PingItem = Item<Ping>;
 type EndpointList = Page<Endpoint>;
 
 /// List webhook endpoints
@@ -187,7 +182,7 @@ pub(super) async fn list_webhook_endpoints(
 #[utoipa::path(
     post, path = "/admin/v1/webhook-endpoints", tag = TAG,
     params(IdempotencyKey),
-    request_body = NewEndpointBody,
+    request_body = NewWebhookEndpoint,
     responses(
         (
             status = 201,
@@ -204,7 +199,7 @@ pub(super) async fn list_webhook_endpoints(
 )]
 pub(super) async fn create_webhook_endpoint(
     State(admin): State<Admin>,
-    request: ChangeRequest<NewEndpointBody>,
+    request: ChangeRequest<NewWebhookEndpoint>,
 ) -> Result<Response, Rejection> {
     let body = &request.body;
     let user_id = match (&body.user_id, body.all_users.unwrap_or(false)) {
@@ -231,7 +226,7 @@ pub(super) async fn create_webhook_endpoint(
         api_version: body.api_version.as_ref().map(|version| version.0),
     };
     let created = endpoints::create(&mut change, new).await?;
-    let data = NewEndpointView {
+    let data = CreatedWebhookEndpoint {
         endpoint: created.endpoint,
         secret: created.secret.expose_secret().to_owned(),
     };
@@ -262,16 +257,16 @@ pub(super) async fn get_webhook_endpoint(
 #[utoipa::path(
     patch, path = "/admin/v1/webhook-endpoints/{id}", tag = TAG,
     params(PathId<EndpointId>),
-    request_body = EndpointChangeBody,
+    request_body = WebhookEndpointChange,
     responses((status = 200, description = "The endpoint.", body = EndpointItem)),
 )]
 pub(super) async fn update_webhook_endpoint(
     State(admin): State<Admin>,
     operator: Operator,
     PathId(id): PathId<EndpointId>,
-    body: JsonBody<EndpointChangeBody>,
+    body: JsonBody<WebhookEndpointChange>,
 ) -> Result<Response, Rejection> {
-    let EndpointChangeBody {
+    let WebhookEndpointChange {
         url,
         events,
         api_version,
@@ -333,7 +328,7 @@ pub(super) async fn rotate_webhook_secret(
 ) -> Result<Response, Rejection> {
     let mut change = request.begin().await?;
     let rotated = endpoints::rotate_secret(&mut change, id).await?;
-    let data = NewSecretView {
+    let data = NewWebhookSecret {
         id,
         secret: rotated.secret.expose_secret().to_owned(),
         old_secret_expires_at: rotated.old_expires_at,
@@ -367,7 +362,7 @@ pub(super) async fn ping_webhook_endpoint(
     drop(request.begin().await?);
     let endpoint = find(admin.storage(), id).await?;
     let pinged = admin.webhooks.ping(&endpoint).await;
-    let data = PingView::from(pinged.map_err(Refusal::from)?);
+    let data = Ping::from(pinged.map_err(Refusal::from)?);
     let mut change = request.begin().await?;
     endpoints::record_ping(&mut change, &endpoint).await?;
     commit(change, StatusCode::OK, data).await

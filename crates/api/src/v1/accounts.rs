@@ -151,7 +151,6 @@ impl<'a> From<&'a Account> for AccountView<'a> {
 
 /// A window of the accounts, sorted by name.
 #[derive(Serialize, utoipa::ToSchema)]
-#[schema(as = AccountList)]
 pub struct AccountList<'a> {
     /// The accounts in the window.
     pub data: Vec<AccountView<'a>>,

@@ -192,7 +192,6 @@ impl<'a> BalanceView<'a> {
 
 /// One entry for each requested account, in no particular order.
 #[derive(Serialize, utoipa::ToSchema)]
-#[schema(as = BalanceList)]
 pub struct BalanceList<'a> {
     /// The balances.
     pub data: Vec<BalanceView<'a>>,

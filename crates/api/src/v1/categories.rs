@@ -76,7 +76,6 @@ impl From<&Category> for CategoryView {
 
 /// All sixteen categories.
 #[derive(Serialize, utoipa::ToSchema)]
-#[schema(as = CategoryList)]
 pub struct CategoryList {
     /// The categories, sorted by key.
     pub categories: Vec<CategoryView>,

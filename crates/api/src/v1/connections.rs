@@ -117,7 +117,6 @@ impl utoipa::ToSchema for StatusSchema {}
 
 /// All connections, newest first.
 #[derive(Serialize, utoipa::ToSchema)]
-#[schema(as = ConnectionList)]
 pub struct ConnectionList<'a> {
     /// The connections.
     pub data: Vec<ConnectionView<'a>>,

@@ -253,7 +253,6 @@ impl<'a> HoldingView<'a> {
 
 /// All positions, account by account.
 #[derive(utoipa::ToSchema)]
-#[schema(as = HoldingList)]
 pub struct HoldingList<'a> {
     /// The holdings.
     #[expect(

@@ -30,7 +30,7 @@ pub(super) async fn show_me(
         .find(caller.key_id)
         .await?
         .ok_or(Problem::Unauthorized)?;
-    let me = MeView {
+    let me = MeData {
         user_id: caller.user_id,
         plan: caller.plan,
         timezone: caller.timezone.iana_name().unwrap_or("UTC").to_owned(),
@@ -40,11 +40,11 @@ pub(super) async fn show_me(
     respond(&Me { data: me })
 }
 
-fn limits(api: &ApiContext) -> LimitsView {
+fn limits(api: &ApiContext) -> Limits {
     let quotas = api.quotas();
     let settings = &api.inner.settings;
     let limit = |number: u32| (number > 0).then_some(number);
-    LimitsView {
+    Limits {
         metadata_per_minute: quotas.metadata.calls(),
         balances_per_minute: quotas.balances.calls(),
         live_per_minute: quotas.live.calls(),
@@ -57,14 +57,13 @@ fn limits(api: &ApiContext) -> LimitsView {
 #[derive(Serialize, utoipa::ToSchema)]
 pub struct Me {
     /// Who calls.
-    data: MeView,
+    data: MeData,
 }
 
 /// Who calls.
 #[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = MeData)]
-struct MeView {
+struct MeData {
     /// The user whose data the key reads.
     #[schema(value_type = Uuid, example = "0191e79f-11aa-7c00-8000-00aabbccddee")]
     user_id: UserId,
@@ -76,16 +75,15 @@ struct MeView {
     #[schema(example = "Australia/Sydney")]
     timezone: String,
     /// The key of this request.
-    key: KeyView,
+    key: Key,
     /// The limits of each key, and of the user.
-    limits: LimitsView,
+    limits: Limits,
 }
 
 /// An API key.
 #[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = Key)]
-struct KeyView {
+struct Key {
     /// Identifier, a UUID.
     #[schema(value_type = Uuid, example = "0191e7a0-2b2b-7c00-8000-00aabbccddee")]
     id: KeyId,
@@ -103,7 +101,7 @@ struct KeyView {
     expires_at: Option<Timestamp>,
 }
 
-impl From<KeyRecord> for KeyView {
+impl From<KeyRecord> for Key {
     fn from(key: KeyRecord) -> Self {
         let KeyRecord {
             id,
@@ -126,8 +124,7 @@ impl From<KeyRecord> for KeyView {
 /// Null where there is no limit.
 #[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = Limits)]
-struct LimitsView {
+struct Limits {
     /// Requests a minute of the key for connections, accounts, categories and this path.
     #[schema(required = true, example = 60)]
     metadata_per_minute: Option<u32>,

@@ -246,7 +246,6 @@ impl<'a> TradeView<'a> {
 
 /// A window of the trades, newest first.
 #[derive(utoipa::ToSchema)]
-#[schema(as = TradeList)]
 pub struct TradeList<'a> {
     /// The trades in the window.
     #[expect(

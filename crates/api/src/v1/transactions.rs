@@ -349,7 +349,6 @@ mod words {
 
 /// A window of the transactions, newest first.
 #[derive(utoipa::ToSchema)]
-#[schema(as = TransactionList)]
 pub struct TransactionList<'a> {
     /// The transactions in the window.
     #[expect(

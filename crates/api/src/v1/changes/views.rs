@@ -46,7 +46,6 @@ pub(crate) struct ChangesQuery {
 /// A change of a transaction.
 #[derive(Serialize, utoipa::ToSchema)]
 #[serde(tag = "op", rename_all = "lowercase")]
-#[schema(as = TransactionChange)]
 pub(super) enum TransactionChange<'a> {
     /// Insert the row, or replace the one with this key.
     Upsert {
@@ -77,7 +76,6 @@ pub(super) enum TransactionChange<'a> {
 /// A change of a trade.
 #[derive(Serialize, utoipa::ToSchema)]
 #[serde(tag = "op", rename_all = "lowercase")]
-#[schema(as = TradeChange)]
 pub(super) enum TradeChange<'a> {
     /// Insert the row, or replace the one with this key.
     Upsert {
