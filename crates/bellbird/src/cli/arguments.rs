@@ -24,7 +24,7 @@ use crate::config::{Flag, LISTEN_ADDRESS, LogFormat, LogLevel, Settings, Sources
 const SECRET_BYTES_MAX: u64 = 64 * 1024;
 
 /// Settings flags of every command.
-#[derive(Debug, Clone, Args)]
+#[derive(Clone, Args)]
 pub(super) struct SettingArgs {
     /// Path of the settings file; by default bellbird.toml in the working directory, in the data
     /// folder, in /var/lib/bellbird, or in /etc/bellbird
@@ -138,7 +138,7 @@ fn names_of<T: ValueEnum>() -> PossibleValuesParser {
 }
 
 /// Listen addresses of commands that run the service.
-#[derive(Debug, Clone, Args)]
+#[derive(Clone, Args)]
 pub(super) struct ListenArgs {
     /// Listen address of the API; port 0 picks a free port
     #[arg(long, value_name = "ADDR", help_heading = "Settings")]

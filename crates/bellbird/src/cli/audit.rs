@@ -35,7 +35,7 @@ use read::Service;
 /// these are in memory for up to a minute, and trades for as long as they are cached:
 /// cache.trades_seconds, ten minutes by default. Rows of simulated providers are found, because the
 /// service that simulates them keeps them in memory.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Examples:
   bellbird audit --key-file key.txt --log /var/log/bellbird.log
   bellbird key create --user me@example.com --expires 1h --json | jq -r .key |

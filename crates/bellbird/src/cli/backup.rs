@@ -37,7 +37,7 @@ const NAME: &str = "bellbird-%Y%m%dT%H%M%S%.3fZ.db";
 ///
 /// The metric `bellbird_backup_age_seconds` says how old the last backup is. With --made-elsewhere,
 /// another program such as `pg_dump` has made one, and the command only records that.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Examples:
   bellbird backup /backups/bellbird-$(date +%F).db
   bellbird backup --keep 14 /backups

@@ -6,7 +6,7 @@ use clap_complete::Shell;
 use super::output;
 
 /// Print a shell completion script.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Example:
   bellbird completions bash > ~/.local/share/bash-completion/completions/bellbird")]
 pub(super) struct CompletionsArgs {

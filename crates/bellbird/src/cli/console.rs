@@ -17,7 +17,7 @@ use crate::config::Settings;
 use crate::wiring;
 
 /// Let users sign in to the console.
-#[derive(Debug, Subcommand)]
+#[derive(Subcommand)]
 pub(super) enum ConsoleCommand {
     Login(LoginArgs),
     ForgetIdentity(ForgetIdentityArgs),
@@ -28,7 +28,7 @@ pub(super) enum ConsoleCommand {
 ///
 /// It works once, for ten minutes, in any browser. Keep it secret until it is used: whoever opens
 /// it first can read the user's accounts and make API keys.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Example:
   bellbird console login --user me@example.com")]
 pub(super) struct LoginArgs {
@@ -41,7 +41,7 @@ pub(super) struct LoginArgs {
 ///
 /// The next account there that has the user's e-mail address, verified, becomes the one of the
 /// user. Sessions that have begun continue.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Example:
   bellbird console forget-identity --user me@example.com")]
 pub(super) struct ForgetIdentityArgs {
@@ -53,7 +53,7 @@ pub(super) struct ForgetIdentityArgs {
 /// Send an e-mail by console.smtp_url, to see that it arrives.
 ///
 /// `bellbird doctor` checks the same connection and login without sending anything.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Example:
   bellbird console test-email me@example.com")]
 pub(super) struct TestEmailArgs {

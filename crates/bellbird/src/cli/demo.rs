@@ -42,7 +42,7 @@ const SAVER: &str = "saver@bellbird.example";
 /// each plan. The database is a temporary file that is deleted at the end, unless database.url is
 /// set. The console opens in a browser, if there is one, and its start page makes new link URLs.
 /// With --webhook, it prints the secret of the endpoint, and the first events follow at once.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Example:
   bellbird demo
   bellbird demo --webhook http://127.0.0.1:9000/

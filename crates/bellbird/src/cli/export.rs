@@ -37,7 +37,7 @@ const STDOUT: &str = "-";
 /// output may have a part of the file by then. With --partial, a connection that cannot be read is
 /// left out and named on standard error, and the status is 0 unless all of them fail.
 /// docs/exports.md describes the formats.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Examples:
   bellbird export --user me@example.com --format csv --from 2026-07-01 --output transactions.csv
   bellbird export holdings --user me@example.com --format jsonl | jq .symbol")]

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::Args;
 
 /// Write a manual page for each command into a folder.
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(super) struct ManArgs {
     /// An existing folder
     folder: PathBuf,

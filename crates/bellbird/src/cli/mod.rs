@@ -66,7 +66,7 @@ Exit status: 0 success, 1 failure, 2 invalid usage.";
 ///
 /// Balances, transactions, holdings and trades are fetched live from the providers and never
 /// stored.
-#[derive(Debug, Parser)]
+#[derive(Parser)]
 #[command(name = "bellbird", version = VERSION, disable_help_subcommand = true)]
 #[command(after_long_help = format!("{DEMO_EXAMPLE}{HOST_EXAMPLE}"))]
 struct Cli {
@@ -81,7 +81,7 @@ struct Cli {
     command: Command,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Subcommand)]
 enum Command {
     #[cfg(feature = "sandbox")]
     Demo(demo::DemoArgs),

@@ -5,7 +5,7 @@ use clap::Args;
 use super::output;
 
 /// Print the OpenAPI 3.1 document of the API.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Example:
   bellbird openapi > openapi.json")]
 pub(super) struct OpenapiArgs {

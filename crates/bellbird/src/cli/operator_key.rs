@@ -24,7 +24,7 @@ use crate::wiring;
 /// Keep such a key as safe as the master key, because it opens everything: its holder manages all
 /// users by API. The key itself reads no balance and no transaction, but it makes keys that do, and
 /// endpoints that get every row.
-#[derive(Debug, Subcommand)]
+#[derive(Subcommand)]
 pub(super) enum OperatorKeyCommand {
     Create(CreateArgs),
     /// List operator keys, without the keys themselves.
@@ -36,7 +36,7 @@ pub(super) enum OperatorKeyCommand {
 }
 
 /// Create an operator key. It is shown only once; the database stores only its hash.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Example:
   bellbird operator-key create --name backend --expires 365d")]
 pub(super) struct CreateArgs {
@@ -50,7 +50,7 @@ pub(super) struct CreateArgs {
 }
 
 /// Revoke an operator key immediately.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Example:
   bellbird operator-key revoke 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
 pub(super) struct RevokeArgs {
@@ -63,7 +63,7 @@ pub(super) struct RevokeArgs {
 /// are gone.
 ///
 /// With --user, also what the user did in the console.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Example:
   bellbird operator-key audit --user me@example.com")]
 pub(super) struct AuditArgs {

@@ -43,7 +43,7 @@ const BROKERAGE_ACCOUNTS: usize = 3;
 ///
 /// Read the recording before you send it to anyone. A name that is masked and is no data may be
 /// what the provider has new, so write it in yourself.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Example:
   bellbird record 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f > recording.json")]
 pub(super) struct RecordArgs {

@@ -11,7 +11,7 @@ use super::output::{self, UsageError};
 use crate::config::terminal;
 
 /// Flags of commands that remove something.
-#[derive(Debug, Clone, Copy, Args)]
+#[derive(Clone, Copy, Args)]
 pub(super) struct RemovalArgs {
     /// Remove without asking. Needed where there is no terminal to ask on, unless --json is set
     #[arg(long)]

@@ -30,7 +30,7 @@ use crate::wiring;
 /// A database that you restored with other tools, such as `pg_restore`, waits for the same
 /// decision: the service does not start on it until you run `bellbird restore --decide`, with or
 /// without --keep-access.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(group(ArgGroup::new("what").required(true).args(["file", "decide"])))]
 #[command(override_usage = "bellbird restore <FILE> [--keep-access]
        bellbird restore --decide [--keep-access] [--yes]")]

@@ -24,7 +24,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 /// --sandbox` runs them beside the service, so this command is for tests and several instances. It
 /// prints settings for a service, and credentials for `bellbird connection import`. SIGTERM or
 /// Ctrl-C stops it.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Example:
   bellbird sandbox --state ~/sandbox")]
 pub(super) struct SandboxArgs {
@@ -56,7 +56,7 @@ pub(super) struct SandboxArgs {
 }
 
 /// Data of the simulated providers.
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(super) struct DataArgs {
     /// Seed of the made-up data; the same seed gives the same people, amounts and row ids
     #[arg(long, value_name = "N", default_value_t = 1)]

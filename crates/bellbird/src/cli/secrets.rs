@@ -25,7 +25,7 @@ const PASSES_MAX: u32 = 3;
 const NAMED_MAX: usize = 5;
 
 /// Manage the encryption of stored secrets.
-#[derive(Debug, Subcommand)]
+#[derive(Subcommand)]
 pub(super) enum SecretsCommand {
     /// Encrypt all stored secrets with the first key of secrets.key.
     ///

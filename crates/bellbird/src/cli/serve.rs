@@ -34,7 +34,7 @@ use bellbird_api::serve::raise_open_files_limit;
 /// migrations and listens on three addresses (API, console, ops). SIGTERM or Ctrl-C stops the
 /// service after it has finished the requests in flight. SIGHUP reads log.level again. All settings
 /// are listed in bellbird.example.toml.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Examples:
   bellbird serve
   bellbird serve --sandbox

@@ -19,7 +19,7 @@ use crate::roles::Role;
 use crate::{instances, wiring};
 
 /// Let programs that speak SimpleFIN read accounts.
-#[derive(Debug, Subcommand)]
+#[derive(Subcommand)]
 pub(super) enum SimplefinCommand {
     Token(TokenArgs),
     Revoke(RevokeArgs),
@@ -29,7 +29,7 @@ pub(super) enum SimplefinCommand {
 ///
 /// For a token that somebody else may have seen. A claimed token is used up, and `bellbird key
 /// revoke` ends the access of the key that its claim created.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Example:
   bellbird simplefin revoke --user me@example.com")]
 pub(super) struct RevokeArgs {
@@ -43,7 +43,7 @@ pub(super) struct RevokeArgs {
 /// The program claims the token once, within an hour, and gets an API key of this user. `key list`
 /// shows the key under the given name, and `key revoke` ends its access. Keep the token secret
 /// until it is claimed.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Example:
   bellbird simplefin token --user me@example.com --name Actual")]
 pub(super) struct TokenArgs {

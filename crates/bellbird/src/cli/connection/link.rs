@@ -28,7 +28,7 @@ use crate::failure::Failure;
 /// With --return-url, it is a link session, as an app creates it: it connects once, then the
 /// browser goes to this URL with the session's id and the state. `bellbird connection link-status
 /// ID` shows its result.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(
     override_usage = "bellbird connection link --user <USER> [--provider <PROVIDER>]
        bellbird connection link --reconnect <ID>
@@ -62,7 +62,7 @@ pub(in super::super) struct LinkArgs {
 }
 
 /// Show the result of a link session, until a day after it has expired.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Example:
   bellbird connection link-status 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
 pub(in super::super) struct LinkStatusArgs {

@@ -32,7 +32,7 @@ use remove::RemoveArgs;
 use sync::SyncArgs;
 
 /// Link, import, list, show, sync and remove connections to institutions.
-#[derive(Debug, Subcommand)]
+#[derive(Subcommand)]
 pub(super) enum ConnectionCommand {
     Link(LinkArgs),
     LinkStatus(LinkStatusArgs),
@@ -58,7 +58,7 @@ pub(super) enum ConnectionCommand {
 /// The credentials are read from a file or standard input, because other users of the machine can
 /// see arguments. The command works while the service is running and returns when the accounts are
 /// imported. Importing the same consent again renews its credentials and keeps all ids.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Example:
   echo '{\"endUserId\": \"eu_123\"}' |
     bellbird connection import --user me@example.com --provider fiskil --credentials -")]
@@ -77,7 +77,7 @@ pub(super) struct ImportArgs {
 }
 
 /// Show a connection with its accounts and its history.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Example:
   bellbird connection show 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
 pub(super) struct ShowArgs {

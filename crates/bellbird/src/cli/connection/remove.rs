@@ -22,7 +22,7 @@ use super::{email_of, find};
 /// consent cannot be withdrawn now, the command prints the error and exits with status 1. A running
 /// service then retries until it succeeds, and `connection list` shows the pending removal. Run the
 /// command again to retry immediately.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Examples:
   bellbird connection remove 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --dry-run
   bellbird connection remove 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]

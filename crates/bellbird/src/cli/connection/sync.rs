@@ -30,7 +30,7 @@ const CONCURRENCY_MAX: usize = 4;
 /// The command waits until the syncs are finished. If the service is already syncing a connection,
 /// the command waits for that sync first. It exits with status 1 if a sync fails or if the
 /// connection ID is not active. With --all or --user, inactive connections are only reported.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(override_usage = "bellbird connection sync <ID>
        bellbird connection sync --user <USER>
        bellbird connection sync --all")]

@@ -34,7 +34,7 @@ use credentials::Credentials;
 ///
 /// The same as the first `serve` and its page in the browser. Asks on a terminal for what no option
 /// says. Ends with a link that signs the operator in to the console, while the service runs.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Examples:
   bellbird init
   bellbird init --email me@example.com --sandbox

@@ -12,7 +12,7 @@ use super::is_active;
 use crate::failure::Failure;
 
 /// The key that a command is about.
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(in super::super) struct KeyRef {
     /// Name or id of the key, as `key list` shows them
     key: String,

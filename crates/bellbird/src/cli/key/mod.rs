@@ -22,7 +22,7 @@ use crate::wiring;
 use find::KeyRef;
 
 /// Create, list, show, rotate and revoke API keys.
-#[derive(Debug, Subcommand)]
+#[derive(Subcommand)]
 pub(super) enum KeyCommand {
     Create(CreateArgs),
     /// List API keys, without the keys themselves.
@@ -44,7 +44,7 @@ pub(super) enum KeyCommand {
 }
 
 /// Create an API key. It is shown only once; the database stores only its hash.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Example:
   bellbird key create --user me@example.com --name laptop --expires 90d")]
 pub(super) struct CreateArgs {
@@ -64,7 +64,7 @@ pub(super) struct CreateArgs {
 /// Replace a key; the old one stays valid for a grace period.
 ///
 /// The new key has the name and the expiry of the old one.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Examples:
   bellbird key rotate laptop --grace 1h
   bellbird key rotate 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]

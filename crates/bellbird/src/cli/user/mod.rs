@@ -17,7 +17,7 @@ use crate::wiring;
 use remove::RemoveArgs;
 
 /// Add, show, change and remove users.
-#[derive(Debug, Subcommand)]
+#[derive(Subcommand)]
 pub(super) enum UserCommand {
     Add(AddArgs),
     /// List all users.
@@ -34,7 +34,7 @@ pub(super) enum UserCommand {
 }
 
 /// Add a user.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Example:
   bellbird user add --email me@example.com --plan professional --timezone Australia/Perth")]
 pub(super) struct AddArgs {
@@ -60,7 +60,7 @@ pub(super) struct AddArgs {
 ///
 /// A new e-mail address ends the user's sessions in the console. A provider at which the user is
 /// registered keeps the old address.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(
     override_usage = "bellbird user set <USER> [--email <EMAIL>] [--plan <PLAN>] [--timezone <TZ> | --no-timezone] \
                       [--reference <REFERENCE> | --no-reference] \
@@ -116,7 +116,7 @@ pub(super) struct SetArgs {
     no_console_sign_in: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(super) struct UserRef {
     /// E-mail address or id of the user
     #[arg(value_name = "USER", required_unless_present = "flag")]
@@ -128,7 +128,7 @@ pub(super) struct UserRef {
 }
 
 /// Arguments of lists that can be limited to one user.
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(super) struct UserFilter {
     /// Show only those of this user: e-mail address or id
     #[arg(long)]

@@ -18,7 +18,7 @@ use crate::wiring::Wiring;
 ///
 /// The command shows what it removes, and asks. If linking in the browser registered the user at a
 /// provider, the registration is removed there too.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(override_usage = "bellbird user remove [OPTIONS] <USER>")]
 #[command(after_long_help = "Examples:
   bellbird user remove me@example.com --dry-run

@@ -25,7 +25,7 @@ use crate::config::Settings;
 /// The URL must use https, a public host name, and port 443 or a port from 1024 on. Events are
 /// signed as Standard Webhooks specifies, with a secret of the endpoint that is shown only once.
 /// There can be 20 endpoints of a user, and 20 for all.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Examples:
   bellbird webhook add --user me@example.com --url https://hooks.example.com/bellbird
   bellbird webhook add --user me@example.com --url https://hooks.example.com/bellbird \\

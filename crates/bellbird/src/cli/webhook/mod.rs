@@ -29,7 +29,7 @@ use crate::instances;
 use crate::wiring;
 
 /// Manage webhook endpoints and their deliveries.
-#[derive(Debug, Subcommand)]
+#[derive(Subcommand)]
 pub(super) enum WebhookCommand {
     Add(add::AddArgs),
     Set(set::SetArgs),
@@ -78,7 +78,7 @@ pub(super) enum WebhookCommand {
 }
 
 /// The endpoint that a command is about.
-#[derive(Debug, Clone, Copy, Args)]
+#[derive(Args)]
 pub(super) struct EndpointArgs {
     /// Id of the endpoint, as `webhook list` shows it
     #[arg(value_parser = arguments::endpoint_id)]
@@ -86,7 +86,7 @@ pub(super) struct EndpointArgs {
 }
 
 /// Whose events a command is about, at an endpoint of the installation.
-#[derive(Debug, Args)]
+#[derive(Args)]
 struct EventUserArgs {
     /// E-mail address or id of the user, if the endpoint gets the events of all users
     #[arg(long)]

@@ -20,7 +20,7 @@ use super::{EndpointArgs, EventUserArgs, endpoint_error, event_not_found, find};
 ///
 /// A running service sends the event with the same id and with the provider's current rows. It
 /// retries the event as often as a new one.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Example:
   bellbird webhook redeliver 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f 0198c7e3-0f4f-7d53-a1b2-4c1d2e3f7b1c")]
 pub(in super::super) struct RedeliverArgs {
@@ -39,7 +39,7 @@ pub(in super::super) struct RedeliverArgs {
 ///
 /// A running service sends the events with the same ids and with the provider's current rows.
 /// Delivered and pending events are not affected.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Examples:
   bellbird webhook recover 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --since 7d
   bellbird webhook recover 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --since 2026-11-20T09:30:00Z")]

@@ -16,7 +16,7 @@ use super::{EndpointArgs, details, endpoint_error, find, user_of};
 /// Remove an endpoint with its secret and its delivery log.
 ///
 /// The command shows what it removes, and asks. Pending deliveries to the endpoint are cancelled.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(after_long_help = "Example:
   bellbird webhook remove 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
 pub(in super::super) struct RemoveArgs {

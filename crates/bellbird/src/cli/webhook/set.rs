@@ -17,7 +17,7 @@ use crate::config::Settings;
 /// its log.
 ///
 /// Pending deliveries go to the new URL.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(
     override_usage = "bellbird webhook set <ID> [--url <URL>] [--events <LIST>] [--api-version <VERSION>]"
 )]
