@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::actor;
 use super::arguments::{self, SettingArgs};
-use super::key::after;
+use super::key::{NewKeyView, after};
 use super::output;
 use super::user::UserFilter;
 use crate::failure::Failure;
@@ -75,18 +75,6 @@ pub(super) struct AuditArgs {
     filter: UserFilter,
 }
 
-/// A created key, as `--json` prints it.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct NewKeyView<'a> {
-    id: OperatorKeyId,
-    key: &'a str,
-    name: &'a str,
-    prefix: &'a str,
-    created_at: Timestamp,
-    expires_at: Option<Timestamp>,
-}
-
 /// A key in a list, as `--json` prints it.
 #[derive(Serialize)]
 struct KeyView {
@@ -135,30 +123,17 @@ async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
     let expires_at = args.expires.map(|length| after(now, length)).transpose()?;
     let created = operator_keys::create(&mut change, &args.name, expires_at).await?;
     change.commit().await?;
-    let OperatorKeyRecord {
-        id,
-        name,
-        prefix,
-        created_at,
-        expires_at,
-        ..
-    } = &created.record;
+    let record = &created.record;
     let view = NewKeyView {
-        id: *id,
+        id: record.id,
+        user: None,
         key: created.key.expose(),
-        name,
-        prefix,
-        created_at: *created_at,
-        expires_at: *expires_at,
+        name: &record.name,
+        prefix: &record.prefix,
+        created_at: record.created_at,
+        expires_at: record.expires_at,
     };
-    let until = view
-        .expires_at
-        .map_or_else(|| "until revoked".to_owned(), |at| format!("until {at:.0}"));
-    let advice = format!(
-        "Store this key: it is not shown again. Id {}, valid {until}.",
-        view.id
-    );
-    output::print_secret(&view, view.key, &advice)
+    view.print()
 }
 
 async fn list(storage: &Storage) -> anyhow::Result<()> {

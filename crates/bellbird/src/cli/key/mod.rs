@@ -2,6 +2,7 @@
 
 mod find;
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
@@ -77,40 +78,36 @@ pub(super) struct RotateArgs {
     grace: Duration,
 }
 
-/// A created key, as `--json` prints it.
+/// A created key of a user or an operator, as `--json` prints it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct NewKeyView<'a> {
-    id: KeyId,
-    user: &'a str,
-    key: &'a str,
-    name: &'a str,
-    prefix: &'a str,
-    created_at: Timestamp,
-    expires_at: Option<Timestamp>,
+pub(super) struct NewKeyView<'a, I> {
+    pub id: I,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<&'a str>,
+    pub key: &'a str,
+    pub name: &'a str,
+    pub prefix: &'a str,
+    pub created_at: Timestamp,
+    pub expires_at: Option<Timestamp>,
 }
 
-impl<'a> NewKeyView<'a> {
+impl<'a> NewKeyView<'a, KeyId> {
     fn new(user: &'a str, created: &'a CreatedKey) -> Self {
-        let KeyRecord {
-            id,
-            name,
-            prefix,
-            created_at,
-            expires_at,
-            ..
-        } = &created.record;
+        let record = &created.record;
         Self {
-            id: *id,
-            user,
+            id: record.id,
+            user: Some(user),
             key: created.key.expose(),
-            name,
-            prefix,
-            created_at: *created_at,
-            expires_at: *expires_at,
+            name: &record.name,
+            prefix: &record.prefix,
+            created_at: record.created_at,
+            expires_at: record.expires_at,
         }
     }
+}
 
+impl<I: Display + Serialize> NewKeyView<'_, I> {
     fn advice(&self) -> String {
         let until = self
             .expires_at
@@ -121,7 +118,7 @@ impl<'a> NewKeyView<'a> {
         )
     }
 
-    fn print(&self) -> anyhow::Result<()> {
+    pub(super) fn print(&self) -> anyhow::Result<()> {
         output::print_secret(self, self.key, &self.advice())
     }
 }
@@ -131,7 +128,7 @@ impl<'a> NewKeyView<'a> {
 #[serde(rename_all = "camelCase")]
 struct RotatedKeyView<'a> {
     #[serde(flatten)]
-    new: NewKeyView<'a>,
+    new: NewKeyView<'a, KeyId>,
     old_key_id: KeyId,
     old_key_expires_at: Option<Timestamp>,
 }
