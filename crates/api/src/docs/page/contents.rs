@@ -6,7 +6,7 @@ use askama::Template;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::schema::{self, Member};
+use super::schema::{self, Member, entries, items, string};
 use super::text::{Span, Text};
 use crate::docs::{DocsPaths, webhooks};
 
@@ -118,12 +118,7 @@ impl Contents {
         [public_url, console_url]: &[String; 2],
         docs: &DocsPaths,
     ) -> Self {
-        let groups = document["tags"].as_array().into_iter().flatten();
         let samples = yaml_serde::from_str(docs.samples).unwrap_or_default();
-        let headers = document["components"]["headers"]
-            .as_object()
-            .into_iter()
-            .flatten();
         Self {
             console_url: console_url.clone(),
             title: heading(&string(&document["info"]["title"])),
@@ -132,11 +127,11 @@ impl Contents {
                 .map(|path| path.trim_start_matches(docs.folder).trim_start_matches('/')),
             version: string(&document["info"]["version"]),
             introduction: text(&document["info"]["description"]),
-            groups: groups
+            groups: items(&document["tags"])
                 .map(|tag| Group::new(document, paths, tag, (public_url, docs.folder, &samples)))
                 .collect(),
             errors: Body::new(document, &document["components"]["schemas"]["ErrorBody"]),
-            headers: headers
+            headers: entries(&document["components"]["headers"])
                 .map(|(name, header)| Header::new(name, header))
                 .collect(),
         }
@@ -186,14 +181,12 @@ impl Group {
 
 impl EventRequests {
     fn new(document: &Value, event: &Value) -> Self {
-        let headers = event["parameters"].as_array().into_iter().flatten();
-        let headers = headers.map(|header| schema::resolve(document, header));
-        let responses = event["responses"].as_object().into_iter().flatten();
         Self {
-            headers: headers
+            headers: items(&event["parameters"])
+                .map(|header| schema::resolve(document, header))
                 .map(|header| Header::new(&string(&header["name"]), header))
                 .collect(),
-            responses: responses
+            responses: entries(&event["responses"])
                 .map(|(status, response)| Response::new(status, response))
                 .collect(),
         }
@@ -222,8 +215,9 @@ impl Operation {
         operation: &Value,
         (public_url, folder, samples): Places<'_>,
     ) -> Self {
-        let parameters = operation["parameters"].as_array().into_iter().flatten();
-        let parameters: Vec<_> = parameters.map(Parameter::new).collect();
+        let parameters: Vec<_> = items(&operation["parameters"])
+            .map(Parameter::new)
+            .collect();
         let (in_path, in_query): (Vec<_>, Vec<_>) = parameters
             .iter()
             .partition(|parameter| parameter.is_in_path);
@@ -249,9 +243,8 @@ impl Operation {
         } else {
             format!("?{}", query.join("&"))
         };
-        let responses = operation["responses"].as_object().into_iter().flatten();
         let (successes, errors): (Vec<_>, Vec<_>) =
-            responses.partition(|(status, _)| status.starts_with('2'));
+            entries(&operation["responses"]).partition(|(status, _)| status.starts_with('2'));
         let (status, success) = successes
             .first()
             .map_or(("200", &Value::Null), |(status, value)| (status, *value));
@@ -328,11 +321,12 @@ impl Parameter {
 
 impl Response {
     fn new(status: &str, response: &Value) -> Self {
-        let headers = response["headers"].as_object().into_iter().flatten();
         Self {
             status: status.to_owned(),
             description: text(&response["description"]),
-            headers: headers.map(|(name, _)| name.clone()).collect(),
+            headers: entries(&response["headers"])
+                .map(|(name, _)| name.clone())
+                .collect(),
         }
     }
 }
@@ -359,13 +353,6 @@ impl Header {
 
 fn text(markdown: &Value) -> Text {
     Text::new(markdown.as_str().unwrap_or_default())
-}
-
-/// A string itself, anything else as JSON.
-fn string(value: &Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 #[cfg(test)]

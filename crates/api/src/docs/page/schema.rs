@@ -14,6 +14,23 @@ pub(super) struct Member {
     pub description: Text,
 }
 
+/// The items of an array.
+pub(super) fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// The names and values of an object.
+pub(super) fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flatten()
+}
+
+/// A string itself, anything else as JSON.
+pub(super) fn string(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}
+
 /// Follows a `$ref`.
 pub(super) fn resolve<'d>(document: &'d Value, schema: &'d Value) -> &'d Value {
     let target = schema["$ref"]
@@ -25,17 +42,11 @@ pub(super) fn resolve<'d>(document: &'d Value, schema: &'d Value) -> &'d Value {
 /// Members in the order in which responses have them. JSON objects of the document are sorted,
 /// `required` is not.
 fn members_of(schema: &Value) -> Vec<(&str, &Value, bool)> {
-    let required: Vec<&str> = schema["required"]
-        .as_array()
-        .into_iter()
-        .flatten()
+    let required: Vec<&str> = items(&schema["required"])
         .filter_map(Value::as_str)
         .collect();
-    let properties = schema["properties"].as_object();
-    let optional = properties
-        .into_iter()
-        .flatten()
-        .filter(|(name, _)| !required.contains(&name.as_str()));
+    let optional =
+        entries(&schema["properties"]).filter(|(name, _)| !required.contains(&name.as_str()));
     let first = required
         .iter()
         .map(|name| (*name, &schema["properties"][*name], true));
@@ -98,14 +109,7 @@ fn collect(document: &Value, object: &Value, prefix: &str, members: &mut Vec<Mem
 
 /// The accepted values, if they are listed.
 pub(super) fn values(schema: &Value) -> Vec<String> {
-    let values = schema["enum"].as_array().into_iter().flatten();
-    values
-        .map(|value| {
-            value
-                .as_str()
-                .map_or_else(|| value.to_string(), str::to_owned)
-        })
-        .collect()
+    items(&schema["enum"]).map(string).collect()
 }
 
 /// The type in words, as in `string or null (uuid)`.
@@ -124,12 +128,8 @@ pub(super) fn kind(schema: &Value) -> String {
             .join(" or "),
         one => one.as_str().unwrap_or("object").to_owned(),
     };
-    let alternatives = schema["anyOf"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .chain([schema]);
-    let formats: Vec<&str> = alternatives
+    let formats: Vec<&str> = items(&schema["anyOf"])
+        .chain([schema])
         .filter_map(|schema| schema["format"].as_str())
         .collect();
     if formats.is_empty() {
