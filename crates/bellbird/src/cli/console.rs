@@ -8,11 +8,10 @@ use clap::{Args, Subcommand};
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 
-use super::actor;
 use super::arguments::SettingArgs;
 use super::connection::console_url;
-use super::output;
 use super::user::find_user;
+use super::{actor, output};
 use crate::config::Settings;
 use crate::wiring;
 

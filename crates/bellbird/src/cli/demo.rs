@@ -19,12 +19,10 @@ use serde::Serialize;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::actor;
 use super::arguments::{ListenArgs, SettingArgs};
-use super::output;
 use super::sandbox::DataArgs;
-use super::simplefin;
 use super::webhook::add::{self as webhook, checked_url};
+use super::{actor, output, simplefin};
 use crate::config::{Settings, terminal};
 use crate::roles::Roles;
 use crate::sandbox_beside::{SandboxBeside, simulate_others};

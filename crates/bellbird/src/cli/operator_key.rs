@@ -11,11 +11,10 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::actor;
 use super::arguments::{self, SettingArgs};
 use super::key::{NewKeyView, after};
-use super::output;
 use super::user::UserFilter;
+use super::{actor, output};
 use crate::failure::Failure;
 use crate::wiring;
 

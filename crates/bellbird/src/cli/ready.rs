@@ -4,8 +4,7 @@ use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 
 use super::arguments::SettingArgs;
-use super::listener;
-use super::output;
+use super::{listener, output};
 
 /// What the ops listener responds.
 #[derive(Serialize, Deserialize)]

@@ -10,10 +10,9 @@ use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 
-use super::actor;
 use super::arguments::{self, SettingArgs};
-use super::output;
 use super::user::find_user;
+use super::{actor, output};
 use crate::config::Settings;
 use crate::roles::Role;
 use crate::{instances, wiring};

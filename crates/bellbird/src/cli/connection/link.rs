@@ -11,10 +11,8 @@ use secrecy::ExposeSecret as _;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::super::actor;
-use super::super::arguments;
-use super::super::output;
 use super::super::user::find_user;
+use super::super::{actor, arguments, output};
 use super::find;
 use crate::failure::Failure;
 
@@ -39,7 +37,7 @@ use crate::failure::Failure;
   bellbird connection link --user me@example.com --provider fiskil
   bellbird connection link --reconnect 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f
   bellbird connection link --user me@example.com --return-url https://app.example.com/linked --state 42")]
-pub(in super::super) struct LinkArgs {
+pub(crate) struct LinkArgs {
     /// E-mail address or id of the user
     #[arg(long)]
     user: Option<String>,
@@ -65,7 +63,7 @@ pub(in super::super) struct LinkArgs {
 #[derive(Args)]
 #[command(after_long_help = "Example:
   bellbird connection link-status 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
-pub(in super::super) struct LinkStatusArgs {
+pub(crate) struct LinkStatusArgs {
     /// Id of the link session, as `connection link --return-url` prints it
     id: Uuid,
 }

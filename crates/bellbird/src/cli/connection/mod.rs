@@ -18,10 +18,9 @@ use clap::{Args, Subcommand};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 
-use super::actor;
 use super::arguments::{self, SettingArgs};
-use super::output;
 use super::user::{UserFilter, find_user};
+use super::{actor, output};
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::roles::Role;

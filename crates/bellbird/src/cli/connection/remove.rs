@@ -10,10 +10,9 @@ use bellbird_storage::{PendingRemoval, Storage};
 use clap::Args;
 use serde::Serialize;
 
-use super::super::actor;
-use super::super::arguments;
 use super::super::output::{self, ErrorView};
 use super::super::removal::RemovalArgs;
+use super::super::{actor, arguments};
 use super::{email_of, find};
 
 /// Remove a connection: withdraw its consent at the provider and delete its data.
@@ -26,7 +25,7 @@ use super::{email_of, find};
 #[command(after_long_help = "Examples:
   bellbird connection remove 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --dry-run
   bellbird connection remove 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
-pub(in super::super) struct RemoveArgs {
+pub(crate) struct RemoveArgs {
     /// Id of the connection, as `connection list` shows it
     #[arg(value_parser = arguments::connection_id)]
     id: ConnectionId,

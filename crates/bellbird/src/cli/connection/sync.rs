@@ -11,11 +11,10 @@ use clap::{ArgGroup, Args};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use super::super::actor;
-use super::super::arguments;
 use super::super::output::{self, ErrorView, Progress};
 use super::super::user::find_user;
 use super::super::webhook::advice;
+use super::super::{actor, arguments};
 use super::find;
 
 /// Connections that are synced concurrently.
@@ -38,7 +37,7 @@ const CONCURRENCY_MAX: usize = 4;
 #[command(after_long_help = "Examples:
   bellbird connection sync 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f
   bellbird connection sync --user me@example.com")]
-pub(in super::super) struct SyncArgs {
+pub(crate) struct SyncArgs {
     /// Id of the connection, as `connection list` shows it
     #[arg(value_parser = arguments::connection_id, conflicts_with_all = ["user", "all"])]
     id: Option<ConnectionId>,

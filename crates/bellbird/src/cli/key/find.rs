@@ -13,7 +13,7 @@ use crate::failure::Failure;
 
 /// The key that a command is about.
 #[derive(Args)]
-pub(in super::super) struct KeyRef {
+pub(crate) struct KeyRef {
     /// Name or id of the key, as `key list` shows them
     key: String,
 

@@ -15,10 +15,9 @@ use clap::{Args, Subcommand};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use super::actor;
 use super::arguments::{self, SettingArgs};
-use super::output;
 use super::user::{UserFilter, find_user};
+use super::{actor, output};
 use crate::wiring;
 use find::KeyRef;
 

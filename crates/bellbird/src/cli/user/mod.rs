@@ -9,9 +9,8 @@ use bellbird_management::{Refusal, users};
 use bellbird_storage::{NewUser, REFERENCE_IN_USE, Storage, UserChange};
 use clap::{Args, Subcommand};
 
-use super::actor;
 use super::arguments::{self, SettingArgs};
-use super::output;
+use super::{actor, output};
 use crate::failure::Failure;
 use crate::wiring;
 use remove::RemoveArgs;

@@ -7,9 +7,8 @@ use bellbird_storage::Storage;
 use clap::Args;
 use serde::Serialize;
 
-use super::super::actor;
-use super::super::output;
 use super::super::removal::RemovalArgs;
+use super::super::{actor, output};
 use super::UserRef;
 use crate::config::Settings;
 use crate::wiring::Wiring;
@@ -23,7 +22,7 @@ use crate::wiring::Wiring;
 #[command(after_long_help = "Examples:
   bellbird user remove me@example.com --dry-run
   bellbird user remove me@example.com")]
-pub(in super::super) struct RemoveArgs {
+pub(crate) struct RemoveArgs {
     #[command(flatten)]
     user: UserRef,
 

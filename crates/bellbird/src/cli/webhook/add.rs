@@ -10,10 +10,8 @@ use clap::Args;
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
 
-use super::super::actor;
-use super::super::arguments;
-use super::super::output;
 use super::super::user::find_user;
+use super::super::{actor, arguments, output};
 use super::{advice, check_events, names, warn_of_rejections};
 use crate::config::Settings;
 
@@ -31,7 +29,7 @@ use crate::config::Settings;
   bellbird webhook add --user me@example.com --url https://hooks.example.com/bellbird \\
     --events transactions.synced,trades.synced,connection.updated
   bellbird webhook add --all-users --url https://hooks.example.com/bellbird")]
-pub(in super::super) struct AddArgs {
+pub(crate) struct AddArgs {
     /// E-mail address or id of the user
     #[arg(
         long,
@@ -125,7 +123,7 @@ pub(super) async fn add(
 }
 
 /// Adds an endpoint of a user or for all users. The URL is what [`checked_url`] returned.
-pub(in super::super) async fn insert(
+pub(crate) async fn insert(
     storage: &Storage,
     user: Option<&User>,
     url: &EndpointUrl,
@@ -153,10 +151,7 @@ pub(in super::super) async fn insert(
 }
 
 /// Checks the URL of an endpoint, and says what to do about it.
-pub(in super::super) async fn checked_url(
-    settings: &Settings,
-    url: &str,
-) -> anyhow::Result<EndpointUrl> {
+pub(crate) async fn checked_url(settings: &Settings, url: &str) -> anyhow::Result<EndpointUrl> {
     EndpointUrl::check(url, settings.webhooks.rules)
         .await
         .map_err(|error| match error {

@@ -60,10 +60,7 @@ pub(super) fn rejections(running: &[Instance], id: EndpointId, url: &str) -> Vec
 }
 
 /// Everything that keeps the user's endpoints from getting events.
-pub(in super::super) async fn obstacles(
-    storage: &Storage,
-    user: UserId,
-) -> anyhow::Result<Vec<String>> {
+pub(crate) async fn obstacles(storage: &Storage, user: UserId) -> anyhow::Result<Vec<String>> {
     let running = instances::running(storage).await?;
     let mut found = Vec::new();
     for endpoint in storage.endpoints().list(user).await? {

@@ -4,8 +4,7 @@ use bellbird_domain::{DeliveryState, EndpointId, EventId, UserId};
 use bellbird_storage::{AttemptRecord, DeliveryRecord, Storage};
 use clap::Args;
 
-use super::super::arguments;
-use super::super::output;
+use super::super::{arguments, output};
 use super::{EndpointArgs, EventUserArgs, advice, event_not_found, find};
 
 const HEAD: [&str; 11] = [
@@ -29,7 +28,7 @@ const HEAD: [&str; 11] = [
 #[derive(Args)]
 #[command(after_long_help = "Example:
   bellbird webhook deliveries 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --state failed")]
-pub(in super::super) struct DeliveriesArgs {
+pub(crate) struct DeliveriesArgs {
     /// Show only deliveries in this state
     #[arg(long, value_parser = arguments::one_of(DeliveryState::ALL, DeliveryState::as_str))]
     state: Option<DeliveryState>,

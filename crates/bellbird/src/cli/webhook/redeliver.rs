@@ -11,9 +11,8 @@ use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use super::super::actor;
-use super::super::arguments;
 use super::super::output::{self, count};
+use super::super::{actor, arguments};
 use super::{EndpointArgs, EventUserArgs, endpoint_error, event_not_found, find};
 
 /// Deliver an event to an endpoint again, whether it failed or was delivered before.
@@ -23,7 +22,7 @@ use super::{EndpointArgs, EventUserArgs, endpoint_error, event_not_found, find};
 #[derive(Args)]
 #[command(after_long_help = "Example:
   bellbird webhook redeliver 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f 0198c7e3-0f4f-7d53-a1b2-4c1d2e3f7b1c")]
-pub(in super::super) struct RedeliverArgs {
+pub(crate) struct RedeliverArgs {
     #[command(flatten)]
     endpoint: EndpointArgs,
 
@@ -43,7 +42,7 @@ pub(in super::super) struct RedeliverArgs {
 #[command(after_long_help = "Examples:
   bellbird webhook recover 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --since 7d
   bellbird webhook recover 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --since 2026-11-20T09:30:00Z")]
-pub(in super::super) struct RecoverArgs {
+pub(crate) struct RecoverArgs {
     /// Oldest event to deliver: an instant such as 2026-11-20T09:30:00Z, or an age such as 24h or
     /// 7d
     #[arg(long, value_name = "WHEN", value_parser = since)]

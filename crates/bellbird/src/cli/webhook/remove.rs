@@ -7,9 +7,8 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 
-use super::super::actor;
-use super::super::output;
 use super::super::removal::RemovalArgs;
+use super::super::{actor, output};
 use super::state::SCANNED_MAX;
 use super::{EndpointArgs, details, endpoint_error, find, user_of};
 
@@ -19,7 +18,7 @@ use super::{EndpointArgs, details, endpoint_error, find, user_of};
 #[derive(Args)]
 #[command(after_long_help = "Example:
   bellbird webhook remove 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
-pub(in super::super) struct RemoveArgs {
+pub(crate) struct RemoveArgs {
     #[command(flatten)]
     removal: RemovalArgs,
 

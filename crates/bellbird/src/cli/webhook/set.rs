@@ -24,7 +24,7 @@ use crate::config::Settings;
 #[command(group(ArgGroup::new("change").args(["url", "events", "api_version"]).required(true).multiple(true)))]
 #[command(after_long_help = "Example:
   bellbird webhook set 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --url https://hooks.example.com/new")]
-pub(in super::super) struct SetArgs {
+pub(crate) struct SetArgs {
     /// New URL; the rules of `webhook add` apply
     #[arg(long)]
     url: Option<String>,
