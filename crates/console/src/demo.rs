@@ -9,7 +9,7 @@ use bellbird_management::links;
 use http::Extensions;
 use secrecy::ExposeSecret as _;
 
-use crate::error_page::{self, Failure, PageResult};
+use crate::error_page::{Failure, PageResult};
 use crate::local::is_from_here;
 use crate::session::GuestForm;
 use crate::state::Console;
@@ -21,7 +21,7 @@ pub(crate) async fn create_link(
 ) -> PageResult {
     let demo = console.site.demo.as_ref().ok_or(Failure::NotFound)?;
     if !is_from_here(&form.headers, &extensions) {
-        return Ok(error_page::cross_site_form(&console));
+        return Err(Failure::CrossSite);
     }
     let links = console.connections.links();
     let prepared = links.prepare_link(demo.user, LinkTarget::UserChoice, None);

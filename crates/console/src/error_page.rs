@@ -14,6 +14,7 @@ use http::header::{ACCEPT, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::body::BodyError;
+use crate::cookie::with_cookies;
 use crate::pages::{Notice, Tone};
 use crate::state::Console;
 
@@ -35,6 +36,15 @@ pub(crate) enum Failure {
     /// The user who is signed in has no such connection.
     BankNotFound,
     InvalidForm,
+    FormBody(BodyError),
+    /// Either another website submits the form, or somebody uses the console at another address
+    /// than the configured one.
+    CrossSite,
+    /// Nobody is signed in. The cookie leads back to the page after a sign-in.
+    NotSignedIn(Option<HeaderValue>),
+    /// The user who is signed in has sent too many requests, in whatever browser. After so many
+    /// seconds, one is allowed.
+    TooManyOfUser(u64),
     /// The query of a callback is longer than the limit.
     QueryTooLong,
     /// A callback can complete a consent session, so it must not happen in advance.
@@ -89,7 +99,17 @@ pub(crate) async fn show(
         Failure::BankNotFound => removed_already()
             .with_banks_link()
             .response(&console.frame, StatusCode::NOT_FOUND),
-        Failure::InvalidForm => invalid_form(&console),
+        Failure::InvalidForm => Notice::new(Tone::Attention, "Choose one option")
+            .with("The form did not name anything that can be done here. Nothing was changed.")
+            .with_retry_link()
+            .response(&console.frame, StatusCode::BAD_REQUEST),
+        Failure::FormBody(error) => form_body_error(&console, error),
+        Failure::CrossSite => cross_site_form(&console),
+        Failure::NotSignedIn(page) => with_cookies(console.redirect("/sign-in"), [page]),
+        Failure::TooManyOfUser(seconds) => {
+            let why = "You have opened many pages or pressed many buttons within a minute. Nothing was changed.";
+            try_again(&console, StatusCode::TOO_MANY_REQUESTS, why, seconds)
+        }
         Failure::QueryTooLong => Notice::new(Tone::Attention, "This link does not work")
             .with("It is longer than any link that a provider uses. Nothing was changed.")
             .response(&console.frame, StatusCode::BAD_REQUEST),
@@ -138,7 +158,7 @@ fn try_again(
     with_retry_after(page, retry_after_seconds)
 }
 
-pub(crate) fn not_found(console: &Console, headers: &HeaderMap) -> Response {
+fn not_found(console: &Console, headers: &HeaderMap) -> Response {
     let status = StatusCode::NOT_FOUND;
     if !accepts_html(headers) {
         return json(status, "Path not found");
@@ -201,21 +221,7 @@ pub(crate) fn too_many_requests(console: &Console, retry_after_seconds: u64) -> 
     )
 }
 
-/// The user who is signed in has sent too many requests, in whatever browser.
-pub(crate) fn too_many_of_user(console: &Console, retry_after_seconds: u64) -> Response {
-    let why =
-        "You have opened many pages or pressed many buttons within a minute. Nothing was changed.";
-    try_again(
-        console,
-        StatusCode::TOO_MANY_REQUESTS,
-        why,
-        retry_after_seconds,
-    )
-}
-
-/// Either another website submits it, or somebody uses the console at another address than the
-/// configured one.
-pub(crate) fn cross_site_form(console: &Console) -> Response {
+fn cross_site_form(console: &Console) -> Response {
     let url = &console.site.console_url;
     Notice::new(
         Tone::Attention,
@@ -229,7 +235,7 @@ pub(crate) fn cross_site_form(console: &Console) -> Response {
     .response(&console.frame, StatusCode::FORBIDDEN)
 }
 
-pub(crate) fn form_body_error(console: &Console, error: BodyError) -> Response {
+fn form_body_error(console: &Console, error: BodyError) -> Response {
     let (status, text) = match error {
         BodyError::TooLarge => (
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -242,13 +248,6 @@ pub(crate) fn form_body_error(console: &Console, error: BodyError) -> Response {
         BodyError::Incomplete => (StatusCode::BAD_REQUEST, "The form could not be read."),
     };
     did_not_work(console, status, text)
-}
-
-pub(crate) fn invalid_form(console: &Console) -> Response {
-    Notice::new(Tone::Attention, "Choose one option")
-        .with("The form did not name anything that can be done here. Nothing was changed.")
-        .with_retry_link()
-        .response(&console.frame, StatusCode::BAD_REQUEST)
 }
 
 /// A database error is logged and never shown.
@@ -287,7 +286,7 @@ fn status_of(error: &ConnectionsError) -> StatusCode {
     }
 }
 
-pub(crate) fn storage_error(console: &Console, error: &StorageError) -> Response {
+fn storage_error(console: &Console, error: &StorageError) -> Response {
     if let StorageError::TooMany(text) = error {
         return did_not_work(console, StatusCode::CONFLICT, text);
     }
@@ -303,10 +302,6 @@ pub(crate) fn storage_error(console: &Console, error: &StorageError) -> Response
 }
 
 /// An operation of management that changed nothing.
-pub(crate) fn refused(console: &Console, refusal: Refusal) -> Response {
-    refusal_page(console, &refusal)
-}
-
 fn refusal_page(console: &Console, refusal: &Refusal) -> Response {
     let why = match refusal {
         Refusal::Storage(error) => return storage_error(console, error),

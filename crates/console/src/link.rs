@@ -2,7 +2,6 @@
 //! redirect to the provider's consent page, or remove a connection after a question. Opening the
 //! page changes nothing, because link previews and mail scanners open it too.
 
-use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect};
 use bellbird_connections::{ConnectionsError, FoundLink, LinkTarget, LinkableProvider};
@@ -16,7 +15,7 @@ use uuid::Uuid;
 use crate::cookie::with_cookies;
 use crate::error_page::{self, Failure, PageResult};
 use crate::pages::{Choice, Notice, REFRESH_AFTER, page_with_images};
-use crate::session::GuestForm;
+use crate::session::{GuestForm, PathText};
 use crate::state::Console;
 
 /// What a button of the page submits.
@@ -34,7 +33,7 @@ pub(crate) enum Submitted {
 pub(crate) async fn open_link(
     State(console): State<Console>,
     headers: HeaderMap,
-    token: Result<Path<String>, PathRejection>,
+    token: PathText,
 ) -> PageResult {
     let Path(token) = token.map_err(|_| Failure::LinkNotFound)?;
     let browser = console.cookies.browser.value(&headers);
@@ -71,7 +70,7 @@ fn title(console: &Console, provider: &str) -> String {
 /// `confirm-removal`.
 pub(crate) async fn submit_choice(
     State(console): State<Console>,
-    token: Result<Path<String>, PathRejection>,
+    token: PathText,
     form: GuestForm,
 ) -> PageResult {
     let Path(token) = token.map_err(|_| Failure::LinkNotFound)?;

@@ -3,9 +3,11 @@
 //! than the limits allow. No form runs for a page of another site: one of somebody who may not be
 //! signed in is a [`GuestForm`].
 
+use std::str::FromStr;
+
 use axum::body::Body;
-use axum::extract::{FromRequest, FromRequestParts, OptionalFromRequestParts, Request};
-use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{FromRequest, FromRequestParts, OptionalFromRequestParts, Path, Request};
 use bellbird_domain::{Actor, Caller, UserId};
 use bellbird_limits::{RateLimiter, gcra};
 use bellbird_management::{ManagementChange, Refusal};
@@ -17,13 +19,22 @@ use http::uri::{Authority, PathAndQuery};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::cookie::with_cookies;
+use crate::body;
+use crate::error_page::Failure;
 use crate::local::{home_authority, is_loopback_url, is_own_form};
 use crate::pages::{DoneAt, LocalTime, SignedInFrame, page_of};
 use crate::state::Console;
-use crate::{body, error_page};
 
 const FORM_BYTES_MAX: usize = 4 * 1024;
+
+/// A part of a path.
+pub(crate) type PathText = Result<Path<String>, PathRejection>;
+
+/// The id in a path. What is not an id is nothing's.
+pub(crate) fn id_of<T: FromStr>(text: PathText) -> Result<T, Failure> {
+    let id = text.ok().and_then(|Path(id)| id.parse().ok());
+    id.ok_or(Failure::NotFound)
+}
 
 /// A request of a browser in which a user is signed in.
 pub(crate) struct Session {
@@ -134,29 +145,23 @@ impl Session {
         headers: &HeaderMap,
         console: &Console,
         limit: Option<&RateLimiter<UserId>>,
-    ) -> Result<Self, Response> {
+    ) -> Result<Self, Failure> {
         let now = console.clock.now();
         let found = match console.cookies.session.value(headers) {
-            Some(token) => console.find_session(token, now).await,
-            None => Ok(None),
+            Some(token) => console.find_session(token, now).await?,
+            None => None,
         };
         let SignedIn {
             caller,
             email,
             is_operator,
             ..
-        } = match found {
-            Ok(Some(found)) => found,
-            Ok(None) => return Err(Redirect::to(&console.path("/sign-in")).into_response()),
-            Err(error) => return Err(error_page::storage_error(console, &error)),
-        };
+        } = found.ok_or(Failure::NotSignedIn(None))?;
         if let Some(limit) = limit {
             let decision = limit.take(caller.user_id, now).await;
             if !decision.allowed {
-                return Err(error_page::too_many_of_user(
-                    console,
-                    gcra::whole_seconds(decision.wait_us),
-                ));
+                let seconds = gcra::whole_seconds(decision.wait_us);
+                return Err(Failure::TooManyOfUser(seconds));
             }
         }
         Ok(Self {
@@ -171,40 +176,37 @@ impl Session {
 }
 
 impl FromRequestParts<Console> for Session {
-    type Rejection = Response;
+    type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Response> {
-        let found = Self::find(&parts.headers, console, console.page_limit.as_ref()).await;
-        match found {
-            Ok(mut session) => {
-                session.done = DoneAt::of_query(parts.uri.query());
-                Ok(session)
-            }
-            Err(response) => {
-                // A sign-in leads back to the page.
+    async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Failure> {
+        match Self::find(&parts.headers, console, console.page_limit.as_ref()).await {
+            Ok(session) => Ok(Self {
+                done: DoneAt::of_query(parts.uri.query()),
+                ..session
+            }),
+            Err(Failure::NotSignedIn(_)) => {
                 let uri = parts.uri.path_and_query().map(PathAndQuery::as_str);
-                let page = uri
-                    .and_then(page_of)
-                    .filter(|_| response.status().is_redirection());
-                let page = page.and_then(|page| console.cookies.page.page_header(page));
-                Err(with_cookies(response, [page]))
+                let page = uri.and_then(page_of);
+                let cookie = page.and_then(|page| console.cookies.page.page_header(page));
+                Err(Failure::NotSignedIn(cookie))
             }
+            Err(failure) => Err(failure),
         }
     }
 }
 
 /// None: nobody is signed in.
 impl OptionalFromRequestParts<Console> for Session {
-    type Rejection = Response;
+    type Rejection = Failure;
 
     async fn from_request_parts(
         parts: &mut Parts,
         console: &Console,
-    ) -> Result<Option<Self>, Response> {
+    ) -> Result<Option<Self>, Failure> {
         match <Self as FromRequestParts<Console>>::from_request_parts(parts, console).await {
             Ok(session) => Ok(Some(session)),
-            Err(response) if response.status().is_redirection() => Ok(None),
-            Err(response) => Err(response),
+            Err(Failure::NotSignedIn(_)) => Ok(None),
+            Err(failure) => Err(failure),
         }
     }
 }
@@ -226,21 +228,19 @@ impl OwnForm {
     }
 
     /// As [`Self::field`], parsed.
-    pub(crate) fn parsed<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
+    pub(crate) fn parsed<T: FromStr>(&self, name: &str) -> Option<T> {
         self.field(name)?.parse().ok()
     }
 }
 
 impl FromRequest<Console> for OwnForm {
-    type Rejection = Response;
+    type Rejection = Failure;
 
-    async fn from_request(request: Request, console: &Console) -> Result<Self, Response> {
+    async fn from_request(request: Request, console: &Console) -> Result<Self, Failure> {
         let (parts, form) = request.into_parts();
-        if let Some(rejection) = rejection_of_other_origin(console, &parts.headers) {
-            return Err(rejection);
-        }
+        reject_other_origin(console, &parts.headers)?;
         let session = Session::find(&parts.headers, console, console.form_limit.as_ref()).await?;
-        let fields = read_fields(console, &parts.headers, form).await?;
+        let fields = read_fields(&parts.headers, form).await?;
         Ok(Self { session, fields })
     }
 }
@@ -259,14 +259,12 @@ impl GuestForm {
 }
 
 impl FromRequest<Console> for GuestForm {
-    type Rejection = Response;
+    type Rejection = Failure;
 
-    async fn from_request(request: Request, console: &Console) -> Result<Self, Response> {
+    async fn from_request(request: Request, console: &Console) -> Result<Self, Failure> {
         let (parts, form) = request.into_parts();
-        if let Some(rejection) = rejection_of_other_origin(console, &parts.headers) {
-            return Err(rejection);
-        }
-        let fields = read_fields(console, &parts.headers, form).await?;
+        reject_other_origin(console, &parts.headers)?;
+        let fields = read_fields(&parts.headers, form).await?;
         Ok(Self {
             headers: parts.headers,
             fields,
@@ -275,17 +273,16 @@ impl FromRequest<Console> for GuestForm {
 }
 
 /// Every form begins here, because every one is read by an extractor of this file.
-fn rejection_of_other_origin(console: &Console, headers: &HeaderMap) -> Option<Response> {
-    (!is_own_form(&console.site.console_url, headers)).then(|| error_page::cross_site_form(console))
+fn reject_other_origin(console: &Console, headers: &HeaderMap) -> Result<(), Failure> {
+    match is_own_form(&console.site.console_url, headers) {
+        true => Ok(()),
+        false => Err(Failure::CrossSite),
+    }
 }
 
-async fn read_fields(
-    console: &Console,
-    headers: &HeaderMap,
-    form: Body,
-) -> Result<Vec<(String, String)>, Response> {
+async fn read_fields(headers: &HeaderMap, form: Body) -> Result<Vec<(String, String)>, Failure> {
     let form = body::read(headers, form, FORM_BYTES_MAX).await;
-    let form = form.map_err(|error| error_page::form_body_error(console, error))?;
+    let form = form.map_err(Failure::FormBody)?;
     Ok(form_urlencoded::parse(&form).into_owned().collect())
 }
 

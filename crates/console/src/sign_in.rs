@@ -3,7 +3,6 @@
 //! because mail scanners open links too, and because somebody else may have sent the link.
 
 use askama::Template;
-use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
 use bellbird_domain::{KeyId, KeyStatus, TimestampExt as _};
@@ -18,12 +17,12 @@ use uuid::Uuid;
 
 use crate::browser_name::browser_name;
 use crate::cookie::{Cookie, with_cookies};
-use crate::error_page::{self, Failure, PageResult};
+use crate::error_page::{Failure, PageResult};
 use crate::keys_page;
 use crate::local::is_from_here;
 use crate::pages::{Done, DoneAt, Frame, Notice, Tone, page_of, page_response};
 use crate::prefetch::reject_prefetch;
-use crate::session::{GuestForm, OwnForm, Session};
+use crate::session::{GuestForm, OwnForm, PathText, Session};
 use crate::state::Console;
 
 const CLEAR_SITE_DATA: HeaderName = HeaderName::from_static("clear-site-data");
@@ -67,7 +66,7 @@ pub(crate) async fn show(
 pub(crate) async fn open_link(
     State(console): State<Console>,
     headers: HeaderMap,
-    token: Result<Path<String>, PathRejection>,
+    token: PathText,
 ) -> PageResult {
     reject_prefetch(&headers)?;
     let Ok(Path(token)) = token else {
@@ -95,7 +94,7 @@ pub(crate) async fn open_link(
 /// `POST /sign-in/{token}`: the answer of a browser that did not ask for the link.
 pub(crate) async fn use_link(
     State(console): State<Console>,
-    token: Result<Path<String>, PathRejection>,
+    token: PathText,
     form: GuestForm,
 ) -> PageResult {
     let Ok(Path(token)) = token else {
@@ -112,7 +111,7 @@ pub(crate) async fn sign_in_to_demo(
 ) -> PageResult {
     let demo = console.site.demo.as_ref().ok_or(Failure::NotFound)?;
     if !is_from_here(&form.headers, &extensions) {
-        return Ok(error_page::cross_site_form(&console));
+        return Err(Failure::CrossSite);
     }
     let now = console.clock.now();
     let storage = console.storage();

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use askama::Template;
 use axum::body::Body;
 use axum::extract::State;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::IntoResponse as _;
 use bellbird_api::serve::ResponseTimeout;
 use bellbird_domain::{Actor, ActorKind, UserId};
 use bellbird_interop::export::formats::CsvLines;
@@ -19,14 +19,13 @@ use http::{HeaderName, StatusCode, Uri};
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
-use super::{Emails, Operator, PAGE_ROWS, shown};
-use crate::error_page;
+use super::{Emails, Operator, PAGE_ROWS};
+use crate::error_page::PageResult;
 use crate::list_query::{Chip, ListQuery, Pages};
 use crate::own_data;
 use crate::pages::names::sanitized;
-use crate::pages::{LocalTime, SignedInFrame, When};
+use crate::pages::{LocalTime, SignedInFrame, When, page_response};
 use crate::rows::file::FOR_SPREADSHEETS;
-use crate::session::Session;
 use crate::settings_page::action_text;
 use crate::state::Console;
 
@@ -144,20 +143,12 @@ fn by_value(actor: &Actor) -> String {
 }
 
 /// `GET /operator/audit`
-pub(super) async fn show(State(console): State<Console>, operator: Operator, uri: Uri) -> Response {
-    let Operator(session) = operator;
-    let query = ListQuery::parse(uri.query(), &FILTERS);
-    let frame = session.frame(&console, "/operator/audit");
-    let page = load(&console, &session, &frame, &query).await;
-    shown(&console, StatusCode::OK, page)
-}
-
-async fn load<'a>(
-    console: &Console,
-    session: &Session,
-    frame: &'a SignedInFrame<'a>,
-    query: &'a ListQuery,
-) -> Result<AuditPage<'a>, StorageError> {
+pub(super) async fn show(
+    State(console): State<Console>,
+    Operator(session): Operator,
+    uri: Uri,
+) -> PageResult {
+    let query = &ListQuery::parse(uri.query(), &FILTERS);
     let (storage, zone) = (console.storage(), session.zone());
     let filter = filter(query, &zone, session.now);
     let mut found = storage
@@ -185,13 +176,14 @@ async fn load<'a>(
             action: row.action,
         });
     }
-    Ok(AuditPage {
-        frame,
+    let page = AuditPage {
+        frame: &session.frame(&console, "/operator/audit"),
         query,
         chips: chips(storage, query, &filter, &mut names).await?,
         rows,
         pages,
-    })
+    };
+    Ok(page_response(StatusCode::OK, &page))
 }
 
 /// The menu of who did it also has the operators, and the actor whose rows are listed.
@@ -305,14 +297,11 @@ pub(super) async fn download(
     State(console): State<Console>,
     Operator(session): Operator,
     uri: Uri,
-) -> Response {
-    let Some(permit) = console.inner.own_data_permits.try_acquire(session.user()) else {
-        return own_data::is_being_downloaded(&console);
+) -> PageResult {
+    let Some(permit) = console.own_data_permits.try_acquire(session.user()) else {
+        return Ok(own_data::is_being_downloaded(&console));
     };
-    let names = match Names::new(console.storage()).await {
-        Ok(names) => names,
-        Err(error) => return error_page::storage_error(&console, &error),
-    };
+    let names = Names::new(console.storage()).await?;
     let file = File {
         console: console.clone(),
         query: ListQuery::parse(uri.query(), &FILTERS),
@@ -334,7 +323,7 @@ pub(super) async fn download(
     response
         .extensions_mut()
         .insert(ResponseTimeout(own_data::TIMEOUT));
-    response
+    Ok(response)
 }
 
 impl File {

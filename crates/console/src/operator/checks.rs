@@ -179,7 +179,7 @@ async fn backup(
 
 async fn shared_store(console: &Console) -> Option<Check> {
     const NAME: &str = "Valkey";
-    let store = console.inner.context.shared_store()?;
+    let store = console.context.shared_store()?;
     Some(match store.check().await {
         Ok(()) => Check::new(NAME, true, "responds"),
         Err(error) => {

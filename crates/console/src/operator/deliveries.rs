@@ -3,16 +3,16 @@
 
 use askama::Template;
 use axum::extract::State;
-use axum::response::Response;
 use bellbird_domain::{EndpointId, EndpointStatus, UserId};
-use bellbird_storage::{DeliveryOverview, Endpoint, Storage, StorageError};
+use bellbird_storage::{DeliveryOverview, Endpoint};
 use http::{StatusCode, Uri};
 use jiff::Timestamp;
 
-use super::{Emails, Operator, PAGE_ROWS, shown};
+use super::{Emails, Operator, PAGE_ROWS};
+use crate::error_page::PageResult;
 use crate::list_query::{ListQuery, Pages};
 use crate::pages::names::sanitized;
-use crate::pages::{LocalTime, SignedInFrame, When};
+use crate::pages::{LocalTime, SignedInFrame, When, page_response};
 use crate::state::Console;
 
 #[derive(Template)]
@@ -77,22 +77,13 @@ impl EndpointRow {
 }
 
 /// `GET /operator/deliveries`
-pub(super) async fn show(State(console): State<Console>, operator: Operator, uri: Uri) -> Response {
-    let Operator(session) = operator;
+pub(super) async fn show(
+    State(console): State<Console>,
+    Operator(session): Operator,
+    uri: Uri,
+) -> PageResult {
     let query = ListQuery::parse(uri.query(), &[]);
-    let frame = session.frame(&console, "/operator/deliveries");
-    let (now, zone) = (session.now, session.zone());
-    let page = load(console.storage(), &frame, &query, now, &zone).await;
-    shown(&console, StatusCode::OK, page)
-}
-
-async fn load<'a>(
-    storage: &Storage,
-    frame: &'a SignedInFrame<'a>,
-    query: &ListQuery,
-    now: Timestamp,
-    zone: &LocalTime,
-) -> Result<DeliveriesPage<'a>, StorageError> {
+    let (storage, now, zone) = (console.storage(), session.now, session.zone());
     let overview = storage.deliveries().overview(now).await?;
     let mut endpoints = storage
         .endpoints()
@@ -103,21 +94,22 @@ async fn load<'a>(
     let mut rows = Vec::new();
     for endpoint in endpoints {
         let email = emails.find(storage, Some(endpoint.user_id)).await?;
-        rows.push(EndpointRow::new(&endpoint, email, zone, now));
+        rows.push(EndpointRow::new(&endpoint, email, &zone, now));
     }
     let of_all = storage.endpoints().list(UserId::INSTALLATION).await?;
     let of_all = of_all
         .iter()
-        .map(|endpoint| EndpointRow::new(endpoint, None, zone, now))
+        .map(|endpoint| EndpointRow::new(endpoint, None, &zone, now))
         .collect();
     let oldest_due = overview.oldest_due.map(|at| zone.when(at, now));
-    Ok(DeliveriesPage {
-        frame,
+    let page = DeliveriesPage {
+        frame: &session.frame(&console, "/operator/deliveries"),
         later: overview.pending.saturating_sub(overview.due),
         overview,
         oldest_due,
         rows,
         of_all,
         pages,
-    })
+    };
+    Ok(page_response(StatusCode::OK, &page))
 }

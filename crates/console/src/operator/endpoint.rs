@@ -3,19 +3,18 @@
 
 use askama::Template;
 use axum::extract::State;
-use axum::response::Response;
 use bellbird_domain::{DeliveryState, EndpointId, EventId, UserId};
 use bellbird_management::{Refusal, deliveries, endpoints};
-use bellbird_storage::{DeliveryPosition, DeliveryRecord, Endpoint, StorageError};
-use http::{HeaderMap, StatusCode, Uri};
+use bellbird_storage::{DeliveryPosition, DeliveryRecord, Endpoint};
+use http::{StatusCode, Uri};
 
 use super::deliveries::EndpointRow;
-use super::{Emails, Operator, OperatorForm, PAGE_ROWS, PathText, count, parsed, shown};
-use crate::error_page;
+use super::{Emails, Operator, OperatorForm, PAGE_ROWS, count};
+use crate::error_page::{Failure, PageResult};
 use crate::list_query::{Chip, ListQuery, Pages};
 use crate::pages::names::sanitized;
-use crate::pages::{Done, SignedInFrame, When};
-use crate::session::Session;
+use crate::pages::{Done, SignedInFrame, When, page_response};
+use crate::session::{PathText, Session, id_of};
 use crate::state::Console;
 use crate::webhooks::log::{outcome, state_text};
 
@@ -56,48 +55,27 @@ struct DeliveryRow {
 /// `GET /operator/deliveries/{id}`
 pub(super) async fn show(
     State(console): State<Console>,
-    headers: HeaderMap,
     Operator(session): Operator,
     id: PathText,
     uri: Uri,
-) -> Response {
-    let Some(id) = parsed(id) else {
-        return error_page::not_found(&console, &headers);
-    };
-    let query = ListQuery::parse(uri.query(), &FILTERS);
-    page(&console, &headers, &session, id, &query, None).await
+) -> PageResult {
+    page(&console, &session, id_of(id)?, uri.query(), None).await
+}
+
+async fn find(console: &Console, id: EndpointId) -> Result<Endpoint, Failure> {
+    let found = console.storage().endpoints().find_any(id).await?;
+    found.ok_or(Failure::NotFound)
 }
 
 async fn page(
     console: &Console,
-    headers: &HeaderMap,
     session: &Session,
     id: EndpointId,
-    query: &ListQuery,
+    query: Option<&str>,
     problem: Option<&'static str>,
-) -> Response {
-    let endpoint = match console.storage().endpoints().find_any(id).await {
-        Ok(Some(endpoint)) => endpoint,
-        Ok(None) => return error_page::not_found(console, headers),
-        Err(error) => return error_page::storage_error(console, &error),
-    };
-    let frame = session.frame(console, "/operator/deliveries");
-    let status = problem.map_or(StatusCode::OK, |_| StatusCode::CONFLICT);
-    let page = load(console, session, &frame, &endpoint, query).await;
-    shown(
-        console,
-        status,
-        page.map(|page| EndpointPage { problem, ..page }),
-    )
-}
-
-async fn load<'a>(
-    console: &Console,
-    session: &Session,
-    frame: &'a SignedInFrame<'a>,
-    endpoint: &Endpoint,
-    query: &ListQuery,
-) -> Result<EndpointPage<'a>, StorageError> {
+) -> PageResult {
+    let endpoint = find(console, id).await?;
+    let query = ListQuery::parse(query, &FILTERS);
     let (storage, zone, now) = (console.storage(), session.zone(), session.now);
     let before = query.start().map(|DeliveryPosition(at, event)| (at, event));
     let of = (endpoint.user_id, endpoint.id);
@@ -108,8 +86,8 @@ async fn load<'a>(
     let pages = query.cut(&mut found, PAGE_ROWS, DeliveryRecord::position);
     let mut emails = Emails::default();
     let email = emails.find(storage, Some(endpoint.user_id)).await?;
-    let (id, is_of_all) = (endpoint.id, endpoint.user_id == UserId::INSTALLATION);
-    let endpoint = EndpointRow::new(endpoint, email, &zone, now);
+    let is_of_all = endpoint.user_id == UserId::INSTALLATION;
+    let endpoint = EndpointRow::new(&endpoint, email, &zone, now);
     let is_enabled = !endpoint.can_enable;
     let mut rows = Vec::with_capacity(found.len());
     for delivery in found {
@@ -140,32 +118,26 @@ async fn load<'a>(
     }
     let states = DeliveryState::ALL.iter();
     let states = states.map(|state| (state, state_text(*state)));
-    Ok(EndpointPage {
-        frame,
+    let page = EndpointPage {
+        frame: &session.frame(console, "/operator/deliveries"),
         endpoint,
         chips: vec![query.menu("state", "All states", states)],
         rows,
         pages,
-        problem: None,
-    })
+        problem,
+    };
+    let status = problem.map_or(StatusCode::OK, |_| StatusCode::CONFLICT);
+    Ok(page_response(status, &page))
 }
 
 /// `POST /operator/deliveries/{id}`, with the fields `redeliver` and `user`, or `enable`.
 pub(super) async fn change(
     State(console): State<Console>,
-    headers: HeaderMap,
     id: PathText,
     OperatorForm(form): OperatorForm,
-) -> Response {
-    let Some(id) = parsed(id) else {
-        return error_page::not_found(&console, &headers);
-    };
-    let session = &form.session;
-    let owner = match console.storage().endpoints().find_any(id).await {
-        Ok(Some(endpoint)) => endpoint.user_id,
-        Ok(None) => return error_page::not_found(&console, &headers),
-        Err(error) => return error_page::storage_error(&console, &error),
-    };
+) -> PageResult {
+    let (id, session) = (id_of(id)?, &form.session);
+    let owner = find(&console, id).await?.user_id;
     let changed = async {
         let mut change = session.begin_as_operator(&console).await?;
         let done = match (
@@ -190,18 +162,16 @@ pub(super) async fn change(
     };
     match changed.await {
         Ok(Some((done, place))) => {
-            done.redirect(&console, &format!("/operator/deliveries/{id}"), place)
+            let path = format!("/operator/deliveries/{id}");
+            Ok(done.redirect(&console, &path, place))
         }
-        Ok(None) => error_page::invalid_form(&console),
+        Ok(None) => Err(Failure::InvalidForm),
         Err(
             Refusal::NotFound(_)
             | Refusal::EndpointDisabled
             | Refusal::EventWaits
             | Refusal::PingRedelivered,
-        ) => {
-            let (query, problem) = (ListQuery::parse(None, &FILTERS), Some(NOT_SENT_AGAIN));
-            page(&console, &headers, session, id, &query, problem).await
-        }
-        Err(refusal) => error_page::refused(&console, refusal),
+        ) => page(&console, session, id, None, Some(NOT_SENT_AGAIN)).await,
+        Err(refusal) => Err(refusal.into()),
     }
 }

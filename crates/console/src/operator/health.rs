@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 use axum::extract::State;
-use axum::response::Response;
 use bellbird_domain::ConnectionStatus;
 use bellbird_storage::{FailingJob, Instance, JobCounts, ProviderCalls, StorageError, job_kinds};
 use http::StatusCode;
 use jiff::Timestamp;
 
 use super::checks::{self, Check, is_overdue};
-use super::{Operator, count, shown, status_text, users};
+use super::{Operator, count, status_text, users};
+use crate::error_page::PageResult;
 use crate::list_query::ListQuery;
-use crate::pages::{LocalTime, SignedInFrame, When};
+use crate::pages::{LocalTime, SignedInFrame, When, page_response};
 use crate::state::Console;
 
 /// Failing jobs that are listed individually.
@@ -74,32 +74,24 @@ struct InstanceRow {
 }
 
 /// `GET /operator/health`
-pub(super) async fn show(State(console): State<Console>, Operator(session): Operator) -> Response {
-    let frame = session.frame(&console, "/operator/health");
-    let page = load(&console, &frame, session.now, &session.zone()).await;
-    shown(&console, StatusCode::OK, page)
-}
-
-async fn load<'a>(
-    console: &Console,
-    frame: &'a SignedInFrame<'a>,
-    now: Timestamp,
-    zone: &LocalTime,
-) -> Result<HealthPage<'a>, StorageError> {
-    let storage = console.storage();
+pub(super) async fn show(
+    State(console): State<Console>,
+    Operator(session): Operator,
+) -> PageResult {
+    let (storage, now, zone) = (console.storage(), session.now, session.zone());
     let mut jobs = storage.jobs().count(now).await?;
     jobs.retain(|counts| bellbird_connections::job_kinds().any(|kind| kind == counts.kind));
     let failing = storage.jobs().list_failing(FAILING_SHOWN_MAX).await?;
     let seen_at = storage.instances().database_time(now).await?;
     let instances = storage.instances().list(seen_at).await?;
-    let links = console.inner.connections.links();
-    Ok(HealthPage {
-        frame,
-        checks: checks::list(console, &instances, now, zone).await?,
-        providers: providers(console, &instances, now, zone).await?,
+    let links = console.connections.links();
+    let page = HealthPage {
+        frame: &session.frame(&console, "/operator/health"),
+        checks: checks::list(&console, &instances, now, &zone).await?,
+        providers: providers(&console, &instances, now, &zone).await?,
         jobs: jobs
             .into_iter()
-            .map(|counts| job_row(counts, now, zone))
+            .map(|counts| job_row(counts, now, &zone))
             .collect(),
         failing: failing
             .into_iter()
@@ -127,14 +119,15 @@ async fn load<'a>(
                 instance,
             })
             .collect(),
-    })
+    };
+    Ok(page_response(StatusCode::OK, &page))
 }
 
 /// The calls of all instances together. Those of this one are from now, the others' from their last
 /// renewal.
 fn calls_of_all(console: &Console, instances: &[Instance]) -> BTreeMap<String, ProviderCalls> {
     let own = console.storage().holder();
-    let mut all = console.inner.connections.provider_calls();
+    let mut all = console.connections.provider_calls();
     for instance in instances.iter().filter(|one| Some(one.id) != own) {
         for (name, calls) in &instance.provider_calls {
             let sum = all.remove(name).unwrap_or_default().and(calls.clone());
@@ -175,7 +168,7 @@ async fn providers(
             Some(_) => (true, "last call succeeded"),
         };
         let calls = calls.unwrap_or_default();
-        let links = console.inner.connections.links();
+        let links = console.connections.links();
         ProviderRow {
             title: links.provider_title(&name).to_owned(),
             is_good,

@@ -15,23 +15,15 @@ mod user;
 mod users;
 
 use std::collections::HashMap;
-use std::str::FromStr;
 
-use askama::Template;
 use axum::Router;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{
-    FromRequest, FromRequestParts, OptionalFromRequestParts, Path, Request, State,
-};
-use axum::response::Response;
+use axum::extract::{FromRequest, FromRequestParts, OptionalFromRequestParts, Request};
 use axum::routing::any;
 use bellbird_domain::{ConnectionStatus, Plan, UserId};
 use bellbird_storage::{Storage, StorageError};
 use http::request::Parts;
-use http::{HeaderMap, StatusCode};
 
-use crate::error_page;
-use crate::pages::page_response;
+use crate::error_page::Failure;
 use crate::session::{OwnForm, Session};
 use crate::state::Console;
 
@@ -72,23 +64,22 @@ pub(crate) fn routes() -> Router<Console> {
 
 /// Another method gets the same page as another path, because a difference would show which paths
 /// there are.
-async fn not_found(State(console): State<Console>, headers: HeaderMap) -> Response {
-    error_page::not_found(&console, &headers)
+async fn not_found() -> Failure {
+    Failure::NotFound
 }
 
 /// A request of a browser in which an operator is signed in.
 struct Operator(Session);
 
 impl FromRequestParts<Console> for Operator {
-    type Rejection = Response;
+    type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Response> {
-        match <Session as OptionalFromRequestParts<Console>>::from_request_parts(parts, console)
+    async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Failure> {
+        <Session as OptionalFromRequestParts<Console>>::from_request_parts(parts, console)
             .await?
-        {
-            Some(session) if session.is_operator => Ok(Self(session)),
-            _ => Err(error_page::not_found(console, &parts.headers)),
-        }
+            .filter(|session| session.is_operator)
+            .map(Self)
+            .ok_or(Failure::NotFound)
     }
 }
 
@@ -96,33 +87,14 @@ impl FromRequestParts<Console> for Operator {
 struct OperatorForm(OwnForm);
 
 impl FromRequest<Console> for OperatorForm {
-    type Rejection = Response;
+    type Rejection = Failure;
 
-    async fn from_request(request: Request, console: &Console) -> Result<Self, Response> {
+    async fn from_request(request: Request, console: &Console) -> Result<Self, Failure> {
         let (mut parts, body) = request.into_parts();
         Operator::from_request_parts(&mut parts, console).await?;
         OwnForm::from_request(Request::from_parts(parts, body), console)
             .await
             .map(Self)
-    }
-}
-
-type PathText = Result<Path<String>, PathRejection>;
-
-/// The id in a path. What is not an id is nothing's.
-fn parsed<T: FromStr>(text: PathText) -> Option<T> {
-    text.ok()?.parse().ok()
-}
-
-/// A page, or that what it shows could not be read.
-fn shown(
-    console: &Console,
-    status: StatusCode,
-    page: Result<impl Template, StorageError>,
-) -> Response {
-    match page {
-        Ok(page) => page_response(status, &page),
-        Err(error) => error_page::storage_error(console, &error),
     }
 }
 

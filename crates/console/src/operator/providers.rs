@@ -5,17 +5,16 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 use axum::extract::State;
-use axum::response::{IntoResponse as _, Redirect, Response};
 use bellbird_management::{Refusal, provider_settings};
 use bellbird_providers::Error;
 use bellbird_providers::registry::{PROVIDERS, declaration};
 use bellbird_providers::settings::{Declaration, Form, Setting};
-use bellbird_storage::{StorageError, StoredProviderSettings};
+use bellbird_storage::StoredProviderSettings;
 use http::StatusCode;
 use secrecy::SecretString;
 
 use super::{Operator, OperatorForm, PROVIDERS_PATH, setup};
-use crate::error_page;
+use crate::error_page::{Failure, PageResult};
 use crate::local::is_loopback_url;
 use crate::pages::{LocalTime, SignedInFrame, page_response};
 use crate::provider_control::TestError;
@@ -121,15 +120,18 @@ struct Rejected {
 }
 
 /// `GET /operator/providers`
-pub(super) async fn show(State(console): State<Console>, Operator(session): Operator) -> Response {
+pub(super) async fn show(
+    State(console): State<Console>,
+    Operator(session): Operator,
+) -> PageResult {
     page(&console, &session, None).await
 }
 
-async fn page(console: &Console, session: &Session, rejected: Option<Rejected>) -> Response {
-    let (stored, in_use, first_start) = match read(console).await {
-        Ok(read) => read,
-        Err(error) => return error_page::storage_error(console, &error),
-    };
+async fn page(console: &Console, session: &Session, rejected: Option<Rejected>) -> PageResult {
+    let settings = console.storage().provider_settings();
+    let stored = settings.list().await?;
+    let in_use = settings.list_in_use(console.clock.now()).await?;
+    let first_start = setup::in_progress(console).await?;
     let zone = session.zone();
     let rows: Vec<_> = PROVIDERS
         .iter()
@@ -143,30 +145,17 @@ async fn page(console: &Console, session: &Session, rejected: Option<Rejected>) 
     let url = &session.console_url(console);
     let page = ProvidersPage {
         frame: &session.frame(console, PROVIDERS_PATH),
-        offers_sandbox: console.inner.site.providers.has_sandbox() && rows.iter().all(is_unset),
-        is_linkable: !console.inner.connections.links().providers().is_empty(),
+        offers_sandbox: console.site.providers.has_sandbox() && rows.iter().all(is_unset),
+        is_linkable: !console.connections.links().providers().is_empty(),
         rows,
-        address: first_start.then(|| PublicAddress {
+        address: first_start.map(|_| PublicAddress {
             url,
             is_local: is_loopback_url(url),
             is_unset: session.is_at_home(),
         }),
     };
     let status = rejected.map_or(StatusCode::OK, |_| StatusCode::BAD_REQUEST);
-    page_response(status, &page)
-}
-
-/// What is stored, which of that is in use, and whether a first start is going on.
-async fn read(
-    console: &Console,
-) -> Result<(Vec<StoredProviderSettings>, Vec<String>, bool), StorageError> {
-    let (settings, now) = (
-        console.storage().provider_settings(),
-        console.inner.context.clock().now(),
-    );
-    let (stored, in_use) = (settings.list().await?, settings.list_in_use(now).await?);
-    let first_start = setup::in_progress(console).await?;
-    Ok((stored, in_use, first_start.is_some()))
+    Ok(page_response(status, &page))
 }
 
 fn row(
@@ -176,9 +165,9 @@ fn row(
     zone: &LocalTime,
     rejected: Option<&Rejected>,
 ) -> ProviderRow {
-    let (name, control) = (declared.name.as_str(), &console.inner.site.providers);
+    let (name, control) = (declared.name.as_str(), &console.site.providers);
     let stored = stored.iter().find(|stored| stored.provider == name);
-    let is_enabled = console.inner.frame.providers.find(name).is_some();
+    let is_enabled = console.frame.providers.find(name).is_some();
     const SEALED: &str = "The stored credentials cannot be opened with this master key. Put the key back that sealed \
                           them, or enter them again.";
     const FAILED: &str = "What is stored cannot be used. The log of the service says why.";
@@ -210,7 +199,7 @@ fn row(
         credentials_at: declared.credentials_at,
         offers_sandbox: control.has_sandbox() && matches!(state, ProviderState::Off),
         state,
-        is_sandbox: console.inner.frame.providers.is_sandbox(name),
+        is_sandbox: console.frame.providers.is_sandbox(name),
         is_simulated: stored.is_some_and(|stored| stored.is_sandbox),
         fields: entered(declared).map(field).collect(),
         problem: rejected.map(|rejected| rejected.problem.clone()),
@@ -230,33 +219,28 @@ fn entered(declared: &'static Declaration) -> impl Iterator<Item = &'static Sett
 pub(super) async fn change(
     State(console): State<Console>,
     OperatorForm(form): OperatorForm,
-) -> Response {
+) -> PageResult {
     let session = &form.session;
     let named = |field| form.field(field).and_then(declaration);
-    let changed = if let Some(declared) = named("set") {
-        match set(&console, &form, declared).await {
-            Ok(None) => Ok(()),
-            Ok(Some(rejected)) => return page(&console, session, Some(rejected)).await,
-            Err(refusal) => Err(refusal),
+    if let Some(declared) = named("set") {
+        if let Some(rejected) = set(&console, &form, declared).await? {
+            return page(&console, session, Some(rejected)).await;
         }
     } else if let Some(declared) = named("remove") {
-        remove(&console, session, declared).await
+        let mut change = session.begin_as_operator(&console).await?;
+        provider_settings::remove(&mut change, declared.name).await?;
+        change.commit().await?;
     } else if let Some(declared) = named("sandbox") {
-        use_sandbox(&console, session, &[declared]).await
+        use_sandbox(&console, session, &[declared]).await?;
     } else if form.field("sandbox") == Some("all") {
-        use_sandbox(&console, session, PROVIDERS).await
+        use_sandbox(&console, session, PROVIDERS).await?;
     } else {
-        return error_page::invalid_form(&console);
-    };
-    if let Err(refusal) = changed {
-        return error_page::refused(&console, refusal);
+        return Err(Failure::InvalidForm);
     }
-    if let Err(error) = console.inner.site.providers.apply().await {
-        return error_page::storage_error(&console, &error);
-    }
+    console.site.providers.apply().await?;
     // The line that says so is on top, and has the next button.
     let place = form.field("sandbox").map_or("", |_| "#used");
-    Redirect::to(&console.path(&format!("{PROVIDERS_PATH}{place}"))).into_response()
+    Ok(console.redirect(&format!("{PROVIDERS_PATH}{place}")))
 }
 
 /// Calls the provider with the credentials, and stores them if it does not reject them.
@@ -286,7 +270,7 @@ async fn set(
             credentials.insert(setting.name.to_owned(), SecretString::from(value));
         }
     }
-    let control = &console.inner.site.providers;
+    let control = &console.site.providers;
     if let Err(error) = control
         .test(form.session.user(), declared, credentials.clone())
         .await
@@ -329,23 +313,13 @@ fn explain(declared: &'static Declaration, error: &TestError) -> (String, Vec<&'
     }
 }
 
-async fn remove(
-    console: &Console,
-    session: &Session,
-    declared: &Declaration,
-) -> Result<(), Refusal> {
-    let mut change = session.begin_as_operator(console).await?;
-    provider_settings::remove(&mut change, declared.name).await?;
-    Ok(change.commit().await?)
-}
-
 /// Simulates those of the providers that are neither configured nor entered, opened or not.
 async fn use_sandbox(
     console: &Console,
     session: &Session,
     providers: &[&'static Declaration],
 ) -> Result<(), Refusal> {
-    let control = &console.inner.site.providers;
+    let control = &console.site.providers;
     let stored = console.storage().provider_settings().list().await?;
     let is_entered = |name: &str| {
         let mut used = stored.iter().filter(|stored| stored.is_used());
@@ -353,7 +327,7 @@ async fn use_sandbox(
     };
     let is_free = |declared: &&&'static Declaration| {
         let name = declared.name.as_str();
-        let is_enabled = console.inner.frame.providers.find(name).is_some();
+        let is_enabled = console.frame.providers.find(name).is_some();
         let is_set = control.configured_by(declared).is_some() || is_entered(name);
         control.has_sandbox() && !is_set && !is_enabled
     };

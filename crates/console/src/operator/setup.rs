@@ -3,15 +3,15 @@
 
 use askama::Template;
 use axum::extract::State;
-use axum::response::{IntoResponse as _, Redirect, Response};
-use bellbird_management::{ManagementChange, Refusal, first_start};
+use axum::response::{IntoResponse as _, Response};
+use bellbird_management::first_start;
 use bellbird_storage::{FirstStart, StorageError};
+use http::StatusCode;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
-use http::{HeaderMap, StatusCode};
 use secrecy::ExposeSecret as _;
 
 use super::{Operator, OperatorForm, PROVIDERS_PATH};
-use crate::error_page;
+use crate::error_page::{Failure, PageResult};
 use crate::pages::{SignedInFrame, page_response};
 use crate::provider_control::MasterKey;
 use crate::session::Session;
@@ -40,17 +40,13 @@ pub(super) async fn in_progress(console: &Console) -> Result<Option<FirstStart>,
 /// `GET /operator/setup`
 pub(super) async fn show(
     State(console): State<Console>,
-    headers: HeaderMap,
     Operator(session): Operator,
-) -> Response {
-    match in_progress(&console).await {
-        Ok(Some(found)) => match &console.inner.site.master_key {
-            Some(key) if found.key_kept_at.is_none() => page(&console, &session, key, &found, None),
-            _ => Redirect::to(&console.path(PROVIDERS_PATH)).into_response(),
-        },
-        Ok(None) => error_page::not_found(&console, &headers),
-        Err(error) => error_page::storage_error(&console, &error),
-    }
+) -> PageResult {
+    let found = in_progress(&console).await?.ok_or(Failure::NotFound)?;
+    Ok(match &console.site.master_key {
+        Some(key) if found.key_kept_at.is_none() => page(&console, &session, key, &found, None),
+        _ => console.redirect(PROVIDERS_PATH),
+    })
 }
 
 fn page(
@@ -64,7 +60,7 @@ fn page(
     let page = KeyPage {
         frame: &session.frame(console, PATH),
         place: &key.place,
-        offers_key: found.offers_key(console.inner.context.clock().now()),
+        offers_key: found.offers_key(console.clock.now()),
         problem,
     };
     page_response(status, &page)
@@ -73,51 +69,34 @@ fn page(
 /// `POST /operator/setup`, with the field `download`, `kept`, or `finish`.
 pub(super) async fn change(
     State(console): State<Console>,
-    headers: HeaderMap,
     OperatorForm(form): OperatorForm,
-) -> Response {
+) -> PageResult {
+    const NOT_KEPT: &str = "Keep a copy of the key, and then tick the box.";
     let session = &form.session;
-    let (found, key) = match (in_progress(&console).await, &console.inner.site.master_key) {
-        (Ok(Some(found)), Some(key)) => (found, key),
-        (Ok(_), _) => return error_page::not_found(&console, &headers),
-        (Err(error), _) => return error_page::storage_error(&console, &error),
+    let (Some(found), Some(key)) = (in_progress(&console).await?, &console.site.master_key) else {
+        return Err(Failure::NotFound);
     };
-    let done = if form.field("download").is_some() {
-        if !found.offers_key(console.inner.context.clock().now()) {
-            return error_page::not_found(&console, &headers);
-        }
-        changed(&console, session, async |change| {
-            first_start::record_key_download(change).await
-        })
-        .await
-        .map(|()| download(key))
-    } else if form.field("finish").is_some() {
-        changed(&console, session, async |change| {
-            first_start::finish(change).await
-        })
-        .await
-        .map(|()| Redirect::to(&console.path("/connections")).into_response())
-    } else if form.field("kept") == Some("yes") {
-        changed(&console, session, async |change| {
-            first_start::keep_key(change).await
-        })
-        .await
-        .map(|()| Redirect::to(&console.path(PROVIDERS_PATH)).into_response())
+    let downloads = form.field("download").is_some();
+    let finishes = form.field("finish").is_some();
+    if downloads && !found.offers_key(console.clock.now()) {
+        return Err(Failure::NotFound);
+    }
+    if !downloads && !finishes && form.field("kept") != Some("yes") {
+        return Ok(page(&console, session, key, &found, Some(NOT_KEPT)));
+    }
+    let mut change = session.begin_as_operator(&console).await?;
+    let next = if downloads {
+        first_start::record_key_download(&mut change).await?;
+        download(key)
+    } else if finishes {
+        first_start::finish(&mut change).await?;
+        console.redirect("/connections")
     } else {
-        const NOT_KEPT: &str = "Keep a copy of the key, and then tick the box.";
-        return page(&console, session, key, &found, Some(NOT_KEPT));
+        first_start::keep_key(&mut change).await?;
+        console.redirect(PROVIDERS_PATH)
     };
-    done.unwrap_or_else(|refusal| error_page::refused(&console, refusal))
-}
-
-async fn changed(
-    console: &Console,
-    session: &Session,
-    operation: impl AsyncFnOnce(&mut ManagementChange<'_>) -> Result<(), Refusal>,
-) -> Result<(), Refusal> {
-    let mut change = session.begin_as_operator(console).await?;
-    operation(&mut change).await?;
-    Ok(change.commit().await?)
+    change.commit().await?;
+    Ok(next)
 }
 
 /// The key as `secrets.key_file` takes it. Only an operator gets it, for as long as

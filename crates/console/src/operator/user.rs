@@ -3,23 +3,22 @@
 
 use askama::Template;
 use axum::extract::State;
-use axum::response::Response;
 use bellbird_domain::{Connection, ConnectionStatus, KeyStatus, Plan, User, UserId};
 use bellbird_management::{Refusal, sign_in, users};
-use bellbird_storage::{KeyRecord, StorageError, SyncState, UserChange};
-use http::{HeaderMap, StatusCode};
+use bellbird_storage::{KeyRecord, SyncState, UserChange};
+use http::StatusCode;
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::deliveries::EndpointRow;
-use super::{Operator, OperatorForm, PathText, count, gives, parsed, status_text};
+use super::{Operator, OperatorForm, count, gives, status_text};
 use crate::emails::InvitationEmail;
-use crate::error_page;
+use crate::error_page::{Failure, PageResult};
 use crate::local::is_loopback_url;
 use crate::pages::names::{institution_name, sanitized};
-use crate::pages::{Done, LocalTime, SignedInFrame, When};
+use crate::pages::{Done, LocalTime, SignedInFrame, When, page_response};
 use crate::qr_code;
-use crate::session::{OwnForm, Session};
+use crate::session::{OwnForm, PathText, Session, id_of};
 use crate::state::Console;
 
 #[derive(Template)]
@@ -92,63 +91,49 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// A request about one user.
-struct OfUser<'a> {
-    console: &'a Console,
-    headers: &'a HeaderMap,
-    session: &'a Session,
-    id: UserId,
-}
-
 /// `GET /operator/users/{id}`
 pub(super) async fn show(
     State(console): State<Console>,
-    headers: HeaderMap,
     Operator(session): Operator,
     id: PathText,
-) -> Response {
-    let Some(id) = parsed(id) else {
-        return error_page::not_found(&console, &headers);
-    };
-    let of = OfUser {
-        console: &console,
-        headers: &headers,
-        session: &session,
-        id,
-    };
-    of.page(Shown::default()).await
+) -> PageResult {
+    page(&console, &session, id_of(id)?, Shown::default()).await
 }
 
-async fn load<'a>(
-    console: &Console,
-    session: &Session,
-    frame: &'a SignedInFrame<'a>,
-    user: &'a User,
-    shown: Shown<'a>,
-) -> Result<UserPage<'a>, StorageError> {
+async fn find(console: &Console, id: UserId) -> Result<User, Failure> {
+    let found = console.storage().users().find(id).await?;
+    found.ok_or(Failure::NotFound)
+}
+
+async fn page(console: &Console, session: &Session, id: UserId, shown: Shown<'_>) -> PageResult {
+    let user = &find(console, id).await?;
     let (storage, zone) = (console.storage(), session.zone());
     let mut connections = Vec::new();
     for connection in storage
         .connections()
-        .list_after(None, Some(user.id), u32::MAX)
+        .list_after(None, Some(id), u32::MAX)
         .await?
     {
-        let sync = storage.syncs().find(user.id, connection.id).await?;
+        let sync = storage.syncs().find(id, connection.id).await?;
         connections.push(row(console, connection, sync, &zone, session.now));
     }
-    let keys = storage.keys().list(user.id).await?;
+    let keys = storage.keys().list(id).await?;
     let keys: Vec<_> = keys
         .iter()
         .map(|key| key_row(key, &zone, session.now))
         .collect();
     let programs = keys.iter().filter(|key| key.works).count();
-    let endpoints = storage.endpoints().list(user.id).await?;
+    let endpoints = storage.endpoints().list(id).await?;
     let endpoint =
         |endpoint| EndpointRow::new(endpoint, Some(user.email.clone()), &zone, session.now);
     let is_local = is_loopback_url(&session.console_url(console));
     let public_link = shown.link.filter(|_| !is_local);
-    Ok(UserPage {
-        frame,
+    let status = match (shown.problem, shown.other_address) {
+        (None, None) => StatusCode::OK,
+        _ => StatusCode::BAD_REQUEST,
+    };
+    let page = UserPage {
+        frame: &session.frame(console, "/operator/users"),
         user,
         plans: Plan::ALL
             .iter()
@@ -161,13 +146,14 @@ async fn load<'a>(
         programs: (programs > 0).then(|| count(programs as u64, "program")),
         keys,
         endpoints: endpoints.iter().map(endpoint).collect(),
-        sessions: storage.sessions().list(user.id, session.now).await?.len(),
+        sessions: storage.sessions().list(id, session.now).await?.len(),
         qr_code: public_link.and_then(|link| qr_code::svg(link.expose_secret())),
         shown,
         is_local,
-        sends_links: console.inner.site.mailer.is_some() && user.console_sign_in,
-        is_self: session.user() == user.id,
-    })
+        sends_links: console.site.mailer.is_some() && user.console_sign_in,
+        is_self: session.user() == id,
+    };
+    Ok(page_response(status, &page))
 }
 
 fn row(
@@ -180,13 +166,8 @@ fn row(
     let is_active = connection.status == ConnectionStatus::Active;
     ConnectionRow {
         name: institution_name(&connection),
-        is_sandbox: console
-            .inner
-            .frame
-            .providers
-            .is_sandbox(&connection.provider),
+        is_sandbox: console.frame.providers.is_sandbox(&connection.provider),
         provider: console
-            .inner
             .connections
             .links()
             .provider_title(&connection.provider)
@@ -223,155 +204,108 @@ fn key_row(key: &KeyRecord, zone: &LocalTime, now: Timestamp) -> KeyRow {
 /// or `remove` and the user's address in `confirm-email`.
 pub(super) async fn change(
     State(console): State<Console>,
-    headers: HeaderMap,
     id: PathText,
     OperatorForm(form): OperatorForm,
-) -> Response {
-    let Some(id) = parsed(id) else {
-        return error_page::not_found(&console, &headers);
+) -> PageResult {
+    const TOO_MANY: &str = "20 sign-in links of this user work already. Wait ten minutes.";
+    const MAY_NOT: &str =
+        "This user may not sign in, because nobody has verified the e-mail address.";
+    let id = id_of(id)?;
+    let changed = submit(&console, &form, id).await;
+    let Err(Failure::Refused(refusal)) = &changed else {
+        return changed;
     };
-    let of = OfUser {
-        console: &console,
-        headers: &headers,
-        session: &form.session,
-        id,
+    let problem = match **refusal {
+        Refusal::NotFound(_) => return Err(Failure::NotFound),
+        Refusal::MayNotSignIn => MAY_NOT,
+        Refusal::TooManySignInLinks => TOO_MANY,
+        _ => return changed,
     };
-    if form.field("remove").is_some() {
-        let written = form.field("confirm-email").unwrap_or_default();
-        return of.remove(written.trim()).await;
-    }
+    page(&console, &form.session, id, Shown::problem(problem)).await
+}
+
+async fn submit(console: &Console, form: &OwnForm, id: UserId) -> PageResult {
+    let session = &form.session;
     let path = format!("/operator/users/{id}");
+    if form.field("remove").is_some() {
+        return remove(console, form, id).await;
+    }
     if form.field("send-link").is_some() {
-        return match of.send_link().await {
-            Ok(Ok(())) => Done::LinkSent.redirect(&console, &path, "access"),
-            Ok(Err(text)) => of.page(Shown::problem(&text)).await,
-            Err(refusal) => of.refused(refusal).await,
+        return match send_link(console, session, id).await? {
+            Ok(()) => Ok(Done::LinkSent.redirect(console, &path, "access")),
+            Err(text) => page(console, session, id, Shown::problem(&text)).await,
         };
     }
-    match of.change(&form).await {
-        Ok(Changed::Saved(done, place)) => done.redirect(&console, &path, place),
-        Ok(Changed::Link(link)) => {
-            let shown = Shown {
-                link: Some(&link),
-                ..Shown::default()
-            };
-            of.page(shown).await
-        }
-        Ok(Changed::Nothing) => error_page::invalid_form(&console),
-        Err(refusal) => of.refused(refusal).await,
-    }
+    let mut change = session.begin_as_operator(console).await?;
+    let (done, place) = if let Some(plan) = form.parsed::<Plan>("plan") {
+        let to = UserChange {
+            plan: Some(plan),
+            ..UserChange::default()
+        };
+        users::update(&mut change, id, &to).await?;
+        (Done::PlanSaved, "plan")
+    } else if form.field("sign-in-link").is_some() {
+        let url = session.console_url(console);
+        let link = sign_in::create_link(&mut change, id, &url).await?;
+        change.commit().await?;
+        let shown = Shown {
+            link: Some(&link),
+            ..Shown::default()
+        };
+        return page(console, session, id, shown).await;
+    } else if form.field("end-sessions").is_some() {
+        sign_in::end_all_sessions(&mut change, id).await?;
+        (Done::SessionsOfUserEnded, "access")
+    } else {
+        return Err(Failure::InvalidForm);
+    };
+    change.commit().await?;
+    Ok(done.redirect(console, &path, place))
 }
 
-/// What a form has changed, and the place of the page that says so.
-enum Changed {
-    Saved(Done, &'static str),
-    Link(SecretString),
-    /// The form is not one of the page's.
-    Nothing,
+/// Ends all access of the user at once, and begins the removal of their connections, which are
+/// withdrawn at the providers, and then of the user. The user's address confirms it.
+async fn remove(console: &Console, form: &OwnForm, id: UserId) -> PageResult {
+    let session = &form.session;
+    if id == session.user() {
+        let own = "You delete yourself on the page Settings.";
+        return page(console, session, id, Shown::problem(own)).await;
+    }
+    let user = find(console, id).await?;
+    let written = form.field("confirm-email").unwrap_or_default().trim();
+    if !written.eq_ignore_ascii_case(&user.email) {
+        let other = Shown {
+            other_address: Some(written),
+            ..Shown::default()
+        };
+        return page(console, session, id, other).await;
+    }
+    let mut change = session.begin_as_operator(console).await?;
+    if users::begin_removal(&mut change, id).await? {
+        change.commit().await?;
+        console.connections.user_removals().wake();
+    }
+    Ok(Done::UserRemoved.redirect(console, "/operator/users", "users"))
 }
 
-impl OfUser<'_> {
-    async fn page(&self, shown: Shown<'_>) -> Response {
-        let console = self.console;
-        let user = match console.storage().users().find(self.id).await {
-            Ok(Some(user)) => user,
-            Ok(None) => return error_page::not_found(console, self.headers),
-            Err(error) => return error_page::storage_error(console, &error),
-        };
-        let frame = self.session.frame(console, "/operator/users");
-        let status = match (shown.problem, shown.other_address) {
-            (None, None) => StatusCode::OK,
-            _ => StatusCode::BAD_REQUEST,
-        };
-        let page = load(console, self.session, &frame, &user, shown).await;
-        super::shown(console, status, page)
-    }
-
-    async fn refused(&self, refusal: Refusal) -> Response {
-        const TOO_MANY: &str = "20 sign-in links of this user work already. Wait ten minutes.";
-        const MAY_NOT: &str =
-            "This user may not sign in, because nobody has verified the e-mail address.";
-        let problem = match refusal {
-            Refusal::NotFound(_) => return error_page::not_found(self.console, self.headers),
-            Refusal::MayNotSignIn => MAY_NOT,
-            Refusal::TooManySignInLinks => TOO_MANY,
-            other => return error_page::refused(self.console, other),
-        };
-        self.page(Shown::problem(problem)).await
-    }
-
-    /// Ends all access of the user at once, and begins the removal of their connections, which are
-    /// withdrawn at the providers, and then of the user. `written` confirms it.
-    async fn remove(&self, written: &str) -> Response {
-        let console = self.console;
-        if self.id == self.session.user() {
-            let own = "You delete yourself on the page Settings.";
-            return self.page(Shown::problem(own)).await;
-        }
-        let removed = async {
-            let user = console.storage().users().find(self.id).await?;
-            let user = user.ok_or(Refusal::NotFound("User"))?;
-            if !written.eq_ignore_ascii_case(&user.email) {
-                return Ok(false);
-            }
-            let mut change = self.session.begin_as_operator(console).await?;
-            if users::begin_removal(&mut change, self.id).await? {
-                change.commit().await?;
-                console.inner.connections.user_removals().wake();
-            }
-            Ok(true)
-        };
-        match removed.await {
-            Ok(true) => Done::UserRemoved.redirect(console, "/operator/users", "users"),
-            Ok(false) => {
-                let other = Shown {
-                    other_address: Some(written),
-                    ..Shown::default()
-                };
-                self.page(other).await
-            }
-            Err(refusal) => self.refused(refusal).await,
-        }
-    }
-
-    /// Sends a link by e-mail. The inner error says why the mail server did not take it.
-    async fn send_link(&self) -> Result<Result<(), String>, Refusal> {
-        let Some(mailer) = &self.console.inner.site.mailer else {
-            return Ok(Err("This service sends no e-mails.".to_owned()));
-        };
-        let user = self.console.storage().users().find(self.id).await?;
-        let user = user.ok_or(Refusal::NotFound("User"))?;
-        let url = self.session.console_url(self.console);
-        let mut change = self.session.begin_as_operator(self.console).await?;
-        let url = sign_in::create_invitation(&mut change, self.id, &url).await?;
-        change.commit().await?;
-        let url = url.expose_secret();
-        let Ok(text) = (InvitationEmail { url }).text() else {
-            return Ok(Err("The e-mail could not be written.".to_owned()));
-        };
-        let sent = mailer.send(&user.email, text).await;
-        Ok(sent.map_err(|error| format!("The e-mail was not sent: {error}.")))
-    }
-
-    async fn change(&self, form: &OwnForm) -> Result<Changed, Refusal> {
-        let mut change = self.session.begin_as_operator(self.console).await?;
-        let changed = if let Some(plan) = form.parsed::<Plan>("plan") {
-            let to = UserChange {
-                plan: Some(plan),
-                ..UserChange::default()
-            };
-            users::update(&mut change, self.id, &to).await?;
-            Changed::Saved(Done::PlanSaved, "plan")
-        } else if form.field("sign-in-link").is_some() {
-            let url = self.session.console_url(self.console);
-            Changed::Link(sign_in::create_link(&mut change, self.id, &url).await?)
-        } else if form.field("end-sessions").is_some() {
-            sign_in::end_all_sessions(&mut change, self.id).await?;
-            Changed::Saved(Done::SessionsOfUserEnded, "access")
-        } else {
-            return Ok(Changed::Nothing);
-        };
-        change.commit().await?;
-        Ok(changed)
-    }
+/// Sends a link by e-mail. The inner error says why the mail server did not take it.
+async fn send_link(
+    console: &Console,
+    session: &Session,
+    id: UserId,
+) -> Result<Result<(), String>, Failure> {
+    let Some(mailer) = &console.site.mailer else {
+        return Ok(Err("This service sends no e-mails.".to_owned()));
+    };
+    let user = find(console, id).await?;
+    let url = session.console_url(console);
+    let mut change = session.begin_as_operator(console).await?;
+    let url = sign_in::create_invitation(&mut change, id, &url).await?;
+    change.commit().await?;
+    let url = url.expose_secret();
+    let Ok(text) = (InvitationEmail { url }).text() else {
+        return Ok(Err("The e-mail could not be written.".to_owned()));
+    };
+    let sent = mailer.send(&user.email, text).await;
+    Ok(sent.map_err(|error| format!("The e-mail was not sent: {error}.")))
 }

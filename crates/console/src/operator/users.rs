@@ -4,17 +4,16 @@ use std::collections::HashMap;
 
 use askama::Template;
 use axum::extract::State;
-use axum::response::Response;
 use bellbird_domain::{Plan, User, UserId};
 use bellbird_management::{Refusal, users, values};
 use bellbird_storage::{NewUser, StorageError, UserFilter, UserNeed};
 use http::{StatusCode, Uri};
 
-use super::{Operator, OperatorForm, PAGE_ROWS, count, gives, shown, status_text};
-use crate::error_page;
+use super::{Operator, OperatorForm, PAGE_ROWS, count, gives, status_text};
+use crate::error_page::{Failure, PageResult};
 use crate::list_query::{Chip, ListQuery, Pages};
 use crate::pages::names::sanitized;
-use crate::pages::{Done, LocalTime, SignedInFrame};
+use crate::pages::{Done, LocalTime, SignedInFrame, page_response};
 use crate::session::Session;
 use crate::state::Console;
 
@@ -95,7 +94,7 @@ fn chips(console: &Console, query: &ListQuery) -> Vec<Chip> {
     let mut chips = vec![query.menu("plan", "All plans", plans)];
     chips.extend(ONLY.map(|(only, text)| query.toggle("only", only, text)));
     if let Some((status, provider)) = filter(query).connection {
-        let links = console.inner.connections.links();
+        let links = console.connections.links();
         let at = provider.map(|name| format!(" at {}", sanitized(links.provider_title(name))));
         let text = format!("{}{}", status_text(status), at.unwrap_or_default());
         let without = query.with(&[("status", ""), ("provider", "")]);
@@ -105,8 +104,11 @@ fn chips(console: &Console, query: &ListQuery) -> Vec<Chip> {
 }
 
 /// `GET /operator/users`
-pub(super) async fn show(State(console): State<Console>, operator: Operator, uri: Uri) -> Response {
-    let Operator(session) = operator;
+pub(super) async fn show(
+    State(console): State<Console>,
+    Operator(session): Operator,
+    uri: Uri,
+) -> PageResult {
     page(&console, &session, &uri, None).await
 }
 
@@ -115,66 +117,10 @@ async fn page(
     session: &Session,
     uri: &Uri,
     problem: Option<Problem<'_>>,
-) -> Response {
+) -> PageResult {
     let query = ListQuery::parse(uri.query(), &FILTERS);
-    let frame = session.frame(console, "/operator/users");
-    let bad = problem.as_ref().map(|_| StatusCode::BAD_REQUEST);
-    let status = bad.unwrap_or(StatusCode::OK);
-    let page = load(console, &frame, &query, &session.zone()).await;
-    shown(
-        console,
-        status,
-        page.map(|page| UsersPage { problem, ..page }),
-    )
-}
-
-/// `POST /operator/users`, with the fields `email` and `plan`: adds a user, for whom the operator
-/// vouches, so that the user may sign in.
-pub(super) async fn add(
-    State(console): State<Console>,
-    uri: Uri,
-    OperatorForm(form): OperatorForm,
-) -> Response {
-    let given = form.field("email").unwrap_or_default();
-    let rejected = async |text: String| {
-        let problem = Problem { email: given, text };
-        page(&console, &form.session, &uri, Some(problem)).await
-    };
-    let Some(plan) = form.parsed::<Plan>("plan") else {
-        return error_page::invalid_form(&console);
-    };
-    let email = match values::email(given) {
-        Ok(email) => email,
-        Err(expected) => return rejected(format!("Write {expected}.")).await,
-    };
-    let added = async {
-        let mut change = form.session.begin_as_operator(&console).await?;
-        let new = NewUser {
-            email: &email,
-            plan,
-            timezone: None,
-            reference: None,
-            console_sign_in: true,
-        };
-        let user = users::create(&mut change, &new).await?;
-        change.commit().await?;
-        Ok(user.id)
-    };
-    match added.await {
-        Ok(id) => Done::UserAdded.redirect(&console, &format!("/operator/users/{id}"), "access"),
-        Err(Refusal::InUse(_)) => rejected("There is a user with this address.".to_owned()).await,
-        Err(refusal) => error_page::refused(&console, refusal),
-    }
-}
-
-async fn load<'a>(
-    console: &Console,
-    frame: &'a SignedInFrame<'a>,
-    query: &'a ListQuery,
-    zone: &LocalTime,
-) -> Result<UsersPage<'a>, StorageError> {
-    let storage = console.storage();
-    let (mut users, (all, before)) = find(console, query).await?;
+    let (storage, zone) = (console.storage(), session.zone());
+    let (mut users, (all, before)) = find(console, &query).await?;
     let pages = query.cut(&mut users, PAGE_ROWS, |user| user.id);
     let counted = match users.len() as u64 {
         0 => String::new(),
@@ -197,7 +143,7 @@ async fn load<'a>(
     let rows = users.into_iter().map(|user| {
         let connections = connections.get(&user.id).copied().unwrap_or_default();
         let disabled = disabled.get(&user.id).copied().unwrap_or_default();
-        row(user, connections, disabled, zone)
+        row(user, connections, disabled, &zone)
     });
     let counts = storage.users().count_by_plan().await?;
     let plans = Plan::ALL.iter().map(|plan| PlanRow {
@@ -208,23 +154,68 @@ async fn load<'a>(
             .find(|(of, _)| of == plan)
             .map_or(0, |(_, users)| *users),
     });
-    let quotas = console.inner.context.quotas();
+    let quotas = console.context.quotas();
     let calls = [&quotas.metadata, &quotas.balances, &quotas.live].map(|quota| {
         let calls = quota.calls().map(|calls| calls.to_string());
         calls.unwrap_or_else(|| "no limit".to_owned())
     });
-    Ok(UsersPage {
-        frame,
-        query,
+    let status = match problem {
+        Some(_) => StatusCode::BAD_REQUEST,
+        None => StatusCode::OK,
+    };
+    let page = UsersPage {
+        frame: &session.frame(console, "/operator/users"),
+        query: &query,
         search_chars_max: SEARCH_CHARS_MAX,
-        chips: chips(console, query),
+        chips: chips(console, &query),
         counted,
         rows: rows.collect(),
         pages,
         plans: plans.collect(),
-        problem: None,
+        problem,
         calls,
-    })
+    };
+    Ok(page_response(status, &page))
+}
+
+/// `POST /operator/users`, with the fields `email` and `plan`: adds a user, for whom the operator
+/// vouches, so that the user may sign in.
+pub(super) async fn add(
+    State(console): State<Console>,
+    uri: Uri,
+    OperatorForm(form): OperatorForm,
+) -> PageResult {
+    let given = form.field("email").unwrap_or_default();
+    let rejected = async |text: String| {
+        let problem = Problem { email: given, text };
+        page(&console, &form.session, &uri, Some(problem)).await
+    };
+    let plan: Plan = form.parsed("plan").ok_or(Failure::InvalidForm)?;
+    let email = match values::email(given) {
+        Ok(email) => email,
+        Err(expected) => return rejected(format!("Write {expected}.")).await,
+    };
+    let added = async {
+        let mut change = form.session.begin_as_operator(&console).await?;
+        let new = NewUser {
+            email: &email,
+            plan,
+            timezone: None,
+            reference: None,
+            console_sign_in: true,
+        };
+        let user = users::create(&mut change, &new).await?;
+        change.commit().await?;
+        Ok(user.id)
+    };
+    match added.await {
+        Ok(id) => {
+            let path = format!("/operator/users/{id}");
+            Ok(Done::UserAdded.redirect(&console, &path, "access"))
+        }
+        Err(Refusal::InUse(_)) => rejected("There is a user with this address.".to_owned()).await,
+        Err(refusal) => Err(refusal.into()),
+    }
 }
 
 /// Those that match, or the one with this id. Also how many there are, and how many are listed

@@ -5,7 +5,6 @@
 use std::sync::atomic::Ordering;
 
 use askama::Template;
-use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use bellbird_domain::Actor;
@@ -23,7 +22,7 @@ use crate::error_page::{self, Failure, PageResult};
 use crate::operator::SETUP_PATH;
 use crate::pages::{Frame, Notice, Tone, page_response};
 use crate::prefetch::reject_prefetch;
-use crate::session::GuestForm;
+use crate::session::{GuestForm, PathText};
 use crate::sign_in::{BrowserSession, record_sign_in};
 use crate::state::Console;
 
@@ -83,7 +82,7 @@ pub(crate) async fn open(
     State(console): State<Console>,
     headers: HeaderMap,
     extensions: Extensions,
-    code: Result<Path<String>, PathRejection>,
+    code: PathText,
 ) -> PageResult {
     let found = find_or_nothing(&console).await?;
     reject_prefetch(&headers)?;
@@ -108,7 +107,7 @@ pub(crate) async fn open(
 pub(crate) async fn claim(
     State(console): State<Console>,
     extensions: Extensions,
-    code: Result<Path<String>, PathRejection>,
+    code: PathText,
     form: GuestForm,
 ) -> PageResult {
     let headers = &form.headers;

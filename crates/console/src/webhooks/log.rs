@@ -4,8 +4,7 @@
 use std::collections::HashMap;
 
 use askama::Template;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use bellbird_domain::{
     ConnectionId, DeliveryState, EndpointId, EndpointStatus, EventId, EventType,
 };
@@ -19,7 +18,7 @@ use crate::error_page::{Failure, PageResult};
 use crate::list_query::{ListQuery, Pages};
 use crate::pages::names::institution_name;
 use crate::pages::{Done, SignedInFrame, When, page_response, why_disabled};
-use crate::session::{OwnForm, Session};
+use crate::session::{OwnForm, PathText, Session, id_of};
 use crate::state::Console;
 
 /// Deliveries on one page.
@@ -96,23 +95,16 @@ pub(super) fn path(id: EndpointId) -> String {
     format!("/webhooks/endpoints/{id}")
 }
 
-type IdInPath = Result<Path<String>, PathRejection>;
-
 /// `GET /webhooks/endpoints/{id}`
 pub(crate) async fn show(
     State(console): State<Console>,
     session: Session,
-    id: IdInPath,
+    id: PathText,
     uri: Uri,
 ) -> PageResult {
     let query = ListQuery::parse(uri.query(), &FILTERS);
-    let endpoint = find(&console, &session, id).await?;
+    let endpoint = find_own(&console, &session, id_of(id)?).await?;
     page(&console, &session, &endpoint, &query, None).await
-}
-
-async fn find(console: &Console, session: &Session, id: IdInPath) -> Result<Endpoint, Failure> {
-    let id = id.ok().and_then(|Path(id)| id.parse().ok());
-    find_own(console, session, id.ok_or(Failure::NotFound)?).await
 }
 
 async fn page(
@@ -293,12 +285,12 @@ pub(crate) fn state_text(state: DeliveryState) -> &'static str {
 /// `POST /webhooks/endpoints/{id}`, with the field `redeliver` or `recover`.
 pub(crate) async fn change(
     State(console): State<Console>,
-    id: IdInPath,
+    id: PathText,
     uri: Uri,
     form: OwnForm,
 ) -> PageResult {
     let session = &form.session;
-    let endpoint = find(&console, session, id).await?;
+    let endpoint = find_own(&console, session, id_of(id)?).await?;
     let since = form
         .field("recover")
         .and_then(|value| SINCE.iter().find(|(name, ..)| *name == value));
