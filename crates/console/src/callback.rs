@@ -165,10 +165,7 @@ fn callback_response(
         _ => WayBack::Unknown,
     };
     let frame = &console.frame;
-    let links = console.connections.links();
-    let title_of = |provider: &str| links.provider_title(provider).to_owned();
-    let consents = links.consents_place(&callback.provider);
-    let notice = Notice::for_callback(callback, consents, way, frame, title_of);
+    let notice = Notice::for_callback(callback, way, frame);
     let status = match callback.outcome {
         CallbackOutcome::UnknownState => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,

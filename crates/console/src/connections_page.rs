@@ -109,17 +109,14 @@ async fn load(
             }
         })
         .collect();
-    let links = console.connections.links();
-    let linkable = links.providers();
+    let linkable = console.connections.links().providers();
     let is_in_plan = |connection: &Connection| frame.plan.reads(connection.category);
-    let title_of = |provider: &str| links.provider_title(provider).to_owned();
     let rows = BankRow::list(
         &linked,
         &BankRows {
             frame,
             zone: session.zone(),
             now: session.now,
-            title_of: &title_of,
             linkable: &linkable,
             is_in_plan: &is_in_plan,
         },

@@ -46,9 +46,7 @@ pub(crate) async fn open_link(
             Notice::for_connected_link(back).response(&console.frame, StatusCode::OK)
         }
         FoundLink::Page(page) => {
-            let title_of = |provider: &str| title(&console, provider);
-            let now = console.clock.now();
-            let choice = Choice::new(&console.frame, &page, now, title_of);
+            let choice = Choice::new(&console.frame, &page, console.clock.now());
             let mut response = page_with_images(StatusCode::OK, &choice, choice.image_origins());
             if choice.awaits_provider() {
                 response.headers_mut().insert(REFRESH, REFRESH_AFTER);
@@ -56,14 +54,6 @@ pub(crate) async fn open_link(
             response
         }
     })
-}
-
-fn title(console: &Console, provider: &str) -> String {
-    console
-        .connections
-        .links()
-        .provider_title(provider)
-        .to_owned()
 }
 
 /// `POST /link/{token}` with one field: `provider`, `connection`, `session`, `remove` or
@@ -191,8 +181,7 @@ async fn ask_removal(console: &Console, token: &str, connection: ConnectionId) -
     let links = console.connections.links();
     let frame = &console.frame;
     Ok(match links.find_removal_page(token, connection).await {
-        Ok(page) => Notice::for_removal(&page, frame, |provider| title(console, provider))
-            .response(frame, StatusCode::OK),
+        Ok(page) => Notice::for_removal(&page, frame).response(frame, StatusCode::OK),
         Err(ConnectionsError::NotFound) => error_page::connection_not_found(console),
         Err(error) => return Err(error.into()),
     })
@@ -202,8 +191,7 @@ async fn remove(console: &Console, token: String, connection: ConnectionId) -> P
     let connections = console.connections.clone();
     let remove = async move { connections.links().remove_by_user(&token, connection).await };
     Ok(match in_own_task(console, remove).await? {
-        Ok(page) => Notice::for_removed(&page, |provider| title(console, provider))
-            .response(&console.frame, StatusCode::OK),
+        Ok(page) => Notice::for_removed(&page).response(&console.frame, StatusCode::OK),
         Err(ConnectionsError::NotFound) => error_page::connection_not_found(console),
         Err(error) => return Err(error.into()),
     })

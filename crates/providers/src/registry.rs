@@ -203,6 +203,18 @@ pub fn declaration(name: &str) -> Option<&'static Declaration> {
         .copied()
 }
 
+/// The name of a provider for people. An unknown one is returned as it is.
+#[must_use]
+pub fn provider_title(name: &str) -> &str {
+    declaration(name).map_or(name, |declared| declared.title)
+}
+
+/// Where a person can end a consent without this service, for users.
+#[must_use]
+pub fn consents_place(name: &str) -> &'static str {
+    declaration(name).map_or("at the provider", |declared| declared.consents)
+}
+
 /// The place in [`PROVIDERS`].
 fn position(name: ProviderName) -> usize {
     PROVIDERS

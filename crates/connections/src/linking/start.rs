@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bellbird_domain::{Connection, ConnectionId, TimestampExt as _, User, UserId};
 use bellbird_providers::linking::{AuthorizationRequest, CallbackParams, Purpose, Url};
-use bellbird_providers::registry::{PROVIDERS, declaration};
+use bellbird_providers::registry::{PROVIDERS, provider_title};
 use bellbird_providers::{Cause, ConsentStatus, Linking};
 use bellbird_storage::{NewConsentSession, NewLink, NewLinkSession};
 use jiff::Timestamp;
@@ -418,18 +418,8 @@ impl<'c> Links<'c> {
         }
         Err(ConnectionsError::NotInPlan {
             plan: user.plan,
-            provider: self.provider_title(provider).to_owned(),
+            provider: provider_title(provider).to_owned(),
         })
-    }
-
-    /// Where a person can end a consent without this service, for users.
-    pub fn consents_place(self, provider: &str) -> &'static str {
-        declaration(provider).map_or("at the provider", |known| known.consents)
-    }
-
-    /// Returns a provider's name for people; an unknown name is returned as it is.
-    pub fn provider_title(self, provider: &str) -> &str {
-        declaration(provider).map_or(provider, |known| known.title)
     }
 
     /// Returns the URL of a page of the console, as browsers reach it.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use askama::Template;
 use axum::extract::State;
 use bellbird_domain::ConnectionStatus;
+use bellbird_providers::registry::provider_title;
 use bellbird_storage::{FailingJob, Instance, JobCounts, ProviderCalls, StorageError, job_kinds};
 use http::StatusCode;
 use jiff::Timestamp;
@@ -84,7 +85,6 @@ pub(super) async fn show(
     let failing = storage.jobs().list_failing(FAILING_SHOWN_MAX).await?;
     let seen_at = storage.instances().database_time(now).await?;
     let instances = storage.instances().list(seen_at).await?;
-    let links = console.connections.links();
     let page = HealthPage {
         frame: &session.frame(&console, "/operator/health"),
         checks: checks::list(&console, &instances, now, &zone).await?,
@@ -98,7 +98,7 @@ pub(super) async fn show(
             .map(|job| FailingRow {
                 kind: job_words(&job.kind),
                 tried: format!("tried {}", count(job.attempts.into(), "time")),
-                provider: links.provider_title(&job.provider).to_owned(),
+                provider: provider_title(&job.provider).to_owned(),
                 next: job.next_attempt_at.map(|at| zone.when(at, now)),
                 job,
             })
@@ -168,9 +168,8 @@ async fn providers(
             Some(_) => (true, "last call succeeded"),
         };
         let calls = calls.unwrap_or_default();
-        let links = console.connections.links();
         ProviderRow {
-            title: links.provider_title(&name).to_owned(),
+            title: provider_title(&name).to_owned(),
             is_good,
             status,
             calls: match (calls.calls, calls.failed) {

@@ -5,6 +5,7 @@ use askama::Template;
 use axum::extract::State;
 use bellbird_domain::{Connection, ConnectionStatus, KeyStatus, Plan, User, UserId};
 use bellbird_management::{Refusal, sign_in, users};
+use bellbird_providers::registry::provider_title;
 use bellbird_storage::{KeyRecord, SyncState, UserChange};
 use http::StatusCode;
 use jiff::Timestamp;
@@ -167,11 +168,7 @@ fn row(
     ConnectionRow {
         name: institution_name(&connection),
         is_sandbox: console.frame.providers.is_sandbox(&connection.provider),
-        provider: console
-            .connections
-            .links()
-            .provider_title(&connection.provider)
-            .to_owned(),
+        provider: provider_title(&connection.provider).to_owned(),
         status: status_text(connection.status),
         is_active,
         since: zone.day(connection.created_at),

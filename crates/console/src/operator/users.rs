@@ -6,6 +6,7 @@ use askama::Template;
 use axum::extract::State;
 use bellbird_domain::{Plan, User, UserId};
 use bellbird_management::{Refusal, users, values};
+use bellbird_providers::registry::provider_title;
 use bellbird_storage::{NewUser, StorageError, UserFilter, UserNeed};
 use http::{StatusCode, Uri};
 
@@ -89,13 +90,12 @@ fn filter(query: &ListQuery) -> UserFilter<'_> {
     }
 }
 
-fn chips(console: &Console, query: &ListQuery) -> Vec<Chip> {
+fn chips(query: &ListQuery) -> Vec<Chip> {
     let plans = Plan::ALL.iter().map(|plan| (plan, format!("Plan {plan}")));
     let mut chips = vec![query.menu("plan", "All plans", plans)];
     chips.extend(ONLY.map(|(only, text)| query.toggle("only", only, text)));
     if let Some((status, provider)) = filter(query).connection {
-        let links = console.connections.links();
-        let at = provider.map(|name| format!(" at {}", sanitized(links.provider_title(name))));
+        let at = provider.map(|name| format!(" at {}", sanitized(provider_title(name))));
         let text = format!("{}{}", status_text(status), at.unwrap_or_default());
         let without = query.with(&[("status", ""), ("provider", "")]);
         chips.push(Chip::link(text, without, true));
@@ -167,7 +167,7 @@ async fn page(
         frame: &session.frame(console, "/operator/users"),
         query: &query,
         search_chars_max: SEARCH_CHARS_MAX,
-        chips: chips(console, &query),
+        chips: chips(&query),
         counted,
         rows: rows.collect(),
         pages,

@@ -3,6 +3,7 @@
 
 use bellbird_connections::{LinkableProvider, LinkedConnection};
 use bellbird_domain::{Connection, ConnectionCategory, ConnectionId, ConnectionStatus};
+use bellbird_providers::registry::provider_title;
 use jiff::{SignedDuration, Timestamp};
 
 use super::bank_trouble::is_linkable;
@@ -21,8 +22,6 @@ pub(crate) struct BankRows<'a> {
     pub(crate) frame: &'a Frame,
     pub(crate) zone: LocalTime,
     pub(crate) now: Timestamp,
-    /// Maps the name of a provider to its title.
-    pub(crate) title_of: &'a dyn Fn(&str) -> String,
     /// The providers that have a consent page.
     pub(crate) linkable: &'a [LinkableProvider],
     /// Whether the plan of the user reads it.
@@ -113,7 +112,7 @@ impl BankRow {
         Self {
             id: connection.id,
             label: label(&institution, accounts.first()),
-            provider: (page.title_of)(&connection.provider),
+            provider: provider_title(&connection.provider).to_owned(),
             is_broken: is_in_plan && !is_active,
             state,
             holds: holds(&accounts, of_this_name > 1),

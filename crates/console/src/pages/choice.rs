@@ -4,6 +4,7 @@
 use askama::Template;
 use bellbird_connections::{AppReturn, LinkPage, LinkableProvider};
 use bellbird_domain::Connection;
+use bellbird_providers::registry::provider_title;
 use jiff::Timestamp;
 
 use super::bank::{BankRow, BankRows};
@@ -43,13 +44,7 @@ struct UnfinishedRow {
 }
 
 impl<'a> Choice<'a> {
-    /// `title_of` maps the name of a provider to its title.
-    pub(crate) fn new(
-        frame: &'a Frame,
-        page: &'a LinkPage,
-        now: Timestamp,
-        title_of: impl Fn(&str) -> String,
-    ) -> Self {
+    pub(crate) fn new(frame: &'a Frame, page: &'a LinkPage, now: Timestamp) -> Self {
         let is_repair = page.repair_target.is_some();
         let is_allowed = |provider: &&LinkableProvider| {
             page.provider
@@ -61,7 +56,6 @@ impl<'a> Choice<'a> {
             frame,
             zone: LocalTime::of(page.timezone.as_deref()),
             now,
-            title_of: &title_of,
             linkable: &page.providers,
             is_in_plan: &is_in_plan,
         };
@@ -75,7 +69,7 @@ impl<'a> Choice<'a> {
             .partition(|row| row.is_broken);
         let unfinished = page.unfinished.iter().map(|session| UnfinishedRow {
             id: session.id.to_string(),
-            provider: title_of(&session.provider),
+            provider: provider_title(&session.provider).to_owned(),
             started: rows.zone.time(session.started_at),
             is_confirmed: session.is_confirmed,
         });
@@ -111,6 +105,7 @@ impl<'a> Choice<'a> {
 mod tests {
     use bellbird_connections::{LinkedConnection, UnfinishedSession};
     use bellbird_domain::{ConnectionCategory, ConnectionStatus};
+    use bellbird_providers::registry::PROVIDERS;
     use uuid::Uuid;
 
     use super::*;
@@ -153,7 +148,7 @@ mod tests {
 
     fn choice<'a>(frame: &'a Frame, page: &'a LinkPage) -> Choice<'a> {
         let now = "2026-11-20T09:24:00Z".parse().unwrap();
-        Choice::new(frame, page, now, str::to_uppercase)
+        Choice::new(frame, page, now)
     }
 
     /// Name and label of each button.
@@ -211,7 +206,7 @@ mod tests {
         let started_at = "2026-11-20T09:24:00Z".parse().unwrap();
         page.unfinished = vec![UnfinishedSession {
             id: Uuid::nil(),
-            provider: "somebank".to_owned(),
+            provider: PROVIDERS[0].name.as_str().to_owned(),
             started_at,
             is_confirmed: false,
         }];
@@ -226,8 +221,9 @@ mod tests {
         assert!(html.contains("used up"), "{html}");
         page.unfinished[0].is_confirmed = true;
         let html = shown(&page);
+        let waiting = format!("Waiting for {}", PROVIDERS[0].title);
         assert!(
-            buttons(&html).is_empty() && html.contains("Waiting for SOMEBANK"),
+            buttons(&html).is_empty() && html.contains(&waiting),
             "{html}"
         );
     }

@@ -6,6 +6,7 @@ use bellbird_connections::{
     AppReturn, CallbackOutcome, HandledCallback, LinkResult, LinkedConnection, RemovalPage,
 };
 use bellbird_domain::{ConnectionId, LinkOutcome};
+use bellbird_providers::registry::{consents_place, provider_title};
 use http::StatusCode;
 
 use super::frame::Frame;
@@ -117,10 +118,10 @@ struct Connected {
 
 impl Connected {
     /// With all accounts.
-    fn of(linked: &LinkedConnection, frame: &Frame, title_of: impl Fn(&str) -> String) -> Self {
+    fn of(linked: &LinkedConnection, frame: &Frame) -> Self {
         Self {
             institution: Institution::of(&linked.connection, frame),
-            provider: title_of(&linked.connection.provider),
+            provider: provider_title(&linked.connection.provider).to_owned(),
             accounts: account_rows(linked),
         }
     }
@@ -226,12 +227,8 @@ impl Notice {
     }
 
     /// Asks before a connection is removed.
-    pub(crate) fn for_removal(
-        page: &RemovalPage,
-        frame: &Frame,
-        title_of: impl Fn(&str) -> String,
-    ) -> Self {
-        let provider = title_of(&page.linked.connection.provider);
+    pub(crate) fn for_removal(page: &RemovalPage, frame: &Frame) -> Self {
+        let provider = provider_title(&page.linked.connection.provider);
         let name = institution_name(&page.linked.connection);
         let confirm = Button {
             class: "danger",
@@ -241,7 +238,7 @@ impl Notice {
         };
         Self {
             email: Some(sanitized(&page.email)),
-            connected: vec![Connected::of(&page.linked, frame, title_of)],
+            connected: vec![Connected::of(&page.linked, frame)],
             buttons: vec![confirm],
             retry_link: Some(("button quiet", "Keep it")),
             ..Self::new(Tone::Attention, format!("Remove {name}?"))
@@ -254,8 +251,8 @@ impl Notice {
     }
 
     /// After a removal has begun. `page` is what was removed.
-    pub(crate) fn for_removed(page: &RemovalPage, title_of: impl Fn(&str) -> String) -> Self {
-        let provider = title_of(&page.linked.connection.provider);
+    pub(crate) fn for_removed(page: &RemovalPage) -> Self {
+        let provider = provider_title(&page.linked.connection.provider);
         let name = institution_name(&page.linked.connection);
         Self {
             email: Some(sanitized(&page.email)),
@@ -269,15 +266,8 @@ impl Notice {
         .with_app_return(page.app_return.clone())
     }
 
-    /// The page after consent. `consents` is where the person can end a consent without this
-    /// service, and `title_of` maps the name of a provider to its title.
-    pub(crate) fn for_callback(
-        callback: &HandledCallback,
-        consents: &str,
-        way: WayBack,
-        frame: &Frame,
-        title_of: impl Fn(&str) -> String,
-    ) -> Self {
+    /// The page after consent.
+    pub(crate) fn for_callback(callback: &HandledCallback, way: WayBack, frame: &Frame) -> Self {
         let HandledCallback {
             email,
             provider,
@@ -287,7 +277,7 @@ impl Notice {
         } = callback;
         let notice = match outcome {
             CallbackOutcome::NeedsAnswer { is_urgent } => {
-                Self::for_question(&title_of(provider), consents, *is_urgent)
+                Self::for_question(provider, *is_urgent)
             }
             CallbackOutcome::UnknownState => Self::new(Tone::Attention, "This link does not work")
                 .with("It is forged, too old, or incomplete. Nothing was changed.")
@@ -304,7 +294,7 @@ impl Notice {
                 .with("What you linked here has been removed since.")
                 .with_way_to_banks(way),
             CallbackOutcome::Finished(result) => {
-                Self::for_result(result, (provider, &title_of(provider), consents), way, frame, title_of)
+                Self::for_result(result, provider, way, frame)
             }
         };
         // A question is answered first.
@@ -319,7 +309,8 @@ impl Notice {
         }
     }
 
-    fn for_question(provider: &str, consents: &str, is_urgent: bool) -> Self {
+    fn for_question(provider: &str, is_urgent: bool) -> Self {
+        let (provider, consents) = (provider_title(provider), consents_place(provider));
         let question = Self::new(Tone::Waiting, "Is that you?").with(&format!(
             "You gave this user access to your accounts, through {provider}. Linking started in another \
                             browser, so please confirm that it was you. This page links nothing before you answer."
@@ -345,13 +336,8 @@ impl Notice {
         }
     }
 
-    fn for_result(
-        result: &LinkResult,
-        (provider_name, provider, consents): (&str, &str, &str),
-        way: WayBack,
-        frame: &Frame,
-        title_of: impl Fn(&str) -> String,
-    ) -> Self {
+    fn for_result(result: &LinkResult, provider_name: &str, way: WayBack, frame: &Frame) -> Self {
+        let (provider, consents) = (provider_title(provider_name), consents_place(provider_name));
         let names: Vec<String> = result
             .connections
             .iter()
@@ -360,7 +346,7 @@ impl Notice {
         let connected = result
             .connections
             .iter()
-            .map(|linked| Connected::of(linked, frame, &title_of));
+            .map(|linked| Connected::of(linked, frame));
         let notice = match result.outcome {
             LinkOutcome::Linked => Self::new(Tone::Good, format!("{} linked", subject(&names)))
                 .with_accounts_hint(result, way)
@@ -537,26 +523,21 @@ pub(crate) fn sentence(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use bellbird_domain::ConnectionStatus;
+    use bellbird_providers::registry::PROVIDERS;
 
     use super::super::fixtures::{HOSTILE, account, assert_harmless, connection};
     use super::*;
 
     fn notice_with(outcome: CallbackOutcome, way: WayBack) -> Notice {
-        let (email, provider) = (HOSTILE.to_owned(), "somebank".to_owned());
+        let provider = PROVIDERS[0].name.as_str().to_owned();
         let callback = HandledCallback {
-            email,
+            email: HOSTILE.to_owned(),
             provider,
             can_deny: true,
             outcome,
             app_return: None,
         };
-        Notice::for_callback(
-            &callback,
-            "at your bank",
-            way,
-            &Frame::default(),
-            str::to_uppercase,
-        )
+        Notice::for_callback(&callback, way, &Frame::default())
     }
 
     fn result_of(outcome: LinkOutcome, names: &[&str], reason: Option<&str>) -> LinkResult {
@@ -695,8 +676,9 @@ mod tests {
             LinkOutcome::Failed,
             LinkOutcome::Expired,
         ] {
-            let field = "class=\"strong\" name=\"provider\" value=\"somebank\"";
-            assert!(shown(outcome, Some(Retry(None))).contains(field));
+            let provider = PROVIDERS[0].name.as_str();
+            let field = format!("class=\"strong\" name=\"provider\" value=\"{provider}\"");
+            assert!(shown(outcome, Some(Retry(None))).contains(&field));
             let field = format!("class=\"strong\" name=\"connection\" value=\"{id}\"");
             assert!(shown(outcome, Some(Retry(Some(id)))).contains(&field));
             assert!(!shown(outcome, None).contains("Try again"));
@@ -752,20 +734,19 @@ mod tests {
         let question =
             |is_urgent| notice_with(CallbackOutcome::NeedsAnswer { is_urgent }, WayBack::Unknown);
         let urgent = html(&question(true));
+        let through = format!("through {}.", PROVIDERS[0].title);
         for words in [
             "Is that you?",
             "For <strong><bdi>",
-            "through SOMEBANK.",
+            through.as_str(),
             "value=\"yes\"",
             "value=\"no\"",
             "a minute",
         ] {
             assert!(urgent.contains(words), "no {words:?} in {urgent}");
         }
-        assert!(
-            urgent.contains("Later, only you can end it, at your bank."),
-            "{urgent}"
-        );
+        let later = format!("Later, only you can end it, {}.", PROVIDERS[0].consents);
+        assert!(urgent.contains(&later), "{urgent}");
         let html = html(&question(false));
         assert!(
             !html.contains("a minute") && html.contains("We then withdraw your consent."),
@@ -775,9 +756,10 @@ mod tests {
 
     #[test]
     fn removal_names_the_consequences() {
-        let linked = result_of(LinkOutcome::Linked, &[HOSTILE], None)
+        let mut linked = result_of(LinkOutcome::Linked, &[HOSTILE], None)
             .connections
             .remove(0);
+        linked.connection.provider = PROVIDERS[0].name.as_str().to_owned();
         let id = linked.connection.id;
         let page = RemovalPage {
             email: HOSTILE.to_owned(),
@@ -785,19 +767,20 @@ mod tests {
             app_return: None,
         };
         let frame = Frame::default();
-        let asked = html(&Notice::for_removal(&page, &frame, str::to_uppercase));
+        let asked = html(&Notice::for_removal(&page, &frame));
         assert_harmless(&asked);
         let confirm = format!("name=\"confirm-removal\" value=\"{id}\"");
+        let withdrawn = format!("withdrawn at {}", PROVIDERS[0].title);
         for words in [
             confirm.as_str(),
-            "withdrawn at SOMEBANK",
+            withdrawn.as_str(),
             "disappear",
             "Keep it",
             "xxxx5678",
         ] {
             assert!(asked.contains(words), "no {words:?} in {asked}");
         }
-        let removed = html(&Notice::for_removed(&page, str::to_uppercase));
+        let removed = html(&Notice::for_removed(&page));
         assert_harmless(&removed);
         assert!(
             removed.contains("is removed") && !removed.contains("<button"),
