@@ -55,7 +55,7 @@ impl ListQuery {
                 found.pages = marks.map(str::to_owned).collect();
             }
             for (_, filter) in found.filters.iter_mut().filter(|known| known.0 == name) {
-                *filter = value.to_string();
+                value.trim().clone_into(filter);
             }
         }
         found
@@ -69,6 +69,20 @@ impl ListQuery {
 
     pub(crate) fn parsed<T: FromStr>(&self, name: &str) -> Option<T> {
         self.get(name).parse().ok()
+    }
+
+    /// Changes what is chosen. None: nothing.
+    pub(crate) fn set(&mut self, name: &str, value: Option<impl ToString>) {
+        let value = value.map(|value| value.to_string()).unwrap_or_default();
+        let mut filters = self.filters.iter_mut();
+        if let Some((_, chosen)) = filters.find(|known| known.0 == name) {
+            *chosen = value;
+        }
+    }
+
+    /// Forgets the pages whose marks are none of this kind.
+    pub(crate) fn retain_pages<T: FromStr>(&mut self) {
+        self.pages.retain(|mark| mark.parse::<T>().is_ok());
     }
 
     /// Whether something is chosen.
@@ -136,6 +150,25 @@ impl ListQuery {
         self.pages.last()?.parse().ok()
     }
 
+    /// The query of this very page.
+    pub(crate) fn this_page(&self) -> String {
+        self.text(&[], &self.pages)
+    }
+
+    /// The query of the page before this one. None: this is the first.
+    pub(crate) fn previous(&self) -> Option<String> {
+        let (_, before) = self.pages.split_last()?;
+        Some(self.text(&[], before))
+    }
+
+    /// The query of the page that begins at a mark.
+    pub(crate) fn next(&self, mark: impl Display) -> String {
+        let mut pages = self.pages.clone();
+        pages.push(mark.to_string());
+        let forgotten = pages.len().saturating_sub(PAGES_REMEMBERED_MAX);
+        self.text(&[], &pages[forgotten..])
+    }
+
     /// Cuts rows that were read with one more than a page has. `mark` is where the page behind a
     /// row begins.
     pub(crate) fn cut<T, M: Display>(
@@ -147,15 +180,9 @@ impl ListQuery {
         let has_more = rows.len() > rows_max as usize;
         rows.truncate(rows_max as usize);
         let last = rows.last().filter(|_| has_more);
-        let before = self.pages.split_last();
         Pages {
-            previous: before.map(|(_, before)| self.text(&[], before)),
-            next: last.map(|last| {
-                let mut pages = self.pages.clone();
-                pages.push(mark(last).to_string());
-                let forgotten = pages.len().saturating_sub(PAGES_REMEMBERED_MAX);
-                self.text(&[], &pages[forgotten..])
-            }),
+            previous: self.previous(),
+            next: last.map(|last| self.next(mark(last))),
         }
     }
 }

@@ -117,7 +117,7 @@ fn percent(part: &ExactSum, whole: &ExactSum) -> Option<String> {
 /// Of the accounts that the page shows.
 pub(super) async fn part(list: &RowList<Trades>) -> String {
     let mut reads = Vec::new();
-    for broker in list.linked.chosen(list.filter.account()) {
+    for broker in list.linked.chosen(list.filter.account) {
         reads.push(read(list, broker));
     }
     let read: Vec<Result<Vec<Holding>, BankTrouble>> = stream::iter(reads)
@@ -150,7 +150,7 @@ pub(super) async fn part(list: &RowList<Trades>) -> String {
     rendered_part(&HoldingsPart {
         frame: &frame,
         filter,
-        again: format!("{}/investments?{}", frame.root, filter.this_page()),
+        again: format!("{}/investments?{}", frame.root, filter.query.this_page()),
         troubles,
         currencies,
         without_value: count(|one| one.value().is_none()),
@@ -160,7 +160,7 @@ pub(super) async fn part(list: &RowList<Trades>) -> String {
 
 async fn read(list: &RowList<Trades>, broker: &Bank) -> Result<Vec<Holding>, BankTrouble> {
     let (connection, console) = (&broker.connection, &list.console);
-    let account = list.filter.account();
+    let account = list.filter.account;
     let account = account.map(|id| format!("&accountId={id}"));
     let account = account.unwrap_or_default();
     let path = format!("/v1/holdings?connectionId={}{account}", connection.id);
@@ -229,7 +229,7 @@ fn row(filter: &Filter, currency: &str, holding: &Holding, total: &ExactSum) -> 
         name: name.filter(|name| !name.is_empty() && *name != symbol.text),
         symbol,
         account: filter
-            .account()
+            .account
             .is_none()
             .then(|| sanitized(&holding.account_name)),
         quantity: Number::quantity(&holding.quantity),

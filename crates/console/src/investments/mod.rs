@@ -10,22 +10,17 @@ use axum::response::Response;
 use bellbird_reads::Trades;
 use futures_util::FutureExt as _;
 use futures_util::stream::{FuturesOrdered, Stream};
-use http::Version;
+use http::{Uri, Version};
 
 use crate::error_page::PageResult;
 use crate::rows::file;
-use crate::rows::filter::FilterQuery;
 use crate::rows::list::{self, RowList};
 use crate::session::Session;
 use crate::state::Console;
 
 /// `GET /investments`
-pub(crate) async fn show(
-    State(console): State<Console>,
-    session: Session,
-    query: FilterQuery,
-) -> PageResult {
-    list::show::<Trades, _>(&console, session, query, parts).await
+pub(crate) async fn show(State(console): State<Console>, session: Session, uri: Uri) -> PageResult {
+    list::show::<Trades, _>(&console, session, uri.query(), parts).await
 }
 
 /// In the order of the page. Both are read at the same time.

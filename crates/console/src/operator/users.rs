@@ -78,7 +78,7 @@ fn filter(query: &ListQuery) -> UserFilter<'_> {
         .filter(|name| !name.is_empty() && !name.contains(char::is_control));
     let only = query.get("only");
     UserFilter {
-        part: query.get("search").trim(),
+        part: query.get("search"),
         plan: query.parsed("plan"),
         operators_only: only == "operators",
         needs: match only {

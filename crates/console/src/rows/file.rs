@@ -18,11 +18,11 @@ use bellbird_reads::Merged;
 use bytes::Bytes;
 use futures_util::stream;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
-use http::{HeaderValue, StatusCode, Version};
+use http::{HeaderValue, StatusCode, Uri, Version};
 use tokio::time::Instant;
 
 use super::ListKind;
-use super::filter::{Filter, FilterQuery};
+use super::filter::Filter;
 use super::find::{Lists, failed};
 use super::list::RowList;
 use crate::error_page::PageResult;
@@ -71,10 +71,10 @@ pub(crate) async fn download<K: ListKind>(
     State(console): State<Console>,
     session: Session,
     version: Version,
-    query: FilterQuery,
+    uri: Uri,
 ) -> PageResult {
     let console = &console;
-    let list = RowList::<K>::load(console, session, query).await?;
+    let list = RowList::<K>::load(console, session, uri.query()).await?;
     if version < Version::HTTP_11 {
         return Ok(no_file(console, StatusCode::BAD_REQUEST, OLD_HTTP));
     }
@@ -155,7 +155,7 @@ impl<K: ListKind> File<K> {
         troubles.extend(failed(console, caller, &lists.contexts, &merged).await);
         let lists_left_out = merged.failed();
         let is_nothing_left = lists_left_out == merged.lists().count();
-        if !troubles.is_empty() && (is_nothing_left || !filter.query.is_partial) {
+        if !troubles.is_empty() && (is_nothing_left || filter.query.get("partial") != "true") {
             troubles.sort_unstable();
             let why = |one: &BankTrouble| format!("{} {} {}", one.name, one.what(), one.why);
             return Err(troubles.iter().map(why).collect::<Vec<_>>().join(" "));
@@ -240,7 +240,7 @@ impl<K: ListKind> File<K> {
 /// `transactions_2026-10-30_2026-11-29.csv`.
 fn name_of<K: ListKind>(lists: &Lists<K>, filter: &Filter) -> FileName {
     let days = filter.days().unwrap_or_default();
-    let context = filter.account().and_then(|id| {
+    let context = filter.account.and_then(|id| {
         let contexts = lists.contexts.values().map(Arc::as_ref);
         let mut accounts = contexts.flat_map(|context| {
             let connection = &context.connection;

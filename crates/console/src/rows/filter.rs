@@ -1,82 +1,30 @@
 //! What a page of rows shows: an account, a period, a category and a text, from its query. Pure.
 
-use std::convert::Infallible;
+use std::fmt;
+use std::str::FromStr;
 
-use axum::extract::FromRequestParts;
 use bellbird_domain::{AccountId, Bound, Category, Currency, DateFilter, Decimal};
 use bellbird_reads::merged::MergedPosition;
-use http::request::Parts;
 use jiff::ToSpan as _;
 use jiff::civil::Date;
 
 use super::search::Wanted;
+use crate::list_query::ListQuery;
 use crate::pages::shown_day;
 
+/// What a query chooses. `partial` is of a file whose page has said that banks are missing, so it
+/// may lack them.
+const FILTERS: [&str; 8] = [
+    "account", "period", "from", "to", "category", "currency", "search", "partial",
+];
 /// Of the text of a search. What is longer is cut off.
 const SEARCH_CHARS_MAX: usize = 100;
-/// Pages of which the query remembers the beginning. From further down, *Newer* leads to the first.
-const PAGES_REMEMBERED_MAX: usize = 20;
 /// As long as any bank lists rows, and longer.
 const MONTHS_MAX: u16 = 240;
 /// A search without a period reads these.
 const SEARCHED_MONTHS: u16 = 12;
 const ORDER: &str = "The first day is after the last one. Change one of them.";
 const NO_DAY: &str = "This is not a day. Write it as 2026-11-20.";
-
-/// What the query says. Other parameters are ignored, and so are values that mean nothing, except
-/// days, which the user has typed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct FilterQuery {
-    account: Option<AccountId>,
-    period: Option<Period>,
-    from: String,
-    to: String,
-    category: Option<CategoryChoice>,
-    pub(super) currency: Option<Currency>,
-    search: String,
-    /// Of a file whose page has said that banks are missing, so it may lack them.
-    pub(super) is_partial: bool,
-    pages: Vec<PageStart>,
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for FilterQuery {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        Ok(Self::parse(parts.uri.query().unwrap_or_default()))
-    }
-}
-
-impl FilterQuery {
-    /// For rows that have no category, on a page that shows all currencies.
-    pub(super) fn without_money(self) -> Self {
-        Self {
-            category: None,
-            currency: None,
-            ..self
-        }
-    }
-
-    fn parse(query: &str) -> Self {
-        let mut found = Self::default();
-        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-            let value = value.trim();
-            match &*name {
-                "account" => found.account = value.parse().ok(),
-                "period" => found.period = Period::parse(value),
-                "from" => value.clone_into(&mut found.from),
-                "to" => value.clone_into(&mut found.to),
-                "category" => found.category = CategoryChoice::parse(value),
-                "currency" => found.currency = Currency::parse(value),
-                "partial" => found.is_partial = value == "true",
-                "search" => found.search = value.chars().take(SEARCH_CHARS_MAX).collect(),
-                "pages" => found.pages = value.split('~').filter_map(PageStart::parse).collect(),
-                _ => {}
-            }
-        }
-        found
-    }
-}
 
 /// The days of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,7 +139,7 @@ impl CategoryChoice {
         }
     }
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Of(category) => category.key(),
             Self::Without => "none",
@@ -220,65 +168,88 @@ pub(super) struct PageStart {
     pub(super) after: MergedPosition,
 }
 
-impl PageStart {
-    fn parse(text: &str) -> Option<Self> {
-        let (rows, after) = text.split_once('_')?;
-        Some(Self {
-            rows_before: rows.parse().ok()?,
-            after: after.parse().ok()?,
+impl FromStr for PageStart {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (rows, after) = text.split_once('_').ok_or(())?;
+        Ok(Self {
+            rows_before: rows.parse().map_err(drop)?,
+            after: after.parse().map_err(drop)?,
         })
     }
 }
 
+impl fmt::Display for PageStart {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}_{}", self.rows_before, self.after)
+    }
+}
+
 /// The filters of a page, which its links change one by one.
-#[derive(Clone)]
 pub(crate) struct Filter {
-    pub(super) query: FilterQuery,
+    /// Has only values that mean something, except days, which the user has typed.
+    pub(crate) query: ListQuery,
+    pub(crate) account: Option<AccountId>,
+    chosen_period: Option<Period>,
+    pub(super) category: Option<CategoryChoice>,
+    pub(super) currency: Option<Currency>,
     pub(super) today: Date,
     /// Those that the page offers, the one by default first.
     pub(super) periods: &'static [Period],
 }
 
 impl Filter {
-    /// An account that is not among the user's own chooses none.
-    pub(super) fn new(
-        mut query: FilterQuery,
+    /// An account that is not among the user's own chooses none. Rows without categories are on a
+    /// page that shows all currencies.
+    pub(super) fn parse(
+        query: Option<&str>,
         today: Date,
         periods: &'static [Period],
+        has_categories: bool,
         is_own: impl Fn(AccountId) -> bool,
     ) -> Self {
-        query.account = query.account.filter(|id| is_own(*id));
+        let mut query = ListQuery::parse(query, &FILTERS);
+        query.retain_pages::<PageStart>();
+        let account = query
+            .parsed::<AccountId>("account")
+            .filter(|id| is_own(*id));
+        query.set("account", account);
         let is_offered = |period: &Period| *period != Period::All || periods.contains(period);
-        query.period = query.period.filter(is_offered);
+        let chosen_period = Period::parse(query.get("period")).filter(is_offered);
+        query.set("period", chosen_period.map(Period::name));
+        if chosen_period.is_some() {
+            query.set("from", None::<Date>);
+            query.set("to", None::<Date>);
+        }
+        let category = CategoryChoice::parse(query.get("category")).filter(|_| has_categories);
+        query.set("category", category.map(CategoryChoice::name));
+        let currency = Currency::parse(query.get("currency")).filter(|_| has_categories);
+        query.set("currency", currency);
+        let search: String = query.get("search").chars().take(SEARCH_CHARS_MAX).collect();
+        query.set("search", Some(search));
         Self {
             query,
+            account,
+            chosen_period,
+            category,
+            currency,
             today,
             periods,
         }
     }
 
-    pub(crate) fn account(&self) -> Option<AccountId> {
-        self.query.account
-    }
-
-    pub(super) fn category(&self) -> Option<CategoryChoice> {
-        self.query.category
-    }
-
     pub(crate) fn search(&self) -> &str {
-        &self.query.search
+        self.query.get("search")
     }
 
     /// The days as typed: the parameter, the label and the value.
     pub(super) fn own_days(&self) -> [(&'static str, &'static str, &str); 2] {
-        [
-            ("from", "From", &self.query.from),
-            ("to", "To", &self.query.to),
-        ]
+        [("from", "From"), ("to", "To")].map(|(name, label)| (name, label, self.query.get(name)))
     }
 
     fn has_own_days(&self) -> bool {
-        self.query.period.is_none() && !(self.query.from.is_empty() && self.query.to.is_empty())
+        self.own_days().iter().any(|(.., day)| !day.is_empty())
     }
 
     /// None: days of the user's own.
@@ -290,25 +261,21 @@ impl Filter {
             Period::ThirtyDays if self.is_searched() => Period::Months(SEARCHED_MONTHS),
             first => first,
         };
-        Some(self.query.period.unwrap_or(by_default))
+        Some(self.chosen_period.unwrap_or(by_default))
     }
 
     /// Whether the user has chosen the days.
     pub(super) fn has_chosen_days(&self) -> bool {
-        self.query.period.is_some() || self.has_own_days()
+        self.chosen_period.is_some() || self.has_own_days()
     }
 
     pub(crate) fn is_searched(&self) -> bool {
-        !self.query.search.is_empty()
+        !self.search().is_empty()
     }
 
     /// Whether rows of the days and accounts are left out.
     pub(crate) fn leaves_rows_out(&self) -> bool {
-        self.is_searched() || self.query.category.is_some() || self.query.currency.is_some()
-    }
-
-    pub(super) fn without_currency(&self) -> String {
-        self.with(|query| query.currency = None)
+        self.is_searched() || self.category.is_some() || self.currency.is_some()
     }
 
     /// The last day alone is the end of thirty days, and the first day alone begins the days up to
@@ -317,7 +284,7 @@ impl Filter {
         if let Some(period) = self.period() {
             return Ok(period.days(self.today));
         }
-        let day = |field, text: &str| match text {
+        let day = |field| match self.query.get(field) {
             "" => Ok(None),
             text => match Bound::parse(text) {
                 Ok(Bound::Day(day)) => Ok(Some(day)),
@@ -327,7 +294,7 @@ impl Filter {
                 }),
             },
         };
-        let (from, to) = (day("from", &self.query.from)?, day("to", &self.query.to)?);
+        let (from, to) = (day("from")?, day("to")?);
         let to = to.unwrap_or_else(|| self.today.max(from.unwrap_or(self.today)));
         let from = from.unwrap_or_else(|| to.saturating_sub(30.days()));
         let text = ORDER;
@@ -360,75 +327,30 @@ impl Filter {
 
     /// Where the page begins. None: at the newest row.
     pub(super) fn start(&self) -> Option<PageStart> {
-        self.query.pages.last().copied()
-    }
-
-    /// The query of the first page. Empty if nothing is chosen.
-    pub(crate) fn query(&self) -> String {
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        query.extend_pairs(self.pairs(""));
-        query.finish()
+        self.query.start()
     }
 
     /// All that is chosen but one parameter, for a form that has that one.
-    pub(super) fn pairs(&self, left_out: &str) -> Vec<(&'static str, String)> {
-        let FilterQuery {
-            account,
-            period,
-            from,
-            to,
-            category,
-            currency,
-            search,
-            ..
-        } = &self.query;
-        let mut pairs = Vec::new();
-        if let Some(account) = account {
-            pairs.push(("account", account.to_string()));
-        }
-        if left_out != "period" {
-            match period {
-                Some(period) => pairs.push(("period", period.name())),
-                None => pairs.extend(
-                    [("from", from), ("to", to)]
-                        .into_iter()
-                        .filter(|(_, day)| !day.is_empty())
-                        .map(|(name, day)| (name, day.clone())),
-                ),
-            }
-        }
-        if let Some(category) = category {
-            pairs.push(("category", category.name().to_owned()));
-        }
-        if let Some(currency) = currency {
-            pairs.push(("currency", currency.to_string()));
-        }
-        if left_out != "search" && !search.is_empty() {
-            pairs.push(("search", search.clone()));
-        }
+    pub(super) fn pairs(&self, left_out: &str) -> Vec<(&'static str, &str)> {
+        let is_left_out = |name: &str| {
+            let is_of_days = matches!(name, "period" | "from" | "to");
+            name == left_out || (is_of_days && left_out == "period")
+        };
+        let pairs = self.query.filters.iter();
         pairs
-    }
-
-    fn with(&self, change: impl FnOnce(&mut FilterQuery)) -> String {
-        let mut changed = self.clone();
-        change(&mut changed.query);
-        changed.query()
-    }
-
-    pub(super) fn with_account(&self, account: Option<AccountId>) -> String {
-        self.with(|query| query.account = account)
+            .filter(|(name, value)| !value.is_empty() && !is_left_out(name))
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect()
     }
 
     pub(super) fn with_period(&self, period: Period) -> String {
-        self.with(|query| query.period = Some(period))
-    }
-
-    pub(super) fn with_category(&self, category: Option<CategoryChoice>) -> String {
-        self.with(|query| query.category = category)
+        let name = period.name();
+        self.query
+            .with(&[("period", name.as_str()), ("from", ""), ("to", "")])
     }
 
     pub(crate) fn with_search(&self, search: &str) -> String {
-        self.with(|query| search.clone_into(&mut query.search))
+        self.query.with(&[("search", search)])
     }
 
     /// The same search over more days.
@@ -437,46 +359,11 @@ impl Filter {
         self.is_searched().then(|| self.with_period(further))
     }
 
-    /// The page behind this one.
-    pub(super) fn older(&self, start: PageStart) -> String {
-        let known = self.query.pages.iter().copied();
-        let mut pages: Vec<PageStart> = known.chain([start]).collect();
-        let forgotten = pages.len().saturating_sub(PAGES_REMEMBERED_MAX);
-        pages.drain(..forgotten);
-        self.at(&pages)
-    }
-
-    /// The page before this one. None: this is the first.
-    pub(super) fn newer(&self) -> Option<String> {
-        let (_, before) = self.query.pages.split_last()?;
-        Some(self.at(before))
-    }
-
-    /// The query of this very page.
-    pub(crate) fn this_page(&self) -> String {
-        self.at(&self.query.pages)
-    }
-
-    fn at(&self, pages: &[PageStart]) -> String {
-        let mut query = self.query();
-        if !pages.is_empty() {
-            let texts = pages
-                .iter()
-                .map(|page| format!("{}_{}", page.rows_before, page.after));
-            if !query.is_empty() {
-                query.push('&');
-            }
-            query.push_str("pages=");
-            query.push_str(&texts.collect::<Vec<_>>().join("~"));
-        }
-        query
-    }
-
     /// The rows that pass.
     pub(crate) fn rows(&self) -> RowFilter {
         RowFilter {
-            category: self.query.category,
-            currency: self.query.currency,
+            category: self.category,
+            currency: self.currency,
             wanted: self.is_searched().then(|| Wanted::from(self.search())),
         }
     }
@@ -543,7 +430,7 @@ mod tests {
     }
 
     fn filter_of(query: &str, periods: &'static [Period]) -> Filter {
-        Filter::new(FilterQuery::parse(query), TODAY, periods, |_| true)
+        Filter::parse(Some(query), TODAY, periods, true, |_| true)
     }
 
     fn days(query: &str) -> Result<(Date, Date), &'static str> {
@@ -603,13 +490,15 @@ mod tests {
         let account = AccountId::new();
         let query = format!("account={account}&period=3m&category=TRAVEL&search=bus+stop");
         let filter = filter(&format!("x=1&{query}&pages=50_1"));
-        assert_eq!(filter.query(), query);
+        assert_eq!(filter.query.first(), query);
         assert_eq!(
-            filter.with_account(None),
+            filter.query.with(&[("account", "")]),
             "period=3m&category=TRAVEL&search=bus+stop"
         );
         assert_eq!(
-            filter.with_category(Some(CategoryChoice::Without)),
+            filter
+                .query
+                .with(&[("category", CategoryChoice::Without.name())]),
             query.replace("TRAVEL", "none")
         );
         assert_eq!(
@@ -640,17 +529,17 @@ mod tests {
             after: format!("{rows_before}").parse().unwrap(),
         };
         let mut page = filter("category=TRAVEL");
-        assert_eq!(page.newer(), None);
+        assert_eq!(page.query.previous(), None);
         for number in 1..=30 {
-            let query = page.older(start(number * 50));
+            let query = page.query.next(start(number * 50));
             page = filter(&query);
             assert_eq!(page.start(), Some(start(number * 50)));
             assert!(query.len() < 8_000, "{query}");
         }
-        page = filter(&page.newer().unwrap());
+        page = filter(&page.query.previous().unwrap());
         assert_eq!(page.start(), Some(start(29 * 50)));
-        assert_eq!(page.category(), Some(CategoryChoice::Of(Category::Travel)));
-        let first = filter(&filter("pages=50_1").newer().unwrap());
+        assert_eq!(page.category, Some(CategoryChoice::Of(Category::Travel)));
+        let first = filter(&filter("pages=50_1").query.previous().unwrap());
         assert_eq!(first.start(), None);
     }
 
@@ -661,16 +550,13 @@ mod tests {
             "search=%20%20",
             "&&&=",
         ] {
-            assert_eq!(FilterQuery::parse(query), FilterQuery::default(), "{query}");
+            assert_eq!(filter(query).query.this_page(), "", "{query}");
         }
         let long = "ā".repeat(200);
-        let found = FilterQuery::parse(&format!("search={long}"));
-        assert_eq!(found.search.chars().count(), SEARCH_CHARS_MAX);
-        let other = AccountId::new();
-        let query = FilterQuery::parse(&format!("account={other}"));
-        assert_eq!(
-            Filter::new(query, TODAY, &[Period::ThirtyDays], |_| false).account(),
-            None
-        );
+        let found = filter(&format!("search={long}"));
+        assert_eq!(found.search().chars().count(), SEARCH_CHARS_MAX);
+        let query = format!("account={}", AccountId::new());
+        let other = Filter::parse(Some(&query), TODAY, &[Period::ThirtyDays], true, |_| false);
+        assert_eq!((other.account, other.query.first()), (None, String::new()));
     }
 }

@@ -7,15 +7,14 @@ use bellbird_domain::AccountId;
 use super::ListKind;
 use super::filter::{CategoryChoice, DayError, Filter, Period};
 use super::linked::{Bank, Linked};
+use crate::list_query::Chip;
 use crate::pages::SignedInFrame;
 
 #[derive(Template)]
 #[template(path = "filters.html")]
 pub(crate) struct FilterBar<'a> {
-    frame: &'a SignedInFrame<'a>,
     pub(crate) linked: &'a Linked,
     pub(crate) filter: &'a Filter,
-    path: &'static str,
     placeholder: &'static str,
     /// What the days are of, if the page shows more than that.
     days_of: &'static str,
@@ -24,24 +23,11 @@ pub(crate) struct FilterBar<'a> {
     pub(crate) error: Option<DayError>,
 }
 
-/// A value of a filter.
-struct OptionLink {
-    url: String,
-    label: String,
-    is_chosen: bool,
-}
-
 impl<'a> FilterBar<'a> {
-    pub(super) fn of<K: ListKind>(
-        frame: &'a SignedInFrame<'a>,
-        linked: &'a Linked,
-        filter: &'a Filter,
-    ) -> Self {
+    pub(super) fn of<K: ListKind>(linked: &'a Linked, filter: &'a Filter) -> Self {
         Self {
-            frame,
             linked,
             filter,
-            path: K::PATH,
             placeholder: K::SEARCH_PLACEHOLDER,
             days_of: K::ANCHOR,
             has_categories: K::HAS_CATEGORIES,
@@ -50,15 +36,13 @@ impl<'a> FilterBar<'a> {
     }
 
     fn account_label(&self) -> &str {
-        let chosen = self.filter.account();
-        let chosen = chosen.and_then(|id| self.linked.find(id));
+        let chosen = self.filter.account.and_then(|id| self.linked.find(id));
         chosen.map_or("All accounts", |(_, account)| account)
     }
 
     fn category_label(&self) -> &'static str {
-        self.filter
-            .category()
-            .map_or("Category", CategoryChoice::label)
+        let chosen = self.filter.category;
+        chosen.map_or("Category", CategoryChoice::label)
     }
 
     fn error_at(&self, field: &str) -> Option<&'static str> {
@@ -66,49 +50,44 @@ impl<'a> FilterBar<'a> {
         Some(error.text)
     }
 
-    fn url(&self, query: &str) -> String {
-        link(self.frame, self.path, query)
+    /// The query without a filter.
+    fn without(&self, name: &str) -> String {
+        self.filter.query.with(&[(name, "")])
     }
 
-    fn option(&self, query: &str, label: impl Into<String>, is_chosen: bool) -> OptionLink {
-        OptionLink {
-            url: self.url(query),
-            label: label.into(),
+    fn all_accounts(&self) -> Chip {
+        let is_chosen = self.filter.account.is_none();
+        Chip::link(
+            "All accounts".to_owned(),
+            self.without("account"),
             is_chosen,
-        }
+        )
     }
 
-    fn all_accounts(&self) -> OptionLink {
-        let query = self.filter.with_account(None);
-        self.option(&query, "All accounts", self.filter.account().is_none())
-    }
-
-    fn accounts(&self, bank: &Bank) -> Vec<OptionLink> {
-        let option = |(id, name): &(AccountId, String)| {
-            let query = self.filter.with_account(Some(*id));
-            self.option(&query, name, self.filter.account() == Some(*id))
+    fn accounts(&self, bank: &Bank) -> Vec<Chip> {
+        let chip = |(id, name): &(AccountId, String)| {
+            let query = self
+                .filter
+                .query
+                .with(&[("account", id.to_string().as_str())]);
+            Chip::link(name.clone(), query, self.filter.account == Some(*id))
         };
-        bank.accounts.iter().map(option).collect()
+        bank.accounts.iter().map(chip).collect()
     }
 
-    fn periods(&self) -> Vec<OptionLink> {
+    fn periods(&self) -> Vec<Chip> {
         let chosen = self.filter.period();
-        let option = |period: &Period| {
+        let chip = |period: &Period| {
             let query = self.filter.with_period(*period);
-            self.option(&query, period.label(), chosen == Some(*period))
+            Chip::link(period.label(), query, chosen == Some(*period))
         };
-        self.filter.periods.iter().map(option).collect()
+        self.filter.periods.iter().map(chip).collect()
     }
 
-    fn categories(&self) -> Vec<OptionLink> {
-        let chosen = self.filter.category();
-        let all = [None].into_iter().chain(CategoryChoice::all().map(Some));
-        let option = |category: Option<CategoryChoice>| {
-            let label = category.map_or("All categories", CategoryChoice::label);
-            let query = self.filter.with_category(category);
-            self.option(&query, label, chosen == category)
-        };
-        all.map(option).collect()
+    fn categories(&self) -> Vec<Chip> {
+        let all = CategoryChoice::all().map(|category| (category.name(), category.label()));
+        let menu = self.filter.query.menu("category", "All categories", all);
+        menu.values
     }
 }
 

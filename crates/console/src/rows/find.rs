@@ -89,7 +89,7 @@ impl<K: ListKind> Lists<K> {
         now: Timestamp,
     ) -> Result<Self, Problem> {
         let reads = console.context.reads();
-        let account = filter.account();
+        let account = filter.account;
         let selection = Selection {
             account_ids: account.as_ref().map(std::slice::from_ref),
             category: Some(K::CATEGORY),

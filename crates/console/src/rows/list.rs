@@ -13,7 +13,7 @@ use futures_util::stream::{self, Stream};
 use futures_util::{FutureExt as _, StreamExt as _};
 use jiff::civil::Date;
 
-use super::filter::{Days, Filter, FilterQuery, PageStart, Period};
+use super::filter::{Days, Filter, PageStart, Period};
 use super::filter_bar::{FilterBar, link};
 use super::find::{Progress, READ_ROWS_MAX, find};
 use super::found::{CachedRows, Found, Stopped};
@@ -111,19 +111,15 @@ impl<K: ListKind> RowList<K> {
     pub(crate) async fn load(
         console: &Console,
         session: Session,
-        query: FilterQuery,
+        query: Option<&str>,
     ) -> Result<Arc<Self>, StorageError> {
-        let query = match K::HAS_CATEGORIES {
-            true => query,
-            false => query.without_money(),
-        };
         let linked = Linked::load(console, &session, K::CATEGORY).await?;
         let zone = session.caller.timezone.clone();
         let today = session.now.to_zoned(zone).date();
         let is_own = |id| linked.find(id).is_some();
         Ok(Arc::new(Self {
             console: console.clone(),
-            filter: Filter::new(query, today, K::PERIODS, is_own),
+            filter: Filter::parse(query, today, K::PERIODS, K::HAS_CATEGORIES, is_own),
             session,
             linked,
             progress: Progress::default(),
@@ -134,7 +130,7 @@ impl<K: ListKind> RowList<K> {
     /// The URL of the API that gives these rows, without search and category.
     fn api_url(&self) -> Option<String> {
         let api = self.session.api_url(&self.console);
-        if let Some(account) = self.filter.account() {
+        if let Some(account) = self.filter.account {
             return Some(format!("{api}/v1/{}?{}", K::NAME, self.query_of(account)?));
         }
         let mut query = form_urlencoded::Serializer::for_suffix("?".to_owned(), 1);
@@ -179,7 +175,10 @@ impl<K: ListKind> RowList<K> {
     async fn find(&self) -> Result<Arc<Found>, String> {
         let Session { caller, now, .. } = &self.session;
         let (console, filter, progress) = (&self.console, &self.filter, &self.progress);
-        let (cache, key) = (&console.rows_cache, (caller.key_id, filter.this_page()));
+        let (cache, key) = (
+            &console.rows_cache,
+            (caller.key_id, filter.query.this_page()),
+        );
         let (revision, today) = (caller.revision, filter.today);
         if K::IS_CACHED
             && let Some((cached, _)) = cache.get(&key, *now)
@@ -222,7 +221,7 @@ impl<K: ListKind> RowList<K> {
                         "Your {} have changed these rows since. Begin again with the newest.",
                         K::WORDS.banks
                     )),
-                    again: self.link(&frame, &filter.query()),
+                    again: self.link(&frame, &filter.query.first()),
                     ..empty
                 });
             }
@@ -250,8 +249,11 @@ impl<K: ListKind> RowList<K> {
             note: self.note(&found),
             days: self.days_of(&found.rows),
             files: self.files(&found, before, &frame),
-            newer: filter.newer().map(|query| self.link(&frame, &query)),
-            older: start.map(|start| self.link(&frame, &filter.older(start))),
+            newer: filter
+                .query
+                .previous()
+                .map(|query| self.link(&frame, &query)),
+            older: start.map(|start| self.link(&frame, &filter.query.next(start))),
             ..empty
         })
     }
@@ -264,7 +266,7 @@ impl<K: ListKind> RowList<K> {
             asking: Vec::new(),
             is_final: true,
             troubles: &[],
-            again: self.link(frame, &self.filter.this_page()),
+            again: self.link(frame, &self.filter.query.this_page()),
             problem: None,
             summary: String::new(),
             sums: Vec::new(),
@@ -301,7 +303,7 @@ impl<K: ListKind> RowList<K> {
 
     fn shown<'a>(&'a self, row: &'a Row) -> ShownRow<'a> {
         let found = self.linked.find(row.account);
-        let found = found.filter(|_| self.filter.account().is_none());
+        let found = found.filter(|_| self.filter.account.is_none());
         let has_several = self.linked.banks.len() > 1;
         ShownRow {
             row,
@@ -317,7 +319,7 @@ impl<K: ListKind> RowList<K> {
             return "Nothing could be read.".to_owned();
         }
         let is_all = found.older.is_none();
-        let accounts = match (self.filter.account(), found.accounts) {
+        let accounts = match (self.filter.account, found.accounts) {
             (Some(_), _) => String::new(),
             (None, 1) => " in 1 account".to_owned(),
             (None, accounts) => format!(" in {accounts} accounts"),
@@ -417,15 +419,18 @@ impl<K: ListKind> RowList<K> {
         let url =
             |extension: &str, query: &str| link(frame, &format!("/{}.{extension}", K::NAME), query);
         // The page has said which banks are missing, so the file may lack them.
-        let partial = (!found.troubles.is_empty()).then(|| "partial=true".to_owned());
-        let csv: Vec<String> = [filter.query()].into_iter().chain(partial).collect();
-        let csv = csv.join("&");
+        let partial = if found.troubles.is_empty() {
+            ""
+        } else {
+            "true"
+        };
+        let csv = filter.query.with(&[("partial", partial)]);
         let mut files = vec![FileLink {
-            url: url("csv", csv.trim_start_matches('&')),
+            url: url("csv", &csv),
             label: format!("Download {what} (CSV)"),
         }];
         let is_plain = K::HAS_CATEGORIES && !filter.leaves_rows_out();
-        if let (true, Some(account), Ok(days)) = (is_plain, filter.account(), filter.days()) {
+        if let (true, Some(account), Ok(days)) = (is_plain, filter.account, filter.days()) {
             let query = form_urlencoded::Serializer::new(String::new())
                 .append_pair("account", &account.to_string())
                 .extend_pairs(days.pairs())
@@ -476,7 +481,7 @@ fn lower_first(text: &str) -> String {
 pub(crate) async fn show<K: ListKind, P: Stream<Item = String> + Send + 'static>(
     console: &Console,
     session: Session,
-    query: FilterQuery,
+    query: Option<&str>,
     parts: impl FnOnce(Arc<RowList<K>>) -> P,
 ) -> PageResult {
     if let Some(page) = plan::page_in_place(console, &session, K::PATH, K::CATEGORY) {
@@ -487,7 +492,7 @@ pub(crate) async fn show<K: ListKind, P: Stream<Item = String> + Send + 'static>
     let page = ListPage {
         frame: &frame,
         words: K::WORDS,
-        bar: FilterBar::of::<K>(&frame, &list.linked, &list.filter),
+        bar: FilterBar::of::<K>(&list.linked, &list.filter),
         api_url: list.api_url(),
     };
     let page = rendered_part(&page);

@@ -6,11 +6,11 @@ use bellbird_api::http::{QuotaClass, Quotas};
 use bellbird_domain::{Category, ConnectionCategory, Transaction};
 use bellbird_interop::export::formats::CsvLines;
 use bellbird_reads::Transactions;
-use http::{StatusCode, Version};
+use http::{StatusCode, Uri, Version};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use super::filter::{FilterQuery, Period, RowFilter};
+use super::filter::{Period, RowFilter};
 use super::list::{self, RowList};
 use super::row::{Facts, Row, shown_text, shown_time, with_number};
 use super::{ListKind, Words, file};
@@ -141,12 +141,8 @@ impl ListKind for Transactions {
 }
 
 /// `GET /transactions`
-pub(crate) async fn show(
-    State(console): State<Console>,
-    session: Session,
-    query: FilterQuery,
-) -> PageResult {
-    list::show::<Transactions, _>(&console, session, query, RowList::parts).await
+pub(crate) async fn show(State(console): State<Console>, session: Session, uri: Uri) -> PageResult {
+    list::show::<Transactions, _>(&console, session, uri.query(), RowList::parts).await
 }
 
 /// `GET /transactions.ofx`, of one account.
@@ -154,10 +150,10 @@ pub(crate) async fn download_ofx(
     State(console): State<Console>,
     session: Session,
     version: Version,
-    query: FilterQuery,
+    uri: Uri,
 ) -> PageResult {
-    let list = RowList::<Transactions>::load(&console, session, query).await?;
-    let account = list.filter.account();
+    let list = RowList::<Transactions>::load(&console, session, uri.query()).await?;
+    let account = list.filter.account;
     let account = account.or_else(|| list.linked.first_account());
     let Some(query) = account.and_then(|account| list.query_of(account)) else {
         let why = "Choose an account and its days again.";

@@ -145,7 +145,7 @@ async fn load(
     let (storage, user) = (console.storage(), session.user());
     let deliveries = storage.deliveries();
     let before = query.start().map(|DeliveryPosition(at, event)| (at, event));
-    let mut found = match query.get("event").trim() {
+    let mut found = match query.get("event") {
         "" => {
             let (of, state) = ((user, endpoint.id), query.parsed("state"));
             deliveries
