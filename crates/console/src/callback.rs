@@ -8,8 +8,8 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 use bellbird_connections::{
     CallbackAnswer, CallbackOutcome, ConnectionsError, HandledCallback, LinkOutcome, ReturnLink,
 };
+use http::StatusCode;
 use http::header::{ALLOW, REFRESH};
-use http::{HeaderValue, StatusCode};
 use secrecy::ExposeSecret as _;
 
 use crate::cookie::with_cookies;
@@ -94,7 +94,7 @@ async fn go_back_to_link(
     let found = find_return_link(console, headers, parameters).await?;
     Ok(match found.and(console.cookies.link.value(headers)) {
         Some(token) => console.redirect(&format!("/link/{token}")),
-        None => error_page::link_expired(console, None),
+        None => error_page::link_expired(None).into_response(),
     })
 }
 
@@ -111,15 +111,8 @@ async fn find_return_link(
 
 /// Rejects every method but GET and POST. It also rejects HEAD, because a GET of this page can
 /// complete a consent session.
-pub(crate) async fn method_not_allowed(
-    State(console): State<Console>,
-    headers: HeaderMap,
-) -> Response {
-    let mut response = error_page::method_not_allowed(&console, &headers);
-    response
-        .headers_mut()
-        .insert(ALLOW, HeaderValue::from_static("GET,POST"));
-    response
+pub(crate) async fn method_not_allowed() -> Response {
+    ([(ALLOW, "GET,POST")], Failure::MethodNotAllowed).into_response()
 }
 
 /// Returns `None` if the query is too long or has too many parameters.
@@ -170,7 +163,7 @@ fn callback_response(
         CallbackOutcome::UnknownState => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,
     };
-    let mut response = notice.response(frame, status);
+    let mut response = notice.with_status(status).response(frame);
     let is_incomplete = match &callback.outcome {
         CallbackOutcome::Pending => true,
         CallbackOutcome::Finished(result) => result.awaits_accounts,

@@ -1,6 +1,7 @@
 //! Sends a link to sign in to whoever has the address.
 
 use axum::extract::State;
+use axum::response::IntoResponse as _;
 use http::StatusCode;
 use secrecy::ExposeSecret as _;
 use tracing::Span;
@@ -30,13 +31,14 @@ pub(crate) async fn send_link(State(console): State<Console>, form: GuestForm) -
         return Ok(
             Notice::new(Tone::Attention, "Too many people sign in at this moment")
                 .with("Try again in a minute.")
-                .response(&console.frame, StatusCode::SERVICE_UNAVAILABLE),
+                .with_status(StatusCode::SERVICE_UNAVAILABLE)
+                .into_response(),
         );
     }
     let page = Notice::new(Tone::Good, "Check your e-mail")
         .with("If a user has this address, a link is on its way. Open it in this browser within ten minutes.")
         .with("At most five links an hour are sent to an address.")
-        .response(&console.frame, StatusCode::OK);
+        .into_response();
     let cookie = console.cookies.browser.header(browser.expose_secret());
     Ok(with_cookies(page, [cookie]))
 }

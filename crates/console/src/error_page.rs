@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use bellbird_connections::{AppReturn, ConnectionsError};
 use bellbird_management::Refusal;
 use bellbird_storage::{Chain, StorageError};
-use http::header::{ACCEPT, RETRY_AFTER};
+use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::body::BodyError;
@@ -31,6 +31,7 @@ const SEE_LOG: &str = "The operator of this service can find the cause in its lo
 #[derive(Clone)]
 pub(crate) enum Failure {
     NotFound,
+    MethodNotAllowed,
     /// The link token is incomplete or made up, or its user or connection is gone.
     LinkNotFound,
     /// The user who is signed in has no such connection.
@@ -80,49 +81,67 @@ impl IntoResponse for Failure {
     }
 }
 
-/// A layer that makes the pages of failures, with the cookies of the handler.
+/// A layer that makes the pages of failures and notices, with the headers that the handler has set.
 pub(crate) async fn show(
     State(console): State<Console>,
     headers: HeaderMap,
     mut response: Response,
 ) -> Response {
-    let Some(failure) = response.extensions_mut().remove::<Failure>() else {
+    let extensions = response.extensions_mut();
+    let mut page = if let Some(failure) = extensions.remove::<Failure>() {
+        page_of(&console, &headers, failure)
+    } else if let Some(notice) = extensions.remove::<Arc<Notice>>() {
+        notice.response(&console.frame)
+    } else {
         return response;
     };
-    let mut page = match failure {
-        Failure::NotFound => not_found(&console, &headers),
+    let set = std::mem::take(response.headers_mut());
+    page.headers_mut().extend(set);
+    page
+}
+
+fn page_of(console: &Console, headers: &HeaderMap, failure: Failure) -> Response {
+    let notice = match failure {
+        Failure::NotFound if !accepts_html(headers) => {
+            return json(StatusCode::NOT_FOUND, "Path not found");
+        }
+        Failure::MethodNotAllowed if !accepts_html(headers) => {
+            let message = "Method not allowed: see the Allow header";
+            return json(StatusCode::METHOD_NOT_ALLOWED, message);
+        }
+        Failure::NotFound => Notice::new(Tone::Neutral, "Page not found")
+            .with("There is no page at this address.")
+            .with_status(StatusCode::NOT_FOUND),
+        Failure::MethodNotAllowed => Notice::new(Tone::Neutral, "That is not possible here")
+            .with("Nothing was changed.")
+            .with_status(StatusCode::METHOD_NOT_ALLOWED),
         Failure::LinkNotFound => {
             let why = "It is incomplete, or what it was for has been removed.";
-            invalid_link("This link does not work", why)
-                .response(&console.frame, StatusCode::NOT_FOUND)
+            invalid_link("This link does not work", why).with_status(StatusCode::NOT_FOUND)
         }
-        Failure::BankNotFound => removed_already()
-            .with_banks_link()
-            .response(&console.frame, StatusCode::NOT_FOUND),
+        Failure::BankNotFound => removed_already().with_banks_link(),
         Failure::InvalidForm => Notice::new(Tone::Attention, "Choose one option")
             .with("The form did not name anything that can be done here. Nothing was changed.")
             .with_retry_link()
-            .response(&console.frame, StatusCode::BAD_REQUEST),
-        Failure::FormBody(error) => form_body_error(&console, error),
-        Failure::CrossSite => cross_site_form(&console),
-        Failure::NotSignedIn(page) => with_cookies(console.redirect("/sign-in"), [page]),
+            .with_status(StatusCode::BAD_REQUEST),
+        Failure::FormBody(error) => form_body_error(error),
+        Failure::CrossSite => cross_site_form(&console.site.console_url),
+        Failure::NotSignedIn(page) => return with_cookies(console.redirect("/sign-in"), [page]),
         Failure::TooManyOfUser(seconds) => {
             let why = "You have opened many pages or pressed many buttons within a minute. Nothing was changed.";
-            try_again(&console, StatusCode::TOO_MANY_REQUESTS, why, seconds)
+            try_again(StatusCode::TOO_MANY_REQUESTS, why, seconds)
         }
         Failure::QueryTooLong => Notice::new(Tone::Attention, "This link does not work")
             .with("It is longer than any link that a provider uses. Nothing was changed.")
-            .response(&console.frame, StatusCode::BAD_REQUEST),
+            .with_status(StatusCode::BAD_REQUEST),
         Failure::Prefetch => Notice::new(Tone::Neutral, "Open this page again")
             .with("Your browser loaded it before you opened it.")
             .with_retry_link()
-            .response(&console.frame, StatusCode::SERVICE_UNAVAILABLE),
-        Failure::Internal => internal_error(&console),
-        Failure::Refused(refusal) => refusal_page(&console, &refusal),
+            .with_status(StatusCode::SERVICE_UNAVAILABLE),
+        Failure::Internal => internal_error(),
+        Failure::Refused(refusal) => refused(&refusal),
     };
-    let cookies = std::mem::take(response.headers_mut());
-    page.headers_mut().extend(cookies);
-    page
+    notice.response(&console.frame)
 }
 
 /// The API's error object, with a message only.
@@ -131,64 +150,28 @@ pub(crate) fn json(status: StatusCode, message: &'static str) -> Response {
     (status, axum::Json(body)).into_response()
 }
 
-pub(crate) fn with_retry_after(mut response: Response, seconds: u64) -> Response {
-    response
-        .headers_mut()
-        .insert(RETRY_AFTER, HeaderValue::from(seconds));
-    response
-}
-
-fn did_not_work(console: &Console, status: StatusCode, why: &str) -> Response {
+fn did_not_work(status: StatusCode, why: &str) -> Notice {
     Notice::new(Tone::Attention, "That did not work")
         .with(why)
         .with_retry_link()
-        .response(&console.frame, status)
+        .with_status(status)
 }
 
-fn try_again(
-    console: &Console,
-    status: StatusCode,
-    why: &str,
-    retry_after_seconds: u64,
-) -> Response {
-    let page = Notice::new(Tone::Waiting, "Please try again in a moment")
+fn try_again(status: StatusCode, why: &str, retry_after_seconds: u64) -> Notice {
+    Notice::new(Tone::Waiting, "Please try again in a moment")
         .with(why)
         .with_retry_link()
-        .response(&console.frame, status);
-    with_retry_after(page, retry_after_seconds)
+        .with_status(status)
+        .with_retry_after(retry_after_seconds)
 }
 
-fn not_found(console: &Console, headers: &HeaderMap) -> Response {
-    let status = StatusCode::NOT_FOUND;
-    if !accepts_html(headers) {
-        return json(status, "Path not found");
-    }
-    Notice::new(Tone::Neutral, "Page not found")
-        .with("There is no page at this address.")
-        .response(&console.frame, status)
+pub(crate) fn link_expired(back: Option<AppReturn>) -> Notice {
+    invalid_link("This link has expired", "A link works for half an hour.").with_app_return(back)
 }
 
-pub(crate) fn method_not_allowed(console: &Console, headers: &HeaderMap) -> Response {
-    let status = StatusCode::METHOD_NOT_ALLOWED;
-    if !accepts_html(headers) {
-        return json(status, "Method not allowed: see the Allow header");
-    }
-    Notice::new(Tone::Neutral, "That is not possible here")
-        .with("Nothing was changed.")
-        .response(&console.frame, status)
-}
-
-pub(crate) fn link_expired(console: &Console, back: Option<AppReturn>) -> Response {
-    invalid_link("This link has expired", "A link works for half an hour.")
-        .with_app_return(back)
-        .response(&console.frame, StatusCode::GONE)
-}
-
-pub(crate) fn link_used_up(console: &Console, back: Option<AppReturn>) -> Response {
+pub(crate) fn link_used_up(back: Option<AppReturn>) -> Notice {
     let why = "It has led to consent pages as often as a link can.";
-    invalid_link("This link is used up", why)
-        .with_app_return(back)
-        .response(&console.frame, StatusCode::GONE)
+    invalid_link("This link is used up", why).with_app_return(back)
 }
 
 fn invalid_link(title: &str, why: &str) -> Notice {
@@ -196,46 +179,38 @@ fn invalid_link(title: &str, why: &str) -> Notice {
         .with(why)
         .with(REQUEST_NEW_LINK)
         .with_new_link()
+        .with_status(StatusCode::GONE)
 }
 
 /// The user of a link has no such connection.
-pub(crate) fn connection_not_found(console: &Console) -> Response {
-    removed_already()
-        .with_return_link("Back to your link")
-        .response(&console.frame, StatusCode::NOT_FOUND)
+pub(crate) fn connection_not_found() -> Notice {
+    removed_already().with_return_link("Back to your link")
 }
 
 fn removed_already() -> Notice {
     Notice::new(Tone::Neutral, "It is removed already")
         .with("This bank is not linked any more. Nothing was changed.")
+        .with_status(StatusCode::NOT_FOUND)
 }
 
 /// The client's address has used too many unknown links.
-pub(crate) fn too_many_requests(console: &Console, retry_after_seconds: u64) -> Response {
+pub(crate) fn too_many_requests(retry_after_seconds: u64) -> Notice {
     let why = "Too many links that do not work were opened from your network.";
-    try_again(
-        console,
-        StatusCode::TOO_MANY_REQUESTS,
-        why,
-        retry_after_seconds,
-    )
+    try_again(StatusCode::TOO_MANY_REQUESTS, why, retry_after_seconds)
 }
 
-fn cross_site_form(console: &Console) -> Response {
-    let url = &console.site.console_url;
-    Notice::new(
-        Tone::Attention,
-        "This did not come from a page of this console",
-    )
-    .with("Another website may have tried to press a button for you. Nothing was changed.")
-    .with(&format!(
-        "If you pressed it yourself, open {url} in this browser, and press it there."
-    ))
-    .with_retry_link()
-    .response(&console.frame, StatusCode::FORBIDDEN)
+fn cross_site_form(console_url: &str) -> Notice {
+    let title = "This did not come from a page of this console";
+    Notice::new(Tone::Attention, title)
+        .with("Another website may have tried to press a button for you. Nothing was changed.")
+        .with(&format!(
+            "If you pressed it yourself, open {console_url} in this browser, and press it there."
+        ))
+        .with_retry_link()
+        .with_status(StatusCode::FORBIDDEN)
 }
 
-fn form_body_error(console: &Console, error: BodyError) -> Response {
+fn form_body_error(error: BodyError) -> Notice {
     let (status, text) = match error {
         BodyError::TooLarge => (
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -247,27 +222,26 @@ fn form_body_error(console: &Console, error: BodyError) -> Response {
         ),
         BodyError::Incomplete => (StatusCode::BAD_REQUEST, "The form could not be read."),
     };
-    did_not_work(console, status, text)
+    did_not_work(status, text)
 }
 
 /// A database error is logged and never shown.
-fn connections_error(console: &Console, error: &ConnectionsError) -> Response {
+fn connections_error(error: &ConnectionsError) -> Notice {
     if let ConnectionsError::Storage(error) = error {
-        return storage_error(console, error);
+        return storage_error(error);
     }
     if matches!(error, ConnectionsError::LinkExpired) {
         let why = "It has expired, is used up, or does not allow this. Nothing was changed.";
-        return invalid_link("This link no longer works", why)
-            .response(&console.frame, StatusCode::GONE);
+        return invalid_link("This link no longer works", why);
     }
     // The page says nothing of the cause, so that the operator needs it here.
     tracing::warn!(%error, "request of console failed");
     let message = error.user_message();
     if error.is_transient() {
         let status = StatusCode::SERVICE_UNAVAILABLE;
-        return try_again(console, status, message, PROVIDER_RETRY_AFTER_SECONDS);
+        return try_again(status, message, PROVIDER_RETRY_AFTER_SECONDS);
     }
-    did_not_work(console, status_of(error), message)
+    did_not_work(status_of(error), message)
 }
 
 fn status_of(error: &ConnectionsError) -> StatusCode {
@@ -286,38 +260,39 @@ fn status_of(error: &ConnectionsError) -> StatusCode {
     }
 }
 
-fn storage_error(console: &Console, error: &StorageError) -> Response {
+fn storage_error(error: &StorageError) -> Notice {
     if let StorageError::TooMany(text) = error {
-        return did_not_work(console, StatusCode::CONFLICT, text);
+        return did_not_work(StatusCode::CONFLICT, text);
     }
     tracing::error!(error = %Chain(error), "{}", error.log_message());
     if !matches!(error, StorageError::Unavailable(_)) {
-        return internal_error(console);
+        return internal_error();
     }
-    let (status, why) = (
+    let why = "This service is temporarily unavailable.";
+    try_again(
         StatusCode::SERVICE_UNAVAILABLE,
-        "This service is temporarily unavailable.",
-    );
-    try_again(console, status, why, STORAGE_RETRY_AFTER_SECONDS)
+        why,
+        STORAGE_RETRY_AFTER_SECONDS,
+    )
 }
 
 /// An operation of management that changed nothing.
-fn refusal_page(console: &Console, refusal: &Refusal) -> Response {
+fn refused(refusal: &Refusal) -> Notice {
     let why = match refusal {
-        Refusal::Storage(error) => return storage_error(console, error),
-        Refusal::Connections(error) => return connections_error(console, error),
+        Refusal::Storage(error) => return storage_error(error),
+        Refusal::Connections(error) => return connections_error(error),
         Refusal::TooMany(text) => (*text).to_owned(),
         other => format!("{other}."),
     };
-    did_not_work(console, StatusCode::CONFLICT, &why)
+    did_not_work(StatusCode::CONFLICT, &why)
 }
 
-fn internal_error(console: &Console) -> Response {
+fn internal_error() -> Notice {
     Notice::new(Tone::Attention, "That did not work")
         .with(INTERNAL_ERROR)
         .with(SEE_LOG)
         .with_retry_link()
-        .response(&console.frame, StatusCode::INTERNAL_SERVER_ERROR)
+        .with_status(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 /// After a panic. The handler's state is lost, so there is no page.

@@ -34,7 +34,8 @@ pub(crate) async fn limit(
     }
     let decision = limit.peek(&address, console.clock.now()).await;
     if !decision.allowed {
-        return error_page::too_many_requests(&console, gcra::whole_seconds(decision.wait_us));
+        let seconds = gcra::whole_seconds(decision.wait_us);
+        return error_page::too_many_requests(seconds).response(&console.frame);
     }
     let response = next.run(request).await;
     if begins || is_failure(response.status()) {

@@ -69,8 +69,7 @@ pub(crate) async fn leave(State(console): State<Console>, form: OwnForm) -> Page
         Ok(()) => {
             let page = Notice::new(Tone::Good, "Your account is deleted")
                 .with("Your consents are withdrawn, and your keys have ended.")
-                .with("Still stored, without your name, is that banks were linked, and what operators changed.")
-                .response(&console.frame, StatusCode::OK);
+                .with("Still stored, without your name, is that banks were linked, and what operators changed.");
             Ok(sign_out_of(&console, page))
         }
         Err(Refusal::StillConnected) => page(&console, session, Some(STILL_CONNECTED)).await,

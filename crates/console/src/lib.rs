@@ -60,9 +60,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::HeaderMap;
 use axum::middleware::{from_fn, from_fn_with_state, map_response, map_response_with_state};
-use axum::response::Response;
 use axum::routing::{get, post};
 use bellbird_api::http::ApiContext;
 use bellbird_reads::{Trades, Transactions};
@@ -156,7 +154,7 @@ pub fn router(
         .route("/webhooks/{provider}", post(provider_events::receive))
         .merge(assets::routes())
         .fallback(async || Failure::NotFound)
-        .method_not_allowed_fallback(method_not_allowed)
+        .method_not_allowed_fallback(async || Failure::MethodNotAllowed)
         .with_state(console.clone());
     attach(pages)
         .layer(map_response_with_state(console.clone(), error_page::show))
@@ -186,9 +184,4 @@ async fn ready(State(console): State<Console>) -> StatusCode {
     } else {
         StatusCode::SERVICE_UNAVAILABLE
     }
-}
-
-/// Axum adds the `Allow` header.
-async fn method_not_allowed(State(console): State<Console>, headers: HeaderMap) -> Response {
-    error_page::method_not_allowed(&console, &headers)
 }

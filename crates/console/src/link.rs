@@ -40,11 +40,9 @@ pub(crate) async fn open_link(
     let links = console.connections.links();
     Ok(match links.find_page(&token, browser).await? {
         FoundLink::Unknown => return Err(Failure::LinkNotFound),
-        FoundLink::Expired(back) => error_page::link_expired(&console, back),
-        FoundLink::UsedUp(back) => error_page::link_used_up(&console, back),
-        FoundLink::Connected(back) => {
-            Notice::for_connected_link(back).response(&console.frame, StatusCode::OK)
-        }
+        FoundLink::Expired(back) => error_page::link_expired(back).into_response(),
+        FoundLink::UsedUp(back) => error_page::link_used_up(back).into_response(),
+        FoundLink::Connected(back) => Notice::for_connected_link(back).into_response(),
         FoundLink::Page(page) => {
             let choice = Choice::new(&console.frame, &page, console.clock.now());
             let mut response = page_with_images(StatusCode::OK, &choice, choice.image_origins());
@@ -179,22 +177,23 @@ async fn confirm_consent_session(
 
 async fn ask_removal(console: &Console, token: &str, connection: ConnectionId) -> PageResult {
     let links = console.connections.links();
-    let frame = &console.frame;
-    Ok(match links.find_removal_page(token, connection).await {
-        Ok(page) => Notice::for_removal(&page, frame).response(frame, StatusCode::OK),
-        Err(ConnectionsError::NotFound) => error_page::connection_not_found(console),
+    let notice = match links.find_removal_page(token, connection).await {
+        Ok(page) => Notice::for_removal(&page, &console.frame),
+        Err(ConnectionsError::NotFound) => error_page::connection_not_found(),
         Err(error) => return Err(error.into()),
-    })
+    };
+    Ok(notice.into_response())
 }
 
 async fn remove(console: &Console, token: String, connection: ConnectionId) -> PageResult {
     let connections = console.connections.clone();
     let remove = async move { connections.links().remove_by_user(&token, connection).await };
-    Ok(match in_own_task(console, remove).await? {
-        Ok(page) => Notice::for_removed(&page).response(&console.frame, StatusCode::OK),
-        Err(ConnectionsError::NotFound) => error_page::connection_not_found(console),
+    let notice = match in_own_task(console, remove).await? {
+        Ok(page) => Notice::for_removed(&page),
+        Err(ConnectionsError::NotFound) => error_page::connection_not_found(),
         Err(error) => return Err(error.into()),
-    })
+    };
+    Ok(notice.into_response())
 }
 
 #[cfg(test)]

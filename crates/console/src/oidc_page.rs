@@ -12,7 +12,7 @@ use secrecy::ExposeSecret as _;
 
 use crate::callback::parameters;
 use crate::cookie::with_cookies;
-use crate::error_page::{self, Failure, PageResult};
+use crate::error_page::{Failure, PageResult};
 use crate::oidc::attempt::Attempt;
 use crate::oidc::{ExchangePermit, IdentityProvider, ProviderError};
 use crate::pages::names::sanitized;
@@ -39,7 +39,7 @@ pub(crate) async fn leave(State(console): State<Console>, _: GuestForm) -> PageR
         .header(token.expose_secret());
     Ok(match provider.authorization_url(&attempt).await {
         Ok(url) => with_cookies(Redirect::to(&url).into_response(), [cookie]),
-        Err(error) => provider_error(&console, provider, error),
+        Err(error) => provider_error(&provider.name, error).into_response(),
     })
 }
 
@@ -70,10 +70,10 @@ pub(crate) async fn come_back(
     let attempt = attempt.filter(|_| !has_issuer || single("iss") == Some(provider.issuer()));
     let Some(attempt) = attempt else {
         record_sign_in(BY, "unknown_attempt", None);
-        return Ok(other_attempt(&console));
+        return Ok(other_attempt().into_response());
     };
     let Some(permit) = provider.admit(console.limited_address(&extensions, &headers)) else {
-        return Ok(busy(&console));
+        return Ok(busy());
     };
     // Without its cookie, the same URL leads nowhere again.
     let response = match single("code") {
@@ -82,7 +82,7 @@ pub(crate) async fn come_back(
             .into_response(),
         None => {
             record_sign_in(BY, "declined", None);
-            not_signed_in(&console, provider)
+            not_signed_in(&provider.name).into_response()
         }
     };
     Ok(with_cookies(response, [cookie.removal()]))
@@ -105,12 +105,13 @@ async fn sign_in(
                 ProviderError::EmailNotVerified => "email_not_verified",
             };
             record_sign_in(BY, outcome, None);
-            return Ok(provider_error(console, provider, error));
+            return Ok(provider_error(&provider.name, error).into_response());
         }
     };
     let Ok(email) = parse_email(&proven.email) else {
         record_sign_in(BY, "unknown_user", None);
-        return Ok(unknown_user(console, provider, &sanitized(&proven.email)));
+        let notice = unknown_user(&provider.name, &sanitized(&proven.email));
+        return Ok(notice.into_response());
     };
     let identity = Identity {
         issuer: provider.issuer(),
@@ -123,107 +124,103 @@ async fn sign_in(
         .sessions()
         .sign_in_as(&identity, provider.new_plan(), &session.row(), now)
         .await?;
-    Ok(match signed_in {
+    let notice = match signed_in {
         IdentitySignIn::Begun(begun) => {
             record_sign_in(BY, "signed_in", Some(&begun));
             return session.begun(console, headers, &begun, now).await;
         }
         IdentitySignIn::UnknownUser => {
             record_sign_in(BY, "unknown_user", None);
-            unknown_user(console, provider, &email)
+            unknown_user(&provider.name, &email)
         }
         IdentitySignIn::OtherIdentity => {
             record_sign_in(BY, "other_identity", None);
-            other_identity(console, provider, &email)
+            other_identity(&provider.name, &email)
         }
-    })
+    };
+    Ok(notice.into_response())
 }
 
-fn page(console: &Console, status: StatusCode, notice: Notice) -> Response {
-    notice
+fn notice(status: StatusCode, tone: Tone, title: &str) -> Notice {
+    Notice::new(tone, title)
         .with_page_link("/sign-in", "Sign in again")
-        .response(&console.frame, status)
+        .with_status(status)
 }
 
-fn provider_error(
-    console: &Console,
-    provider: &IdentityProvider,
-    error: ProviderError,
-) -> Response {
+/// `name` is the provider's.
+fn provider_error(name: &str, error: ProviderError) -> Notice {
     match error {
         ProviderError::Unavailable(reason) => {
             tracing::warn!(reason, "could not ask the identity provider");
-            let notice =
-                Notice::new(Tone::Waiting, "The identity provider does not answer").with(&format!(
-                    "{} does not say who you are at the moment. Try again in a minute.",
-                    provider.name
-                ));
-            error_page::with_retry_after(
-                page(console, StatusCode::SERVICE_UNAVAILABLE, notice),
-                RETRY_AFTER_SECONDS,
-            )
+            let title = "The identity provider does not answer";
+            notice(StatusCode::SERVICE_UNAVAILABLE, Tone::Waiting, title)
+                .with(&format!(
+                    "{name} does not say who you are at the moment. Try again in a minute."
+                ))
+                .with_retry_after(RETRY_AFTER_SECONDS)
         }
         ProviderError::Rejected(reason) => {
             tracing::warn!(reason, "identity rejected");
-            let notice = Notice::new(Tone::Attention, "You are not signed in")
-                .with(&format!("What {} said about you could not be confirmed. Sign in again.", provider.name))
-                .with("If that does not help, tell the operator of this service, who finds the cause in its log.");
-            page(console, StatusCode::BAD_REQUEST, notice)
+            let title = "You are not signed in";
+            notice(StatusCode::BAD_REQUEST, Tone::Attention, title)
+                .with(&format!("What {name} said about you could not be confirmed. Sign in again."))
+                .with("If that does not help, tell the operator of this service, who finds the cause in its log.")
         }
         ProviderError::EmailNotVerified => {
-            let notice = Notice::new(Tone::Attention, "Your e-mail address is not verified").with(&format!(
-                "{} does not say that your e-mail address is yours. Verify it there, then sign in again.",
-                provider.name
-            ));
-            page(console, StatusCode::FORBIDDEN, notice)
+            let title = "Your e-mail address is not verified";
+            notice(StatusCode::FORBIDDEN, Tone::Attention, title).with(&format!(
+                "{name} does not say that your e-mail address is yours. Verify it there, then sign in again."
+            ))
         }
     }
 }
 
 /// Another browser of the same address, or many others, come back at this moment. The page loads
 /// itself again, and the browser still has the cookie.
-fn busy(console: &Console) -> Response {
-    let response = Notice::new(Tone::Waiting, "One moment")
+fn busy() -> Response {
+    let page = Notice::new(Tone::Waiting, "One moment")
         .with("Others of your network are signing in. This page tries again by itself.")
         .with_retry_link()
-        .response(&console.frame, StatusCode::SERVICE_UNAVAILABLE);
-    let mut response = error_page::with_retry_after(response, RETRY_AFTER_SECONDS);
-    response.headers_mut().insert(REFRESH, REFRESH_AFTER);
-    response
+        .with_status(StatusCode::SERVICE_UNAVAILABLE)
+        .with_retry_after(RETRY_AFTER_SECONDS);
+    ([(REFRESH, REFRESH_AFTER)], page).into_response()
 }
 
 /// Another browser has begun it, or it has expired, or it was used.
-fn other_attempt(console: &Console) -> Response {
-    let notice = Notice::new(Tone::Attention, "This sign-in does not work any more").with(
+fn other_attempt() -> Notice {
+    let title = "This sign-in does not work any more";
+    notice(StatusCode::GONE, Tone::Attention, title).with(
         "It works once, for ten minutes, in the browser that has begun it. Nothing was changed.",
-    );
-    page(console, StatusCode::GONE, notice)
+    )
 }
 
-fn not_signed_in(console: &Console, provider: &IdentityProvider) -> Response {
-    let notice = Notice::new(Tone::Neutral, "You are not signed in").with(&format!(
-        "{} has not signed you in. Nothing was changed.",
-        provider.name
-    ));
-    page(console, StatusCode::FORBIDDEN, notice)
+fn not_signed_in(name: &str) -> Notice {
+    let why = format!("{name} has not signed you in. Nothing was changed.");
+    notice(
+        StatusCode::FORBIDDEN,
+        Tone::Neutral,
+        "You are not signed in",
+    )
+    .with(&why)
 }
 
-fn unknown_user(console: &Console, provider: &IdentityProvider, email: &str) -> Response {
-    let notice = Notice::new(Tone::Attention, "You are not a user of this service")
+fn unknown_user(name: &str, email: &str) -> Notice {
+    let title = "You are not a user of this service";
+    notice(StatusCode::FORBIDDEN, Tone::Attention, title)
         .with(&format!(
-            "{} knows you as {email}, and nobody may sign in here as that.",
-            provider.name
+            "{name} knows you as {email}, and nobody may sign in here as that."
         ))
-        .with("Ask the operator of this service to add you, or sign in there as somebody else.");
-    page(console, StatusCode::FORBIDDEN, notice)
+        .with("Ask the operator of this service to add you, or sign in there as somebody else.")
 }
 
-fn other_identity(console: &Console, provider: &IdentityProvider, email: &str) -> Response {
-    let notice = Notice::new(Tone::Attention, "This is another account")
-        .with(&format!(
-            "The user {email} signs in with another account of {}. Nothing was changed.",
-            provider.name
-        ))
-        .with("Use that account, or ask the operator of this service.");
-    page(console, StatusCode::FORBIDDEN, notice)
+fn other_identity(name: &str, email: &str) -> Notice {
+    notice(
+        StatusCode::FORBIDDEN,
+        Tone::Attention,
+        "This is another account",
+    )
+    .with(&format!(
+        "The user {email} signs in with another account of {name}. Nothing was changed."
+    ))
+    .with("Use that account, or ask the operator of this service.")
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::IntoResponse as _;
 use bellbird_api::serve::ResponseTimeout;
 use bellbird_domain::UserId;
 use bellbird_limits::Permit;
@@ -17,7 +17,7 @@ use http::{HeaderName, StatusCode};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::error_page::{Failure, PageResult, with_retry_after};
+use crate::error_page::{Failure, PageResult};
 use crate::pages::{Notice, Tone};
 use crate::session::Session;
 use crate::state::Console;
@@ -49,7 +49,7 @@ struct OwnData {
 pub(crate) async fn download(State(console): State<Console>, session: Session) -> PageResult {
     let user = session.user();
     let Some(permit) = console.own_data_permits.try_acquire(user) else {
-        return Ok(is_being_downloaded(&console));
+        return Ok(is_being_downloaded().into_response());
     };
     let data = OwnData {
         console: console.clone(),
@@ -71,12 +71,12 @@ pub(crate) async fn download(State(console): State<Console>, session: Session) -
 }
 
 /// A user downloads one file at a time.
-pub(crate) fn is_being_downloaded(console: &Console) -> Response {
-    let page = Notice::new(Tone::Waiting, "A file is being downloaded already")
+pub(crate) fn is_being_downloaded() -> Notice {
+    Notice::new(Tone::Waiting, "A file is being downloaded already")
         .with("Wait until that has ended.")
         .with_retry_link()
-        .response(&console.frame, StatusCode::TOO_MANY_REQUESTS);
-    with_retry_after(page, RETRY_AFTER_SECONDS)
+        .with_status(StatusCode::TOO_MANY_REQUESTS)
+        .with_retry_after(RETRY_AFTER_SECONDS)
 }
 
 impl OwnData {

@@ -7,6 +7,7 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use bellbird_connections::{ReceiveError, Rejection};
 use bellbird_storage::Chain;
+use http::header::RETRY_AFTER;
 use http::{HeaderMap, StatusCode};
 use serde_json::json;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -19,7 +20,7 @@ const EVENT_BYTES_MAX: usize = 256 * 1024;
 /// Smaller events, which are most, are read without a permit.
 const SMALL_EVENT_BYTES_MAX: u64 = 16 * 1024;
 /// `Retry-After` if an event could not be processed.
-const RETRY_AFTER_SECONDS: u64 = 30;
+const RETRY_AFTER_SECONDS: &str = "30";
 const NOT_CONFIGURED: &str = "This provider's events are not configured: check the URL, and set the provider's webhook secret";
 
 /// `POST /webhooks/{provider}`
@@ -77,7 +78,7 @@ fn too_many_events() -> Response {
         StatusCode::SERVICE_UNAVAILABLE,
         "Too many events at the same time: send the event again",
     );
-    error_page::with_retry_after(response, 1)
+    ([(RETRY_AFTER, "1")], response).into_response()
 }
 
 fn event_body_error(error: BodyError) -> Response {
@@ -118,7 +119,7 @@ fn rejection_response(provider: &str, rejection: &ReceiveError) -> Response {
     };
     let response = error_page::json(status, message);
     if status == StatusCode::SERVICE_UNAVAILABLE {
-        return error_page::with_retry_after(response, RETRY_AFTER_SECONDS);
+        return ([(RETRY_AFTER, RETRY_AFTER_SECONDS)], response).into_response();
     }
     response
 }

@@ -4,7 +4,7 @@
 
 use askama::Template;
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::{IntoResponse, Response};
 use bellbird_domain::{KeyId, KeyStatus, TimestampExt as _};
 use bellbird_management::Refusal;
 use bellbird_management::sign_in as management;
@@ -70,7 +70,7 @@ pub(crate) async fn open_link(
 ) -> PageResult {
     reject_prefetch(&headers)?;
     let Ok(Path(token)) = token else {
-        return Ok(link_does_not_work(&console));
+        return Ok(link_does_not_work());
     };
     let now = console.clock.now();
     let browser = console.cookies.browser.value(&headers);
@@ -87,7 +87,7 @@ pub(crate) async fn open_link(
             };
             Ok(page_response(StatusCode::OK, &page))
         }
-        None => Ok(link_does_not_work(&console)),
+        None => Ok(link_does_not_work()),
     }
 }
 
@@ -98,7 +98,7 @@ pub(crate) async fn use_link(
     form: GuestForm,
 ) -> PageResult {
     let Ok(Path(token)) = token else {
-        return Ok(link_does_not_work(&console));
+        return Ok(link_does_not_work());
     };
     sign_in(&console, &form.headers, &token, console.clock.now()).await
 }
@@ -141,7 +141,8 @@ async fn sign_in(console: &Console, headers: &HeaderMap, link: &str, now: Timest
         return Ok(
             Notice::new(Tone::Attention, "Sign in at the identity provider")
                 .with("An operator cannot sign in with a link here. Use the button on the page Sign in.")
-                .response(&console.frame, StatusCode::FORBIDDEN),
+                .with_status(StatusCode::FORBIDDEN)
+                .into_response(),
         );
     }
     let session = BrowserSession::new(console, headers, now);
@@ -154,7 +155,7 @@ async fn sign_in(console: &Console, headers: &HeaderMap, link: &str, now: Timest
         }
         None => {
             record_sign_in("link", "link_does_not_work", None);
-            Ok(link_does_not_work(console))
+            Ok(link_does_not_work())
         }
     }
 }
@@ -302,17 +303,18 @@ pub(crate) fn signed_out(console: &Console) -> Response {
 }
 
 /// As [`signed_out`], with another response.
-pub(crate) fn sign_out_of(console: &Console, response: Response) -> Response {
+pub(crate) fn sign_out_of(console: &Console, response: impl IntoResponse) -> Response {
     let cookies = &console.cookies;
     let removed = [&cookies.session, &cookies.link, &cookies.browser];
-    let response = with_cookies(response, removed.map(Cookie::removal));
+    let response = with_cookies(response.into_response(), removed.map(Cookie::removal));
     let clear = [(CLEAR_SITE_DATA, "\"cache\", \"storage\"")];
     (clear, response).into_response()
 }
 
 /// It has expired, was used, or never existed: the page does not say which.
-fn link_does_not_work(console: &Console) -> Response {
+fn link_does_not_work() -> Response {
     Notice::new(Tone::Attention, "This sign-in link does not work")
         .with("A link works once, and only for a while. Ask for a new one where you got this one.")
-        .response(&console.frame, StatusCode::GONE)
+        .with_status(StatusCode::GONE)
+        .into_response()
 }

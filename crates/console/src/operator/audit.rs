@@ -299,7 +299,7 @@ pub(super) async fn download(
     uri: Uri,
 ) -> PageResult {
     let Some(permit) = console.own_data_permits.try_acquire(session.user()) else {
-        return Ok(own_data::is_being_downloaded(&console));
+        return Ok(own_data::is_being_downloaded().into_response());
     };
     let names = Names::new(console.storage()).await?;
     let file = File {

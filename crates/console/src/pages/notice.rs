@@ -1,13 +1,17 @@
 //! The pages with a message: the outcome of a consent session, removals, and errors.
 
+use std::sync::Arc;
+
 use askama::Template;
-use axum::response::Response;
+use axum::Extension;
+use axum::response::{IntoResponse, Response};
 use bellbird_connections::{
     AppReturn, CallbackOutcome, HandledCallback, LinkResult, LinkedConnection, RemovalPage,
 };
 use bellbird_domain::{ConnectionId, LinkOutcome};
 use bellbird_providers::registry::{consents_place, provider_title};
-use http::StatusCode;
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, StatusCode};
 
 use super::frame::Frame;
 use super::institution::{AccountRow, ImageOrigins, Institution, account_rows};
@@ -45,8 +49,12 @@ impl Tone {
     }
 }
 
+/// As a response it has nothing to show, until a layer of the router makes its page.
 #[derive(Default)]
 pub(crate) struct Notice {
+    status: StatusCode,
+    /// In seconds, for programs.
+    retry_after: Option<u64>,
     tone: Tone,
     title: String,
     /// The user whose accounts they become.
@@ -143,6 +151,18 @@ impl Notice {
         }
     }
 
+    /// Unless it is 200.
+    pub(crate) fn with_status(self, status: StatusCode) -> Self {
+        Self { status, ..self }
+    }
+
+    pub(crate) fn with_retry_after(self, seconds: u64) -> Self {
+        Self {
+            retry_after: Some(seconds),
+            ..self
+        }
+    }
+
     fn has_actions(&self) -> bool {
         let has_own = !self.buttons.is_empty() || !self.links.is_empty();
         has_own || self.retry_link.is_some() || self.app_return.is_some()
@@ -218,12 +238,17 @@ impl Notice {
         }
     }
 
-    pub(crate) fn response(&self, frame: &Frame, status: StatusCode) -> Response {
+    pub(crate) fn response(&self, frame: &Frame) -> Response {
         let institutions = self
             .connected
             .iter()
             .map(|connected| &connected.institution);
-        page_with_images(status, &self.page(frame), ImageOrigins::of(institutions))
+        let origins = ImageOrigins::of(institutions);
+        let mut response = page_with_images(self.status, &self.page(frame), origins);
+        let seconds = self.retry_after.map(HeaderValue::from);
+        let retry_after = seconds.map(|seconds| (RETRY_AFTER, seconds));
+        response.headers_mut().extend(retry_after);
+        response
     }
 
     /// Asks before a connection is removed.
@@ -492,6 +517,12 @@ impl Notice {
             WayBack::Console(_) => self.with_banks_link(),
             _ => self,
         }
+    }
+}
+
+impl IntoResponse for Notice {
+    fn into_response(self) -> Response {
+        (self.status, Extension(Arc::new(self))).into_response()
     }
 }
 

@@ -76,14 +76,14 @@ pub(crate) async fn download<K: ListKind>(
     let console = &console;
     let list = RowList::<K>::load(console, session, uri.query()).await?;
     if version < Version::HTTP_11 {
-        return Ok(no_file(console, StatusCode::BAD_REQUEST, OLD_HTTP));
+        return Ok(no_file(StatusCode::BAD_REQUEST, OLD_HTTP));
     }
     if let Err(error) = list.filter.days() {
-        return Ok(no_file(console, StatusCode::BAD_REQUEST, error.text));
+        return Ok(no_file(StatusCode::BAD_REQUEST, error.text));
     }
     let (file, name) = match File::open(&list).await {
         Ok(opened) => opened,
-        Err(why) => return Ok(no_file(console, StatusCode::BAD_GATEWAY, &why)),
+        Err(why) => return Ok(no_file(StatusCode::BAD_GATEWAY, &why)),
     };
     let pieces = stream::try_unfold(file, |mut file| async move {
         let piece = file.next_piece().await?;
@@ -98,11 +98,12 @@ pub(crate) async fn download<K: ListKind>(
     Ok((headers, timeout, Body::from_stream(pieces)).into_response())
 }
 
-pub(super) fn no_file(console: &Console, status: StatusCode, why: &str) -> Response {
+pub(super) fn no_file(status: StatusCode, why: &str) -> Response {
     Notice::new(Tone::Attention, "There is no file")
         .with(why)
         .with_retry_link()
-        .response(&console.frame, status)
+        .with_status(status)
+        .into_response()
 }
 
 /// Passes a file of the API on while it is read, with all that the listener has to know of it.
@@ -114,7 +115,7 @@ pub(crate) async fn pass_on(
     version: Version,
 ) -> Response {
     let opened = console.api.open(&session.caller, path, version).await;
-    opened.unwrap_or_else(|error| no_file(console, StatusCode::BAD_GATEWAY, &error.message))
+    opened.unwrap_or_else(|error| no_file(StatusCode::BAD_GATEWAY, &error.message))
 }
 
 impl<K: ListKind> File<K> {

@@ -157,7 +157,7 @@ pub(crate) async fn download_ofx(
     let account = account.or_else(|| list.linked.first_account());
     let Some(query) = account.and_then(|account| list.query_of(account)) else {
         let why = "Choose an account and its days again.";
-        return Ok(file::no_file(&console, StatusCode::BAD_REQUEST, why));
+        return Ok(file::no_file(StatusCode::BAD_REQUEST, why));
     };
     let path = format!("/v1/export/transactions.ofx?{query}");
     Ok(file::pass_on(&console, &list.session, &path, version).await)

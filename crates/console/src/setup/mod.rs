@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use askama::Template;
 use axum::extract::{Path, State};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use bellbird_domain::Actor;
 use bellbird_limits::gcra;
 use bellbird_management::first_start::{self, FirstOperator};
@@ -240,7 +240,7 @@ async fn wrong_code(
         let decision = limit.take(address, now).await;
         if !decision.allowed {
             let seconds = gcra::whole_seconds(decision.wait_us);
-            return error_page::too_many_requests(console, seconds);
+            return error_page::too_many_requests(seconds).into_response();
         }
     }
     Notice::new(Tone::Attention, "This address does not work")
@@ -248,7 +248,8 @@ async fn wrong_code(
             "The address in the log of Bellbird works once, in one browser, for an hour. Stop Bellbird and start it \
              again: its log then has a new one.",
         )
-        .response(&console.frame, StatusCode::GONE)
+        .with_status(StatusCode::GONE)
+        .into_response()
 }
 
 #[cfg(test)]
