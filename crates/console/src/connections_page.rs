@@ -116,7 +116,6 @@ async fn load(
         &BankRows {
             frame,
             zone: session.zone(),
-            now: session.now,
             linkable: &linkable,
             is_in_plan: &is_in_plan,
         },
@@ -163,7 +162,7 @@ async fn own_row(
         bank.state = BankState::READING;
     } else if let Some(state) = state {
         let read_at = connection.last_refreshed_at.max(state.synced_at);
-        bank.state = BankState::of_read(read_at, state.attempts > 0, now, &zone);
+        bank.state = BankState::of_read(read_at, state.attempts > 0, &zone);
     }
     Ok(OwnRow {
         bank,

@@ -134,7 +134,7 @@ async fn rows(console: &Console, session: &Session) -> Result<Vec<KeyRow>, Stora
             id: key.id,
             name: sanitized(&key.name),
             created: zone.day(key.created_at),
-            used: key.last_used_at.map(|at| zone.when(at, now)),
+            used: key.last_used_at.map(|at| zone.when(at)),
             expires: key.expires_at.map(|at| zone.at(at)),
             works: key.status(now) == KeyStatus::Active,
             requests: routes.iter().map(|count| count.requests).sum(),

@@ -92,7 +92,7 @@ impl Session {
 
     /// The clock of the user.
     pub(crate) fn zone(&self) -> LocalTime {
-        LocalTime::of(self.caller.timezone.iana_name())
+        LocalTime::of(self.caller.timezone.iana_name(), self.now)
     }
 
     /// The URL of the console, for links that are shown here and opened elsewhere.

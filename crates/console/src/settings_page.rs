@@ -9,7 +9,6 @@ use bellbird_domain::{ActorKind, EmailKind};
 use bellbird_management::{Refusal, sign_in, users};
 use bellbird_storage::{AuditRow, SessionRecord, StorageError, UserChange};
 use http::StatusCode;
-use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::error_page::{Failure, PageResult};
@@ -77,13 +76,13 @@ async fn page(console: &Console, session: &Session, problem: Option<(String, &st
     let audit = storage.audit().list_before(None, Some(user), AUDIT_ROWS);
     let audit = audit.await?;
     let timezone = session.caller.timezone.iana_name().unwrap_or("UTC");
-    let zone = LocalTime::of(Some(timezone));
+    let zone = LocalTime::of(Some(timezone), session.now);
     let row = |record: &SessionRecord| SessionRow {
         id: record.id,
         browser: record.browser.clone(),
         is_this: record.id == session.id(),
         since: zone.day(record.created_at),
-        last_used: zone.when(record.last_used_at, session.now),
+        last_used: zone.when(record.last_used_at),
     };
     let status = match problem {
         Some(_) => StatusCode::BAD_REQUEST,
@@ -95,7 +94,7 @@ async fn page(console: &Console, session: &Session, problem: Option<(String, &st
         plan: session.caller.plan.as_str(),
         timezone: written.unwrap_or(timezone),
         timezones: timezone_names(),
-        audit: audit_rows(&audit, &sessions, &zone, session.now),
+        audit: audit_rows(&audit, &sessions, &zone),
         sessions: sessions.iter().map(row).collect(),
         emails,
         problem,
@@ -103,12 +102,7 @@ async fn page(console: &Console, session: &Session, problem: Option<(String, &st
     Ok(page_response(status, &page))
 }
 
-fn audit_rows(
-    rows: &[AuditRow],
-    sessions: &[SessionRecord],
-    zone: &LocalTime,
-    now: Timestamp,
-) -> Vec<ActivityRow> {
+fn audit_rows(rows: &[AuditRow], sessions: &[SessionRecord], zone: &LocalTime) -> Vec<ActivityRow> {
     let begun = rows.iter().filter(|row| row.action == "session.create");
     let begun = begun.filter_map(|row| Some((row.actor.id.clone(), row.detail.as_deref()?)));
     let open = sessions
@@ -130,7 +124,7 @@ fn audit_rows(
                 .as_deref()
                 .filter(|text| row.action != "session.create" && !text.is_empty())
                 .map(sanitized),
-            at: zone.when(row.at, now),
+            at: zone.when(row.at),
             by,
         }
     };

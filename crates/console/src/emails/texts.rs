@@ -91,7 +91,8 @@ impl Text {
     }
 
     pub(super) fn of_due(email: &DueEmail, console_url: &str) -> Result<Self, askama::Error> {
-        let zone = LocalTime::of(email.timezone.as_deref());
+        let at = email.at.unwrap_or_default();
+        let zone = LocalTime::of(email.timezone.as_deref(), at);
         let name = one_line(&email.name);
         match email.key.kind {
             EmailKind::Connection => {
@@ -111,7 +112,6 @@ impl Text {
                 })
             }
             EmailKind::Security => {
-                let at = email.at.unwrap_or_default();
                 let (day, time) = (zone.day(at), zone.time(at));
                 let (what, name, page) = match email.detail.as_str() {
                     "session.create" => {

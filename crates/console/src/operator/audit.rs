@@ -16,7 +16,7 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{HeaderName, StatusCode, Uri};
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use uuid::Uuid;
 
 use super::{Emails, Operator, PAGE_ROWS};
@@ -108,17 +108,17 @@ struct ShownRow {
 }
 
 /// What cannot be parsed chooses nothing.
-fn filter<'a>(query: &'a ListQuery, zone: &LocalTime, now: Timestamp) -> AuditFilter<'a> {
+fn filter<'a>(query: &'a ListQuery, zone: &LocalTime) -> AuditFilter<'a> {
     let known = |known: &[(&str, &str)], name: &str| {
         let value = query.get(name);
         known.iter().any(|(of, _)| *of == value).then_some(value)
     };
     let (since, until) = match known(&PERIODS, "days") {
-        Some("today") => (Some(zone.day_start(now, 0)), None),
-        Some("yesterday") => (Some(zone.day_start(now, 1)), Some(zone.day_start(now, 0))),
+        Some("today") => (Some(zone.day_start(0)), None),
+        Some("yesterday") => (Some(zone.day_start(1)), Some(zone.day_start(0))),
         days => {
             let days = days.and_then(|days| days.parse::<i64>().ok());
-            let since = days.map(|days| now - SignedDuration::from_hours(days * 24));
+            let since = days.map(|days| zone.now - SignedDuration::from_hours(days * 24));
             (since, None)
         }
     };
@@ -150,7 +150,7 @@ pub(super) async fn show(
 ) -> PageResult {
     let query = &ListQuery::parse(uri.query(), &FILTERS);
     let (storage, zone) = (console.storage(), session.zone());
-    let filter = filter(query, &zone, session.now);
+    let filter = filter(query, &zone);
     let mut found = storage
         .audit()
         .list_matching(&filter, query.start(), PAGE_ROWS + 1)
@@ -160,7 +160,7 @@ pub(super) async fn show(
     let mut rows = Vec::with_capacity(found.len());
     for row in found {
         rows.push(ShownRow {
-            at: zone.when(row.at, session.now),
+            at: zone.when(row.at),
             clock: zone.clock(row.at),
             text: action_words(&row.action),
             user: row.user_id,
@@ -283,7 +283,6 @@ struct File {
     console: Console,
     query: ListQuery,
     zone: LocalTime,
-    now: Timestamp,
     names: Names,
     lines: CsvLines,
     before: Option<Uuid>,
@@ -306,7 +305,6 @@ pub(super) async fn download(
         console: console.clone(),
         query: ListQuery::parse(uri.query(), &FILTERS),
         zone: session.zone(),
-        now: session.now,
         names,
         lines: CsvLines::new(FOR_SPREADSHEETS),
         before: None,
@@ -333,7 +331,7 @@ impl File {
             return Ok(None);
         }
         let storage = self.console.storage().clone();
-        let filter = filter(&self.query, &self.zone, self.now);
+        let filter = filter(&self.query, &self.zone);
         let mut rows = storage
             .audit()
             .list_matching(&filter, self.before, FILE_PART_ROWS)
@@ -381,25 +379,25 @@ mod tests {
 
     #[test]
     fn query_has_only_known_filters() {
-        let zone = LocalTime::of(Some("Australia/Sydney"));
         let now = "2026-11-20T13:40:00Z".parse().unwrap();
+        let zone = LocalTime::of(Some("Australia/Sydney"), now);
         let at = |query: &str| ListQuery::parse(Some(query), &FILTERS);
         let query = at("what=key&by=operator:1&days=7&pages=2&other=3");
-        let known = filter(&query, &zone, now);
+        let known = filter(&query, &zone);
         assert_eq!((known.subject, known.actor_id), ("key", Some("1")));
         assert_eq!(known.actor_kind, Some(ActorKind::Operator));
         assert_eq!(known.since, Some("2026-11-13T13:40:00Z".parse().unwrap()));
         assert_eq!(query.first(), "what=key&by=operator%3A1&days=7");
         let query = at("what=%25&by=x:1&days=8");
-        let unknown = filter(&query, &zone, now);
+        let unknown = filter(&query, &zone);
         assert_eq!((unknown.subject, unknown.since), ("", None));
         assert_eq!((unknown.actor_kind, unknown.actor_id), (None, None));
         let midnight = Some("2026-11-20T13:00:00Z".parse().unwrap());
         let query = at("days=today");
-        let today = filter(&query, &zone, now);
+        let today = filter(&query, &zone);
         assert_eq!((today.since, today.until), (midnight, None));
         let query = at("days=yesterday");
-        let yesterday = filter(&query, &zone, now);
+        let yesterday = filter(&query, &zone);
         let before = Some("2026-11-19T13:00:00Z".parse().unwrap());
         assert_eq!((yesterday.since, yesterday.until), (before, midnight));
     }

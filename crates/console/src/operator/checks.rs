@@ -65,17 +65,16 @@ pub(super) fn is_overdue(counts: &JobCounts, now: Timestamp) -> bool {
 pub(super) async fn list(
     console: &Console,
     instances: &[Instance],
-    now: Timestamp,
     zone: &LocalTime,
 ) -> Result<Vec<Check>, StorageError> {
     let mut checks = vec![database(console), worker(instances)];
     checks.extend(clock(console, instances));
     checks.extend(versions(instances));
-    checks.extend(backup(console, now, zone).await?);
+    checks.extend(backup(console, zone).await?);
     checks.extend(shared_store(console).await);
     checks.push(banks(console).await?);
-    checks.push(jobs(console, now, zone).await?);
-    checks.push(webhooks(console, now, zone).await?);
+    checks.push(jobs(console, zone).await?);
+    checks.push(webhooks(console, zone).await?);
     checks.sort_by_key(|check| check.is_good);
     Ok(checks)
 }
@@ -157,24 +156,18 @@ fn versions(instances: &[Instance]) -> Option<Check> {
 }
 
 /// None: this is PostgreSQL, which may have backups that nobody records.
-async fn backup(
-    console: &Console,
-    now: Timestamp,
-    zone: &LocalTime,
-) -> Result<Option<Check>, StorageError> {
+async fn backup(console: &Console, zone: &LocalTime) -> Result<Option<Check>, StorageError> {
     let audit = console.storage().audit();
     let Some(at) = audit.unsaved_since().await? else {
         return Ok(None);
     };
-    let is_good = now.duration_since(at) <= BACKUP_AGE_MAX;
+    let is_good = zone.now.duration_since(at) <= BACKUP_AGE_MAX;
     let text = match (is_good, audit.last_backup_at().await?) {
         (true, Some(_)) => "the last one",
         (true, None) => "none yet of this database, which was made",
         (false, _) => "make one with bellbird backup: none since",
     };
-    Ok(Some(
-        Check::new("Backup", is_good, text).at(zone.when(at, now)),
-    ))
+    Ok(Some(Check::new("Backup", is_good, text).at(zone.when(at))))
 }
 
 async fn shared_store(console: &Console) -> Option<Check> {
@@ -212,32 +205,28 @@ async fn banks(console: &Console) -> Result<Check, StorageError> {
     Ok(check.see("/operator/users?only=bank", "Whose?"))
 }
 
-async fn jobs(console: &Console, now: Timestamp, zone: &LocalTime) -> Result<Check, StorageError> {
+async fn jobs(console: &Console, zone: &LocalTime) -> Result<Check, StorageError> {
     const NAME: &str = "Jobs";
-    let mut counts = console.storage().jobs().count(now).await?;
+    let mut counts = console.storage().jobs().count(zone.now).await?;
     counts.retain(|counts| job_kinds().any(|kind| kind == counts.kind));
-    let overdue = counts.iter().filter(|counts| is_overdue(counts, now));
+    let overdue = counts.iter().filter(|counts| is_overdue(counts, zone.now));
     let failing: u64 = counts.iter().map(|counts| counts.failing).sum();
     Ok(
         match (overdue.filter_map(|counts| counts.next).min(), failing) {
-            (Some(at), _) => Check::new(NAME, false, "overdue since").at(zone.when(at, now)),
+            (Some(at), _) => Check::new(NAME, false, "overdue since").at(zone.when(at)),
             (None, 0) => Check::new(NAME, true, "none is late, and none fails"),
             (None, failing) => Check::new(NAME, false, format!("{failing} failing")),
         },
     )
 }
 
-async fn webhooks(
-    console: &Console,
-    now: Timestamp,
-    zone: &LocalTime,
-) -> Result<Check, StorageError> {
+async fn webhooks(console: &Console, zone: &LocalTime) -> Result<Check, StorageError> {
     const NAME: &str = "Webhooks";
-    let overview = console.storage().deliveries().overview(now).await?;
-    let is_late = |oldest: &Timestamp| now.duration_since(*oldest) > OVERDUE_AFTER;
+    let overview = console.storage().deliveries().overview(zone.now).await?;
+    let is_late = |oldest: &Timestamp| zone.now.duration_since(*oldest) > OVERDUE_AFTER;
     if let Some(oldest) = overview.oldest_due.filter(is_late) {
         let text = format!("{} due, the first", count(overview.due, "event"));
-        return Ok(Check::new(NAME, false, text).at(zone.when(oldest, now)));
+        return Ok(Check::new(NAME, false, text).at(zone.when(oldest)));
     }
     let check = match (overview.disabled, overview.failing) {
         (0, 0) => return Ok(Check::new(NAME, true, "all endpoints work")),

@@ -6,7 +6,6 @@ use axum::extract::State;
 use bellbird_domain::{EndpointId, EndpointStatus, UserId};
 use bellbird_storage::{DeliveryOverview, Endpoint};
 use http::{StatusCode, Uri};
-use jiff::Timestamp;
 
 use super::{Emails, Operator, PAGE_ROWS};
 use crate::error_page::PageResult;
@@ -43,12 +42,7 @@ pub(super) struct EndpointRow {
 }
 
 impl EndpointRow {
-    pub(super) fn new(
-        endpoint: &Endpoint,
-        email: Option<String>,
-        zone: &LocalTime,
-        now: Timestamp,
-    ) -> Self {
+    pub(super) fn new(endpoint: &Endpoint, email: Option<String>, zone: &LocalTime) -> Self {
         let Endpoint {
             status,
             disabled_reason,
@@ -62,7 +56,7 @@ impl EndpointRow {
                 sanitized(disabled_reason.as_deref().unwrap_or("no reason"))
             ),
             (false, None) => "enabled".to_owned(),
-            (false, Some(since)) => format!("failing, first {}", zone.when(*since, now).text),
+            (false, Some(since)) => format!("failing, first {}", zone.when(*since).text),
         };
         Self {
             id: endpoint.id,
@@ -71,7 +65,7 @@ impl EndpointRow {
             status: text,
             is_good: !is_disabled && failing_since.is_none(),
             can_enable: is_disabled,
-            delivered: endpoint.delivered_at.map(|at| zone.when(at, now)),
+            delivered: endpoint.delivered_at.map(|at| zone.when(at)),
         }
     }
 }
@@ -83,8 +77,8 @@ pub(super) async fn show(
     uri: Uri,
 ) -> PageResult {
     let query = ListQuery::parse(uri.query(), &[]);
-    let (storage, now, zone) = (console.storage(), session.now, session.zone());
-    let overview = storage.deliveries().overview(now).await?;
+    let (storage, zone) = (console.storage(), session.zone());
+    let overview = storage.deliveries().overview(zone.now).await?;
     let mut endpoints = storage
         .endpoints()
         .list_troubled_after(query.start(), PAGE_ROWS + 1)
@@ -94,14 +88,14 @@ pub(super) async fn show(
     let mut rows = Vec::new();
     for endpoint in endpoints {
         let email = emails.find(storage, Some(endpoint.user_id)).await?;
-        rows.push(EndpointRow::new(&endpoint, email, &zone, now));
+        rows.push(EndpointRow::new(&endpoint, email, &zone));
     }
     let of_all = storage.endpoints().list(UserId::INSTALLATION).await?;
     let of_all = of_all
         .iter()
-        .map(|endpoint| EndpointRow::new(endpoint, None, &zone, now))
+        .map(|endpoint| EndpointRow::new(endpoint, None, &zone))
         .collect();
-    let oldest_due = overview.oldest_due.map(|at| zone.when(at, now));
+    let oldest_due = overview.oldest_due.map(|at| zone.when(at));
     let page = DeliveriesPage {
         frame: &session.frame(&console, "/operator/deliveries"),
         later: overview.pending.saturating_sub(overview.due),

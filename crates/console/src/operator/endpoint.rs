@@ -76,7 +76,7 @@ async fn page(
 ) -> PageResult {
     let endpoint = find(console, id).await?;
     let query = ListQuery::parse(query, &FILTERS);
-    let (storage, zone, now) = (console.storage(), session.zone(), session.now);
+    let (storage, zone) = (console.storage(), session.zone());
     let before = query.start().map(|DeliveryPosition(at, event)| (at, event));
     let of = (endpoint.user_id, endpoint.id);
     let mut found = storage
@@ -87,7 +87,7 @@ async fn page(
     let mut emails = Emails::default();
     let email = emails.find(storage, Some(endpoint.user_id)).await?;
     let is_of_all = endpoint.user_id == UserId::INSTALLATION;
-    let endpoint = EndpointRow::new(&endpoint, email, &zone, now);
+    let endpoint = EndpointRow::new(&endpoint, email, &zone);
     let is_enabled = !endpoint.can_enable;
     let mut rows = Vec::with_capacity(found.len());
     for delivery in found {
@@ -103,7 +103,7 @@ async fn page(
             user_id: delivery.user_id,
             email,
             event: delivery.event_type.as_str(),
-            created: zone.when(delivery.created_at, now),
+            created: zone.when(delivery.created_at),
             state: state_text(delivery.state),
             can_redeliver: is_enabled && is_failed,
             is_failed,
@@ -113,7 +113,7 @@ async fn page(
                 attempts => format!("tried {}", count(attempts, "time")),
             },
             last: sanitized(&outcome(&delivery)),
-            next_attempt: delivery.next_attempt_at.map(|at| zone.when(at, now)),
+            next_attempt: delivery.next_attempt_at.map(|at| zone.when(at)),
         });
     }
     let states = DeliveryState::ALL.iter();

@@ -9,7 +9,6 @@ use bellbird_domain::ConnectionStatus;
 use bellbird_providers::registry::provider_title;
 use bellbird_storage::{FailingJob, Instance, JobCounts, ProviderCalls, StorageError, job_kinds};
 use http::StatusCode;
-use jiff::Timestamp;
 
 use super::checks::{self, Check, is_overdue};
 use super::{Operator, count, status_text, users};
@@ -79,19 +78,20 @@ pub(super) async fn show(
     State(console): State<Console>,
     Operator(session): Operator,
 ) -> PageResult {
-    let (storage, now, zone) = (console.storage(), session.now, session.zone());
-    let mut jobs = storage.jobs().count(now).await?;
+    let (storage, zone) = (console.storage(), session.zone());
+    let mut jobs = storage.jobs().count(zone.now).await?;
     jobs.retain(|counts| bellbird_connections::job_kinds().any(|kind| kind == counts.kind));
     let failing = storage.jobs().list_failing(FAILING_SHOWN_MAX).await?;
-    let seen_at = storage.instances().database_time(now).await?;
+    let seen_at = storage.instances().database_time(zone.now).await?;
+    let seen = LocalTime::of(session.caller.timezone.iana_name(), seen_at);
     let instances = storage.instances().list(seen_at).await?;
     let page = HealthPage {
         frame: &session.frame(&console, "/operator/health"),
-        checks: checks::list(&console, &instances, now, &zone).await?,
-        providers: providers(&console, &instances, now, &zone).await?,
+        checks: checks::list(&console, &instances, &zone).await?,
+        providers: providers(&console, &instances, &zone).await?,
         jobs: jobs
             .into_iter()
-            .map(|counts| job_row(counts, now, &zone))
+            .map(|counts| job_row(counts, &zone))
             .collect(),
         failing: failing
             .into_iter()
@@ -99,15 +99,15 @@ pub(super) async fn show(
                 kind: job_words(&job.kind),
                 tried: format!("tried {}", count(job.attempts.into(), "time")),
                 provider: provider_title(&job.provider).to_owned(),
-                next: job.next_attempt_at.map(|at| zone.when(at, now)),
+                next: job.next_attempt_at.map(|at| zone.when(at)),
                 job,
             })
             .collect(),
         instances: instances
             .into_iter()
             .map(|instance| InstanceRow {
-                started: zone.when(instance.started_at, seen_at),
-                seen: zone.when(instance.last_seen_at, seen_at),
+                started: seen.when(instance.started_at),
+                seen: seen.when(instance.last_seen_at),
                 clock: match (storage.kind(), instance.clock_ahead_ms) {
                     // It has no clock of its own.
                     ("sqlite", _) => String::new(),
@@ -141,7 +141,6 @@ fn calls_of_all(console: &Console, instances: &[Instance]) -> BTreeMap<String, P
 async fn providers(
     console: &Console,
     instances: &[Instance],
-    now: Timestamp,
     zone: &LocalTime,
 ) -> Result<Vec<ProviderRow>, StorageError> {
     let connections = console.storage().connections();
@@ -152,7 +151,7 @@ async fn providers(
             .or_default()
             .push((counted.status, counted.count));
     }
-    let ending = connections.count_ending(now).await?;
+    let ending = connections.count_ending(zone.now).await?;
     let mut calls = calls_of_all(console, instances);
     for name in calls.keys() {
         counts.entry(name.clone()).or_default();
@@ -177,12 +176,12 @@ async fn providers(
                 (all, 0) => format!("{}, none failed", count(all, "call")),
                 (all, failed) => format!("{}, {failed} failed", count(all, "call")),
             },
-            succeeded: calls.succeeded_at.map(|at| zone.when(at, now)),
+            succeeded: calls.succeeded_at.map(|at| zone.when(at)),
             failures: calls.failed_in_a_row,
             last_failure: calls
                 .failed_at
                 .zip(calls.error)
-                .map(|(at, error)| (zone.when(at, now), error)),
+                .map(|(at, error)| (zone.when(at), error)),
             connections: counts
                 .into_iter()
                 .map(|(status, count)| {
@@ -211,8 +210,8 @@ fn job_words(kind: &str) -> &'static str {
     }
 }
 
-fn job_row(counts: JobCounts, now: Timestamp, zone: &LocalTime) -> JobRow {
-    let is_overdue = is_overdue(&counts, now);
+fn job_row(counts: JobCounts, zone: &LocalTime) -> JobRow {
+    let is_overdue = is_overdue(&counts, zone.now);
     let states = [
         (counts.due, if is_overdue { "overdue" } else { "due" }),
         (counts.running, "running"),
@@ -233,7 +232,7 @@ fn job_row(counts: JobCounts, now: Timestamp, zone: &LocalTime) -> JobRow {
         next: counts
             .next
             .filter(|_| is_overdue || (counts.due == 0 && counts.running == 0))
-            .map(|at| zone.when(at, now)),
+            .map(|at| zone.when(at)),
     }
 }
 

@@ -8,7 +8,6 @@ use bellbird_management::{Refusal, sign_in, users};
 use bellbird_providers::registry::provider_title;
 use bellbird_storage::{KeyRecord, SyncState, UserChange};
 use http::StatusCode;
-use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::deliveries::EndpointRow;
@@ -116,17 +115,13 @@ async fn page(console: &Console, session: &Session, id: UserId, shown: Shown<'_>
         .await?
     {
         let sync = storage.syncs().find(id, connection.id).await?;
-        connections.push(row(console, connection, sync, &zone, session.now));
+        connections.push(row(console, connection, sync, &zone));
     }
     let keys = storage.keys().list(id).await?;
-    let keys: Vec<_> = keys
-        .iter()
-        .map(|key| key_row(key, &zone, session.now))
-        .collect();
+    let keys: Vec<_> = keys.iter().map(|key| key_row(key, &zone)).collect();
     let programs = keys.iter().filter(|key| key.works).count();
     let endpoints = storage.endpoints().list(id).await?;
-    let endpoint =
-        |endpoint| EndpointRow::new(endpoint, Some(user.email.clone()), &zone, session.now);
+    let endpoint = |endpoint| EndpointRow::new(endpoint, Some(user.email.clone()), &zone);
     let is_local = is_loopback_url(&session.console_url(console));
     let public_link = shown.link.filter(|_| !is_local);
     let status = match (shown.problem, shown.other_address) {
@@ -162,7 +157,6 @@ fn row(
     connection: Connection,
     sync: Option<SyncState>,
     zone: &LocalTime,
-    now: Timestamp,
 ) -> ConnectionRow {
     let is_active = connection.status == ConnectionStatus::Active;
     ConnectionRow {
@@ -172,7 +166,7 @@ fn row(
         status: status_text(connection.status),
         is_active,
         since: zone.day(connection.created_at),
-        synced: connection.last_refreshed_at.map(|at| zone.when(at, now)),
+        synced: connection.last_refreshed_at.map(|at| zone.when(at)),
         consent_end: connection
             .consent_expires_at
             .filter(|_| is_active)
@@ -181,8 +175,9 @@ fn row(
     }
 }
 
-fn key_row(key: &KeyRecord, zone: &LocalTime, now: Timestamp) -> KeyRow {
-    let status = match (key.status(now), key.expires_at) {
+fn key_row(key: &KeyRecord, zone: &LocalTime) -> KeyRow {
+    let key_status = key.status(zone.now);
+    let status = match (key_status, key.expires_at) {
         (KeyStatus::Active, Some(at)) => format!("works until {}", zone.day(at)),
         (KeyStatus::Active, None) => "works".to_owned(),
         (KeyStatus::Expired, _) => "expired".to_owned(),
@@ -191,9 +186,9 @@ fn key_row(key: &KeyRecord, zone: &LocalTime, now: Timestamp) -> KeyRow {
     KeyRow {
         name: sanitized(&key.name),
         prefix: key.prefix.clone(),
-        used: key.last_used_at.map(|at| zone.when(at, now)),
+        used: key.last_used_at.map(|at| zone.when(at)),
         status,
-        works: key.status(now) == KeyStatus::Active,
+        works: key_status == KeyStatus::Active,
     }
 }
 

@@ -179,7 +179,7 @@ impl BalancesOf {
             .iter()
             .map(|balance| (balance.account_id.as_str(), balance))
             .collect();
-        let zone = LocalTime::of(self.caller.timezone.iana_name());
+        let zone = LocalTime::of(self.caller.timezone.iana_name(), self.now);
         // The age has whole seconds, so the time may be a second late.
         let after = balances.as_of.as_second().saturating_add(1);
         let after = Timestamp::from_second(after).unwrap_or(balances.as_of);

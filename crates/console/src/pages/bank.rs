@@ -21,7 +21,6 @@ const ENDING_WITHIN: SignedDuration = SignedDuration::from_hours(14 * 24);
 pub(crate) struct BankRows<'a> {
     pub(crate) frame: &'a Frame,
     pub(crate) zone: LocalTime,
-    pub(crate) now: Timestamp,
     /// The providers that have a consent page.
     pub(crate) linkable: &'a [LinkableProvider],
     /// Whether the plan of the user reads it.
@@ -70,16 +69,11 @@ impl BankState {
     }
 
     /// Of a bank that was read last at a time. `is_failing`: it was tried again since.
-    pub(crate) fn of_read(
-        read_at: Option<Timestamp>,
-        is_failing: bool,
-        now: Timestamp,
-        zone: &LocalTime,
-    ) -> Self {
+    pub(crate) fn of_read(read_at: Option<Timestamp>, is_failing: bool, zone: &LocalTime) -> Self {
         let Some(at) = read_at else {
             return Self::new("good", "Linked, and not read yet");
         };
-        let is_fresh = !is_failing && now.duration_since(at) < UP_TO_DATE_FOR;
+        let is_fresh = !is_failing && zone.now.duration_since(at) < UP_TO_DATE_FOR;
         let words = match (is_fresh, is_failing) {
             (true, _) => "Up to date, ",
             (false, true) => "It does not respond. Last read ",
@@ -88,7 +82,7 @@ impl BankState {
         Self {
             class: if is_fresh { "good" } else { "" },
             words,
-            at: Some(zone.when(at, now)),
+            at: Some(zone.when(at)),
         }
     }
 }
@@ -105,7 +99,7 @@ impl BankRow {
         let state = if !is_in_plan {
             BankState::new("", "Not in your plan")
         } else if is_active {
-            BankState::of_read(connection.last_refreshed_at, false, page.now, &page.zone)
+            BankState::of_read(connection.last_refreshed_at, false, &page.zone)
         } else {
             BankState::new("attention", status_text(connection.status))
         };
@@ -117,9 +111,9 @@ impl BankRow {
             state,
             holds: holds(&accounts, of_this_name > 1),
             since: page.zone.day(connection.created_at),
-            consent_end: consent_end.map(|end| page.zone.when(end, page.now)),
+            consent_end: consent_end.map(|end| page.zone.when(end)),
             is_ending: is_in_plan
-                && consent_end.is_some_and(|end| end.duration_since(page.now) < ENDING_WITHIN),
+                && consent_end.is_some_and(|end| end.duration_since(page.zone.now) < ENDING_WITHIN),
             can_reconnect: is_in_plan && is_linkable(connection, page.linkable),
             institution,
             accounts,
@@ -205,10 +199,10 @@ mod tests {
     #[test]
     fn state_says_how_old_the_last_read_is() {
         let now: Timestamp = "2026-11-20T12:00:00Z".parse().unwrap();
-        let zone = LocalTime::of(Some("UTC"));
+        let zone = LocalTime::of(Some("UTC"), now);
         let text = |at: Option<&str>, is_failing| {
             let at = at.map(|at| at.parse().unwrap());
-            let state = BankState::of_read(at, is_failing, now, &zone);
+            let state = BankState::of_read(at, is_failing, &zone);
             let when = state.at.map(|when| when.text).unwrap_or_default();
             format!("{}: {}{when}", state.class, state.words)
         };

@@ -54,8 +54,7 @@ impl<'a> Choice<'a> {
         let is_in_plan = |connection: &Connection| !is_linkable(connection, &page.not_in_plan);
         let rows = BankRows {
             frame,
-            zone: LocalTime::of(page.timezone.as_deref()),
-            now,
+            zone: LocalTime::of(page.timezone.as_deref(), now),
             linkable: &page.providers,
             is_in_plan: &is_in_plan,
         };

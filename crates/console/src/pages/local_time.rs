@@ -16,26 +16,22 @@ pub(crate) struct When {
     pub(crate) datetime: String,
 }
 
-/// The timezone of the page's user.
+/// The timezone of the page's user, and the time of the request.
 pub(crate) struct LocalTime {
+    pub(crate) now: Timestamp,
     zone: TimeZone,
     name: String,
 }
 
 impl LocalTime {
     /// `timezone` is an IANA name, or None for the default.
-    pub(crate) fn of(timezone: Option<&str>) -> Self {
+    pub(crate) fn of(timezone: Option<&str>, now: Timestamp) -> Self {
         let name = timezone.unwrap_or(DEFAULT_TIMEZONE);
-        match find_timezone(name) {
-            Ok(zone) => Self {
-                zone,
-                name: zone_name(name),
-            },
-            Err(_) => Self {
-                zone: TimeZone::UTC,
-                name: "UTC".to_owned(),
-            },
-        }
+        let (zone, name) = match find_timezone(name) {
+            Ok(zone) => (zone, zone_name(name)),
+            Err(_) => (TimeZone::UTC, "UTC".to_owned()),
+        };
+        Self { now, zone, name }
     }
 
     /// Such as `20:54`.
@@ -48,12 +44,12 @@ impl LocalTime {
         format!("{} {}", self.clock(at), self.name)
     }
 
-    /// When the day so many days before began.
-    pub(crate) fn day_start(&self, at: Timestamp, days_before: i64) -> Timestamp {
-        let day = at.to_zoned(self.zone.clone()).date();
-        let day = day.saturating_sub(days_before.days());
+    /// When the day so many days ago began.
+    pub(crate) fn day_start(&self, days_ago: i64) -> Timestamp {
+        let today = self.now.to_zoned(self.zone.clone()).date();
+        let day = today.saturating_sub(days_ago.days());
         day.to_zoned(self.zone.clone())
-            .map_or(at, |start| start.timestamp())
+            .map_or(self.now, |start| start.timestamp())
     }
 
     /// Such as `20 Nov 2026, 20:54 Sydney time`.
@@ -67,15 +63,15 @@ impl LocalTime {
     }
 
     /// As [`Self::when`], to the second, for what happens from one second to the next.
-    pub(crate) fn moment(&self, at: Timestamp, now: Timestamp) -> When {
-        let seconds = now.as_second() - at.as_second();
+    pub(crate) fn moment(&self, at: Timestamp) -> When {
+        let seconds = self.now.as_second() - at.as_second();
         let exact = format!(
             "{}, {} {}",
             self.day(at),
             at.to_zoned(self.zone.clone()).strftime("%H:%M:%S"),
             self.name
         );
-        let when = self.when(at, now);
+        let when = self.when(at);
         let text = match seconds {
             2..60 => format!("{seconds} seconds ago"),
             -59..=-2 => format!("in {} seconds", -seconds),
@@ -89,9 +85,9 @@ impl LocalTime {
     }
 
     /// In words up to two weeks before or after now.
-    pub(crate) fn when(&self, at: Timestamp, now: Timestamp) -> When {
+    pub(crate) fn when(&self, at: Timestamp) -> When {
         When {
-            text: relative(at, now).unwrap_or_else(|| self.day(at)),
+            text: relative(at, self.now).unwrap_or_else(|| self.day(at)),
             exact: self.at(at),
             datetime: at.to_string(),
         }
@@ -141,14 +137,14 @@ mod tests {
     #[test]
     fn moments_have_seconds() {
         let now: Timestamp = "2026-11-20T13:40:00Z".parse().unwrap();
-        let local = LocalTime::of(Some("UTC"));
+        let local = LocalTime::of(Some("UTC"), now);
         for (at, text) in [
             ("2026-11-20T13:39:48Z", "12 seconds ago"),
             ("2026-11-20T13:40:05Z", "in 5 seconds"),
             ("2026-11-20T13:39:59Z", "just now"),
             ("2026-11-20T13:30:00Z", "10 minutes ago"),
         ] {
-            let moment = local.moment(at.parse().unwrap(), now);
+            let moment = local.moment(at.parse().unwrap());
             assert_eq!(moment.text, text);
             let seconds = &at[17..19];
             assert!(
@@ -161,7 +157,7 @@ mod tests {
     #[test]
     fn times_are_relative_to_now() {
         let now: Timestamp = "2026-11-20T13:40:00Z".parse().unwrap();
-        let local = LocalTime::of(Some("UTC"));
+        let local = LocalTime::of(Some("UTC"), now);
         for (at, text) in [
             ("2026-11-20T13:39:30Z", "just now"),
             ("2026-11-20T13:37:00Z", "3 minutes ago"),
@@ -171,9 +167,9 @@ mod tests {
             ("2026-12-03T13:40:00Z", "in 13 days"),
             ("2026-11-05T13:40:00Z", "5 Nov 2026"),
         ] {
-            assert_eq!(local.when(at.parse().unwrap(), now).text, text);
+            assert_eq!(local.when(at.parse().unwrap()).text, text);
         }
-        assert_eq!(local.when(now, now).exact, "20 Nov 2026, 13:40 UTC");
+        assert_eq!(local.when(now).exact, "20 Nov 2026, 13:40 UTC");
     }
 
     #[test]
@@ -196,7 +192,7 @@ mod tests {
             (Some("NZ"), "02:40 NZ time", "21 Nov 2026"),
             (Some("No/Where"), "13:40 UTC", "20 Nov 2026"),
         ] {
-            let local = LocalTime::of(zone);
+            let local = LocalTime::of(zone, at);
             assert_eq!(
                 (local.time(at).as_str(), local.day(at).as_str()),
                 (time, day),

@@ -183,7 +183,7 @@ fn row(
     banks: &HashMap<ConnectionId, String>,
     session: &Session,
 ) -> DeliveryRow {
-    let (zone, now) = (session.zone(), session.now);
+    let zone = session.zone();
     let bank = delivery.connection_id.map(|id| banks.get(&id));
     DeliveryRow {
         event_id: delivery.event_id,
@@ -192,7 +192,7 @@ fn row(
             bank.map_or_else(|| "a bank that was removed".to_owned(), Clone::clone)
         }),
         rows: counts(delivery),
-        created: zone.moment(delivery.created_at, now),
+        created: zone.moment(delivery.created_at),
         state: state_text(delivery.state),
         tone: match delivery.state {
             DeliveryState::Delivered => "good",
@@ -201,11 +201,11 @@ fn row(
         },
         outcome: outcome(delivery),
         tried: tried(delivery.attempts, attempts.len()),
-        next_attempt: delivery.next_attempt_at.map(|at| zone.moment(at, now)),
+        next_attempt: delivery.next_attempt_at.map(|at| zone.moment(at)),
         attempts: attempts
             .iter()
             .map(|attempt| AttemptRow {
-                at: zone.moment(attempt.at, now),
+                at: zone.moment(attempt.at),
                 timestamp: attempt.status.map(|_| attempt.at.as_second()),
                 outcome: outcome_of(
                     attempt.status,

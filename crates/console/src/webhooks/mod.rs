@@ -152,8 +152,7 @@ async fn rows(
     session: &Session,
     shown: &Shown,
 ) -> Result<Vec<EndpointRow>, StorageError> {
-    let (storage, user, now) = (console.storage(), session.user(), session.now);
-    let zone = session.zone();
+    let (storage, user, zone) = (console.storage(), session.user(), session.zone());
     let mut rows = Vec::new();
     for endpoint in storage.endpoints().list(user).await? {
         let ping = storage.deliveries().find_last_ping(user, endpoint.id);
@@ -168,10 +167,10 @@ async fn rows(
             id: endpoint.id,
             events: events.map(|event| event.as_str()).collect(),
             disabled: is_disabled.then(|| why_disabled(endpoint.disabled_reason.as_deref())),
-            failing_since: endpoint.failing_since.map(|at| zone.when(at, now)),
-            delivered: endpoint.delivered_at.map(|at| zone.when(at, now)),
+            failing_since: endpoint.failing_since.map(|at| zone.when(at)),
+            delivered: endpoint.delivered_at.map(|at| zone.when(at)),
             tested: tested(ping.as_ref()),
-            test: ping.map(|ping| (zone.moment(ping.created_at, now), outcome(&ping))),
+            test: ping.map(|ping| (zone.moment(ping.created_at), outcome(&ping))),
             rotated: rotation(endpoint.old_secret_expires_at),
             fields: edited.map_or_else(
                 || EndpointFields::of(console, &endpoint, session.caller.plan),
