@@ -30,14 +30,22 @@ pub(super) struct Check {
 }
 
 impl Check {
-    fn new(name: &'static str, is_good: bool, text: impl Into<String>) -> Self {
+    fn new(is_good: bool, text: impl Into<String>) -> Self {
         Self {
-            name,
+            name: "",
             is_good,
             text: text.into(),
             at: None,
             link: None,
         }
+    }
+
+    fn good(text: impl Into<String>) -> Self {
+        Self::new(true, text)
+    }
+
+    fn bad(text: impl Into<String>) -> Self {
+        Self::new(false, text)
     }
 
     fn at(self, at: When) -> Self {
@@ -67,57 +75,53 @@ pub(super) async fn list(
     instances: &[Instance],
     zone: &LocalTime,
 ) -> Result<Vec<Check>, StorageError> {
-    let mut checks = vec![database(console), worker(instances)];
-    checks.extend(clock(console, instances));
-    checks.extend(versions(instances));
-    checks.extend(backup(console, zone).await?);
-    checks.extend(shared_store(console).await);
-    checks.push(banks(console).await?);
-    checks.push(jobs(console, zone).await?);
-    checks.push(webhooks(console, zone).await?);
+    let checks = [
+        ("Database", Some(database(console))),
+        ("Worker", Some(worker(instances))),
+        ("Clock", clock(console, instances)),
+        ("Versions", versions(instances)),
+        ("Backup", backup(console, zone).await?),
+        ("Valkey", shared_store(console).await),
+        ("Banks", Some(banks(console).await?)),
+        ("Jobs", Some(jobs(console, zone).await?)),
+        ("Webhooks", Some(webhooks(console, zone).await?)),
+    ];
+    let checks = checks
+        .into_iter()
+        .filter_map(|(name, check)| Some(Check { name, ..check? }));
+    let mut checks: Vec<_> = checks.collect();
     checks.sort_by_key(|check| check.is_good);
     Ok(checks)
 }
 
 fn database(console: &Console) -> Check {
-    const NAME: &str = "Database";
     let storage = console.storage();
     if let Err(error) = storage.check_file() {
-        return Check::new(NAME, false, error.to_string());
+        return Check::bad(error.to_string());
     }
     if let Some(fault) = storage.instances().fault() {
-        return Check::new(NAME, false, fault);
+        return Check::bad(fault);
     }
     if let Some(free) = storage.free_bytes().filter(|free| *free < FREE_BYTES_NOTED) {
         let text = format!("{} MiB are free on its disk", free / (1024 * 1024));
-        return Check::new(NAME, false, text);
+        return Check::bad(text);
     }
     let kind = match storage.kind() {
         "sqlite" => "SQLite",
         _ => "PostgreSQL",
     };
-    Check::new(NAME, true, format!("{kind}, read and written"))
+    Check::good(format!("{kind}, read and written"))
 }
 
 fn worker(instances: &[Instance]) -> Check {
-    const NAME: &str = "Worker";
     let is_worker = |instance: &&Instance| instance.roles.iter().any(|role| role == "worker");
     match instances.iter().filter(is_worker).count() as u64 {
-        0 => Check::new(
-            NAME,
-            false,
-            "no instance is one, so nothing is synced or delivered",
-        ),
-        workers => Check::new(
-            NAME,
-            true,
-            format!("{} running", count(workers, "instance")),
-        ),
+        0 => Check::bad("no instance is one, so nothing is synced or delivered"),
+        workers => Check::good(format!("{} running", count(workers, "instance"))),
     }
 }
 
 fn clock(console: &Console, instances: &[Instance]) -> Option<Check> {
-    const NAME: &str = "Clock";
     if console.storage().kind() == "sqlite" {
         return None;
     }
@@ -135,10 +139,10 @@ fn clock(console: &Console, instances: &[Instance]) -> Option<Check> {
             "that of {worst} is {} s {direction} the database's: set it by NTP",
             ahead.abs().as_secs()
         );
-        Check::new(NAME, false, text)
+        Check::bad(text)
     } else {
         let text = format!("within {} ms of the database's", ahead.abs().as_millis());
-        Check::new(NAME, true, text)
+        Check::good(text)
     })
 }
 
@@ -152,7 +156,7 @@ fn versions(instances: &[Instance]) -> Option<Check> {
         "{first} has {} and {other} has {}: upgrade the older one",
         first.version, other.version
     );
-    Some(Check::new("Versions", false, text))
+    Some(Check::bad(text))
 }
 
 /// None: this is PostgreSQL, which may have backups that nobody records.
@@ -167,23 +171,21 @@ async fn backup(console: &Console, zone: &LocalTime) -> Result<Option<Check>, St
         (true, None) => "none yet of this database, which was made",
         (false, _) => "make one with bellbird backup: none since",
     };
-    Ok(Some(Check::new("Backup", is_good, text).at(zone.when(at))))
+    Ok(Some(Check::new(is_good, text).at(zone.when(at))))
 }
 
 async fn shared_store(console: &Console) -> Option<Check> {
-    const NAME: &str = "Valkey";
     let store = console.context.shared_store()?;
     Some(match store.check().await {
-        Ok(()) => Check::new(NAME, true, "responds"),
+        Ok(()) => Check::good("responds"),
         Err(error) => {
             let text = format!("{error}. Until this is mended, each instance counts for itself");
-            Check::new(NAME, false, text)
+            Check::bad(text)
         }
     })
 }
 
 async fn banks(console: &Console) -> Result<Check, StorageError> {
-    const NAME: &str = "Banks";
     let counts = console.storage().connections().count().await?;
     let broken: u64 = counts
         .iter()
@@ -194,47 +196,39 @@ async fn banks(console: &Console) -> Result<Check, StorageError> {
         .map(|counted| counted.count)
         .sum();
     let check = match broken {
-        0 => return Ok(Check::new(NAME, true, "no user has to reconnect one")),
-        1 => Check::new(NAME, false, "1 must be reconnected by its user"),
-        many => Check::new(
-            NAME,
-            false,
-            format!("{many} must be reconnected by their users"),
-        ),
+        0 => return Ok(Check::good("no user has to reconnect one")),
+        1 => Check::bad("1 must be reconnected by its user"),
+        many => Check::bad(format!("{many} must be reconnected by their users")),
     };
     Ok(check.see("/operator/users?only=bank", "Whose?"))
 }
 
 async fn jobs(console: &Console, zone: &LocalTime) -> Result<Check, StorageError> {
-    const NAME: &str = "Jobs";
     let mut counts = console.storage().jobs().count(zone.now).await?;
     counts.retain(|counts| job_kinds().any(|kind| kind == counts.kind));
     let overdue = counts.iter().filter(|counts| is_overdue(counts, zone.now));
     let failing: u64 = counts.iter().map(|counts| counts.failing).sum();
     Ok(
         match (overdue.filter_map(|counts| counts.next).min(), failing) {
-            (Some(at), _) => Check::new(NAME, false, "overdue since").at(zone.when(at)),
-            (None, 0) => Check::new(NAME, true, "none is late, and none fails"),
-            (None, failing) => Check::new(NAME, false, format!("{failing} failing")),
+            (Some(at), _) => Check::bad("overdue since").at(zone.when(at)),
+            (None, 0) => Check::good("none is late, and none fails"),
+            (None, failing) => Check::bad(format!("{failing} failing")),
         },
     )
 }
 
 async fn webhooks(console: &Console, zone: &LocalTime) -> Result<Check, StorageError> {
-    const NAME: &str = "Webhooks";
     let overview = console.storage().deliveries().overview(zone.now).await?;
     let is_late = |oldest: &Timestamp| zone.now.duration_since(*oldest) > OVERDUE_AFTER;
     if let Some(oldest) = overview.oldest_due.filter(is_late) {
         let text = format!("{} due, the first", count(overview.due, "event"));
-        return Ok(Check::new(NAME, false, text).at(zone.when(oldest)));
+        return Ok(Check::bad(text).at(zone.when(oldest)));
     }
     let check = match (overview.disabled, overview.failing) {
-        (0, 0) => return Ok(Check::new(NAME, true, "all endpoints work")),
-        (disabled, failing) => Check::new(
-            NAME,
-            false,
-            format!("{disabled} of the endpoints disabled, {failing} failing"),
-        ),
+        (0, 0) => return Ok(Check::good("all endpoints work")),
+        (disabled, failing) => Check::bad(format!(
+            "{disabled} of the endpoints disabled, {failing} failing"
+        )),
     };
     Ok(check.see("/operator/deliveries", "Which?"))
 }
