@@ -4,9 +4,9 @@
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use bellbird_domain::{ApiKey, KeyId, KeyStatus};
+use bellbird_management::Refusal;
 use bellbird_management::keys::{self, NewKey};
 use bellbird_management::values::KeyName;
-use bellbird_management::{ManagementChange, Refusal};
 use bellbird_storage::{KeyReadCount, KeyRecord, StorageError};
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
@@ -15,7 +15,7 @@ use crate::error_page::{Failure, PageResult};
 use crate::pages::names::sanitized;
 use crate::pages::{Done, SignedInFrame, When, page_response};
 use crate::plan;
-use crate::session::{OwnForm, Session};
+use crate::session::{OwnForm, Session, newest_of};
 use crate::state::Console;
 
 /// What a user sees at first who is signed in for the first time, if others have made keys or
@@ -100,13 +100,6 @@ async fn page(console: &Console, session: &Session, shown: Shown<'_>) -> PageRes
         newest,
     };
     Ok(page_response(status, &page))
-}
-
-/// The newest of a user's keys or endpoints, for a form that makes one. A form that is sent again
-/// names an older one. Ids are UUIDv7, so the largest is the newest. Empty without any.
-pub(crate) fn newest_of(ids: impl IntoIterator<Item = impl Ord + ToString>) -> String {
-    let newest = ids.into_iter().max();
-    newest.map(|id| id.to_string()).unwrap_or_default()
 }
 
 /// As [`newest_of`], of the user's keys.
@@ -221,7 +214,8 @@ pub(crate) async fn create_key(
 ) -> Result<Option<ApiKey>, Refusal> {
     let session = &form.session;
     let mut change = session.begin(console).await?;
-    if is_sent_again(&mut change, form).await? {
+    let newest = keys::newest(&mut change, session.user()).await?;
+    if form.is_sent_again(newest) {
         return Ok(None);
     }
     let new = NewKey {
@@ -234,20 +228,11 @@ pub(crate) async fn create_key(
     Ok(Some(created.key))
 }
 
-/// Whether the form's page did not list the newest key. The change keeps another one of the user
-/// from making a key meanwhile.
-async fn is_sent_again(change: &mut ManagementChange<'_>, form: &OwnForm) -> Result<bool, Refusal> {
-    let Some(known) = form.field("newest") else {
-        return Ok(false);
-    };
-    let newest = keys::newest(change, form.session.user()).await?;
-    Ok(newest_of(newest) != known)
-}
-
 async fn rotate(console: &Console, form: &OwnForm, id: KeyId) -> Result<Option<ApiKey>, Refusal> {
     let session = &form.session;
     let mut change = session.begin(console).await?;
-    if is_sent_again(&mut change, form).await? {
+    let newest = keys::newest(&mut change, session.user()).await?;
+    if form.is_sent_again(newest) {
         return Ok(None);
     }
     let rotated = keys::rotate(&mut change, id, keys::DEFAULT_GRACE).await?;

@@ -13,11 +13,11 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use self::catalogue::{Copy, GROUPS, Program};
 use crate::error_page::{Failure, PageResult};
-use crate::keys_page::{self, create_key, newest_of};
+use crate::keys_page::{self, create_key};
 use crate::pages::{Done, SignedInFrame, page_response};
 use crate::plan;
 use crate::rows::linked::{Bank, Linked};
-use crate::session::{OwnForm, Session};
+use crate::session::{OwnForm, Session, newest_of};
 use crate::state::Console;
 
 #[derive(Template)]
@@ -144,11 +144,9 @@ async fn create_token(
 ) -> Result<Option<SecretString>, Refusal> {
     let session = &form.session;
     let mut change = session.begin(console).await?;
-    if let Some(known) = form.field("newest") {
-        let newest = setup_tokens::newest(&mut change, session.user()).await?;
-        if newest_of(newest) != known {
-            return Ok(None);
-        }
+    let newest = setup_tokens::newest(&mut change, session.user()).await?;
+    if form.is_sent_again(newest) {
+        return Ok(None);
     }
     let created = setup_tokens::create(&mut change, session.user(), Some(name)).await?;
     session.commit(change).await?;

@@ -36,34 +36,14 @@ pub(super) struct EndpointFields {
 }
 
 impl EndpointFields {
-    /// Those of an endpoint that is not made yet.
-    pub(super) fn of_new(console: &Console, plan: Plan) -> Self {
-        let events = DEFAULT_EVENTS.to_vec();
-        Self::new(console, None, String::new(), events, plan)
-    }
-
-    pub(super) fn of(console: &Console, endpoint: &Endpoint, plan: Plan) -> Self {
-        Self::new(
-            console,
-            Some(endpoint.id),
-            endpoint.url.clone(),
-            endpoint.event_types.clone(),
-            plan,
-        )
-    }
-
-    fn new(
-        console: &Console,
-        id: Option<EndpointId>,
-        url: String,
-        events: Vec<EventType>,
-        plan: Plan,
-    ) -> Self {
+    /// None: of an endpoint that is not made yet.
+    pub(super) fn of(console: &Console, endpoint: Option<&Endpoint>, plan: Plan) -> Self {
+        let events = endpoint.map_or(DEFAULT_EVENTS, |endpoint| endpoint.event_types.as_slice());
         Self {
-            url,
-            events,
+            url: endpoint.map_or_else(String::new, |endpoint| endpoint.url.clone()),
+            events: events.to_vec(),
             problem: None,
-            id,
+            id: endpoint.map(|endpoint| endpoint.id),
             plan,
             rules: console.site.webhooks.rules(),
         }
@@ -77,13 +57,12 @@ impl EndpointFields {
         let events: Vec<EventType> = events
             .filter(|event| EventType::SUBSCRIBABLE_BY_USERS.contains(event))
             .collect();
-        Some(Self::new(
-            console,
-            form.parsed("edit"),
+        Some(Self {
             url,
-            in_order(&events),
-            form.session.caller.plan,
-        ))
+            events: in_order(&events),
+            id: form.parsed("edit"),
+            ..Self::of(console, None, form.session.caller.plan)
+        })
     }
 
     /// The URL, checked, or what is wrong. Which private names the operator's name

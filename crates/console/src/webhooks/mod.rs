@@ -20,10 +20,9 @@ use self::endpoint::{EndpointFields, description, find_own, is_in_plan};
 use self::log::outcome;
 use self::ping::Pinged;
 use crate::error_page::{Failure, PageResult};
-use crate::keys_page::newest_of;
 use crate::pages::{Done, SignedInFrame, When, page_response, why_disabled};
 use crate::plan;
-use crate::session::{OwnForm, Session};
+use crate::session::{OwnForm, Session, newest_of};
 use crate::state::Console;
 
 #[derive(Template)]
@@ -79,27 +78,8 @@ enum SecretKind {
     Replaced,
 }
 
-/// What the buttons of an endpoint do.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Action {
-    Ping,
-    Rotate,
-    Enable,
-    Disable,
-    Delete,
-    Example,
-}
-
-impl Action {
-    const ALL: [(&'static str, Self); 6] = [
-        ("ping", Self::Ping),
-        ("rotate", Self::Rotate),
-        ("enable", Self::Enable),
-        ("disable", Self::Disable),
-        ("delete", Self::Delete),
-        ("example", Self::Example),
-    ];
-}
+/// What the buttons of an endpoint do, as their names.
+const ACTIONS: [&str; 6] = ["ping", "rotate", "enable", "disable", "delete", "example"];
 
 impl WebhooksPage<'_> {
     /// What came of the test event that was just sent to an endpoint.
@@ -135,7 +115,7 @@ async fn page(console: &Console, session: &Session, shown: Shown) -> PageResult 
     };
     let new = match &shown {
         Shown::Fields(fields) if fields.id.is_none() => EndpointFields::clone(fields),
-        _ => EndpointFields::of_new(console, session.caller.plan),
+        _ => EndpointFields::of(console, None, session.caller.plan),
     };
     let page = WebhooksPage {
         frame: &session.frame(console, "/webhooks"),
@@ -173,7 +153,7 @@ async fn rows(
             test: ping.map(|ping| (zone.moment(ping.created_at), outcome(&ping))),
             rotated: rotation(endpoint.old_secret_expires_at),
             fields: edited.map_or_else(
-                || EndpointFields::of(console, &endpoint, session.caller.plan),
+                || EndpointFields::of(console, Some(&endpoint), session.caller.plan),
                 EndpointFields::clone,
             ),
             is_edited: edited.is_some(),
@@ -219,10 +199,10 @@ pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Pag
     }
 }
 
-fn chosen(form: &OwnForm) -> Option<(Action, EndpointId)> {
+fn chosen(form: &OwnForm) -> Option<(&str, EndpointId)> {
     let find = |(name, value): &(String, String)| {
-        let (_, action) = Action::ALL.iter().find(|(of, _)| of == name)?;
-        Some((*action, value.parse().ok()?))
+        let action = ACTIONS.into_iter().find(|action| action == name)?;
+        Some((action, value.parse().ok()?))
     };
     let mut chosen = form.fields().iter().filter_map(find);
     chosen.next().filter(|_| chosen.next().is_none())
@@ -277,11 +257,9 @@ async fn insert(
 ) -> Result<Option<CreatedEndpoint>, Refusal> {
     let session = &form.session;
     let mut change = session.begin(console).await?;
-    if let Some(known) = form.field("newest") {
-        let present = endpoints::newest(&mut change, session.user()).await?;
-        if newest_of(present) != known {
-            return Ok(None);
-        }
+    let newest = endpoints::newest(&mut change, session.user()).await?;
+    if form.is_sent_again(newest) {
+        return Ok(None);
     }
     let new = NewEndpoint {
         user_id: session.user(),
@@ -316,58 +294,51 @@ async fn update(
     Ok(Done::Saved.redirect(console, "/webhooks", id))
 }
 
-async fn act(console: &Console, form: &OwnForm, action: Action, id: EndpointId) -> PageResult {
+async fn act(console: &Console, form: &OwnForm, action: &str, id: EndpointId) -> PageResult {
     let session = &form.session;
     let endpoint = find_own(console, session, id).await?;
+    let row = id.to_string();
     let (done, place) = match action {
-        Action::Ping => {
+        "ping" => {
             let deliveries = console.storage().deliveries();
             let last = deliveries.find_last_ping(session.user(), id).await?;
-            if form
-                .field("tested")
-                .is_some_and(|known| known != tested(last.as_ref()))
-            {
-                (Done::TestShownBefore, id.to_string())
-            } else {
+            let last = tested(last.as_ref());
+            if form.field("tested").is_none_or(|known| known == last) {
                 let pinged = ping::send(console, session, &endpoint).await?;
                 return page(console, session, Shown::Pinged(id, pinged)).await;
             }
+            (Done::TestShownBefore, row)
         }
-        Action::Example => {
+        "example" => {
             let event_type = form.parsed("type").ok_or(Failure::NotFound)?;
             let done = ping::send_example(console, session, &endpoint, event_type).await?;
             (done, format!("example-{event_type}"))
         }
-        Action::Rotate => match rotate(console, form, &endpoint).await? {
+        "rotate" => match rotate(console, form, &endpoint).await? {
             Some(shown) => return page(console, session, shown).await,
-            None => (Done::SecretShownBefore, id.to_string()),
+            None => (Done::SecretShownBefore, row),
         },
-        Action::Enable | Action::Disable | Action::Delete => {
-            change_state(console, session, action, id).await?;
-            match action {
-                Action::Enable => (Done::EndpointEnabled, id.to_string()),
-                Action::Disable => (Done::EndpointDisabled, id.to_string()),
-                _ => (Done::EndpointDeleted, "endpoints".to_owned()),
+        "enable" => {
+            let mut change = session.begin(console).await?;
+            endpoints::enable(&mut change, id).await?;
+            session.commit(change).await?;
+            (Done::EndpointEnabled, row)
+        }
+        "disable" => {
+            let mut change = session.begin(console).await?;
+            if endpoints::disable(&mut change, id).await?.is_some() {
+                session.commit(change).await?;
             }
+            (Done::EndpointDisabled, row)
+        }
+        _ => {
+            let mut change = session.begin(console).await?;
+            endpoints::remove(&mut change, id).await?;
+            session.commit(change).await?;
+            (Done::EndpointDeleted, "endpoints".to_owned())
         }
     };
     Ok(done.redirect(console, "/webhooks", place))
-}
-
-async fn change_state(
-    console: &Console,
-    session: &Session,
-    action: Action,
-    id: EndpointId,
-) -> Result<(), Refusal> {
-    let mut change = session.begin(console).await?;
-    match action {
-        Action::Enable => endpoints::enable(&mut change, id).await?,
-        Action::Delete => endpoints::remove(&mut change, id).await?,
-        _ if endpoints::disable(&mut change, id).await?.is_none() => return Ok(()),
-        _ => {}
-    }
-    session.commit(change).await
 }
 
 /// None: the form was sent before, and has made its secret.
