@@ -3,7 +3,6 @@
 //! link URL of the operator does.
 
 use askama::Template;
-use axum::extract::State;
 use bellbird_connections::{LinkTarget, LinkableProvider, LinkedConnection};
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus};
 use bellbird_management::{Refusal, connections, links};
@@ -20,7 +19,6 @@ use crate::pages::{
     page_with_images, status_text,
 };
 use crate::session::{OwnForm, Session};
-use crate::state::Console;
 
 const PATH: &str = "/connections";
 /// The place of what has no row any more.
@@ -65,10 +63,10 @@ struct HistoryRow {
 }
 
 /// `GET /connections`
-pub(crate) async fn show(State(console): State<Console>, session: Session) -> PageResult {
-    let frame = session.frame(&console, PATH);
-    let rows = load(&console, &session, &frame).await?;
-    let linkable = console.connections.links().providers();
+pub(crate) async fn show(session: Session) -> PageResult {
+    let frame = session.frame(PATH);
+    let rows = load(&session, &frame).await?;
+    let linkable = session.connections.links().providers();
     let (providers, not_in_plan) = linkable
         .into_iter()
         .partition(|provider| frame.plan.reads(provider.category));
@@ -89,12 +87,8 @@ pub(crate) async fn show(State(console): State<Console>, session: Session) -> Pa
     Ok(response)
 }
 
-async fn load(
-    console: &Console,
-    session: &Session,
-    frame: &SignedInFrame<'_>,
-) -> Result<Vec<OwnRow>, StorageError> {
-    let storage = console.storage();
+async fn load(session: &Session, frame: &SignedInFrame<'_>) -> Result<Vec<OwnRow>, StorageError> {
+    let storage = session.storage();
     let (accounts, _) = storage.accounts().list(session.user(), u32::MAX, 0).await?;
     let connections = storage.connections().list(session.user()).await?;
     let linked: Vec<_> = connections
@@ -109,7 +103,7 @@ async fn load(
             }
         })
         .collect();
-    let linkable = console.connections.links().providers();
+    let linkable = session.connections.links().providers();
     let is_in_plan = |connection: &Connection| frame.plan.reads(connection.category);
     let rows = BankRow::list(
         &linked,
@@ -124,27 +118,26 @@ async fn load(
     for bank in rows {
         let mut of_row = linked.iter().map(|one| &one.connection);
         if let Some(connection) = of_row.find(|connection| connection.id == bank.id) {
-            own.push(own_row(console, session, frame, bank, connection).await?);
+            own.push(own_row(session, frame, bank, connection).await?);
         }
     }
     Ok(own)
 }
 
 async fn own_row(
-    console: &Console,
     session: &Session,
     frame: &SignedInFrame<'_>,
     bank: BankRow,
     connection: &Connection,
 ) -> Result<OwnRow, StorageError> {
-    let (storage, user) = (console.storage(), connection.user_id);
+    let (storage, user) = (session.storage(), connection.user_id);
     let (now, zone) = (session.now, session.zone());
     let history = storage
         .connections()
         .list_history(user, connection.id, HISTORY_ROWS)
         .await?;
     let is_open = frame.done_at(connection.id).is_some();
-    let can_sync = console.connections.syncs().are_enabled()
+    let can_sync = session.connections.syncs().are_enabled()
         && connection.status == ConnectionStatus::Active
         && frame.plan.reads(connection.category);
     let state = match can_sync {
@@ -190,68 +183,62 @@ fn history_row(change: &ConnectionAuditRow, zone: &LocalTime) -> HistoryRow {
 }
 
 /// `POST /connections`, with one field: `provider`, `connection`, `sync` or `confirm-removal`.
-pub(crate) async fn change(
-    State(console): State<Console>,
-    headers: HeaderMap,
-    form: OwnForm,
-) -> PageResult {
+pub(crate) async fn change(headers: HeaderMap, form: OwnForm) -> PageResult {
     if let Some(id) = form.parsed::<ConnectionId>("sync") {
-        return sync_now(&console, &form.session, id).await;
+        return sync_now(&form.session, id).await;
     }
-    let providers = console.connections.links().providers();
+    let providers = form.session.connections.links().providers();
     let to = match Submitted::of_fields(form.fields(), &providers) {
         Some(Submitted::Start(to)) => to,
-        Some(Submitted::Remove(id)) => return remove(&console, &form.session, id).await,
+        Some(Submitted::Remove(id)) => return remove(&form.session, id).await,
         Some(Submitted::Confirm(_) | Submitted::AskRemoval(_)) | None => {
             return Err(Failure::InvalidForm);
         }
     };
-    let url = create_link(&console, &form.session, to).await?;
+    let url = create_link(&form.session, to).await?;
     let token = url.expose_secret().rsplit('/').next().unwrap_or_default();
-    submit(&console, &headers, token.to_owned(), Submitted::Start(to)).await
+    submit(
+        &form.session,
+        &headers,
+        token.to_owned(),
+        Submitted::Start(to),
+    )
+    .await
 }
 
 /// Makes a link for the console itself, which ends with the session.
-async fn create_link(
-    console: &Console,
-    session: &Session,
-    to: LinkTarget<'_>,
-) -> Result<SecretString, Refusal> {
-    let links = console.connections.links();
+async fn create_link(session: &Session, to: LinkTarget<'_>) -> Result<SecretString, Refusal> {
+    let links = session.connections.links();
     let prepared = links.prepare_own_link(session.user(), session.id(), to);
     let prepared = prepared.await?;
-    let mut change = session.begin(console).await?;
+    let mut change = session.begin().await?;
     let created = links::create(&mut change, prepared).await?;
     session.commit(change).await?;
     Ok(created.url)
 }
 
 /// A connection of the user.
-async fn find(
-    console: &Console,
-    session: &Session,
-    id: ConnectionId,
-) -> Result<Connection, Failure> {
-    let found = console.storage().connections().find(session.user(), id);
+async fn find(session: &Session, id: ConnectionId) -> Result<Connection, Failure> {
+    let found = session.storage().connections().find(session.user(), id);
     found.await?.ok_or(Failure::BankNotFound)
 }
 
-async fn sync_now(console: &Console, session: &Session, id: ConnectionId) -> PageResult {
-    let connection = find(console, session, id).await?;
-    let mut change = session.begin(console).await?;
+async fn sync_now(session: &Session, id: ConnectionId) -> PageResult {
+    let connection = find(session, id).await?;
+    let mut change = session.begin().await?;
     connections::request_sync(&mut change, &connection).await?;
     session.commit(change).await?;
-    console.connections.syncs().wake(&connection.provider);
-    Ok(Done::SyncRequested.redirect(console, PATH, id))
+    session.connections.syncs().wake(&connection.provider);
+    Ok(Done::SyncRequested.redirect(session, PATH, id))
 }
 
 /// Hides a connection at once. A job withdraws its consent.
-async fn remove(console: &Console, session: &Session, id: ConnectionId) -> PageResult {
-    let connection = find(console, session, id).await?;
-    let mut change = session.begin(console).await?;
+async fn remove(session: &Session, id: ConnectionId) -> PageResult {
+    let connection = find(session, id).await?;
+    let mut change = session.begin().await?;
     if connections::remove(&mut change, &connection).await? {
         session.commit(change).await?;
-        console.connections.removals().wake(&connection.provider);
+        session.connections.removals().wake(&connection.provider);
     }
-    Ok(Done::ConnectionRemoved.redirect(console, PATH, LIST))
+    Ok(Done::ConnectionRemoved.redirect(session, PATH, LIST))
 }

@@ -2,7 +2,7 @@
 //! it.
 
 use askama::Template;
-use axum::extract::{RawQuery, State};
+use axum::extract::RawQuery;
 use bellbird_domain::{ApiKey, KeyId, KeyStatus};
 use bellbird_management::Refusal;
 use bellbird_management::keys::{self, NewKey};
@@ -16,7 +16,6 @@ use crate::pages::names::sanitized;
 use crate::pages::{Done, SignedInFrame, When, page_response};
 use crate::plan;
 use crate::session::{OwnForm, Session, newest_of};
-use crate::state::Console;
 
 /// What a user sees at first who is signed in for the first time, if others have made keys or
 /// endpoints.
@@ -71,20 +70,16 @@ struct KeyRow {
 }
 
 /// `GET /keys`
-pub(crate) async fn show(
-    State(console): State<Console>,
-    session: Session,
-    RawQuery(query): RawQuery,
-) -> PageResult {
+pub(crate) async fn show(session: Session, RawQuery(query): RawQuery) -> PageResult {
     let shown = Shown {
         is_first_sign_in: query.as_deref() == Some("first"),
         ..Shown::default()
     };
-    page(&console, &session, shown).await
+    page(&session, shown).await
 }
 
-async fn page(console: &Console, session: &Session, shown: Shown<'_>) -> PageResult {
-    let keys = rows(console, session).await?;
+async fn page(session: &Session, shown: Shown<'_>) -> PageResult {
+    let keys = rows(session).await?;
     let status = match shown.not_made.or(shown.not_changed) {
         Some(_) => StatusCode::BAD_REQUEST,
         None => StatusCode::OK,
@@ -92,8 +87,8 @@ async fn page(console: &Console, session: &Session, shown: Shown<'_>) -> PageRes
     let newest = newest_of(keys.iter().map(|key| key.id));
     let (keys, ended) = keys.into_iter().partition(|key| key.works);
     let page = KeysPage {
-        frame: &session.frame(console, "/keys"),
-        api_url: &session.api_url(console),
+        frame: &session.frame("/keys"),
+        api_url: &session.api_url(),
         shown,
         keys,
         ended,
@@ -103,14 +98,14 @@ async fn page(console: &Console, session: &Session, shown: Shown<'_>) -> PageRes
 }
 
 /// As [`newest_of`], of the user's keys.
-pub(crate) async fn newest(console: &Console, session: &Session) -> Result<String, StorageError> {
-    let keys = console.storage().keys().list(session.user()).await?;
+pub(crate) async fn newest(session: &Session) -> Result<String, StorageError> {
+    let keys = session.storage().keys().list(session.user()).await?;
     Ok(newest_of(keys.iter().map(|key| key.id)))
 }
 
 /// What works comes first, newest first.
-async fn rows(console: &Console, session: &Session) -> Result<Vec<KeyRow>, StorageError> {
-    let (storage, user, now) = (console.storage(), session.user(), session.now);
+async fn rows(session: &Session) -> Result<Vec<KeyRow>, StorageError> {
+    let (storage, user, now) = (session.storage(), session.user(), session.now);
     let mut keys = storage.keys().list(user).await?;
     keys.sort_by_key(|key| {
         (
@@ -140,10 +135,10 @@ async fn rows(console: &Console, session: &Session) -> Result<Vec<KeyRow>, Stora
 
 /// `POST /keys`, with the field `name`, `rotate` or `revoke`. The first two with `newest`, so that
 /// a reload makes no other key, and the first with `works`, how many days the key works.
-pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> PageResult {
+pub(crate) async fn change(form: OwnForm) -> PageResult {
     let session = &form.session;
     if form.field("revoke").is_none()
-        && let Some(refused) = plan::refuse_form(&console, session)
+        && let Some(refused) = plan::refuse_form(session)
     {
         return Ok(refused);
     }
@@ -160,15 +155,15 @@ pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Pag
             let expires_at = expiry(&form).ok_or(Failure::InvalidForm)?;
             let Ok(name) = name.parse() else {
                 let why = "Give the key a name of up to 100 characters.";
-                return page(&console, session, not_made(why)).await;
+                return page(session, not_made(why)).await;
             };
-            create_key(&console, &form, &name, expires_at).await
+            create_key(&form, &name, expires_at).await
         }
-        (None, Some(id), None) => rotate(&console, &form, id).await,
+        (None, Some(id), None) => rotate(&form, id).await,
         (None, None, Some(id)) => {
-            return match revoke(&console, session, id).await {
-                Ok(()) => Ok(Done::KeyRevoked.redirect(&console, "/keys", "keys")),
-                Err(refusal) => not_changed(&console, session, refusal).await,
+            return match revoke(session, id).await {
+                Ok(()) => Ok(Done::KeyRevoked.redirect(session, "/keys", "keys")),
+                Err(refusal) => not_changed(session, refusal).await,
             };
         }
         _ => return Err(Failure::InvalidForm),
@@ -179,15 +174,15 @@ pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Pag
                 new_key: Some(&key),
                 ..Shown::default()
             };
-            page(&console, session, shown).await
+            page(session, shown).await
         }
-        Ok(None) => Ok(Done::KeyShownBefore.redirect(&console, "/keys", "keys")),
-        Err(Refusal::TooMany(why)) => page(&console, session, not_made(why)).await,
-        Err(refusal) => not_changed(&console, session, refusal).await,
+        Ok(None) => Ok(Done::KeyShownBefore.redirect(session, "/keys", "keys")),
+        Err(Refusal::TooMany(why)) => page(session, not_made(why)).await,
+        Err(refusal) => not_changed(session, refusal).await,
     }
 }
 
-async fn not_changed(console: &Console, session: &Session, refusal: Refusal) -> PageResult {
+async fn not_changed(session: &Session, refusal: Refusal) -> PageResult {
     if !matches!(refusal, Refusal::NotFound(_) | Refusal::KeyEnded) {
         return Err(refusal.into());
     }
@@ -195,7 +190,7 @@ async fn not_changed(console: &Console, session: &Session, refusal: Refusal) -> 
         not_changed: Some("This key does not work any more."),
         ..Shown::default()
     };
-    page(console, session, shown).await
+    page(session, shown).await
 }
 
 /// When the new key of a form ends. None: the form is not one of ours.
@@ -207,13 +202,12 @@ fn expiry(form: &OwnForm) -> Option<Option<Timestamp>> {
 
 /// Makes a key with this name. None: the form was sent before, and has made its key.
 pub(crate) async fn create_key(
-    console: &Console,
     form: &OwnForm,
     name: &KeyName,
     expires_at: Option<Timestamp>,
 ) -> Result<Option<ApiKey>, Refusal> {
     let session = &form.session;
-    let mut change = session.begin(console).await?;
+    let mut change = session.begin().await?;
     let newest = keys::newest(&mut change, session.user()).await?;
     if form.is_sent_again(newest) {
         return Ok(None);
@@ -228,9 +222,9 @@ pub(crate) async fn create_key(
     Ok(Some(created.key))
 }
 
-async fn rotate(console: &Console, form: &OwnForm, id: KeyId) -> Result<Option<ApiKey>, Refusal> {
+async fn rotate(form: &OwnForm, id: KeyId) -> Result<Option<ApiKey>, Refusal> {
     let session = &form.session;
-    let mut change = session.begin(console).await?;
+    let mut change = session.begin().await?;
     let newest = keys::newest(&mut change, session.user()).await?;
     if form.is_sent_again(newest) {
         return Ok(None);
@@ -240,8 +234,8 @@ async fn rotate(console: &Console, form: &OwnForm, id: KeyId) -> Result<Option<A
     Ok(Some(rotated.new.key))
 }
 
-async fn revoke(console: &Console, session: &Session, id: KeyId) -> Result<(), Refusal> {
-    let mut change = session.begin(console).await?;
+async fn revoke(session: &Session, id: KeyId) -> Result<(), Refusal> {
+    let mut change = session.begin().await?;
     keys::revoke(&mut change, id).await?;
     session.commit(change).await
 }

@@ -2,7 +2,6 @@
 //! is stored.
 
 use askama::Template;
-use axum::extract::State;
 use bellbird_connections::{ConnectionsError, Removal};
 use bellbird_management::{Refusal, users};
 use futures_util::StreamExt as _;
@@ -12,7 +11,6 @@ use crate::error_page::PageResult;
 use crate::pages::{Notice, SignedInFrame, Tone, page_response};
 use crate::session::{OwnForm, Session};
 use crate::sign_in::sign_out_of;
-use crate::state::Console;
 
 /// Providers are asked to withdraw this many consents of a user at the same time.
 const REMOVALS_AT_ONCE: usize = 4;
@@ -28,14 +26,14 @@ struct LeavePage<'a> {
 }
 
 /// `GET /settings/leave`
-pub(crate) async fn show(State(console): State<Console>, session: Session) -> PageResult {
-    page(&console, &session, None).await
+pub(crate) async fn show(session: Session) -> PageResult {
+    page(&session, None).await
 }
 
-async fn page(console: &Console, session: &Session, problem: Option<&'static str>) -> PageResult {
-    let storage = console.storage();
+async fn page(session: &Session, problem: Option<&'static str>) -> PageResult {
+    let storage = session.storage();
     let connections = storage.connections().list(session.user()).await?;
-    let frame = session.frame(console, "/settings");
+    let frame = session.frame("/settings");
     let users = match frame.is_operator {
         true => storage.users().list().await?,
         false => Vec::new(),
@@ -54,7 +52,7 @@ async fn page(console: &Console, session: &Session, problem: Option<&'static str
 }
 
 /// `POST /settings/leave`, with the user's address in the field `email`.
-pub(crate) async fn leave(State(console): State<Console>, form: OwnForm) -> PageResult {
+pub(crate) async fn leave(form: OwnForm) -> PageResult {
     const OTHER_ADDRESS: &str = "This is not your e-mail address. Nothing was deleted.";
     const STILL_CONNECTED: &str = "A bank has not confirmed yet that its consent is withdrawn. Nothing is read any more, \
         and Bellbird tries again by itself. Come back in an hour, and delete your account then.";
@@ -63,30 +61,30 @@ pub(crate) async fn leave(State(console): State<Console>, form: OwnForm) -> Page
         .field("email")
         .is_some_and(|email| email.trim().eq_ignore_ascii_case(&session.email))
     {
-        return page(&console, session, Some(OTHER_ADDRESS)).await;
+        return page(session, Some(OTHER_ADDRESS)).await;
     }
-    match delete(&console, session).await {
+    match delete(session).await {
         Ok(()) => {
             let page = Notice::new(Tone::Good, "Your account is deleted")
                 .with("Your consents are withdrawn, and your keys have ended.")
                 .with("Still stored, without your name, is that banks were linked, and what operators changed.");
-            Ok(sign_out_of(&console, page))
+            Ok(sign_out_of(session, page))
         }
-        Err(Refusal::StillConnected) => page(&console, session, Some(STILL_CONNECTED)).await,
+        Err(Refusal::StillConnected) => page(session, Some(STILL_CONNECTED)).await,
         Err(refusal) => Err(refusal.into()),
     }
 }
 
 /// Fails with [`Refusal::StillConnected`] if a consent is not withdrawn yet, or a connection was
 /// made meanwhile.
-async fn delete(console: &Console, session: &Session) -> Result<(), Refusal> {
-    let (storage, user) = (console.storage(), session.user());
+async fn delete(session: &Session) -> Result<(), Refusal> {
+    let (storage, user) = (session.storage(), session.user());
     let connections = storage
         .connections()
         .list_after(None, Some(user), u32::MAX)
         .await?;
     let mut removals = futures_util::stream::iter(connections)
-        .map(|connection| console.connections.removals().remove(connection.id))
+        .map(|connection| session.connections.removals().remove(connection.id))
         .buffer_unordered(REMOVALS_AT_ONCE);
     let mut is_removed = true;
     while let Some(removed) = removals.next().await {
@@ -99,8 +97,8 @@ async fn delete(console: &Console, session: &Session) -> Result<(), Refusal> {
     if !is_removed {
         return Err(Refusal::StillConnected);
     }
-    users::prepare_removal(storage, &console.connections, user, false).await?;
-    let mut change = session.begin(console).await?;
+    users::prepare_removal(storage, &session.connections, user, false).await?;
+    let mut change = session.begin().await?;
     users::remove(&mut change, user).await?;
     session.commit(change).await
 }

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::State;
 use axum::response::IntoResponse as _;
 use bellbird_api::serve::ResponseTimeout;
 use bellbird_domain::UserId;
@@ -46,13 +45,13 @@ struct OwnData {
 }
 
 /// `GET /settings/data.json`
-pub(crate) async fn download(State(console): State<Console>, session: Session) -> PageResult {
+pub(crate) async fn download(session: Session) -> PageResult {
     let user = session.user();
-    let Some(permit) = console.own_data_permits.try_acquire(user) else {
+    let Some(permit) = session.own_data_permits.try_acquire(user) else {
         return Ok(is_being_downloaded().into_response());
     };
     let data = OwnData {
-        console: console.clone(),
+        console: session.console(),
         user,
         table: 0,
         after: None,

@@ -8,7 +8,6 @@ use http::StatusCode;
 
 use crate::pages::{SignedInFrame, page_response};
 use crate::session::Session;
-use crate::state::Console;
 
 #[derive(Template)]
 #[template(path = "not_in_plan.html")]
@@ -20,7 +19,6 @@ struct NotInPlan<'a> {
 
 /// The page in place of one that reads connections of a category. None: the plan includes them.
 pub(crate) fn page_in_place(
-    console: &Console,
     session: &Session,
     path: &'static str,
     category: ConnectionCategory,
@@ -29,7 +27,7 @@ pub(crate) fn page_in_place(
         return None;
     }
     let page = NotInPlan {
-        frame: &session.frame(console, path),
+        frame: &session.frame(path),
         what: match category {
             ConnectionCategory::Banking => "accounts",
             ConnectionCategory::Brokerage => "accounts at brokers",
@@ -39,8 +37,8 @@ pub(crate) fn page_in_place(
 }
 
 /// The response to a form that makes something which reads accounts. None: the plan includes that.
-pub(crate) fn refuse_form(console: &Console, session: &Session) -> Option<Response> {
-    let mut page = page_in_place(console, session, "/overview", ConnectionCategory::Banking)?;
+pub(crate) fn refuse_form(session: &Session) -> Option<Response> {
+    let mut page = page_in_place(session, "/overview", ConnectionCategory::Banking)?;
     *page.status_mut() = StatusCode::FORBIDDEN;
     Some(page)
 }

@@ -3,6 +3,7 @@
 //! than the limits allow. No form runs for a page of another site: one of somebody who may not be
 //! signed in is a [`GuestForm`].
 
+use std::ops::Deref;
 use std::str::FromStr;
 
 use axum::body::Body;
@@ -36,12 +37,13 @@ pub(crate) fn id_of<T: FromStr>(text: PathText) -> Result<T, Failure> {
     id.ok_or(Failure::NotFound)
 }
 
-/// A request of a browser in which a user is signed in.
+/// A request of a browser in which a user is signed in, which has all of the console.
 pub(crate) struct Session {
     pub(crate) caller: Caller,
     pub(crate) email: String,
     pub(crate) is_operator: bool,
     pub(crate) now: Timestamp,
+    console: Console,
     /// Where the browser has the console, if that is at an address at home which no setting names.
     at_home: Option<Authority>,
     /// What the form that led to the page has done.
@@ -58,24 +60,23 @@ impl Session {
         self.caller.key_id.uuid()
     }
 
+    /// For what outlives the request.
+    pub(crate) fn console(&self) -> Console {
+        self.console.clone()
+    }
+
     /// Begins a change by the user, for [`Self::commit`].
-    pub(crate) async fn begin<'c>(
-        &self,
-        console: &'c Console,
-    ) -> Result<ManagementChange<'c>, StorageError> {
-        console
-            .storage()
+    pub(crate) async fn begin(&self) -> Result<ManagementChange<'_>, StorageError> {
+        let storage = self.storage();
+        storage
             .begin_own_change(self.user(), self.id(), self.now)
             .await
     }
 
     /// Begins a change by the user as an operator.
-    pub(crate) async fn begin_as_operator<'c>(
-        &self,
-        console: &'c Console,
-    ) -> Result<ManagementChange<'c>, StorageError> {
+    pub(crate) async fn begin_as_operator(&self) -> Result<ManagementChange<'_>, StorageError> {
         let actor = Actor::operator(self.user());
-        console.storage().begin_change(actor, self.now).await
+        self.storage().begin_change(actor, self.now).await
     }
 
     /// Commits a change by the user, and logs it.
@@ -96,10 +97,10 @@ impl Session {
     }
 
     /// The URL of the console, for links that are shown here and opened elsewhere.
-    pub(crate) fn console_url(&self, console: &Console) -> String {
-        let url = &console.site.console_url;
+    pub(crate) fn console_url(&self) -> String {
+        let url = &self.site.console_url;
         match &self.at_home {
-            Some(host) => format!("http://{host}{}", console.frame.root),
+            Some(host) => format!("http://{host}{}", self.console.frame.root),
             None => url.trim_end_matches('/').to_owned(),
         }
     }
@@ -110,8 +111,8 @@ impl Session {
     }
 
     /// The URL of the API, without a slash at its end, as far as the browser can tell.
-    pub(crate) fn api_url(&self, console: &Console) -> String {
-        let site = &console.site;
+    pub(crate) fn api_url(&self) -> String {
+        let site = &self.site;
         let url = site.api_url.trim_end_matches('/');
         let port = url.parse().ok().and_then(|url: Uri| url.port_u16());
         match (&self.at_home, port) {
@@ -123,18 +124,14 @@ impl Session {
     }
 
     /// The frame of a page of the menu, or of one that belongs to it.
-    pub(crate) fn frame<'a>(
-        &'a self,
-        console: &'a Console,
-        current: &'static str,
-    ) -> SignedInFrame<'a> {
+    pub(crate) fn frame(&self, current: &'static str) -> SignedInFrame<'_> {
         SignedInFrame {
-            frame: &console.frame,
+            frame: &self.console.frame,
             email: &self.email,
             is_operator: self.is_operator,
             plan: self.caller.plan,
             current,
-            docs: format!("{}/docs", self.api_url(console)),
+            docs: format!("{}/docs", self.api_url()),
             timezone: self.caller.timezone.iana_name(),
             done: self.done.as_ref(),
         }
@@ -169,9 +166,18 @@ impl Session {
             email,
             is_operator,
             now,
+            console: console.clone(),
             at_home: home_authority(&console.site.console_url, headers),
             done: None,
         })
+    }
+}
+
+impl Deref for Session {
+    type Target = Console;
+
+    fn deref(&self) -> &Console {
+        &self.console
     }
 }
 

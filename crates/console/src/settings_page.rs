@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use askama::Template;
-use axum::extract::State;
 use bellbird_domain::user::{find_timezone, timezone_names};
 use bellbird_domain::{ActorKind, EmailKind};
 use bellbird_management::{Refusal, sign_in, users};
@@ -16,7 +15,6 @@ use crate::pages::names::sanitized;
 use crate::pages::{Done, LocalTime, SignedInFrame, When, page_response};
 use crate::session::{OwnForm, Session};
 use crate::sign_in::{end_session, signed_out};
-use crate::state::Console;
 
 /// The e-mails that a user can switch off. A thief would switch off the others.
 const OPTIONAL_EMAILS: [(EmailKind, &str); 2] = [
@@ -65,14 +63,14 @@ struct EmailSwitch {
 }
 
 /// `GET /settings`
-pub(crate) async fn show(State(console): State<Console>, session: Session) -> PageResult {
-    page(&console, &session, None).await
+pub(crate) async fn show(session: Session) -> PageResult {
+    page(&session, None).await
 }
 
-async fn page(console: &Console, session: &Session, problem: Option<(String, &str)>) -> PageResult {
-    let (storage, user) = (console.storage(), session.user());
+async fn page(session: &Session, problem: Option<(String, &str)>) -> PageResult {
+    let (storage, user) = (session.storage(), session.user());
     let sessions = storage.sessions().list(user, session.now).await?;
-    let emails = email_switches(console, session).await?;
+    let emails = email_switches(session).await?;
     let audit = storage.audit().list_before(None, Some(user), AUDIT_ROWS);
     let audit = audit.await?;
     let timezone = session.caller.timezone.iana_name().unwrap_or("UTC");
@@ -90,7 +88,7 @@ async fn page(console: &Console, session: &Session, problem: Option<(String, &st
     };
     let written = problem.as_ref().map(|(_, written)| *written);
     let page = SettingsPage {
-        frame: &session.frame(console, "/settings"),
+        frame: &session.frame("/settings"),
         plan: session.caller.plan.as_str(),
         timezone: written.unwrap_or(timezone),
         timezones: timezone_names(),
@@ -166,14 +164,11 @@ pub(crate) fn action_text(action: &str) -> String {
     text.to_owned()
 }
 
-async fn email_switches(
-    console: &Console,
-    session: &Session,
-) -> Result<Vec<EmailSwitch>, StorageError> {
-    if console.site.mailer.is_none() {
+async fn email_switches(session: &Session) -> Result<Vec<EmailSwitch>, StorageError> {
+    if session.site.mailer.is_none() {
         return Ok(Vec::new());
     }
-    let off = console.storage().emails().find_off(session.user()).await?;
+    let off = session.storage().emails().find_off(session.user()).await?;
     let switch = |(kind, label): &(EmailKind, &'static str)| EmailSwitch {
         kind: *kind,
         label,
@@ -184,18 +179,18 @@ async fn email_switches(
 
 /// `POST /settings`, with the field `timezone`, `end`, `end-others`, or `emails` with the kinds
 /// that are wanted.
-pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> PageResult {
+pub(crate) async fn change(form: OwnForm) -> PageResult {
     let session = &form.session;
     let (done, place) = if let Some(written) = form.field("timezone") {
         let name = match timezone_of(written) {
             Ok(name) => name,
-            Err(problem) => return page(&console, session, Some((problem, written))).await,
+            Err(problem) => return page(session, Some((problem, written))).await,
         };
         let zone = UserChange {
             timezone: Some(Some(name.as_str())),
             ..UserChange::default()
         };
-        let mut change = session.begin(&console).await?;
+        let mut change = session.begin().await?;
         users::update(&mut change, session.user(), &zone).await?;
         session.commit(change).await?;
         (Done::TimezoneSaved, "you")
@@ -204,25 +199,25 @@ pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Pag
         let off: Vec<_> = kinds
             .filter(|kind| form.field(kind.as_str()).is_none())
             .collect();
-        let emails = console.storage().emails();
+        let emails = session.storage().emails();
         emails.set_off(session.user(), &off).await?;
         (Done::Saved, "emails")
     } else if form.field("end-others").is_some() {
-        let mut change = session.begin(&console).await?;
+        let mut change = session.begin().await?;
         sign_in::end_other_sessions(&mut change, session.user(), session.id()).await?;
         session.commit(change).await?;
         (Done::OtherSessionsEnded, "sessions")
     } else {
         let id = form.parsed::<Uuid>("end").ok_or(Failure::InvalidForm)?;
-        let done = match end_session(&console, session, id).await {
-            Ok(()) if id == session.id() => return Ok(signed_out(&console)),
+        let done = match end_session(session, id).await {
+            Ok(()) if id == session.id() => return Ok(signed_out(session)),
             Ok(()) => Done::SessionEnded,
             Err(Refusal::NotFound(_)) => Done::SessionHasEnded,
             Err(refusal) => return Err(refusal.into()),
         };
         (done, "sessions")
     };
-    Ok(done.redirect(&console, "/settings", place))
+    Ok(done.redirect(session, "/settings", place))
 }
 
 /// The IANA name of what a user writes: one, in any case, or only its city. Otherwise what is

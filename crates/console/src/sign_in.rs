@@ -268,26 +268,22 @@ pub(crate) fn browser_name_of(headers: &HeaderMap) -> String {
 }
 
 /// `POST /sign-out`
-pub(crate) async fn sign_out(State(console): State<Console>, form: OwnForm) -> PageResult {
-    match end_session(&console, &form.session, form.session.id()).await {
+pub(crate) async fn sign_out(form: OwnForm) -> PageResult {
+    match end_session(&form.session, form.session.id()).await {
         // It may have ended already.
-        Ok(()) | Err(Refusal::NotFound(_)) => Ok(signed_out(&console)),
+        Ok(()) | Err(Refusal::NotFound(_)) => Ok(signed_out(&form.session)),
         Err(refusal) => Err(refusal.into()),
     }
 }
 
 /// Ends a session of the user, with its links.
-pub(crate) async fn end_session(
-    console: &Console,
-    session: &Session,
-    ended: Uuid,
-) -> Result<(), Refusal> {
-    let mut change = session.begin(console).await?;
+pub(crate) async fn end_session(session: &Session, ended: Uuid) -> Result<(), Refusal> {
+    let mut change = session.begin().await?;
     management::end_session(&mut change, session.user(), ended).await?;
     session.commit(change).await?;
     let ended = KeyId::from(ended);
-    console.money_cache.remove(&ended);
-    console
+    session.money_cache.remove(&ended);
+    session
         .rows_cache
         .remove_where(|(session, _)| *session == ended);
     Ok(())

@@ -146,7 +146,7 @@ pub(super) async fn part(list: &RowList<Trades>) -> String {
         .collect();
     currencies.retain(|currency| !currency.rows.is_empty());
     let count = |is: fn(&Holding) -> bool| holdings.iter().filter(|one| is(one)).count();
-    let frame = list.session.frame(&list.console, "/investments");
+    let frame = list.session.frame("/investments");
     rendered_part(&HoldingsPart {
         frame: &frame,
         filter,
@@ -159,17 +159,17 @@ pub(super) async fn part(list: &RowList<Trades>) -> String {
 }
 
 async fn read(list: &RowList<Trades>, broker: &Bank) -> Result<Vec<Holding>, BankTrouble> {
-    let (connection, console) = (&broker.connection, &list.console);
+    let (connection, session) = (&broker.connection, &list.session);
     let account = list.filter.account;
     let account = account.map(|id| format!("&accountId={id}"));
     let account = account.unwrap_or_default();
     let path = format!("/v1/holdings?connectionId={}{account}", connection.id);
-    let read = console
+    let read = session
         .api
-        .get::<List<Holding>>(&list.session.caller, &path, None);
+        .get::<List<Holding>>(&session.caller, &path, None);
     match read.await {
         Ok(read) => Ok(read.value.data),
-        Err(error) => Err(console.trouble(connection, &read_error(connection, &error.code))),
+        Err(error) => Err(session.trouble(connection, &read_error(connection, &error.code))),
     }
 }
 

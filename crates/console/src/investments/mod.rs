@@ -5,7 +5,6 @@ mod holdings;
 
 use std::sync::Arc;
 
-use axum::extract::State;
 use axum::response::Response;
 use bellbird_reads::Trades;
 use futures_util::FutureExt as _;
@@ -16,11 +15,10 @@ use crate::error_page::PageResult;
 use crate::rows::file;
 use crate::rows::list::{self, RowList};
 use crate::session::Session;
-use crate::state::Console;
 
 /// `GET /investments`
-pub(crate) async fn show(State(console): State<Console>, session: Session, uri: Uri) -> PageResult {
-    list::show::<Trades, _>(&console, session, uri.query(), parts).await
+pub(crate) async fn show(session: Session, uri: Uri) -> PageResult {
+    list::show::<Trades, _>(session, uri.query(), parts).await
 }
 
 /// In the order of the page. Both are read at the same time.
@@ -33,12 +31,8 @@ fn parts(list: Arc<RowList<Trades>>) -> impl Stream<Item = String> + Send + 'sta
 }
 
 /// `GET /holdings.csv`: all holdings, as the API gives them. Passes its file on while it is read.
-pub(crate) async fn download_holdings(
-    State(console): State<Console>,
-    session: Session,
-    version: Version,
-) -> Response {
+pub(crate) async fn download_holdings(session: Session, version: Version) -> Response {
     // A person opens it in a spreadsheet, and a broker chooses the texts in it.
     let path = "/v1/export/holdings.csv?byteOrderMark=true&quoteFormulas=true";
-    file::pass_on(&console, &session, path, version).await
+    file::pass_on(&session, path, version).await
 }

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 
 use askama::Template;
 use axum::body::Body;
-use axum::extract::State;
 use axum::response::IntoResponse as _;
 use bellbird_api::serve::ResponseTimeout;
 use bellbird_domain::{Actor, ActorKind, UserId};
@@ -143,13 +142,9 @@ fn by_value(actor: &Actor) -> String {
 }
 
 /// `GET /operator/audit`
-pub(super) async fn show(
-    State(console): State<Console>,
-    Operator(session): Operator,
-    uri: Uri,
-) -> PageResult {
+pub(super) async fn show(Operator(session): Operator, uri: Uri) -> PageResult {
     let query = &ListQuery::parse(uri.query(), &FILTERS);
-    let (storage, zone) = (console.storage(), session.zone());
+    let (storage, zone) = (session.storage(), session.zone());
     let filter = filter(query, &zone);
     let mut found = storage
         .audit()
@@ -177,7 +172,7 @@ pub(super) async fn show(
         });
     }
     let page = AuditPage {
-        frame: &session.frame(&console, "/operator/audit"),
+        frame: &session.frame("/operator/audit"),
         query,
         chips: chips(storage, query, &filter, &mut names).await?,
         rows,
@@ -292,17 +287,13 @@ struct File {
 }
 
 /// `GET /operator/audit.csv`: the newest 10,000 rows of what the page lists.
-pub(super) async fn download(
-    State(console): State<Console>,
-    Operator(session): Operator,
-    uri: Uri,
-) -> PageResult {
-    let Some(permit) = console.own_data_permits.try_acquire(session.user()) else {
+pub(super) async fn download(Operator(session): Operator, uri: Uri) -> PageResult {
+    let Some(permit) = session.own_data_permits.try_acquire(session.user()) else {
         return Ok(own_data::is_being_downloaded().into_response());
     };
-    let names = Names::new(console.storage()).await?;
+    let names = Names::new(session.storage()).await?;
     let file = File {
-        console: console.clone(),
+        console: session.console(),
         query: ListQuery::parse(uri.query(), &FILTERS),
         zone: session.zone(),
         names,

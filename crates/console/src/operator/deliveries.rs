@@ -2,7 +2,6 @@
 //! that fails.
 
 use askama::Template;
-use axum::extract::State;
 use bellbird_domain::{EndpointId, EndpointStatus, UserId};
 use bellbird_storage::{DeliveryOverview, Endpoint};
 use http::{StatusCode, Uri};
@@ -12,7 +11,6 @@ use crate::error_page::PageResult;
 use crate::list_query::{ListQuery, Pages};
 use crate::pages::names::sanitized;
 use crate::pages::{LocalTime, SignedInFrame, When, page_response};
-use crate::state::Console;
 
 #[derive(Template)]
 #[template(path = "operator_deliveries.html")]
@@ -71,13 +69,9 @@ impl EndpointRow {
 }
 
 /// `GET /operator/deliveries`
-pub(super) async fn show(
-    State(console): State<Console>,
-    Operator(session): Operator,
-    uri: Uri,
-) -> PageResult {
+pub(super) async fn show(Operator(session): Operator, uri: Uri) -> PageResult {
     let query = ListQuery::parse(uri.query(), &[]);
-    let (storage, zone) = (console.storage(), session.zone());
+    let (storage, zone) = (session.storage(), session.zone());
     let overview = storage.deliveries().overview(zone.now).await?;
     let mut endpoints = storage
         .endpoints()
@@ -97,7 +91,7 @@ pub(super) async fn show(
         .collect();
     let oldest_due = overview.oldest_due.map(|at| zone.when(at));
     let page = DeliveriesPage {
-        frame: &session.frame(&console, "/operator/deliveries"),
+        frame: &session.frame("/operator/deliveries"),
         later: overview.pending.saturating_sub(overview.due),
         overview,
         oldest_due,

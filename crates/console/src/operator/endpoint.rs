@@ -2,7 +2,6 @@
 //! enable the endpoint.
 
 use askama::Template;
-use axum::extract::State;
 use bellbird_domain::{DeliveryState, EndpointId, EventId, UserId};
 use bellbird_management::{Refusal, deliveries, endpoints};
 use bellbird_storage::{DeliveryPosition, DeliveryRecord, Endpoint};
@@ -53,13 +52,8 @@ struct DeliveryRow {
 }
 
 /// `GET /operator/deliveries/{id}`
-pub(super) async fn show(
-    State(console): State<Console>,
-    Operator(session): Operator,
-    id: PathText,
-    uri: Uri,
-) -> PageResult {
-    page(&console, &session, id_of(id)?, uri.query(), None).await
+pub(super) async fn show(Operator(session): Operator, id: PathText, uri: Uri) -> PageResult {
+    page(&session, id_of(id)?, uri.query(), None).await
 }
 
 async fn find(console: &Console, id: EndpointId) -> Result<Endpoint, Failure> {
@@ -68,15 +62,14 @@ async fn find(console: &Console, id: EndpointId) -> Result<Endpoint, Failure> {
 }
 
 async fn page(
-    console: &Console,
     session: &Session,
     id: EndpointId,
     query: Option<&str>,
     problem: Option<&'static str>,
 ) -> PageResult {
-    let endpoint = find(console, id).await?;
+    let endpoint = find(session, id).await?;
     let query = ListQuery::parse(query, &FILTERS);
-    let (storage, zone) = (console.storage(), session.zone());
+    let (storage, zone) = (session.storage(), session.zone());
     let before = query.start().map(|DeliveryPosition(at, event)| (at, event));
     let of = (endpoint.user_id, endpoint.id);
     let mut found = storage
@@ -119,7 +112,7 @@ async fn page(
     let states = DeliveryState::ALL.iter();
     let states = states.map(|state| (state, state_text(*state)));
     let page = EndpointPage {
-        frame: &session.frame(console, "/operator/deliveries"),
+        frame: &session.frame("/operator/deliveries"),
         endpoint,
         chips: vec![query.menu("state", "All states", states)],
         rows,
@@ -131,15 +124,11 @@ async fn page(
 }
 
 /// `POST /operator/deliveries/{id}`, with the fields `redeliver` and `user`, or `enable`.
-pub(super) async fn change(
-    State(console): State<Console>,
-    id: PathText,
-    OperatorForm(form): OperatorForm,
-) -> PageResult {
+pub(super) async fn change(id: PathText, OperatorForm(form): OperatorForm) -> PageResult {
     let (id, session) = (id_of(id)?, &form.session);
-    let owner = find(&console, id).await?.user_id;
+    let owner = find(session, id).await?.user_id;
     let changed = async {
-        let mut change = session.begin_as_operator(&console).await?;
+        let mut change = session.begin_as_operator().await?;
         let done = match (
             form.parsed::<EventId>("redeliver"),
             form.parsed::<UserId>("user"),
@@ -163,7 +152,7 @@ pub(super) async fn change(
     match changed.await {
         Ok(Some((done, place))) => {
             let path = format!("/operator/deliveries/{id}");
-            Ok(done.redirect(&console, &path, place))
+            Ok(done.redirect(session, &path, place))
         }
         Ok(None) => Err(Failure::InvalidForm),
         Err(
@@ -171,7 +160,7 @@ pub(super) async fn change(
             | Refusal::EndpointDisabled
             | Refusal::EventWaits
             | Refusal::PingRedelivered,
-        ) => page(&console, session, id, None, Some(NOT_SENT_AGAIN)).await,
+        ) => page(session, id, None, Some(NOT_SENT_AGAIN)).await,
         Err(refusal) => Err(refusal.into()),
     }
 }

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use askama::Template;
-use axum::extract::State;
 use bellbird_domain::ConnectionStatus;
 use bellbird_providers::registry::provider_title;
 use bellbird_storage::{FailingJob, Instance, JobCounts, ProviderCalls, StorageError, job_kinds};
@@ -74,11 +73,8 @@ struct InstanceRow {
 }
 
 /// `GET /operator/health`
-pub(super) async fn show(
-    State(console): State<Console>,
-    Operator(session): Operator,
-) -> PageResult {
-    let (storage, zone) = (console.storage(), session.zone());
+pub(super) async fn show(Operator(session): Operator) -> PageResult {
+    let (storage, zone) = (session.storage(), session.zone());
     let mut jobs = storage.jobs().count(zone.now).await?;
     jobs.retain(|counts| bellbird_connections::job_kinds().any(|kind| kind == counts.kind));
     let failing = storage.jobs().list_failing(FAILING_SHOWN_MAX).await?;
@@ -86,9 +82,9 @@ pub(super) async fn show(
     let seen = LocalTime::of(session.caller.timezone.iana_name(), seen_at);
     let instances = storage.instances().list(seen_at).await?;
     let page = HealthPage {
-        frame: &session.frame(&console, "/operator/health"),
-        checks: checks::list(&console, &instances, &zone).await?,
-        providers: providers(&console, &instances, &zone).await?,
+        frame: &session.frame("/operator/health"),
+        checks: checks::list(&session, &instances, &zone).await?,
+        providers: providers(&session, &instances, &zone).await?,
         jobs: jobs
             .into_iter()
             .map(|counts| job_row(counts, &zone))

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use askama::Template;
-use axum::extract::State;
 use bellbird_management::{Refusal, provider_settings};
 use bellbird_providers::Error;
 use bellbird_providers::registry::{PROVIDERS, declaration};
@@ -120,33 +119,30 @@ struct Rejected {
 }
 
 /// `GET /operator/providers`
-pub(super) async fn show(
-    State(console): State<Console>,
-    Operator(session): Operator,
-) -> PageResult {
-    page(&console, &session, None).await
+pub(super) async fn show(Operator(session): Operator) -> PageResult {
+    page(&session, None).await
 }
 
-async fn page(console: &Console, session: &Session, rejected: Option<Rejected>) -> PageResult {
-    let settings = console.storage().provider_settings();
+async fn page(session: &Session, rejected: Option<Rejected>) -> PageResult {
+    let settings = session.storage().provider_settings();
     let stored = settings.list().await?;
-    let in_use = settings.list_in_use(console.clock.now()).await?;
-    let first_start = setup::in_progress(console).await?;
+    let in_use = settings.list_in_use(session.clock.now()).await?;
+    let first_start = setup::in_progress(session).await?;
     let zone = session.zone();
     let rows: Vec<_> = PROVIDERS
         .iter()
         .map(|declared| {
-            let row = row(console, declared, &stored, &zone, rejected.as_ref());
+            let row = row(session, declared, &stored, &zone, rejected.as_ref());
             let is_in_use = in_use.iter().any(|name| name == row.name);
             ProviderRow { is_in_use, ..row }
         })
         .collect();
     let is_unset = |row: &ProviderRow| matches!(row.state, ProviderState::Off);
-    let url = &session.console_url(console);
+    let url = &session.console_url();
     let page = ProvidersPage {
-        frame: &session.frame(console, PROVIDERS_PATH),
-        offers_sandbox: console.site.providers.has_sandbox() && rows.iter().all(is_unset),
-        is_linkable: !console.connections.links().providers().is_empty(),
+        frame: &session.frame(PROVIDERS_PATH),
+        offers_sandbox: session.site.providers.has_sandbox() && rows.iter().all(is_unset),
+        is_linkable: !session.connections.links().providers().is_empty(),
         rows,
         address: first_start.map(|_| PublicAddress {
             url,
@@ -216,39 +212,32 @@ fn entered(declared: &'static Declaration) -> impl Iterator<Item = &'static Sett
 
 /// `POST /operator/providers`, with the field `set`, `remove` or `sandbox`, whose value is the name
 /// of a provider, or `all` for `sandbox`. With `set`, the credentials too.
-pub(super) async fn change(
-    State(console): State<Console>,
-    OperatorForm(form): OperatorForm,
-) -> PageResult {
+pub(super) async fn change(OperatorForm(form): OperatorForm) -> PageResult {
     let session = &form.session;
     let named = |field| form.field(field).and_then(declaration);
     if let Some(declared) = named("set") {
-        if let Some(rejected) = set(&console, &form, declared).await? {
-            return page(&console, session, Some(rejected)).await;
+        if let Some(rejected) = set(&form, declared).await? {
+            return page(session, Some(rejected)).await;
         }
     } else if let Some(declared) = named("remove") {
-        let mut change = session.begin_as_operator(&console).await?;
+        let mut change = session.begin_as_operator().await?;
         provider_settings::remove(&mut change, declared.name).await?;
         change.commit().await?;
     } else if let Some(declared) = named("sandbox") {
-        use_sandbox(&console, session, &[declared]).await?;
+        use_sandbox(session, &[declared]).await?;
     } else if form.field("sandbox") == Some("all") {
-        use_sandbox(&console, session, PROVIDERS).await?;
+        use_sandbox(session, PROVIDERS).await?;
     } else {
         return Err(Failure::InvalidForm);
     }
-    console.site.providers.apply().await?;
+    session.site.providers.apply().await?;
     // The line that says so is on top, and has the next button.
     let place = form.field("sandbox").map_or("", |_| "#used");
-    Ok(console.redirect(&format!("{PROVIDERS_PATH}{place}")))
+    Ok(session.redirect(&format!("{PROVIDERS_PATH}{place}")))
 }
 
 /// Calls the provider with the credentials, and stores them if it does not reject them.
-async fn set(
-    console: &Console,
-    form: &OwnForm,
-    declared: &'static Declaration,
-) -> Result<Option<Rejected>, Refusal> {
+async fn set(form: &OwnForm, declared: &'static Declaration) -> Result<Option<Rejected>, Refusal> {
     let rejected = |problem: String, fields| Rejected {
         provider: declared.name.as_str(),
         problem,
@@ -270,7 +259,7 @@ async fn set(
             credentials.insert(setting.name.to_owned(), SecretString::from(value));
         }
     }
-    let control = &console.site.providers;
+    let control = &form.session.site.providers;
     if let Err(error) = control
         .test(form.session.user(), declared, credentials.clone())
         .await
@@ -279,7 +268,7 @@ async fn set(
         let (problem, fields) = explain(declared, &error);
         return Ok(Some(rejected(problem, fields)));
     }
-    let mut change = form.session.begin_as_operator(console).await?;
+    let mut change = form.session.begin_as_operator().await?;
     provider_settings::set(&mut change, declared.name, &credentials).await?;
     change.commit().await?;
     Ok(None)
@@ -314,20 +303,16 @@ fn explain(declared: &'static Declaration, error: &TestError) -> (String, Vec<&'
 }
 
 /// Simulates those of the providers that are neither configured nor entered, opened or not.
-async fn use_sandbox(
-    console: &Console,
-    session: &Session,
-    providers: &[&'static Declaration],
-) -> Result<(), Refusal> {
-    let control = &console.site.providers;
-    let stored = console.storage().provider_settings().list().await?;
+async fn use_sandbox(session: &Session, providers: &[&'static Declaration]) -> Result<(), Refusal> {
+    let control = &session.site.providers;
+    let stored = session.storage().provider_settings().list().await?;
     let is_entered = |name: &str| {
         let mut used = stored.iter().filter(|stored| stored.is_used());
         used.any(|stored| stored.provider == name)
     };
     let is_free = |declared: &&&'static Declaration| {
         let name = declared.name.as_str();
-        let is_enabled = console.frame.providers.find(name).is_some();
+        let is_enabled = session.frame.providers.find(name).is_some();
         let is_set = control.configured_by(declared).is_some() || is_entered(name);
         control.has_sandbox() && !is_set && !is_enabled
     };
@@ -335,7 +320,7 @@ async fn use_sandbox(
     if free.is_empty() {
         return Ok(());
     }
-    let mut change = session.begin_as_operator(console).await?;
+    let mut change = session.begin_as_operator().await?;
     for declared in free {
         provider_settings::use_sandbox(&mut change, declared.name).await?;
     }

@@ -2,7 +2,6 @@
 //! master key, and goes on to the providers. Once that is done, there is no page at this address.
 
 use askama::Template;
-use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use bellbird_management::first_start;
 use bellbird_storage::{FirstStart, StorageError};
@@ -38,19 +37,15 @@ pub(super) async fn in_progress(console: &Console) -> Result<Option<FirstStart>,
 }
 
 /// `GET /operator/setup`
-pub(super) async fn show(
-    State(console): State<Console>,
-    Operator(session): Operator,
-) -> PageResult {
-    let found = in_progress(&console).await?.ok_or(Failure::NotFound)?;
-    Ok(match &console.site.master_key {
-        Some(key) if found.key_kept_at.is_none() => page(&console, &session, key, &found, None),
-        _ => console.redirect(PROVIDERS_PATH),
+pub(super) async fn show(Operator(session): Operator) -> PageResult {
+    let found = in_progress(&session).await?.ok_or(Failure::NotFound)?;
+    Ok(match &session.site.master_key {
+        Some(key) if found.key_kept_at.is_none() => page(&session, key, &found, None),
+        _ => session.redirect(PROVIDERS_PATH),
     })
 }
 
 fn page(
-    console: &Console,
     session: &Session,
     key: &MasterKey,
     found: &FirstStart,
@@ -58,42 +53,39 @@ fn page(
 ) -> Response {
     let status = problem.map_or(StatusCode::OK, |_| StatusCode::BAD_REQUEST);
     let page = KeyPage {
-        frame: &session.frame(console, PATH),
+        frame: &session.frame(PATH),
         place: &key.place,
-        offers_key: found.offers_key(console.clock.now()),
+        offers_key: found.offers_key(session.clock.now()),
         problem,
     };
     page_response(status, &page)
 }
 
 /// `POST /operator/setup`, with the field `download`, `kept`, or `finish`.
-pub(super) async fn change(
-    State(console): State<Console>,
-    OperatorForm(form): OperatorForm,
-) -> PageResult {
+pub(super) async fn change(OperatorForm(form): OperatorForm) -> PageResult {
     const NOT_KEPT: &str = "Keep a copy of the key, and then tick the box.";
     let session = &form.session;
-    let (Some(found), Some(key)) = (in_progress(&console).await?, &console.site.master_key) else {
+    let (Some(found), Some(key)) = (in_progress(session).await?, &session.site.master_key) else {
         return Err(Failure::NotFound);
     };
     let downloads = form.field("download").is_some();
     let finishes = form.field("finish").is_some();
-    if downloads && !found.offers_key(console.clock.now()) {
+    if downloads && !found.offers_key(session.clock.now()) {
         return Err(Failure::NotFound);
     }
     if !downloads && !finishes && form.field("kept") != Some("yes") {
-        return Ok(page(&console, session, key, &found, Some(NOT_KEPT)));
+        return Ok(page(session, key, &found, Some(NOT_KEPT)));
     }
-    let mut change = session.begin_as_operator(&console).await?;
+    let mut change = session.begin_as_operator().await?;
     let next = if downloads {
         first_start::record_key_download(&mut change).await?;
         download(key)
     } else if finishes {
         first_start::finish(&mut change).await?;
-        console.redirect("/connections")
+        session.redirect("/connections")
     } else {
         first_start::keep_key(&mut change).await?;
-        console.redirect(PROVIDERS_PATH)
+        session.redirect(PROVIDERS_PATH)
     };
     change.commit().await?;
     Ok(next)

@@ -2,7 +2,6 @@
 //! sign-in link or send it by e-mail, end the sessions, and remove the user.
 
 use askama::Template;
-use axum::extract::State;
 use bellbird_domain::{Connection, ConnectionStatus, KeyStatus, Plan, User, UserId};
 use bellbird_management::{Refusal, sign_in, users};
 use bellbird_providers::registry::provider_title;
@@ -92,12 +91,8 @@ impl<'a> Shown<'a> {
 }
 
 /// `GET /operator/users/{id}`
-pub(super) async fn show(
-    State(console): State<Console>,
-    Operator(session): Operator,
-    id: PathText,
-) -> PageResult {
-    page(&console, &session, id_of(id)?, Shown::default()).await
+pub(super) async fn show(Operator(session): Operator, id: PathText) -> PageResult {
+    page(&session, id_of(id)?, Shown::default()).await
 }
 
 async fn find(console: &Console, id: UserId) -> Result<User, Failure> {
@@ -105,9 +100,9 @@ async fn find(console: &Console, id: UserId) -> Result<User, Failure> {
     found.ok_or(Failure::NotFound)
 }
 
-async fn page(console: &Console, session: &Session, id: UserId, shown: Shown<'_>) -> PageResult {
-    let user = &find(console, id).await?;
-    let (storage, zone) = (console.storage(), session.zone());
+async fn page(session: &Session, id: UserId, shown: Shown<'_>) -> PageResult {
+    let user = &find(session, id).await?;
+    let (storage, zone) = (session.storage(), session.zone());
     let mut connections = Vec::new();
     for connection in storage
         .connections()
@@ -115,21 +110,21 @@ async fn page(console: &Console, session: &Session, id: UserId, shown: Shown<'_>
         .await?
     {
         let sync = storage.syncs().find(id, connection.id).await?;
-        connections.push(row(console, connection, sync, &zone));
+        connections.push(row(session, connection, sync, &zone));
     }
     let keys = storage.keys().list(id).await?;
     let keys: Vec<_> = keys.iter().map(|key| key_row(key, &zone)).collect();
     let programs = keys.iter().filter(|key| key.works).count();
     let endpoints = storage.endpoints().list(id).await?;
     let endpoint = |endpoint| EndpointRow::new(endpoint, Some(user.email.clone()), &zone);
-    let is_local = is_loopback_url(&session.console_url(console));
+    let is_local = is_loopback_url(&session.console_url());
     let public_link = shown.link.filter(|_| !is_local);
     let status = match (shown.problem, shown.other_address) {
         (None, None) => StatusCode::OK,
         _ => StatusCode::BAD_REQUEST,
     };
     let page = UserPage {
-        frame: &session.frame(console, "/operator/users"),
+        frame: &session.frame("/operator/users"),
         user,
         plans: Plan::ALL
             .iter()
@@ -146,7 +141,7 @@ async fn page(console: &Console, session: &Session, id: UserId, shown: Shown<'_>
         qr_code: public_link.and_then(|link| qr_code::svg(link.expose_secret())),
         shown,
         is_local,
-        sends_links: console.site.mailer.is_some() && user.console_sign_in,
+        sends_links: session.site.mailer.is_some() && user.console_sign_in,
         is_self: session.user() == id,
     };
     Ok(page_response(status, &page))
@@ -194,16 +189,12 @@ fn key_row(key: &KeyRecord, zone: &LocalTime) -> KeyRow {
 
 /// `POST /operator/users/{id}`, with the field `plan`, `sign-in-link`, `send-link`, `end-sessions`,
 /// or `remove` and the user's address in `confirm-email`.
-pub(super) async fn change(
-    State(console): State<Console>,
-    id: PathText,
-    OperatorForm(form): OperatorForm,
-) -> PageResult {
+pub(super) async fn change(id: PathText, OperatorForm(form): OperatorForm) -> PageResult {
     const TOO_MANY: &str = "20 sign-in links of this user work already. Wait ten minutes.";
     const MAY_NOT: &str =
         "This user may not sign in, because nobody has verified the e-mail address.";
     let id = id_of(id)?;
-    let changed = submit(&console, &form, id).await;
+    let changed = submit(&form, id).await;
     let Err(Failure::Refused(refusal)) = &changed else {
         return changed;
     };
@@ -213,22 +204,22 @@ pub(super) async fn change(
         Refusal::TooManySignInLinks => TOO_MANY,
         _ => return changed,
     };
-    page(&console, &form.session, id, Shown::problem(problem)).await
+    page(&form.session, id, Shown::problem(problem)).await
 }
 
-async fn submit(console: &Console, form: &OwnForm, id: UserId) -> PageResult {
+async fn submit(form: &OwnForm, id: UserId) -> PageResult {
     let session = &form.session;
     let path = format!("/operator/users/{id}");
     if form.field("remove").is_some() {
-        return remove(console, form, id).await;
+        return remove(form, id).await;
     }
     if form.field("send-link").is_some() {
-        return match send_link(console, session, id).await? {
-            Ok(()) => Ok(Done::LinkSent.redirect(console, &path, "access")),
-            Err(text) => page(console, session, id, Shown::problem(&text)).await,
+        return match send_link(session, id).await? {
+            Ok(()) => Ok(Done::LinkSent.redirect(session, &path, "access")),
+            Err(text) => page(session, id, Shown::problem(&text)).await,
         };
     }
-    let mut change = session.begin_as_operator(console).await?;
+    let mut change = session.begin_as_operator().await?;
     let (done, place) = if let Some(plan) = form.parsed::<Plan>("plan") {
         let to = UserChange {
             plan: Some(plan),
@@ -237,14 +228,14 @@ async fn submit(console: &Console, form: &OwnForm, id: UserId) -> PageResult {
         users::update(&mut change, id, &to).await?;
         (Done::PlanSaved, "plan")
     } else if form.field("sign-in-link").is_some() {
-        let url = session.console_url(console);
+        let url = session.console_url();
         let link = sign_in::create_link(&mut change, id, &url).await?;
         change.commit().await?;
         let shown = Shown {
             link: Some(&link),
             ..Shown::default()
         };
-        return page(console, session, id, shown).await;
+        return page(session, id, shown).await;
     } else if form.field("end-sessions").is_some() {
         sign_in::end_all_sessions(&mut change, id).await?;
         (Done::SessionsOfUserEnded, "access")
@@ -252,46 +243,42 @@ async fn submit(console: &Console, form: &OwnForm, id: UserId) -> PageResult {
         return Err(Failure::InvalidForm);
     };
     change.commit().await?;
-    Ok(done.redirect(console, &path, place))
+    Ok(done.redirect(session, &path, place))
 }
 
 /// Ends all access of the user at once, and begins the removal of their connections, which are
 /// withdrawn at the providers, and then of the user. The user's address confirms it.
-async fn remove(console: &Console, form: &OwnForm, id: UserId) -> PageResult {
+async fn remove(form: &OwnForm, id: UserId) -> PageResult {
     let session = &form.session;
     if id == session.user() {
         let own = "You delete yourself on the page Settings.";
-        return page(console, session, id, Shown::problem(own)).await;
+        return page(session, id, Shown::problem(own)).await;
     }
-    let user = find(console, id).await?;
+    let user = find(session, id).await?;
     let written = form.field("confirm-email").unwrap_or_default().trim();
     if !written.eq_ignore_ascii_case(&user.email) {
         let other = Shown {
             other_address: Some(written),
             ..Shown::default()
         };
-        return page(console, session, id, other).await;
+        return page(session, id, other).await;
     }
-    let mut change = session.begin_as_operator(console).await?;
+    let mut change = session.begin_as_operator().await?;
     if users::begin_removal(&mut change, id).await? {
         change.commit().await?;
-        console.connections.user_removals().wake();
+        session.connections.user_removals().wake();
     }
-    Ok(Done::UserRemoved.redirect(console, "/operator/users", "users"))
+    Ok(Done::UserRemoved.redirect(session, "/operator/users", "users"))
 }
 
 /// Sends a link by e-mail. The inner error says why the mail server did not take it.
-async fn send_link(
-    console: &Console,
-    session: &Session,
-    id: UserId,
-) -> Result<Result<(), String>, Failure> {
-    let Some(mailer) = &console.site.mailer else {
+async fn send_link(session: &Session, id: UserId) -> Result<Result<(), String>, Failure> {
+    let Some(mailer) = &session.site.mailer else {
         return Ok(Err("This service sends no e-mails.".to_owned()));
     };
-    let user = find(console, id).await?;
-    let url = session.console_url(console);
-    let mut change = session.begin_as_operator(console).await?;
+    let user = find(session, id).await?;
+    let url = session.console_url();
+    let mut change = session.begin_as_operator().await?;
     let url = sign_in::create_invitation(&mut change, id, &url).await?;
     change.commit().await?;
     let url = url.expose_secret();

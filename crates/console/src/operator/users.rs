@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use askama::Template;
-use axum::extract::State;
 use bellbird_domain::{Plan, User, UserId};
 use bellbird_management::{Refusal, users, values};
 use bellbird_providers::registry::provider_title;
@@ -104,23 +103,14 @@ fn chips(query: &ListQuery) -> Vec<Chip> {
 }
 
 /// `GET /operator/users`
-pub(super) async fn show(
-    State(console): State<Console>,
-    Operator(session): Operator,
-    uri: Uri,
-) -> PageResult {
-    page(&console, &session, &uri, None).await
+pub(super) async fn show(Operator(session): Operator, uri: Uri) -> PageResult {
+    page(&session, &uri, None).await
 }
 
-async fn page(
-    console: &Console,
-    session: &Session,
-    uri: &Uri,
-    problem: Option<Problem<'_>>,
-) -> PageResult {
+async fn page(session: &Session, uri: &Uri, problem: Option<Problem<'_>>) -> PageResult {
     let query = ListQuery::parse(uri.query(), &FILTERS);
-    let (storage, zone) = (console.storage(), session.zone());
-    let (mut users, (all, before)) = find(console, &query).await?;
+    let (storage, zone) = (session.storage(), session.zone());
+    let (mut users, (all, before)) = find(session, &query).await?;
     let pages = query.cut(&mut users, PAGE_ROWS, |user| user.id);
     let counted = match users.len() as u64 {
         0 => String::new(),
@@ -154,7 +144,7 @@ async fn page(
             .find(|(of, _)| of == plan)
             .map_or(0, |(_, users)| *users),
     });
-    let quotas = console.context.quotas();
+    let quotas = session.context.quotas();
     let calls = [&quotas.metadata, &quotas.balances, &quotas.live].map(|quota| {
         let calls = quota.calls().map(|calls| calls.to_string());
         calls.unwrap_or_else(|| "no limit".to_owned())
@@ -164,7 +154,7 @@ async fn page(
         None => StatusCode::OK,
     };
     let page = UsersPage {
-        frame: &session.frame(console, "/operator/users"),
+        frame: &session.frame("/operator/users"),
         query: &query,
         search_chars_max: SEARCH_CHARS_MAX,
         chips: chips(&query),
@@ -180,15 +170,11 @@ async fn page(
 
 /// `POST /operator/users`, with the fields `email` and `plan`: adds a user, for whom the operator
 /// vouches, so that the user may sign in.
-pub(super) async fn add(
-    State(console): State<Console>,
-    uri: Uri,
-    OperatorForm(form): OperatorForm,
-) -> PageResult {
+pub(super) async fn add(uri: Uri, OperatorForm(form): OperatorForm) -> PageResult {
     let given = form.field("email").unwrap_or_default();
     let rejected = async |text: String| {
         let problem = Problem { email: given, text };
-        page(&console, &form.session, &uri, Some(problem)).await
+        page(&form.session, &uri, Some(problem)).await
     };
     let plan: Plan = form.parsed("plan").ok_or(Failure::InvalidForm)?;
     let email = match values::email(given) {
@@ -196,7 +182,7 @@ pub(super) async fn add(
         Err(expected) => return rejected(format!("Write {expected}.")).await,
     };
     let added = async {
-        let mut change = form.session.begin_as_operator(&console).await?;
+        let mut change = form.session.begin_as_operator().await?;
         let new = NewUser {
             email: &email,
             plan,
@@ -211,7 +197,7 @@ pub(super) async fn add(
     match added.await {
         Ok(id) => {
             let path = format!("/operator/users/{id}");
-            Ok(Done::UserAdded.redirect(&console, &path, "access"))
+            Ok(Done::UserAdded.redirect(&form.session, &path, "access"))
         }
         Err(Refusal::InUse(_)) => rejected("There is a user with this address.".to_owned()).await,
         Err(refusal) => Err(refusal.into()),

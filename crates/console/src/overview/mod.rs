@@ -12,7 +12,6 @@ mod query;
 use std::pin::Pin;
 
 use askama::Template;
-use axum::extract::State;
 use bellbird_domain::ConnectionCategory;
 use futures_util::stream::FuturesUnordered;
 use http::Uri;
@@ -21,7 +20,6 @@ use crate::error_page::PageResult;
 use crate::pages::{SignedInFrame, rendered_part};
 use crate::plan;
 use crate::session::Session;
-use crate::state::Console;
 use crate::stream;
 use attention::Attention;
 use balances::BalancesOf;
@@ -45,13 +43,11 @@ struct OverviewPage<'a> {
 /// A part of the page as HTML, which the browser puts into the place of its name.
 type Part = Pin<Box<dyn Future<Output = String> + Send>>;
 
-pub(crate) async fn show(State(console): State<Console>, session: Session, uri: Uri) -> PageResult {
-    if let Some(page) =
-        plan::page_in_place(&console, &session, "/overview", ConnectionCategory::Banking)
-    {
+pub(crate) async fn show(session: Session, uri: Uri) -> PageResult {
+    if let Some(page) = plan::page_in_place(&session, "/overview", ConnectionCategory::Banking) {
         return Ok(page);
     }
-    let storage = console.storage();
+    let storage = session.storage();
     let (connections, (accounts, _), endpoints) = tokio::try_join!(
         storage.connections().list(session.user()),
         storage.accounts().list(session.user(), u32::MAX, 0),
@@ -59,13 +55,13 @@ pub(crate) async fn show(State(console): State<Console>, session: Session, uri: 
     )?;
     let continues_setup = session.is_operator
         && (storage.first_start().find().await?).is_some_and(|found| found.done_at.is_none());
-    let frame = session.frame(&console, "/overview");
-    let linkable = console.connections.links().providers();
+    let frame = session.frame("/overview");
+    let linkable = session.connections.links().providers();
     let attention = Attention::of(&connections, &endpoints, &linkable, &session);
     let query = OverviewQuery::of(uri.query());
     let is_empty = connections.is_empty();
     let balances = BalancesOf {
-        console: console.clone(),
+        console: session.console(),
         caller: session.caller.clone(),
         now: session.now,
         query: query.clone(),
@@ -73,7 +69,7 @@ pub(crate) async fn show(State(console): State<Console>, session: Session, uri: 
         accounts,
     };
     let money = MoneyOf {
-        console: console.clone(),
+        console: session.console(),
         caller: session.caller.clone(),
         now: session.now,
         query,

@@ -4,7 +4,6 @@
 mod catalogue;
 
 use askama::Template;
-use axum::extract::State;
 use bellbird_domain::ConnectionCategory;
 use bellbird_management::values::KeyName;
 use bellbird_management::{Refusal, setup_tokens};
@@ -18,7 +17,6 @@ use crate::pages::{Done, SignedInFrame, page_response};
 use crate::plan;
 use crate::rows::linked::{Bank, Linked};
 use crate::session::{OwnForm, Session, newest_of};
-use crate::state::Console;
 
 #[derive(Template)]
 #[template(path = "programs.html")]
@@ -71,27 +69,25 @@ impl ProgramsPage<'_> {
 }
 
 /// `GET /programs`
-pub(crate) async fn show(State(console): State<Console>, session: Session) -> PageResult {
-    if let Some(page) =
-        plan::page_in_place(&console, &session, "/programs", ConnectionCategory::Banking)
-    {
+pub(crate) async fn show(session: Session) -> PageResult {
+    if let Some(page) = plan::page_in_place(&session, "/programs", ConnectionCategory::Banking) {
         return Ok(page);
     }
-    page(&console, &session, None).await
+    page(&session, None).await
 }
 
-async fn page(console: &Console, session: &Session, shown: Option<Shown>) -> PageResult {
-    let linked = Linked::load(console, session, ConnectionCategory::Banking).await?;
-    let token = console.storage().setup_tokens();
+async fn page(session: &Session, shown: Option<Shown>) -> PageResult {
+    let linked = Linked::load(session, ConnectionCategory::Banking).await?;
+    let token = session.storage().setup_tokens();
     let token = token.find_newest(session.user()).await?;
-    let newest = [keys_page::newest(console, session).await?, newest_of(token)];
+    let newest = [keys_page::newest(session).await?, newest_of(token)];
     let status = match &shown {
         Some(Shown { made: Err(_), .. }) => StatusCode::CONFLICT,
         _ => StatusCode::OK,
     };
     let page = ProgramsPage {
-        frame: &session.frame(console, "/programs"),
-        api_url: &session.api_url(console),
+        frame: &session.frame("/programs"),
+        api_url: &session.api_url(),
         shown,
         newest,
         banks: &linked.banks,
@@ -101,54 +97,50 @@ async fn page(console: &Console, session: &Session, shown: Option<Shown>) -> Pag
 
 /// `POST /programs`, with the field `program`, or `void` for setup tokens that no program has
 /// claimed. The first with `newest`, so that a reload makes no other key or token.
-pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> PageResult {
+pub(crate) async fn change(form: OwnForm) -> PageResult {
     let session = &form.session;
     if form.field("void").is_some() {
-        let mut change = session.begin(&console).await?;
+        let mut change = session.begin().await?;
         let revoked = setup_tokens::revoke(&mut change, session.user()).await?;
         session.commit(change).await?;
         let done = match revoked {
             0 => Done::NoUnusedTokens,
             _ => Done::TokensRevoked,
         };
-        return Ok(done.redirect(&console, "/programs", "void"));
+        return Ok(done.redirect(session, "/programs", "void"));
     }
-    if let Some(refused) = plan::refuse_form(&console, session) {
+    if let Some(refused) = plan::refuse_form(session) {
         return Ok(refused);
     }
     let program = Program::find(form.field("program").unwrap_or_default());
     let program = program.ok_or(Failure::InvalidForm)?;
     let name: KeyName = program.name.parse().map_err(|_| Failure::InvalidForm)?;
     let (made, shown_before) = if program.takes.is_token() {
-        let token = create_token(&console, &form, &name).await;
+        let token = create_token(&form, &name).await;
         (token, Done::TokenShownBefore)
     } else {
-        let key = create_key(&console, &form, &name, None).await;
+        let key = create_key(&form, &name, None).await;
         let key = key.map(|key| key.map(|key| SecretString::from(key.expose())));
         (key, Done::KeyShownBefore)
     };
     let made = match made {
         Ok(Some(secret)) => Ok(secret),
-        Ok(None) => return Ok(shown_before.redirect(&console, "/programs", program.id)),
+        Ok(None) => return Ok(shown_before.redirect(session, "/programs", program.id)),
         Err(Refusal::TooMany(text)) => Err(text),
         Err(refusal) => return Err(refusal.into()),
     };
-    page(&console, session, Some(Shown { program, made })).await
+    page(session, Some(Shown { program, made })).await
 }
 
 /// None: the form was sent before, and has made its token.
-async fn create_token(
-    console: &Console,
-    form: &OwnForm,
-    name: &KeyName,
-) -> Result<Option<SecretString>, Refusal> {
+async fn create_token(form: &OwnForm, name: &KeyName) -> Result<Option<SecretString>, Refusal> {
     let session = &form.session;
-    let mut change = session.begin(console).await?;
+    let mut change = session.begin().await?;
     let newest = setup_tokens::newest(&mut change, session.user()).await?;
     if form.is_sent_again(newest) {
         return Ok(None);
     }
     let created = setup_tokens::create(&mut change, session.user(), Some(name)).await?;
     session.commit(change).await?;
-    Ok(Some(created.text(&session.api_url(console))))
+    Ok(Some(created.text(&session.api_url())))
 }

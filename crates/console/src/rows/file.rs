@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use bellbird_api::http::LivePermit;
 use bellbird_api::serve::ResponseTimeout;
@@ -68,13 +67,11 @@ struct File<K: ListKind> {
 
 /// `GET /transactions.csv` and `GET /trades.csv`
 pub(crate) async fn download<K: ListKind>(
-    State(console): State<Console>,
     session: Session,
     version: Version,
     uri: Uri,
 ) -> PageResult {
-    let console = &console;
-    let list = RowList::<K>::load(console, session, uri.query()).await?;
+    let list = RowList::<K>::load(session, uri.query()).await?;
     if version < Version::HTTP_11 {
         return Ok(no_file(StatusCode::BAD_REQUEST, OLD_HTTP));
     }
@@ -108,13 +105,8 @@ pub(super) fn no_file(status: StatusCode, why: &str) -> Response {
 
 /// Passes a file of the API on while it is read, with all that the listener has to know of it.
 /// `version` is the request's.
-pub(crate) async fn pass_on(
-    console: &Console,
-    session: &Session,
-    path: &str,
-    version: Version,
-) -> Response {
-    let opened = console.api.open(&session.caller, path, version).await;
+pub(crate) async fn pass_on(session: &Session, path: &str, version: Version) -> Response {
+    let opened = session.api.open(&session.caller, path, version).await;
     opened.unwrap_or_else(|error| no_file(StatusCode::BAD_GATEWAY, &error.message))
 }
 
@@ -123,15 +115,12 @@ impl<K: ListKind> File<K> {
     /// so. An error is a sentence for the user.
     async fn open(list: &RowList<K>) -> Result<(Box<Self>, FileName), String> {
         let RowList {
-            console,
-            session,
-            filter,
-            ..
+            session, filter, ..
         } = list;
-        let (api, caller, now) = (&console.context, &session.caller, session.now);
+        let (api, caller, now) = (&session.context, &session.caller, session.now);
         let permit = api.admit(K::quota(api.quotas()), caller, now).await;
         let permit = permit.map_err(|problem| why_not_read(&problem))?;
-        let lists = Lists::<K>::select(console, caller, filter, now).await;
+        let lists = Lists::<K>::select(session, caller, filter, now).await;
         let lists = lists.map_err(|problem| why_not_read(&problem))?;
         let name = name_of(&lists, filter);
         let wanted = filter.rows();
@@ -153,7 +142,7 @@ impl<K: ListKind> File<K> {
         let mut merged = Merged::new(lists.ranges, None, give_up_at, line);
         let first = merged.next(&api.call_context(caller)).await;
         let mut troubles = lists.troubles;
-        troubles.extend(failed(console, caller, &lists.contexts, &merged).await);
+        troubles.extend(failed(session, caller, &lists.contexts, &merged).await);
         let lists_left_out = merged.failed();
         let is_nothing_left = lists_left_out == merged.lists().count();
         if !troubles.is_empty() && (is_nothing_left || filter.query.get("partial") != "true") {
@@ -165,7 +154,7 @@ impl<K: ListKind> File<K> {
         let is_ended = first.is_none();
         let first = first.filter(|line| !line.is_empty());
         let file = Self {
-            console: console.clone(),
+            console: session.console(),
             caller: caller.clone(),
             permit,
             merged,

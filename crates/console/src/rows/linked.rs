@@ -25,11 +25,10 @@ pub(crate) struct Linked {
 
 impl Linked {
     pub(crate) async fn load(
-        console: &Console,
         session: &Session,
         category: ConnectionCategory,
     ) -> Result<Self, StorageError> {
-        let storage = console.storage();
+        let storage = session.storage();
         let (connections, (accounts, _)) = tokio::try_join!(
             storage.connections().list(session.user()),
             storage.accounts().list(session.user(), u32::MAX, 0),
@@ -37,7 +36,7 @@ impl Linked {
         let banks = connections
             .into_iter()
             .filter(|connection| connection.category == category)
-            .map(|connection| Bank::new(console, connection, &accounts));
+            .map(|connection| Bank::new(session, connection, &accounts));
         Ok(Self {
             banks: banks.collect(),
         })

@@ -26,7 +26,6 @@ use crate::pages::{
 };
 use crate::plan;
 use crate::session::Session;
-use crate::state::Console;
 
 /// How long the first rows wait for slower banks.
 const FIRST_ROWS_WITHIN: Duration = Duration::from_millis(700);
@@ -99,7 +98,6 @@ struct FileLink {
 
 /// The rows that a page is about.
 pub(crate) struct RowList<K> {
-    pub(crate) console: Console,
     pub(crate) session: Session,
     pub(crate) linked: Linked,
     pub(crate) filter: Filter,
@@ -109,16 +107,14 @@ pub(crate) struct RowList<K> {
 
 impl<K: ListKind> RowList<K> {
     pub(crate) async fn load(
-        console: &Console,
         session: Session,
         query: Option<&str>,
     ) -> Result<Arc<Self>, StorageError> {
-        let linked = Linked::load(console, &session, K::CATEGORY).await?;
+        let linked = Linked::load(&session, K::CATEGORY).await?;
         let zone = session.caller.timezone.clone();
         let today = session.now.to_zoned(zone).date();
         let is_own = |id| linked.find(id).is_some();
         Ok(Arc::new(Self {
-            console: console.clone(),
             filter: Filter::parse(query, today, K::PERIODS, K::HAS_CATEGORIES, is_own),
             session,
             linked,
@@ -129,7 +125,7 @@ impl<K: ListKind> RowList<K> {
 
     /// The URL of the API that gives these rows, without search and category.
     fn api_url(&self) -> Option<String> {
-        let api = self.session.api_url(&self.console);
+        let api = self.session.api_url();
         if let Some(account) = self.filter.account {
             return Some(format!("{api}/v1/{}?{}", K::NAME, self.query_of(account)?));
         }
@@ -174,9 +170,9 @@ impl<K: ListKind> RowList<K> {
     /// An error is a sentence for the user.
     async fn find(&self) -> Result<Arc<Found>, String> {
         let Session { caller, now, .. } = &self.session;
-        let (console, filter, progress) = (&self.console, &self.filter, &self.progress);
+        let (filter, progress) = (&self.filter, &self.progress);
         let (cache, key) = (
-            &console.rows_cache,
+            &self.session.rows_cache,
             (caller.key_id, filter.query.this_page()),
         );
         let (revision, today) = (caller.revision, filter.today);
@@ -186,7 +182,7 @@ impl<K: ListKind> RowList<K> {
         {
             return Ok(cached.found);
         }
-        let found = find::<K>(console, caller, filter, *now, progress).await;
+        let found = find::<K>(&self.session, caller, filter, *now, progress).await;
         let found = Arc::new(found.map_err(|problem| why_not_read(&problem))?);
         if K::IS_CACHED && found.troubles.is_empty() && found.stopped.is_none() && !found.is_lost {
             let cached = CachedRows {
@@ -201,7 +197,7 @@ impl<K: ListKind> RowList<K> {
 
     fn early_part(&self) -> String {
         let (rows, asked) = self.progress.take();
-        let frame = self.session.frame(&self.console, K::PATH);
+        let frame = self.session.frame(K::PATH);
         rendered_part(&RowsPart {
             asking: self.linked.names_of(&asked),
             is_final: false,
@@ -211,7 +207,7 @@ impl<K: ListKind> RowList<K> {
     }
 
     fn final_part(&self, found: Result<Arc<Found>, String>) -> String {
-        let frame = self.session.frame(&self.console, K::PATH);
+        let frame = self.session.frame(K::PATH);
         let empty = self.empty_part(&frame);
         let filter = &self.filter;
         let found = match found {
@@ -479,16 +475,15 @@ fn lower_first(text: &str) -> String {
 /// Sends the page at once, with its filters, and then the parts that `parts` reads. A page without
 /// banks, or whose days are wrong, has no place for parts, so nothing is read.
 pub(crate) async fn show<K: ListKind, P: Stream<Item = String> + Send + 'static>(
-    console: &Console,
     session: Session,
     query: Option<&str>,
     parts: impl FnOnce(Arc<RowList<K>>) -> P,
 ) -> PageResult {
-    if let Some(page) = plan::page_in_place(console, &session, K::PATH, K::CATEGORY) {
+    if let Some(page) = plan::page_in_place(&session, K::PATH, K::CATEGORY) {
         return Ok(page);
     }
-    let list = RowList::<K>::load(console, session, query).await?;
-    let frame = list.session.frame(console, K::PATH);
+    let list = RowList::<K>::load(session, query).await?;
+    let frame = list.session.frame(K::PATH);
     let page = ListPage {
         frame: &frame,
         words: K::WORDS,

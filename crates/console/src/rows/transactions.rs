@@ -1,7 +1,6 @@
 //! `/transactions`: the transactions of all banks. The page is sent at once with its filters, then
 //! the rows: those that are there after a moment, and all of them when every bank has answered.
 
-use axum::extract::State;
 use bellbird_api::http::{QuotaClass, Quotas};
 use bellbird_domain::{Category, ConnectionCategory, Transaction};
 use bellbird_interop::export::formats::CsvLines;
@@ -18,7 +17,6 @@ use crate::error_page::PageResult;
 use crate::pages::Money;
 use crate::pages::names::sanitized;
 use crate::session::Session;
-use crate::state::Console;
 
 const NO_TEXT: &str = "No description";
 
@@ -141,18 +139,13 @@ impl ListKind for Transactions {
 }
 
 /// `GET /transactions`
-pub(crate) async fn show(State(console): State<Console>, session: Session, uri: Uri) -> PageResult {
-    list::show::<Transactions, _>(&console, session, uri.query(), RowList::parts).await
+pub(crate) async fn show(session: Session, uri: Uri) -> PageResult {
+    list::show::<Transactions, _>(session, uri.query(), RowList::parts).await
 }
 
 /// `GET /transactions.ofx`, of one account.
-pub(crate) async fn download_ofx(
-    State(console): State<Console>,
-    session: Session,
-    version: Version,
-    uri: Uri,
-) -> PageResult {
-    let list = RowList::<Transactions>::load(&console, session, uri.query()).await?;
+pub(crate) async fn download_ofx(session: Session, version: Version, uri: Uri) -> PageResult {
+    let list = RowList::<Transactions>::load(session, uri.query()).await?;
     let account = list.filter.account;
     let account = account.or_else(|| list.linked.first_account());
     let Some(query) = account.and_then(|account| list.query_of(account)) else {
@@ -160,5 +153,5 @@ pub(crate) async fn download_ofx(
         return Ok(file::no_file(StatusCode::BAD_REQUEST, why));
     };
     let path = format!("/v1/export/transactions.ofx?{query}");
-    Ok(file::pass_on(&console, &list.session, &path, version).await)
+    Ok(file::pass_on(&list.session, &path, version).await)
 }

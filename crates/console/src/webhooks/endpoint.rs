@@ -8,15 +8,10 @@ use bellbird_webhooks::target::Rules;
 use crate::error_page::Failure;
 use crate::pages::sentence;
 use crate::session::{OwnForm, Session};
-use crate::state::Console;
 
 /// Another user's endpoint looks like a missing one, and so does one of the installation.
-pub(super) async fn find_own(
-    console: &Console,
-    session: &Session,
-    id: EndpointId,
-) -> Result<Endpoint, Failure> {
-    let found = console.storage().endpoints().find_any(id).await?;
+pub(super) async fn find_own(session: &Session, id: EndpointId) -> Result<Endpoint, Failure> {
+    let found = session.storage().endpoints().find_any(id).await?;
     let own = found.filter(|endpoint| endpoint.user_id == session.user());
     own.ok_or(Failure::NotFound)
 }
@@ -37,20 +32,20 @@ pub(super) struct EndpointFields {
 
 impl EndpointFields {
     /// None: of an endpoint that is not made yet.
-    pub(super) fn of(console: &Console, endpoint: Option<&Endpoint>, plan: Plan) -> Self {
+    pub(super) fn of(session: &Session, endpoint: Option<&Endpoint>) -> Self {
         let events = endpoint.map_or(DEFAULT_EVENTS, |endpoint| endpoint.event_types.as_slice());
         Self {
             url: endpoint.map_or_else(String::new, |endpoint| endpoint.url.clone()),
             events: events.to_vec(),
             problem: None,
             id: endpoint.map(|endpoint| endpoint.id),
-            plan,
-            rules: console.site.webhooks.rules(),
+            plan: session.caller.plan,
+            rules: session.site.webhooks.rules(),
         }
     }
 
     /// None: the form is another one. With the field `edit`, it changes the endpoint of this id.
-    pub(super) fn submitted(console: &Console, form: &OwnForm) -> Option<Self> {
+    pub(super) fn submitted(form: &OwnForm) -> Option<Self> {
         let url = form.field("url")?.trim().to_owned();
         let events = form.fields().iter().filter(|(name, _)| name == "event");
         let events = events.filter_map(|(_, event)| event.parse().ok());
@@ -61,7 +56,7 @@ impl EndpointFields {
             url,
             events: in_order(&events),
             id: form.parsed("edit"),
-            ..Self::of(console, None, form.session.caller.plan)
+            ..Self::of(&form.session, None)
         })
     }
 

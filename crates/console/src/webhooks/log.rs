@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 
 use askama::Template;
-use axum::extract::State;
 use bellbird_domain::{
     ConnectionId, DeliveryState, EndpointId, EndpointStatus, EventId, EventType,
 };
@@ -19,7 +18,6 @@ use crate::list_query::{ListQuery, Pages};
 use crate::pages::names::institution_name;
 use crate::pages::{Done, SignedInFrame, When, page_response, why_disabled};
 use crate::session::{OwnForm, PathText, Session, id_of};
-use crate::state::Console;
 
 /// Deliveries on one page.
 const PAGE_ROWS: u32 = 20;
@@ -96,31 +94,25 @@ pub(super) fn path(id: EndpointId) -> String {
 }
 
 /// `GET /webhooks/endpoints/{id}`
-pub(crate) async fn show(
-    State(console): State<Console>,
-    session: Session,
-    id: PathText,
-    uri: Uri,
-) -> PageResult {
+pub(crate) async fn show(session: Session, id: PathText, uri: Uri) -> PageResult {
     let query = ListQuery::parse(uri.query(), &FILTERS);
-    let endpoint = find_own(&console, &session, id_of(id)?).await?;
-    page(&console, &session, &endpoint, &query, None).await
+    let endpoint = find_own(&session, id_of(id)?).await?;
+    page(&session, &endpoint, &query, None).await
 }
 
 async fn page(
-    console: &Console,
     session: &Session,
     endpoint: &Endpoint,
     query: &ListQuery,
     not_sent: Option<NotSent>,
 ) -> PageResult {
-    let (rows, pages) = load(console, session, endpoint, query).await?;
+    let (rows, pages) = load(session, endpoint, query).await?;
     let status = match not_sent {
         Some(_) => StatusCode::CONFLICT,
         None => StatusCode::OK,
     };
     let page = LogPage {
-        frame: &session.frame(console, "/webhooks"),
+        frame: &session.frame("/webhooks"),
         id: endpoint.id,
         url: &endpoint.url,
         disabled: is_disabled(endpoint).then(|| why_disabled(endpoint.disabled_reason.as_deref())),
@@ -137,12 +129,11 @@ fn is_disabled(endpoint: &Endpoint) -> bool {
 }
 
 async fn load(
-    console: &Console,
     session: &Session,
     endpoint: &Endpoint,
     query: &ListQuery,
 ) -> Result<(Vec<DeliveryRow>, Pages), StorageError> {
-    let (storage, user) = (console.storage(), session.user());
+    let (storage, user) = (session.storage(), session.user());
     let deliveries = storage.deliveries();
     let before = query.start().map(|DeliveryPosition(at, event)| (at, event));
     let mut found = match query.get("event") {
@@ -283,33 +274,25 @@ pub(crate) fn state_text(state: DeliveryState) -> &'static str {
 }
 
 /// `POST /webhooks/endpoints/{id}`, with the field `redeliver` or `recover`.
-pub(crate) async fn change(
-    State(console): State<Console>,
-    id: PathText,
-    uri: Uri,
-    form: OwnForm,
-) -> PageResult {
+pub(crate) async fn change(id: PathText, uri: Uri, form: OwnForm) -> PageResult {
     let session = &form.session;
-    let endpoint = find_own(&console, session, id_of(id)?).await?;
+    let endpoint = find_own(session, id_of(id)?).await?;
     let since = form
         .field("recover")
         .and_then(|value| SINCE.iter().find(|(name, ..)| *name == value));
     let event = form.parsed::<EventId>("redeliver");
     let (sent, path) = match (event, since) {
         (Some(event), None) => (
-            redeliver(&console, session, &endpoint, event).await,
+            redeliver(session, &endpoint, event).await,
             format!("{}?event={event}", path(endpoint.id)),
         ),
-        (None, Some((.., hours))) => (
-            recover(&console, session, &endpoint, *hours).await,
-            path(endpoint.id),
-        ),
+        (None, Some((.., hours))) => (recover(session, &endpoint, *hours).await, path(endpoint.id)),
         _ => return Err(Failure::InvalidForm),
     };
     let why = match sent {
         Ok(done) => {
             let place = event.map_or_else(|| "recover".to_owned(), |event| event.to_string());
-            return Ok(done.redirect(&console, &path, place));
+            return Ok(done.redirect(session, &path, place));
         }
         Err(Refusal::NotFound(_)) => {
             "This event cannot be sent again: it is not stored any more, or its bank is being removed."
@@ -323,32 +306,26 @@ pub(crate) async fn change(
     };
     let not_sent = Some(NotSent { event, why });
     let query = ListQuery::parse(uri.query(), &FILTERS);
-    page(&console, session, &endpoint, &query, not_sent).await
+    page(session, &endpoint, &query, not_sent).await
 }
 
 async fn redeliver(
-    console: &Console,
     session: &Session,
     endpoint: &Endpoint,
     event: EventId,
 ) -> Result<Done, Refusal> {
-    let mut change = session.begin(console).await?;
+    let mut change = session.begin().await?;
     deliveries::redeliver(&mut change, endpoint.id, None, event).await?;
     session.commit(change).await?;
     Ok(Done::EventRequested)
 }
 
-async fn recover(
-    console: &Console,
-    session: &Session,
-    endpoint: &Endpoint,
-    hours: i64,
-) -> Result<Done, Refusal> {
+async fn recover(session: &Session, endpoint: &Endpoint, hours: i64) -> Result<Done, Refusal> {
     if is_disabled(endpoint) {
         return Err(Refusal::EndpointDisabled);
     }
     let since = session.now - SignedDuration::from_hours(hours);
-    let mut change = session.begin(console).await?;
+    let mut change = session.begin().await?;
     let user = session.user();
     let recovered = deliveries::recover(&mut change, endpoint, user, since).await?;
     session.commit(change).await?;

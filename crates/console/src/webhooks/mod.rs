@@ -6,7 +6,6 @@ pub(crate) mod log;
 mod ping;
 
 use askama::Template;
-use axum::extract::State;
 use bellbird_api::docs::{EventExample, event_examples};
 use bellbird_domain::{EndpointId, EndpointStatus, EventType};
 use bellbird_management::Refusal;
@@ -23,7 +22,6 @@ use crate::error_page::{Failure, PageResult};
 use crate::pages::{Done, SignedInFrame, When, page_response, why_disabled};
 use crate::plan;
 use crate::session::{OwnForm, Session, newest_of};
-use crate::state::Console;
 
 #[derive(Template)]
 #[template(path = "webhooks.html")]
@@ -102,12 +100,12 @@ impl WebhooksPage<'_> {
 }
 
 /// `GET /webhooks`
-pub(crate) async fn show(State(console): State<Console>, session: Session) -> PageResult {
-    page(&console, &session, Shown::Nothing).await
+pub(crate) async fn show(session: Session) -> PageResult {
+    page(&session, Shown::Nothing).await
 }
 
-async fn page(console: &Console, session: &Session, shown: Shown) -> PageResult {
-    let rows = rows(console, session, &shown).await?;
+async fn page(session: &Session, shown: Shown) -> PageResult {
+    let rows = rows(session, &shown).await?;
     let status = match &shown {
         Shown::Nothing | Shown::Secret { .. } => StatusCode::OK,
         Shown::Pinged(_, pinged) => pinged.status,
@@ -115,10 +113,10 @@ async fn page(console: &Console, session: &Session, shown: Shown) -> PageResult 
     };
     let new = match &shown {
         Shown::Fields(fields) if fields.id.is_none() => EndpointFields::clone(fields),
-        _ => EndpointFields::of(console, None, session.caller.plan),
+        _ => EndpointFields::of(session, None),
     };
     let page = WebhooksPage {
-        frame: &session.frame(console, "/webhooks"),
+        frame: &session.frame("/webhooks"),
         newest: newest_of(rows.iter().map(|row| row.id)),
         rows,
         shown: &shown,
@@ -127,12 +125,8 @@ async fn page(console: &Console, session: &Session, shown: Shown) -> PageResult 
     Ok(page_response(status, &page))
 }
 
-async fn rows(
-    console: &Console,
-    session: &Session,
-    shown: &Shown,
-) -> Result<Vec<EndpointRow>, StorageError> {
-    let (storage, user, zone) = (console.storage(), session.user(), session.zone());
+async fn rows(session: &Session, shown: &Shown) -> Result<Vec<EndpointRow>, StorageError> {
+    let (storage, user, zone) = (session.storage(), session.user(), session.zone());
     let mut rows = Vec::new();
     for endpoint in storage.endpoints().list(user).await? {
         let ping = storage.deliveries().find_last_ping(user, endpoint.id);
@@ -153,7 +147,7 @@ async fn rows(
             test: ping.map(|ping| (zone.moment(ping.created_at), outcome(&ping))),
             rotated: rotation(endpoint.old_secret_expires_at),
             fields: edited.map_or_else(
-                || EndpointFields::of(console, Some(&endpoint), session.caller.plan),
+                || EndpointFields::of(session, Some(&endpoint)),
                 EndpointFields::clone,
             ),
             is_edited: edited.is_some(),
@@ -176,19 +170,19 @@ fn rotation(old_secret_expires_at: Option<jiff::Timestamp>) -> String {
 
 /// `POST /webhooks`, with the fields of an endpoint that is new or, with `edit`, changed, or with a
 /// field that says what to do, whose value is the endpoint's id.
-pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> PageResult {
+pub(crate) async fn change(form: OwnForm) -> PageResult {
     let session = &form.session;
-    let changed = if let Some(fields) = EndpointFields::submitted(&console, &form) {
-        if let Some(refused) = plan::refuse_form(&console, session) {
+    let changed = if let Some(fields) = EndpointFields::submitted(&form) {
+        if let Some(refused) = plan::refuse_form(session) {
             return Ok(refused);
         }
         match fields.id {
-            Some(id) => update(&console, session, id, fields).await,
-            None => create(&console, &form, fields).await,
+            Some(id) => update(session, id, fields).await,
+            None => create(&form, fields).await,
         }
     } else {
         let (action, id) = chosen(&form).ok_or(Failure::InvalidForm)?;
-        act(&console, &form, action, id).await
+        act(&form, action, id).await
     };
     match changed {
         // The endpoint was deleted meanwhile.
@@ -212,51 +206,45 @@ fn too_many() -> String {
     format!("You have {ENDPOINTS_MAX} endpoints, which is the limit. Delete one first.")
 }
 
-async fn wrong(
-    console: &Console,
-    session: &Session,
-    mut fields: EndpointFields,
-    problem: String,
-) -> PageResult {
+async fn wrong(session: &Session, mut fields: EndpointFields, problem: String) -> PageResult {
     fields.problem = Some(problem);
-    page(console, session, Shown::Fields(Box::new(fields))).await
+    page(session, Shown::Fields(Box::new(fields))).await
 }
 
 /// Asks no name server for an endpoint that would be one too many.
-async fn create(console: &Console, form: &OwnForm, fields: EndpointFields) -> PageResult {
+async fn create(form: &OwnForm, fields: EndpointFields) -> PageResult {
     let session = &form.session;
-    let count = console.storage().endpoints().list(session.user()).await?;
+    let count = session.storage().endpoints().list(session.user()).await?;
     if count.len() >= ENDPOINTS_MAX as usize {
-        return wrong(console, session, fields, too_many()).await;
+        return wrong(session, fields, too_many()).await;
     }
     let url = match fields.check().await {
         Ok(url) => url,
-        Err(problem) => return wrong(console, session, fields, problem).await,
+        Err(problem) => return wrong(session, fields, problem).await,
     };
-    match insert(console, form, &url, &fields).await {
+    match insert(form, &url, &fields).await {
         Ok(Some(created)) => {
             let shown = Shown::Secret {
                 url: created.endpoint.url,
                 secret: created.secret,
                 kind: SecretKind::OfNewEndpoint,
             };
-            page(console, session, shown).await
+            page(session, shown).await
         }
-        Ok(None) => Ok(Done::SecretShownBefore.redirect(console, "/webhooks", "endpoints")),
-        Err(Refusal::TooManyEndpoints) => wrong(console, session, fields, too_many()).await,
+        Ok(None) => Ok(Done::SecretShownBefore.redirect(session, "/webhooks", "endpoints")),
+        Err(Refusal::TooManyEndpoints) => wrong(session, fields, too_many()).await,
         Err(refusal) => Err(refusal.into()),
     }
 }
 
 /// None: the form was sent before, and has made its endpoint.
 async fn insert(
-    console: &Console,
     form: &OwnForm,
     url: &EndpointUrl,
     fields: &EndpointFields,
 ) -> Result<Option<CreatedEndpoint>, Refusal> {
     let session = &form.session;
-    let mut change = session.begin(console).await?;
+    let mut change = session.begin().await?;
     let newest = endpoints::newest(&mut change, session.user()).await?;
     if form.is_sent_again(newest) {
         return Ok(None);
@@ -272,18 +260,13 @@ async fn insert(
     Ok(Some(created))
 }
 
-async fn update(
-    console: &Console,
-    session: &Session,
-    id: EndpointId,
-    fields: EndpointFields,
-) -> PageResult {
-    find_own(console, session, id).await?;
+async fn update(session: &Session, id: EndpointId, fields: EndpointFields) -> PageResult {
+    find_own(session, id).await?;
     let url = match fields.check().await {
         Ok(url) => url,
-        Err(problem) => return wrong(console, session, fields, problem).await,
+        Err(problem) => return wrong(session, fields, problem).await,
     };
-    let mut change = session.begin(console).await?;
+    let mut change = session.begin().await?;
     let to = EndpointChange {
         url: Some(&url),
         events: Some(&fields.events),
@@ -291,64 +274,60 @@ async fn update(
     };
     endpoints::update(&mut change, id, to).await?;
     session.commit(change).await?;
-    Ok(Done::Saved.redirect(console, "/webhooks", id))
+    Ok(Done::Saved.redirect(session, "/webhooks", id))
 }
 
-async fn act(console: &Console, form: &OwnForm, action: &str, id: EndpointId) -> PageResult {
+async fn act(form: &OwnForm, action: &str, id: EndpointId) -> PageResult {
     let session = &form.session;
-    let endpoint = find_own(console, session, id).await?;
+    let endpoint = find_own(session, id).await?;
     let row = id.to_string();
     let (done, place) = match action {
         "ping" => {
-            let deliveries = console.storage().deliveries();
+            let deliveries = session.storage().deliveries();
             let last = deliveries.find_last_ping(session.user(), id).await?;
             let last = tested(last.as_ref());
             if form.field("tested").is_none_or(|known| known == last) {
-                let pinged = ping::send(console, session, &endpoint).await?;
-                return page(console, session, Shown::Pinged(id, pinged)).await;
+                let pinged = ping::send(session, &endpoint).await?;
+                return page(session, Shown::Pinged(id, pinged)).await;
             }
             (Done::TestShownBefore, row)
         }
         "example" => {
             let event_type = form.parsed("type").ok_or(Failure::NotFound)?;
-            let done = ping::send_example(console, session, &endpoint, event_type).await?;
+            let done = ping::send_example(session, &endpoint, event_type).await?;
             (done, format!("example-{event_type}"))
         }
-        "rotate" => match rotate(console, form, &endpoint).await? {
-            Some(shown) => return page(console, session, shown).await,
+        "rotate" => match rotate(form, &endpoint).await? {
+            Some(shown) => return page(session, shown).await,
             None => (Done::SecretShownBefore, row),
         },
         "enable" => {
-            let mut change = session.begin(console).await?;
+            let mut change = session.begin().await?;
             endpoints::enable(&mut change, id).await?;
             session.commit(change).await?;
             (Done::EndpointEnabled, row)
         }
         "disable" => {
-            let mut change = session.begin(console).await?;
+            let mut change = session.begin().await?;
             if endpoints::disable(&mut change, id).await?.is_some() {
                 session.commit(change).await?;
             }
             (Done::EndpointDisabled, row)
         }
         _ => {
-            let mut change = session.begin(console).await?;
+            let mut change = session.begin().await?;
             endpoints::remove(&mut change, id).await?;
             session.commit(change).await?;
             (Done::EndpointDeleted, "endpoints".to_owned())
         }
     };
-    Ok(done.redirect(console, "/webhooks", place))
+    Ok(done.redirect(session, "/webhooks", place))
 }
 
 /// None: the form was sent before, and has made its secret.
-async fn rotate(
-    console: &Console,
-    form: &OwnForm,
-    endpoint: &Endpoint,
-) -> Result<Option<Shown>, Refusal> {
+async fn rotate(form: &OwnForm, endpoint: &Endpoint) -> Result<Option<Shown>, Refusal> {
     let session = &form.session;
-    let mut change = session.begin(console).await?;
+    let mut change = session.begin().await?;
     let rotated = endpoints::rotate_secret(&mut change, endpoint.id).await?;
     let before = rotation(rotated.endpoint.old_secret_expires_at);
     if form.field("rotated").is_some_and(|known| known != before) {

@@ -9,7 +9,6 @@ use http::StatusCode;
 use crate::error_page::Failure;
 use crate::pages::{Done, sentence};
 use crate::session::Session;
-use crate::state::Console;
 
 /// What came of a test event.
 pub(super) struct Pinged {
@@ -32,16 +31,12 @@ impl Pinged {
     }
 }
 
-pub(super) async fn send(
-    console: &Console,
-    session: &Session,
-    endpoint: &Endpoint,
-) -> Result<Pinged, Failure> {
-    if is_limited(console, session).await {
+pub(super) async fn send(session: &Session, endpoint: &Endpoint) -> Result<Pinged, Failure> {
+    if is_limited(session).await {
         let why = "You have sent many. Wait a minute before the next one.";
         return Ok(Pinged::not_sent(StatusCode::TOO_MANY_REQUESTS, why));
     }
-    let why = match console.site.webhooks.ping(endpoint).await {
+    let why = match session.site.webhooks.ping(endpoint).await {
         Ok(outcome) => return Ok(pinged(outcome)),
         Err(PingError::NotFound) => return Err(Failure::NotFound),
         Err(PingError::Storage(error)) => return Err(error.into()),
@@ -55,19 +50,18 @@ pub(super) async fn send(
 
 /// Sends the example of an event type, which counts like a test event.
 pub(super) async fn send_example(
-    console: &Console,
     session: &Session,
     endpoint: &Endpoint,
     event_type: EventType,
 ) -> Result<Done, StorageError> {
     let mut examples = event_examples().iter();
     let example = examples.find(|example| example.event_type == event_type);
-    let (Some(example), false) = (example, is_limited(console, session).await) else {
+    let (Some(example), false) = (example, is_limited(session).await) else {
         return Ok(Done::ExampleNotSent);
     };
     let event = EventId::new();
     let body = example.test_body(event, session.now, endpoint.api_version);
-    let sent = console.site.webhooks.send_example(endpoint, event, body);
+    let sent = session.site.webhooks.send_example(endpoint, event, body);
     match sent.await {
         Ok(exchange) if exchange.is_success() => Ok(Done::ExampleDelivered),
         Ok(_) => Ok(Done::ExampleNotDelivered),
@@ -76,8 +70,8 @@ pub(super) async fn send_example(
     }
 }
 
-async fn is_limited(console: &Console, session: &Session) -> bool {
-    let limit = &console.ping_limit;
+async fn is_limited(session: &Session) -> bool {
+    let limit = &session.ping_limit;
     !limit.take(session.user(), session.now).await.allowed
 }
 
