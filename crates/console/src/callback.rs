@@ -28,8 +28,7 @@ pub(crate) async fn handle_callback(
     RawQuery(query): RawQuery,
 ) -> PageResult {
     reject_prefetch(&headers)?;
-    let parameters = parameters(query.as_deref().unwrap_or_default());
-    let parameters = parameters.ok_or(Failure::QueryTooLong)?;
+    let parameters = parameters(query.as_deref())?;
     let answer = CallbackAnswer::Browser(console.cookies.browser.value(&headers));
     handled(&console, &headers, &parameters, answer).await
 }
@@ -41,8 +40,7 @@ pub(crate) async fn submit_answer(
     RawQuery(query): RawQuery,
     form: GuestForm,
 ) -> PageResult {
-    let parameters = parameters(query.as_deref().unwrap_or_default());
-    let parameters = parameters.ok_or(Failure::QueryTooLong)?;
+    let parameters = parameters(query.as_deref())?;
     let headers = &form.headers;
     match form.field("answer") {
         Some("yes") => {
@@ -115,16 +113,17 @@ pub(crate) async fn method_not_allowed() -> Response {
     ([(ALLOW, "GET,POST")], Failure::MethodNotAllowed).into_response()
 }
 
-/// Returns `None` if the query is too long or has too many parameters.
-pub(crate) fn parameters(query: &str) -> Option<Vec<(String, String)>> {
-    if query.len() > QUERY_BYTES_MAX {
-        return None;
-    }
+/// Fails if the query is too long or has too many parameters.
+pub(crate) fn parameters(query: Option<&str>) -> Result<Vec<(String, String)>, Failure> {
+    let query = query.unwrap_or_default();
     let parameters: Vec<_> = form_urlencoded::parse(query.as_bytes())
         .into_owned()
         .take(PARAMETERS_MAX + 1)
         .collect();
-    (parameters.len() <= PARAMETERS_MAX).then_some(parameters)
+    if query.len() > QUERY_BYTES_MAX || parameters.len() > PARAMETERS_MAX {
+        return Err(Failure::QueryTooLong);
+    }
+    Ok(parameters)
 }
 
 /// Whether a link session leads back without a page: there is nothing to read, because the person
@@ -282,6 +281,7 @@ mod tests {
 
     #[test]
     fn parameters_are_decoded_and_counted() {
+        let parameters = |query: &str| parameters(Some(query)).ok();
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(
             parameters("state=a%20b&code=%3Cc%3E&x"),

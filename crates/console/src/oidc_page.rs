@@ -56,8 +56,7 @@ pub(crate) async fn come_back(
 ) -> PageResult {
     let provider = provider(&console)?;
     reject_prefetch(&headers)?;
-    let parameters = parameters(query.as_deref().unwrap_or_default());
-    let parameters = parameters.ok_or(Failure::QueryTooLong)?;
+    let parameters = parameters(query.as_deref())?;
     let single = |name: &str| only_field(&parameters, name);
     let now = console.clock.now();
     let cookie = &console.cookies.identity_provider;

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::response::IntoResponse as _;
 use bellbird_api::serve::ResponseTimeout;
@@ -64,9 +65,7 @@ pub(crate) async fn download(session: Session) -> PageResult {
             .inspect_err(|error| tracing::warn!(%error, "own data cut off"))
     });
     let body = Body::from_stream(stream::once(async { Ok(first) }).chain(rest));
-    let mut response = (HEADERS, body).into_response();
-    response.extensions_mut().insert(ResponseTimeout(TIMEOUT));
-    Ok(response)
+    Ok((HEADERS, Extension(ResponseTimeout(TIMEOUT)), body).into_response())
 }
 
 /// A user downloads one file at a time.

@@ -14,6 +14,8 @@ use tracing::{Instrument as _, Span};
 
 use super::{Mailer, SignInEmail, Text};
 
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
 /// Of one user: five at once, and one each 96 minutes. So at most 5 an hour and 20 a day fill a
 /// mailbox.
 const LIMIT_OF_USER: Limit = Limit {
@@ -73,7 +75,7 @@ impl Mailer {
                 let sent = async move {
                     // A failure is in the log, and the user asks again.
                     if let Err(error) = sender.send(&link).await {
-                        tracing::warn!(error, "could not send a sign-in link");
+                        tracing::warn!(error = error.to_string(), "could not send a sign-in link");
                     }
                     drop(place);
                 };
@@ -85,24 +87,19 @@ impl Mailer {
 }
 
 impl Sender {
-    async fn send(&self, link: &AskedLink) -> Result<(), String> {
+    async fn send(&self, link: &AskedLink) -> Result<(), BoxError> {
         let now = self.clock.now();
-        let found = self
-            .storage
-            .users()
-            .find_by_email(&link.email)
-            .await
-            .map_err(|error| error.to_string())?;
+        let found = self.storage.users().find_by_email(&link.email).await?;
         // Who may not sign in gets no e-mail, because nobody has proved that the address is the
         // user's.
         let Some(user) = found.filter(|user| user.console_sign_in) else {
             return Ok(());
         };
         if !self.limit_of_user.take(user.id, now).await.allowed {
-            return Err("this user was sent 5 within an hour, or 20 within a day".to_owned());
+            return Err("this user was sent 5 within an hour, or 20 within a day".into());
         }
         if !self.limit.take("all", now).await.allowed {
-            return Err("60 were sent within a minute".to_owned());
+            return Err("60 were sent within a minute".into());
         }
         let browser = Some(link.browser.expose_secret());
         let url = create_asked_link(
@@ -112,16 +109,11 @@ impl Sender {
             self.mailer.console_url(),
             now,
         )
-        .await;
-        let url = url.map_err(|error| error.to_string())?;
+        .await?;
         let email = SignInEmail {
             url: url.expose_secret(),
             browser: &link.browser_name,
         };
-        let text = Text::of(&email).map_err(|error| error.to_string())?;
-        self.mailer
-            .send(&user.email, text)
-            .await
-            .map_err(|error| error.to_string())
+        Ok(self.mailer.send(&user.email, Text::of(&email)?).await?)
     }
 }

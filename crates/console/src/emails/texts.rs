@@ -28,12 +28,6 @@ pub(crate) struct InvitationEmail<'a> {
     pub(crate) url: &'a str,
 }
 
-impl InvitationEmail<'_> {
-    pub(crate) fn text(&self) -> Result<Text, askama::Error> {
-        Text::of(self)
-    }
-}
-
 #[derive(Template)]
 #[template(path = "emails/connection.txt")]
 struct ConnectionEmail<'a> {
@@ -81,7 +75,7 @@ struct NewBrowserEmail<'a> {
 
 impl Text {
     /// The first line of a template is the subject, which a line without text follows.
-    pub(super) fn of(template: &impl Template) -> Result<Self, askama::Error> {
+    pub(crate) fn of(template: &impl Template) -> Result<Self, askama::Error> {
         let text = template.render()?;
         let (subject, body) = text.split_once("\n\n").unwrap_or((&text, ""));
         Ok(Self {

@@ -125,10 +125,7 @@ pub(crate) struct IdentityProvider {
 }
 
 /// The right to exchange one code.
-pub(crate) struct ExchangePermit<'p> {
-    _of_all: SemaphorePermit<'p>,
-    _of_address: Option<Permit<IpAddr>>,
-}
+pub(crate) type ExchangePermit<'p> = (Option<Permit<IpAddr>>, SemaphorePermit<'p>);
 
 /// Asks the identity provider for its metadata and keys. Returns the redirect URI to register
 /// there, or the reason why users cannot sign in.
@@ -200,10 +197,10 @@ impl IdentityProvider {
     pub(crate) fn admit(&self, address: Option<IpAddr>) -> Option<ExchangePermit<'_>> {
         let of_address =
             address.map(|address| self.permits_of_address.try_acquire(address).ok_or(()));
-        Some(ExchangePermit {
-            _of_address: of_address.transpose().ok()?,
-            _of_all: self.permits.try_acquire().ok()?,
-        })
+        Some((
+            of_address.transpose().ok()?,
+            self.permits.try_acquire().ok()?,
+        ))
     }
 
     /// Exchanges the code of a callback, once, and checks who it stands for.

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use askama::Template;
+use axum::Extension;
 use axum::body::Body;
 use axum::response::IntoResponse as _;
 use bellbird_api::serve::ResponseTimeout;
@@ -308,11 +309,8 @@ pub(super) async fn download(Operator(session): Operator, uri: Uri) -> PageResul
             .inspect_err(|error| tracing::warn!(%error, "audit file cut off"))
     });
     let begin = stream::once(async { Ok(Bytes::from_static(FILE_BEGIN.as_bytes())) });
-    let mut response = (FILE_HEADERS, Body::from_stream(begin.chain(rest))).into_response();
-    response
-        .extensions_mut()
-        .insert(ResponseTimeout(own_data::TIMEOUT));
-    Ok(response)
+    let timeout = Extension(ResponseTimeout(own_data::TIMEOUT));
+    Ok((FILE_HEADERS, timeout, Body::from_stream(begin.chain(rest))).into_response())
 }
 
 impl File {

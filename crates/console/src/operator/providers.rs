@@ -53,10 +53,7 @@ struct PublicAddress<'a> {
 }
 
 struct ProviderRow {
-    name: &'static str,
-    title: &'static str,
-    reaches: &'static str,
-    credentials_at: &'static str,
+    declared: &'static Declaration,
     state: ProviderState,
     is_sandbox: bool,
     /// Whether an operator has chosen the sandbox for it, which may not run.
@@ -67,8 +64,6 @@ struct ProviderRow {
     offers_sandbox: bool,
     /// Whether somebody has a connection of it, or is on the way to one.
     is_in_use: bool,
-    /// What a test of the credentials does not show.
-    untested: Option<&'static str>,
 }
 
 impl ProviderRow {
@@ -131,10 +126,9 @@ async fn page(session: &Session, rejected: Option<Rejected>) -> PageResult {
     let zone = session.zone();
     let rows: Vec<_> = PROVIDERS
         .iter()
-        .map(|declared| {
-            let row = row(session, declared, &stored, &zone, rejected.as_ref());
-            let is_in_use = in_use.iter().any(|name| name == row.name);
-            ProviderRow { is_in_use, ..row }
+        .map(|declared| ProviderRow {
+            is_in_use: in_use.iter().any(|name| name == declared.name.as_str()),
+            ..row(session, declared, &stored, &zone, rejected.as_ref())
         })
         .collect();
     let is_unset = |row: &ProviderRow| matches!(row.state, ProviderState::Off);
@@ -189,10 +183,7 @@ fn row(
         is_wrong: rejected.is_some_and(|rejected| rejected.fields.contains(&setting.name)),
     };
     ProviderRow {
-        name,
-        title: declared.title,
-        reaches: declared.reaches,
-        credentials_at: declared.credentials_at,
+        declared,
         offers_sandbox: control.has_sandbox() && matches!(state, ProviderState::Off),
         state,
         is_sandbox: console.frame.providers.is_sandbox(name),
@@ -200,7 +191,6 @@ fn row(
         fields: entered(declared).map(field).collect(),
         problem: rejected.map(|rejected| rejected.problem.clone()),
         is_in_use: false,
-        untested: declared.untested,
     }
 }
 

@@ -11,7 +11,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::deliveries::EndpointRow;
 use super::{Operator, OperatorForm, count, gives, status_text};
-use crate::emails::InvitationEmail;
+use crate::emails::{InvitationEmail, Text};
 use crate::error_page::{Failure, PageResult};
 use crate::local::is_loopback_url;
 use crate::pages::names::{institution_name, sanitized};
@@ -282,7 +282,7 @@ async fn send_link(session: &Session, id: UserId) -> Result<Result<(), String>, 
     let url = sign_in::create_invitation(&mut change, id, &url).await?;
     change.commit().await?;
     let url = url.expose_secret();
-    let Ok(text) = (InvitationEmail { url }).text() else {
+    let Ok(text) = Text::of(&InvitationEmail { url }) else {
         return Ok(Err("The e-mail could not be written.".to_owned()));
     };
     let sent = mailer.send(&user.email, text).await;

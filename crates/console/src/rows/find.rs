@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bellbird_api::http::Problem;
 use bellbird_api::http::problem::problem_for_category;
-use bellbird_domain::{Caller, ConnectionId};
+use bellbird_domain::ConnectionId;
 use bellbird_reads::merged::{Awaited, ListState, PositionLost};
 use bellbird_reads::{ConnectionContext, Merged, Range, SelectError, Selection};
 use jiff::Timestamp;
@@ -18,7 +18,7 @@ use super::filter::Filter;
 use super::found::{Found, Stopped};
 use super::row::Row;
 use crate::pages::BankTrouble;
-use crate::state::Console;
+use crate::session::Session;
 
 const PAGE_ROWS: usize = 50;
 /// What the opened rows of a page say. Long texts are cut off beyond that, so that it stays light.
@@ -82,13 +82,8 @@ pub(super) struct Lists<K: ListKind> {
 
 impl<K: ListKind> Lists<K> {
     /// Those of the chosen account, or of all. Calls no provider.
-    pub(super) async fn select(
-        console: &Console,
-        caller: &Caller,
-        filter: &Filter,
-        now: Timestamp,
-    ) -> Result<Self, Problem> {
-        let reads = console.context.reads();
+    pub(super) async fn select(session: &Session, filter: &Filter) -> Result<Self, Problem> {
+        let (reads, caller, now) = (session.context.reads(), &session.caller, session.now);
         let account = filter.account;
         let selection = Selection {
             account_ids: account.as_ref().map(std::slice::from_ref),
@@ -112,7 +107,7 @@ impl<K: ListKind> Lists<K> {
                 Ok(accounts) => accounts,
                 Err(unreadable) => {
                     let (connection, error) = (&unreadable.connection, &unreadable.error);
-                    lists.troubles.push(console.trouble(connection, error));
+                    lists.troubles.push(session.trouble(connection, error));
                     continue;
                 }
             };
@@ -122,7 +117,7 @@ impl<K: ListKind> Lists<K> {
                 match reads.range(caller, Arc::clone(context), id, dates, now) {
                     Ok(range) => lists.ranges.push(range),
                     Err(error) => {
-                        let trouble = console.trouble(&context.connection, &error);
+                        let trouble = session.trouble(&context.connection, &error);
                         lists.troubles.push(trouble);
                     }
                 }
@@ -139,8 +134,7 @@ impl<K: ListKind> Lists<K> {
 /// consent that is gone is a reason to ask the provider for its status. One that was removed
 /// meanwhile is left out.
 pub(super) async fn failed<K: ListKind, T: Send>(
-    console: &Console,
-    caller: &Caller,
+    session: &Session,
     contexts: &BTreeMap<ConnectionId, Arc<ConnectionContext>>,
     merged: &Merged<'_, K, T>,
 ) -> Vec<BankTrouble> {
@@ -155,10 +149,12 @@ pub(super) async fn failed<K: ListKind, T: Send>(
         let Some(context) = contexts.get(&id) else {
             continue;
         };
-        let api = &console.context;
-        let problem = api.after_failed_read(caller, context, &error).await;
+        let api = &session.context;
+        let problem = api
+            .after_failed_read(&session.caller, context, &error)
+            .await;
         if !matches!(problem, Problem::NotFound(_)) {
-            troubles.push(console.trouble(&context.connection, &error));
+            troubles.push(session.trouble(&context.connection, &error));
         }
     }
     troubles
@@ -166,20 +162,18 @@ pub(super) async fn failed<K: ListKind, T: Send>(
 
 /// Reads the page.
 pub(super) async fn find<K: ListKind>(
-    console: &Console,
-    caller: &Caller,
+    session: &Session,
     filter: &Filter,
-    now: Timestamp,
     progress: &Progress,
 ) -> Result<Found, Problem> {
-    let api = &console.context;
+    let (api, caller, now) = (&session.context, &session.caller, session.now);
     let permit = api.admit(K::quota(api.quotas()), caller, now).await?;
     let Lists {
         mut ranges,
         contexts,
         accounts,
         troubles,
-    } = Lists::<K>::select(console, caller, filter, now).await?;
+    } = Lists::<K>::select(session, filter).await?;
     let after = filter.start().map(|start| start.after);
     if !filter.leaves_rows_out() {
         let smaller = |range: Range<K>| range.with_first_page_rows(FIRST_PAGE_ROWS);
@@ -238,7 +232,7 @@ pub(super) async fn find<K: ListKind>(
             Ok(None) => break,
         }
     }
-    let failed = failed(console, caller, &contexts, &merged).await;
+    let failed = failed(session, &contexts, &merged).await;
     drop((merged, permit));
     let bytes: usize = found.rows.iter().map(|row| row.facts.bytes()).sum();
     if bytes > FACTS_BYTES_MAX {
