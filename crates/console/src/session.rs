@@ -18,6 +18,7 @@ use http::Uri;
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
 use jiff::Timestamp;
+use jiff::civil::Date;
 use uuid::Uuid;
 
 use crate::body;
@@ -89,6 +90,12 @@ impl Session {
             tracing::info!(user_id = %self.user(), session_id = %self.id(), action, subject, "console change made");
         }
         Ok(())
+    }
+
+    /// In the timezone of the user.
+    pub(crate) fn today(&self) -> Date {
+        let zone = self.caller.timezone.clone();
+        self.now.to_zoned(zone).date()
     }
 
     /// The clock of the user.

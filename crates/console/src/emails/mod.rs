@@ -6,7 +6,6 @@ mod notices;
 mod server;
 mod texts;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use lettre::message::header::{
@@ -28,13 +27,9 @@ const CONNECTIONS_MAX: u32 = 4;
 /// The longest line that SMTP takes, without its end.
 const LINE_BYTES_MAX: usize = 998;
 
-/// Sends e-mails. Cheap to clone.
+/// Sends e-mails. Its clones share connections.
 #[derive(Clone)]
 pub struct Mailer {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
     transport: AsyncSmtpTransport<Tokio1Executor>,
     from: Mailbox,
     /// The mail server, as messages name it.
@@ -74,20 +69,17 @@ impl Mailer {
             settings.server(),
             name.unwrap_or_else(|| "localhost".to_owned()),
         );
-        let inner = Inner {
+        Ok(Self {
             transport,
             from: settings.from.clone(),
             server,
             console_url,
             host,
-        };
-        Ok(Self {
-            inner: Arc::new(inner),
         })
     }
 
     pub(crate) fn console_url(&self) -> &str {
-        &self.inner.console_url
+        &self.console_url
     }
 
     /// Connects to the mail server, with TLS and login as the settings say, and sends nothing.
@@ -95,11 +87,11 @@ impl Mailer {
     /// # Errors
     /// [`SendError::Unavailable`] says what does not work.
     pub async fn check(&self) -> Result<(), SendError> {
-        match self.in_time(self.inner.transport.test_connection()).await? {
+        match self.in_time(self.transport.test_connection()).await? {
             true => Ok(()),
             false => Err(SendError::Unavailable(format!(
                 "{} ended the connection",
-                self.inner.server
+                self.server
             ))),
         }
     }
@@ -110,8 +102,8 @@ impl Mailer {
     ) -> Result<T, SendError> {
         match tokio::time::timeout(SEND_TIMEOUT, call).await {
             Ok(Ok(result)) => Ok(result),
-            Ok(Err(error)) => Err(server::explain(&error, &self.inner.server)),
-            Err(_) => Err(server::timed_out(&self.inner.server)),
+            Ok(Err(error)) => Err(server::explain(&error, &self.server)),
+            Err(_) => Err(server::timed_out(&self.server)),
         }
     }
 
@@ -120,10 +112,7 @@ impl Mailer {
     /// # Errors
     /// If the mail server does not take it.
     pub async fn send_test(&self, address: &str) -> Result<(), SendError> {
-        let body = format!(
-            "E-mails of Bellbird at {} arrive here.\n",
-            self.inner.console_url
-        );
+        let body = format!("E-mails of Bellbird at {} arrive here.\n", self.console_url);
         self.send(
             address,
             Text {
@@ -146,9 +135,9 @@ impl Mailer {
             .parse()
             .map_err(|_| SendError::Rejected("the address cannot be one".to_owned()))?;
         let message = Message::builder()
-            .message_id(Some(format!("<{}@{}>", Uuid::new_v4(), self.inner.host)))
+            .message_id(Some(format!("<{}@{}>", Uuid::new_v4(), self.host)))
             .header(MIME_VERSION_1_0)
-            .from(self.inner.from.clone())
+            .from(self.from.clone())
             .to(Mailbox::new(None, to))
             .subject(text.subject)
             // Out-of-office replies to it help nobody.
@@ -159,7 +148,7 @@ impl Mailer {
             .header(ContentType::TEXT_PLAIN)
             .body(encoded(text.body))
             .map_err(|_| SendError::Rejected("the e-mail cannot be made".to_owned()))?;
-        let sent = self.in_time(self.inner.transport.send(message)).await;
+        let sent = self.in_time(self.transport.send(message)).await;
         sent.map(drop)
     }
 }

@@ -35,11 +35,9 @@ struct EndpointPage<'a> {
 }
 
 struct DeliveryRow {
-    event_id: EventId,
-    user_id: UserId,
+    delivery: DeliveryRecord,
     /// None: the user is known from the endpoint, or removed.
     email: Option<String>,
-    event: &'static str,
     created: When,
     state: &'static str,
     is_failed: bool,
@@ -92,10 +90,7 @@ async fn page(
         let email = emails.find(storage, user).await?;
         let is_failed = delivery.state == DeliveryState::Failed;
         rows.push(DeliveryRow {
-            event_id: delivery.event_id,
-            user_id: delivery.user_id,
             email,
-            event: delivery.event_type.as_str(),
             created: zone.when(delivery.created_at),
             state: state_text(delivery.state),
             can_redeliver: is_enabled && is_failed,
@@ -107,6 +102,7 @@ async fn page(
             },
             last: sanitized(&outcome(&delivery)),
             next_attempt: delivery.next_attempt_at.map(|at| zone.when(at)),
+            delivery,
         });
     }
     let states = DeliveryState::ALL.iter();

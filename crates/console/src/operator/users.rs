@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use askama::Template;
-use bellbird_domain::{Plan, User, UserId};
+use bellbird_domain::{Plan, User};
 use bellbird_management::{Refusal, users, values};
 use bellbird_providers::registry::provider_title;
 use bellbird_storage::{NewUser, StorageError, UserFilter, UserNeed};
@@ -53,16 +53,13 @@ struct Problem<'a> {
 }
 
 struct UserRow {
-    id: UserId,
-    email: String,
+    user: User,
     reference: Option<String>,
-    plan: &'static str,
     /// Such as `2 banks`.
     state: String,
     /// What the user or the operator has to do.
     needs: Vec<String>,
     created: String,
-    is_operator: bool,
 }
 
 struct PlanRow {
@@ -239,16 +236,13 @@ fn row(user: User, (all, broken): (u64, u64), disabled: u64, zone: &LocalTime) -
         needs.push("may not sign in".to_owned());
     }
     UserRow {
-        id: user.id,
-        email: user.email,
         reference: user.reference.as_deref().map(sanitized),
-        plan: user.plan.as_str(),
         state: match all {
             0 => "no bank linked".to_owned(),
             all => count(all, "bank"),
         },
         needs,
         created: zone.day(user.created_at),
-        is_operator: user.is_operator,
+        user,
     }
 }

@@ -1,10 +1,11 @@
 //! Net worth by currency, and the balances of each institution, from `/v1/balances`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use askama::Template;
 use bellbird_domain::{
-    Account, Caller, Connection, ConnectionCategory, ConnectionStatus, Decimal, ExactSum,
+    Account, Connection, ConnectionCategory, ConnectionStatus, Decimal, ExactSum,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
@@ -12,8 +13,8 @@ use serde::Deserialize;
 use super::query::OverviewQuery;
 use crate::api_client::{Aged, ApiError, List, read_error};
 use crate::pages::names::{institution_name, sanitized};
-use crate::pages::{BankTrouble, Frame, LocalTime, Money, Number, rendered_part};
-use crate::state::Console;
+use crate::pages::{BankTrouble, Frame, Money, Number, rendered_part};
+use crate::session::Session;
 
 /// Accounts of one request for balances.
 const ACCOUNTS_MAX: usize = 100;
@@ -82,9 +83,7 @@ struct BalanceRow {
 
 /// What the part is about.
 pub(super) struct BalancesOf {
-    pub(super) console: Console,
-    pub(super) caller: Caller,
-    pub(super) now: Timestamp,
+    pub(super) session: Arc<Session>,
     pub(super) query: OverviewQuery,
     pub(super) connections: Vec<Connection>,
     pub(super) accounts: Vec<Account>,
@@ -126,13 +125,18 @@ impl BalancesOf {
         for some in self.accounts.chunks(ACCOUNTS_MAX) {
             let ids: Vec<String> = some.iter().map(|account| account.id.to_string()).collect();
             let path = format!("/v1/balances?accountIds={}", ids.join(","));
-            let api = &self.console.api;
-            let read: Aged<List<Balance>> =
-                api.get(&self.caller, &path, self.query.not_before).await?;
+            let api = &self.session.api;
+            let read: Aged<List<Balance>> = api
+                .get(&self.session.caller, &path, self.query.not_before)
+                .await?;
             age = age.max(read.age);
             list.extend(read.value.data);
         }
-        let as_of = self.now.checked_sub(age).unwrap_or(self.now);
+        let as_of = self
+            .session
+            .now
+            .checked_sub(age)
+            .unwrap_or(self.session.now);
         Ok(Balances { list, as_of })
     }
 
@@ -145,7 +149,7 @@ impl BalancesOf {
 
     fn empty(&self, state: BalancesState) -> BalancesPart<'_> {
         BalancesPart {
-            frame: &self.console.frame,
+            frame: &self.session.frame,
             query: &self.query,
             state,
             net_worth: Vec::new(),
@@ -179,7 +183,7 @@ impl BalancesOf {
             .iter()
             .map(|balance| (balance.account_id.as_str(), balance))
             .collect();
-        let zone = LocalTime::of(self.caller.timezone.iana_name(), self.now);
+        let zone = self.session.zone();
         // The age has whole seconds, so the time may be a second late.
         let after = balances.as_of.as_second().saturating_add(1);
         let after = Timestamp::from_second(after).unwrap_or(balances.as_of);
@@ -209,7 +213,7 @@ impl BalancesOf {
             let is_known = connection.status != ConnectionStatus::Active;
             if let Some(code) = failed.filter(|_| !is_known) {
                 let error = read_error(connection, code);
-                part.troubles.push(self.console.trouble(connection, &error));
+                part.troubles.push(self.session.trouble(connection, &error));
             }
             let institution = self.institution(connection, sums.amounts(), rows);
             part.institutions.push(institution);

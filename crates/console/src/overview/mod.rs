@@ -10,6 +10,7 @@ mod money_view;
 mod query;
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use askama::Template;
 use bellbird_domain::ConnectionCategory;
@@ -44,6 +45,7 @@ struct OverviewPage<'a> {
 type Part = Pin<Box<dyn Future<Output = String> + Send>>;
 
 pub(crate) async fn show(session: Session, uri: Uri) -> PageResult {
+    let session = Arc::new(session);
     if let Some(page) = plan::page_in_place(&session, "/overview", ConnectionCategory::Banking) {
         return Ok(page);
     }
@@ -61,17 +63,13 @@ pub(crate) async fn show(session: Session, uri: Uri) -> PageResult {
     let query = OverviewQuery::of(uri.query());
     let is_empty = connections.is_empty();
     let balances = BalancesOf {
-        console: session.console(),
-        caller: session.caller.clone(),
-        now: session.now,
+        session: Arc::clone(&session),
         query: query.clone(),
         connections,
         accounts,
     };
     let money = MoneyOf {
-        console: session.console(),
-        caller: session.caller.clone(),
-        now: session.now,
+        session: Arc::clone(&session),
         query,
     };
     let page = OverviewPage {

@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use bellbird_api::http::Problem;
 use bellbird_api::http::problem::problem_for_category;
-use bellbird_domain::{Bound, Caller, Category, ConnectionCategory, DateFilter, Transaction};
+use bellbird_domain::{Bound, Category, ConnectionCategory, DateFilter, Transaction};
 use bellbird_reads::summary::{GroupBy, Summary};
 use bellbird_reads::{ReadError, SelectError, SelectedAccounts, Selection, Transactions};
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use jiff::Timestamp;
 use jiff::civil::Date;
 use parking_lot::Mutex;
 
@@ -21,16 +20,14 @@ use super::query::OverviewQuery;
 use crate::money_cache::{CachedMoney, MoneySums};
 use crate::months::Months;
 use crate::pages::{BankTrouble, rendered_part, why_not_read};
-use crate::state::Console;
+use crate::session::Session;
 
 /// Lists read at the same time.
 const LISTS_AT_ONCE: usize = 4;
 
 /// What the part is about.
 pub(super) struct MoneyOf {
-    pub(super) console: Console,
-    pub(super) caller: Caller,
-    pub(super) now: Timestamp,
+    pub(super) session: Arc<Session>,
     pub(super) query: OverviewQuery,
 }
 
@@ -44,7 +41,7 @@ impl MoneyOf {
     }
 
     pub(super) async fn part(self) -> String {
-        let months = self.query.period.months(self.today());
+        let months = self.query.period.months(self.session.today());
         if let Some(sums) = self.cached(months) {
             return self.shown(months, &sums, Vec::new());
         }
@@ -53,11 +50,11 @@ impl MoneyOf {
                 let sums = Arc::new(sums);
                 if troubles.is_empty() {
                     let cached = CachedMoney {
-                        revision: self.caller.revision,
+                        revision: self.session.caller.revision,
                         sums: Arc::clone(&sums),
                     };
-                    let cache = &self.console.money_cache;
-                    cache.insert(self.caller.key_id, cached, self.now);
+                    let cache = &self.session.money_cache;
+                    cache.insert(self.session.caller.key_id, cached, self.session.now);
                 }
                 self.shown(months, &sums, troubles)
             }
@@ -65,46 +62,45 @@ impl MoneyOf {
         }
     }
 
-    fn today(&self) -> Date {
-        self.now.to_zoned(self.caller.timezone.clone()).date()
-    }
-
     fn view(&self, state: MoneyState) -> MoneyPart<'_> {
         MoneyPart {
-            frame: &self.console.frame,
+            frame: &self.session.frame,
             query: &self.query,
-            months: self.query.period.months(self.today()),
+            months: self.query.period.months(self.session.today()),
             state,
         }
     }
 
     fn shown(&self, months: Months, sums: &MoneySums, troubles: Vec<BankTrouble>) -> String {
         let wanted = self.query.currency.as_deref();
-        let shown = ShownMoney::new(sums, months, self.today(), wanted, troubles);
+        let shown = ShownMoney::new(sums, months, self.session.today(), wanted, troubles);
         rendered_part(&self.view(MoneyState::Read(Box::new(shown))))
     }
 
     /// Sums that have all of these months, and are new enough.
     fn cached(&self, months: Months) -> Option<Arc<MoneySums>> {
-        let cache = &self.console.money_cache;
-        let (cached, age) = cache.get(&self.caller.key_id, self.now)?;
-        let is_new_enough = self.query.not_before.is_none_or(|at| self.now - age >= at);
+        let cache = &self.session.money_cache;
+        let (cached, age) = cache.get(&self.session.caller.key_id, self.session.now)?;
+        let is_new_enough = self
+            .query
+            .not_before
+            .is_none_or(|at| self.session.now - age >= at);
         let does = is_new_enough
-            && cached.revision == self.caller.revision
+            && cached.revision == self.session.caller.revision
             && cached.sums.months.contain(months);
         does.then_some(cached.sums)
     }
 
     async fn read(&self, months: Months) -> Result<(MoneySums, Vec<BankTrouble>), Problem> {
-        let api = &self.console.context;
+        let api = &self.session.context;
         let permit = api
-            .admit(&api.quotas().live, &self.caller, self.now)
+            .admit(&api.quotas().live, &self.session.caller, self.session.now)
             .await?;
         let selection = Selection {
             category: Some(ConnectionCategory::Banking),
             ..Selection::default()
         };
-        let selected = api.reads().select(&self.caller, selection).await;
+        let selected = api.reads().select(&self.session.caller, selection).await;
         let selected = selected.map_err(|error| {
             let (SelectError::Connection(error) | SelectError::Account(error)) = error;
             problem_for_category(&error, "Connection", ConnectionCategory::Banking)
@@ -115,7 +111,7 @@ impl MoneyOf {
                 Ok(accounts) => lists.extend(accounts.lists()),
                 Err(unreadable) => {
                     let (connection, error) = (&unreadable.connection, &unreadable.error);
-                    troubles.push(self.console.trouble(connection, error));
+                    troubles.push(self.session.trouble(connection, error));
                 }
             }
         }
@@ -129,7 +125,7 @@ impl MoneyOf {
         drop(permit);
         for (list, read) in lists.iter().zip(&read) {
             let connection = &list.context.connection;
-            let trouble = |error| self.console.trouble(connection, error);
+            let trouble = |error| self.session.trouble(connection, error);
             troubles.extend(read.as_ref().err().map(trouble));
         }
         troubles.sort_unstable();
@@ -151,29 +147,29 @@ impl MoneyOf {
         months: Months,
         sums: &SumsByMonth,
     ) -> Result<(), ReadError> {
-        let api = &self.console.context;
+        let api = &self.session.context;
         let dates = DateFilter {
             from: Some(Bound::Day(months.first)),
-            to: Some(Bound::Day(months.end(self.today()))),
+            to: Some(Bound::Day(months.end(self.session.today()))),
         };
         let mut range = api.reads().range::<Transactions>(
-            &self.caller,
+            &self.session.caller,
             list.context.clone(),
             list.account_id(),
             dates,
-            self.now,
+            self.session.now,
         )?;
         let mut sink = |row: &Transaction<'_>, day: Date| add(row, day, sums);
         loop {
             // Each page has its own deadline, because a year can have many.
-            let call = api.call_context(&self.caller);
+            let call = api.call_context(&self.session.caller);
             match range.next_page(&call, &mut sink).await {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
                 Err(error) => {
                     // As the API does: a consent that is gone is a reason to ask the provider for
                     // its status.
-                    api.after_failed_read(&self.caller, &list.context, &error)
+                    api.after_failed_read(&self.session.caller, &list.context, &error)
                         .await;
                     return Err(error);
                 }

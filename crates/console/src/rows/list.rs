@@ -111,8 +111,7 @@ impl<K: ListKind> RowList<K> {
         query: Option<&str>,
     ) -> Result<Arc<Self>, StorageError> {
         let linked = Linked::load(&session, K::CATEGORY).await?;
-        let zone = session.caller.timezone.clone();
-        let today = session.now.to_zoned(zone).date();
+        let today = session.today();
         let is_own = |id| linked.find(id).is_some();
         Ok(Arc::new(Self {
             filter: Filter::parse(query, today, K::PERIODS, K::HAS_CATEGORIES, is_own),
