@@ -281,18 +281,36 @@ pub(crate) async fn change(id: PathText, uri: Uri, form: OwnForm) -> PageResult 
         .field("recover")
         .and_then(|value| SINCE.iter().find(|(name, ..)| *name == value));
     let event = form.parsed::<EventId>("redeliver");
-    let (sent, path) = match (event, since) {
-        (Some(event), None) => (
-            redeliver(session, &endpoint, event).await,
-            format!("{}?event={event}", path(endpoint.id)),
-        ),
-        (None, Some((.., hours))) => (recover(session, &endpoint, *hours).await, path(endpoint.id)),
-        _ => return Err(Failure::InvalidForm),
+    if event.is_some() == since.is_some() {
+        return Err(Failure::InvalidForm);
+    }
+    let sent = async {
+        if since.is_some() && is_disabled(&endpoint) {
+            return Err(Refusal::EndpointDisabled);
+        }
+        let mut change = session.begin().await?;
+        let mut done = Done::EventRequested;
+        if let Some(event) = event {
+            deliveries::redeliver(&mut change, endpoint.id, None, event).await?;
+        }
+        if let Some((.., hours)) = since {
+            let since = session.now - SignedDuration::from_hours(*hours);
+            let user = session.user();
+            done = match deliveries::recover(&mut change, &endpoint, user, since).await? {
+                0 => Done::NoFailedEvents,
+                _ => Done::EventsRequested,
+            };
+        }
+        session.commit(change).await?;
+        Ok(done)
     };
-    let why = match sent {
+    let why = match sent.await {
         Ok(done) => {
-            let place = event.map_or_else(|| "recover".to_owned(), |event| event.to_string());
-            return Ok(done.redirect(session, &path, place));
+            let path = path(endpoint.id);
+            return Ok(match event {
+                Some(event) => done.redirect(session, &format!("{path}?event={event}"), event),
+                None => done.redirect(session, &path, "recover"),
+            });
         }
         Err(Refusal::NotFound(_)) => {
             "This event cannot be sent again: it is not stored any more, or its bank is being removed."
@@ -307,32 +325,6 @@ pub(crate) async fn change(id: PathText, uri: Uri, form: OwnForm) -> PageResult 
     let not_sent = Some(NotSent { event, why });
     let query = ListQuery::parse(uri.query(), &FILTERS);
     page(session, &endpoint, &query, not_sent).await
-}
-
-async fn redeliver(
-    session: &Session,
-    endpoint: &Endpoint,
-    event: EventId,
-) -> Result<Done, Refusal> {
-    let mut change = session.begin().await?;
-    deliveries::redeliver(&mut change, endpoint.id, None, event).await?;
-    session.commit(change).await?;
-    Ok(Done::EventRequested)
-}
-
-async fn recover(session: &Session, endpoint: &Endpoint, hours: i64) -> Result<Done, Refusal> {
-    if is_disabled(endpoint) {
-        return Err(Refusal::EndpointDisabled);
-    }
-    let since = session.now - SignedDuration::from_hours(hours);
-    let mut change = session.begin().await?;
-    let user = session.user();
-    let recovered = deliveries::recover(&mut change, endpoint, user, since).await?;
-    session.commit(change).await?;
-    Ok(match recovered {
-        0 => Done::NoFailedEvents,
-        _ => Done::EventsRequested,
-    })
 }
 
 #[cfg(test)]
