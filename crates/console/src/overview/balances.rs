@@ -168,7 +168,7 @@ impl BalancesOf {
         InstitutionBalances {
             name: institution_name(connection),
             is_sandbox: self
-                .console
+                .session
                 .frame
                 .providers
                 .is_sandbox(&connection.provider),
