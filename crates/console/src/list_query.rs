@@ -7,6 +7,10 @@ use std::str::FromStr;
 /// Pages of which the query remembers the beginning. From further behind, *Previous* leads to the
 /// first.
 const PAGES_REMEMBERED_MAX: usize = 20;
+/// What is longer is ignored, because each link of a page repeats it. A search of 254 characters
+/// fits.
+const VALUE_BYTES_MAX: usize = 1024;
+const MARK_BYTES_MAX: usize = 256;
 
 /// What is chosen of the filters that a list has. Other parameters are ignored.
 pub(crate) struct ListQuery {
@@ -51,11 +55,19 @@ impl ListQuery {
         };
         for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
             if name == "pages" {
-                let marks = value.split('~').filter(|mark| !mark.is_empty());
-                found.pages = marks.map(str::to_owned).collect();
+                let is_mark = |mark: &&str| (1..=MARK_BYTES_MAX).contains(&mark.len());
+                found.pages = newest(
+                    value
+                        .split('~')
+                        .filter(is_mark)
+                        .map(str::to_owned)
+                        .collect(),
+                );
             }
-            for (_, filter) in found.filters.iter_mut().filter(|known| known.0 == name) {
-                value.trim().clone_into(filter);
+            let value = value.trim();
+            let known = found.filters.iter_mut().find(|known| known.0 == name);
+            if let Some((_, filter)) = known.filter(|_| value.len() <= VALUE_BYTES_MAX) {
+                value.clone_into(filter);
             }
         }
         found
@@ -165,8 +177,7 @@ impl ListQuery {
     pub(crate) fn next(&self, mark: impl Display) -> String {
         let mut pages = self.pages.clone();
         pages.push(mark.to_string());
-        let forgotten = pages.len().saturating_sub(PAGES_REMEMBERED_MAX);
-        self.text(&[], &pages[forgotten..])
+        self.text(&[], &newest(pages))
     }
 
     /// Cuts rows that were read with one more than a page has. `mark` is where the page behind a
@@ -185,6 +196,11 @@ impl ListQuery {
             next: last.map(|last| self.next(mark(last))),
         }
     }
+}
+
+fn newest(mut pages: Vec<String>) -> Vec<String> {
+    pages.drain(..pages.len().saturating_sub(PAGES_REMEMBERED_MAX));
+    pages
 }
 
 #[cfg(test)]
@@ -220,6 +236,18 @@ mod tests {
         let none = query("pages=2&what=").menu("what", "Anything", [("user", "Users")]);
         assert_eq!((&*none.text, none.is_set), ("Anything", false));
         assert!(!query("pages=2").has_filter() && page.has_filter());
+    }
+
+    #[test]
+    fn hostile_query_makes_no_long_links() {
+        let long = "~".repeat(2000);
+        let page = query(&format!("what={long}&by=key&pages={}", "a~".repeat(9000)));
+        assert_eq!(page.first(), "by=key");
+        assert!(page.this_page().len() < 100 && page.start() == Some("a".to_owned()));
+        assert_eq!(
+            query(&format!("pages={long}b{}", "c".repeat(300))).start::<String>(),
+            None
+        );
     }
 
     #[test]

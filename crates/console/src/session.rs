@@ -240,8 +240,8 @@ impl OwnForm {
         &self.fields
     }
 
-    /// Whether its page did not list the newest key or endpoint of the user. The change that reads
-    /// it keeps another one from making one meanwhile.
+    /// Whether its page did not list the newest key, token or endpoint of the user. The change that
+    /// reads it keeps another one from making one meanwhile.
     pub(crate) fn is_sent_again(&self, newest: Option<impl Ord + ToString>) -> bool {
         let newest = newest_of(newest);
         self.field("newest").is_some_and(|known| known != newest)
@@ -306,8 +306,8 @@ async fn read_fields(headers: &HeaderMap, form: Body) -> Result<Vec<(String, Str
     Ok(form_urlencoded::parse(&form).into_owned().collect())
 }
 
-/// The newest of a user's keys or endpoints, for a form that makes one. A form that is sent again
-/// names an older one. Ids are UUIDv7, so the largest is the newest. Empty without any.
+/// The newest of a user's keys, tokens or endpoints, for a form that makes one. A form that is sent
+/// again names an older one. Ids are UUIDv7, so the largest is the newest. Empty without any.
 pub(crate) fn newest_of(ids: impl IntoIterator<Item = impl Ord + ToString>) -> String {
     let newest = ids.into_iter().max();
     newest.map(|id| id.to_string()).unwrap_or_default()

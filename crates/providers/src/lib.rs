@@ -386,7 +386,8 @@ pub trait Provider: Send + Sync {
         credentials: &SecretString,
     ) -> Result<(), Error>;
 
-    /// The client that makes the calls. None if they are simulated.
+    /// The client that makes the calls, which an adapter that makes calls must return: its health,
+    /// what it refuses and whether syncs wait come from it. None if they are simulated.
     fn client(&self) -> Option<&Client> {
         None
     }

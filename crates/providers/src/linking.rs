@@ -115,6 +115,14 @@ pub enum NoConsent {
     Failed(&'static str),
 }
 
+/// An adapter that registers users must have all three functions: a default that succeeded would
+/// leave a user behind at the provider.
+fn registers_nobody() -> Error {
+    Error::InvalidCredentials(
+        "the provider does not register users; they register themselves".to_owned(),
+    )
+}
+
 /// A provider with a consent page.
 #[async_trait]
 pub trait Linking: Send + Sync {
@@ -137,9 +145,7 @@ pub trait Linking: Send + Sync {
         _reference: &str,
         _email: &str,
     ) -> Result<SecretString, Error> {
-        Err(Error::InvalidCredentials(
-            "the provider does not register users; they register themselves".to_owned(),
-        ))
+        Err(registers_nobody())
     }
 
     /// The provider's id of a registered user, equal to
@@ -157,7 +163,7 @@ pub trait Linking: Send + Sync {
         _reference: &str,
         _email: &str,
     ) -> Result<(), Error> {
-        Ok(())
+        Err(registers_nobody())
     }
 
     /// Deletes a provider user with all consents. Idempotent.
@@ -166,7 +172,7 @@ pub trait Linking: Send + Sync {
         _context: &CallContext,
         _provider_user: &SecretString,
     ) -> Result<(), Error> {
-        Ok(())
+        Err(registers_nobody())
     }
 
     /// The URL of the provider's page for one consent. Can be called repeatedly; each URL works for

@@ -97,7 +97,8 @@ pub fn provider_url(text: &str) -> Option<Url> {
     text.parse().ok().filter(has_safe_scheme)
 }
 
-/// Whether nobody between here and the host can read what is sent to this URL.
+/// Whether nobody between a caller and the host can read what is sent to this URL: by this service
+/// to a provider, and by a browser that returns to an app. A change has to be safe for both.
 pub fn has_safe_scheme(url: &Url) -> bool {
     match (url.scheme(), url.host_str()) {
         ("https", Some(_)) => true,

@@ -207,9 +207,12 @@ fn pieces(text: &str) -> Vec<&str> {
 /// A date or a time, such as the first half of `2026-11-29T19:20:55Z-`, which some ids begin with.
 /// The service writes the same one for other reasons.
 fn is_moment(piece: &str) -> bool {
-    let is_of_moment = |byte: u8| byte.is_ascii_digit() || b"-:.TZ".contains(&byte);
-    let day = piece.get(..10).map(str::parse::<Date>);
-    piece.bytes().all(is_of_moment) && (piece.contains(':') || day.is_some_and(|day| day.is_ok()))
+    let (day, time) = piece.split_once('T').unwrap_or((piece, ""));
+    let is_of_time = |byte: u8| byte.is_ascii_digit() || b":.Z-".contains(&byte);
+    let is_day = day.trim_end_matches('-').parse::<Date>().is_ok();
+    let colons = time.matches(':').count();
+    let is_time = time.bytes().all(is_of_time) && (time.is_empty() || colons > 0);
+    is_time && (is_day || (day.is_empty() && colons == 2))
 }
 
 #[cfg(test)]
@@ -280,7 +283,8 @@ mod tests {
             ("2026-11-29T19:20:55Z-/EXSG27-BUY", vec!["EXSG27-BUY"]),
             ("2026-11-29/T19:20:55.5", vec![]),
             ("2026-11-29-BUY", vec!["2026-11-29-BUY"]),
-            ("2026-31-29-11", vec!["2026-31-29-11"]),
+            ("2026-11-29-12345678", vec!["2026-11-29-12345678"]),
+            ("4061:20261129:0001", vec!["4061:20261129:0001"]),
             ("20261129192055", vec!["20261129192055"]),
         ] {
             assert_eq!(pieces(id), expected, "{id}");

@@ -205,8 +205,11 @@ async fn chips(
     for actor in actors {
         let value = by_value(&actor);
         if by.iter().all(|(known, _)| *known != value) {
-            let name = names.actor(storage, &actor).await?;
-            by.push((value, format!("By {name}")));
+            let text = match actor.kind {
+                ActorKind::User => "In one session of the user".to_owned(),
+                _ => format!("By {}", names.actor(storage, &actor).await?),
+            };
+            by.push((value, text));
         }
     }
     let mut chips = vec![

@@ -217,10 +217,13 @@ async fn find(
         return Ok((found.into_iter().collect(), (1, 0)));
     }
     let after = query.start();
-    let counts = users
-        .count_matching(&filter, after, COUNTED_MAX + 1)
-        .await?;
     let found = users.list_matching(&filter, after, PAGE_ROWS + 1).await?;
+    let counts = if after.is_none() && found.len() <= PAGE_ROWS as usize {
+        (found.len() as u64, 0)
+    } else {
+        let counted = users.count_matching(&filter, after, COUNTED_MAX + 1);
+        counted.await?
+    };
     Ok((found, counts))
 }
 

@@ -211,6 +211,8 @@ impl Filter {
     ) -> Self {
         let mut query = ListQuery::parse(query, &FILTERS);
         query.retain_pages::<PageStart>();
+        let partial = Some("true").filter(|chosen| *chosen == query.get("partial"));
+        query.set("partial", partial);
         let account = query
             .parsed::<AccountId>("account")
             .filter(|id| is_own(*id));

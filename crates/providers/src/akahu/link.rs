@@ -178,15 +178,13 @@ mod tests {
         let linking = akahu.linking().unwrap();
         assert!(!linking.registers_users());
         let no_user = SecretString::from("{}");
-        assert!(matches!(
-            linking.register(&context(), "r", "e").await,
-            Err(Error::InvalidCredentials(_))
-        ));
-        assert_eq!(
+        for outcome in [
+            linking.register(&context(), "r", "e").await.map(drop),
             linking.abandon_registration(&context(), "r", "e").await,
-            Ok(())
-        );
-        assert_eq!(linking.unregister(&context(), &no_user).await, Ok(()));
+            linking.unregister(&context(), &no_user).await,
+        ] {
+            assert!(matches!(outcome, Err(Error::InvalidCredentials(_))));
+        }
     }
 
     #[tokio::test]

@@ -75,8 +75,8 @@ impl RequestBuilder {
         }
     }
 
-    /// Is never retried, because the provider may have executed the call even if its response got
-    /// lost.
+    /// [`super::Client::call`] never repeats it, because the provider may have executed the call
+    /// even if its response got lost.
     #[must_use]
     pub fn once(self) -> Self {
         Self {

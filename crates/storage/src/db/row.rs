@@ -163,7 +163,8 @@ fn opt_uuid(row: &Row<'_>, column: usize) -> Result<Option<Uuid>> {
 
 /// Declares how a row becomes a struct. Its fields are the columns in their order. A number whose
 /// range is smaller than that of its column has a name for errors (`chunk: "the number of a
-/// chunk"`), and what is no column as it is has an expression (`is_hidden = row.get(7)?`).
+/// chunk"`). An expression takes the place of one column, whose number it repeats
+/// (`is_hidden = row.get::<Option<Timestamp>>(7)?.is_some()`). A field without a column comes last.
 macro_rules! from_row {
     (@ $columns:ident) => { $columns.get()? };
     (@ $columns:ident $what:literal) => { $columns.number($what)? };

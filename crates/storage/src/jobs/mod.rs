@@ -1,8 +1,8 @@
 //! Stores jobs: work that outlives a request. Any instance may claim a job that is due.
 //!
 //! A claim has a lease, after which another task may claim the job, and a fence, a random number.
-//! Whatever a job writes checks the fence in the same transaction: see [`hold`], [`finish`] and
-//! [`delete`]. So a holder whose lease was lost changes nothing.
+//! Whatever a job writes checks the fence in the same transaction: see [`begin_held`], [`hold`],
+//! [`finish`] and [`delete`]. So a holder whose lease was lost changes nothing.
 //!
 //! The transaction that adds or deletes a subject also adds or deletes its jobs.
 

@@ -15,8 +15,8 @@ use crate::users::timezone::parse_timezone;
 use crate::webhooks::{endpoints, queues};
 use crate::{StorageError, Users};
 
-/// The users of a filter. `REPLACE` finds a part of a text alike on both databases, and knows no
-/// wildcards.
+/// The users of a filter, in their order, `:limit` at most. `REPLACE` finds a part of a text alike
+/// on both databases, and knows no wildcards.
 macro_rules! matching {
     () => {
         " FROM users u
@@ -234,7 +234,7 @@ impl Users<'_> {
     }
 
     /// How many users match, and how many of them are listed up to one of them. Counts no further
-    /// than `limit`.
+    /// than `limit`, and reads the whole table if fewer match.
     pub async fn count_matching(
         self,
         filter: &UserFilter<'_>,

@@ -30,7 +30,7 @@ pub(crate) struct RedeliverArgs {
     #[arg(value_parser = arguments::event_id)]
     event: EventId,
 
-    #[command(flatten, next_display_order = output::JSON_POSITION + 1)]
+    #[command(flatten)]
     user: EventUserArgs,
 }
 
