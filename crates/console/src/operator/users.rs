@@ -111,7 +111,7 @@ async fn page(session: &Session, uri: &Uri, problem: Option<Problem<'_>>) -> Pag
     let pages = query.cut(&mut users, PAGE_ROWS, |user| user.id);
     let counted = match users.len() as u64 {
         0 => String::new(),
-        _ if all > u64::from(COUNTED_MAX) => format!("more than {COUNTED_MAX} users"),
+        _ if all > u64::from(COUNTED_MAX) => "more than 10,000 users".to_owned(),
         rows => format!("{}–{} of {all}", before + 1, before + rows),
     };
     let (connections, disabled) = match (users.first(), users.last()) {
