@@ -10,7 +10,7 @@ use crate::local::is_addressed_locally;
 use crate::pages::{Frame, page_response};
 use crate::session::Session;
 use crate::settings::{Demo, Site};
-use crate::setup::awaits_operator;
+use crate::setup::{awaits_operator, is_claimed_by};
 use crate::state::Console;
 
 #[derive(Template)]
@@ -55,11 +55,15 @@ pub(crate) async fn show(
     if session.is_some() {
         return Ok(console.redirect("/overview"));
     }
+    let awaits_operator = awaits_operator(&console).await?;
+    if awaits_operator && is_claimed_by(&console, &headers).await? {
+        return Ok(console.redirect("/setup"));
+    }
     let page = HomePage {
         frame: &console.frame,
         site: &console.site,
         is_local: is_addressed_locally(&headers),
-        awaits_operator: awaits_operator(&console).await?,
+        awaits_operator,
     };
     Ok(page_response(StatusCode::OK, &page))
 }

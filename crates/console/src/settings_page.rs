@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use askama::Template;
 use bellbird_domain::user::{find_timezone, timezone_names};
-use bellbird_domain::{ActorKind, EmailKind};
+use bellbird_domain::{Actor, ActorKind, EmailKind};
 use bellbird_management::{Refusal, sign_in, users};
 use bellbird_storage::{AuditRow, SessionRecord, StorageError, UserChange};
 use http::StatusCode;
@@ -111,6 +111,7 @@ fn audit_rows(rows: &[AuditRow], sessions: &[SessionRecord], zone: &LocalTime) -
         let by = match (row.actor.kind, browsers.get(&row.actor.id)) {
             (ActorKind::User, Some(browser)) => format!("in {browser}"),
             (ActorKind::User, None) => "in a browser of before".to_owned(),
+            _ if row.actor == Actor::first_start() => "when Bellbird was set up".to_owned(),
             (ActorKind::Command | ActorKind::Operator | ActorKind::OperatorKey, _) => {
                 "by an operator".to_owned()
             }
@@ -222,7 +223,7 @@ pub(crate) async fn change(form: OwnForm) -> PageResult {
 
 /// The IANA name of what a user writes: one, in any case, or only its city. Otherwise what is
 /// wrong.
-fn timezone_of(written: &str) -> Result<String, String> {
+pub(crate) fn timezone_of(written: &str) -> Result<String, String> {
     let written = written.trim().replace(' ', "_");
     let zone = find_timezone(&written).ok();
     if let Some(name) = zone.as_ref().and_then(|zone| zone.iana_name()) {

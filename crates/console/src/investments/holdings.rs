@@ -203,7 +203,7 @@ fn in_currency(
     let found = found.filter(|holding| {
         let texts = [holding.symbol.as_str()];
         let names = holding.name.as_deref();
-        wanted.finds(texts.into_iter().chain(names), None)
+        wanted.finds(texts.into_iter().chain(names), None, currency)
     });
     InCurrency {
         total: Money::new(currency, total.to_decimal().as_str()),

@@ -32,7 +32,7 @@ use crate::state::Console;
 /// What a query chooses. `by` is a kind of actor, or one with its id, such as `command:root`.
 const FILTERS: [&str; 4] = ["what", "by", "user", "days"];
 /// The subjects of actions, and their words.
-const SUBJECTS: [(&str, &str); 14] = [
+const SUBJECTS: [(&str, &str); 16] = [
     ("user", "Users"),
     ("operator", "Operators"),
     ("sign_in_link", "Links to sign in"),
@@ -47,6 +47,8 @@ const SUBJECTS: [(&str, &str); 14] = [
     ("operator_key", "Keys of operators"),
     ("provider_settings", "Providers"),
     ("database", "Backups"),
+    ("first_start", "First start"),
+    ("master_key", "Master key"),
 ];
 /// How it can have been done, and the words for it.
 const ACTORS: [(ActorKind, &str); 4] = [
@@ -235,6 +237,10 @@ fn action_words(action: &str) -> String {
         "provider_settings.remove" => "Credentials of a provider removed",
         "provider_settings.use_sandbox" => "Provider simulated",
         "database.backup" => "Backup made",
+        "first_start.begin" => "First start begun",
+        "first_start.code" => "Address of the first start printed",
+        "first_start.claim" => "First start opened in a browser",
+        "first_start.finish" => "First start finished",
         "master_key.download" => "Master key downloaded",
         "master_key.keep" => "Master key kept",
         "webhook_endpoint.ping" => "Test event sent",

@@ -226,8 +226,11 @@ async fn webhooks(console: &Console, zone: &LocalTime) -> Result<Check, StorageE
     }
     let check = match (overview.disabled, overview.failing) {
         (0, 0) => return Ok(Check::good("all endpoints work")),
+        (0, failing) => Check::bad(format!("{} failing", count(failing, "endpoint"))),
+        (disabled, 0) => Check::bad(format!("{} disabled", count(disabled, "endpoint"))),
         (disabled, failing) => Check::bad(format!(
-            "{disabled} of the endpoints disabled, {failing} failing"
+            "{} disabled, {failing} failing",
+            count(disabled, "endpoint")
         )),
     };
     Ok(check.see("/operator/deliveries", "Which?"))

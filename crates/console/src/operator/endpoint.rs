@@ -2,8 +2,8 @@
 //! enable the endpoint.
 
 use askama::Template;
-use bellbird_domain::{DeliveryState, EndpointId, EventId, UserId};
-use bellbird_management::{Refusal, deliveries, endpoints};
+use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType, UserId};
+use bellbird_management::{deliveries, endpoints};
 use bellbird_storage::{DeliveryPosition, DeliveryRecord, Endpoint};
 use http::{StatusCode, Uri};
 
@@ -15,10 +15,8 @@ use crate::pages::names::sanitized;
 use crate::pages::{Done, SignedInFrame, When, page_response};
 use crate::session::{PathText, Session, id_of};
 use crate::state::Console;
-use crate::webhooks::log::{outcome, state_text};
+use crate::webhooks::log::{outcome, state_text, why_not_sent_again};
 
-const NOT_SENT_AGAIN: &str = "This event cannot be sent again now: its endpoint is disabled, it waits for an earlier \
-    event, or its connection is being removed.";
 /// What a query chooses.
 const FILTERS: [&str; 1] = ["state"];
 
@@ -93,7 +91,7 @@ async fn page(
             email,
             created: zone.when(delivery.created_at),
             state: state_text(delivery.state),
-            can_redeliver: is_enabled && is_failed,
+            can_redeliver: is_enabled && is_failed && delivery.event_type != EventType::Ping,
             is_failed,
             // All that there were, also before it was sent again, as the user's log has them.
             tried: match attempts.len() as u64 {
@@ -151,12 +149,9 @@ pub(super) async fn change(id: PathText, OperatorForm(form): OperatorForm) -> Pa
             Ok(done.redirect(session, &path, place))
         }
         Ok(None) => Err(Failure::InvalidForm),
-        Err(
-            Refusal::NotFound(_)
-            | Refusal::EndpointDisabled
-            | Refusal::EventWaits
-            | Refusal::PingRedelivered,
-        ) => page(session, id, None, Some(NOT_SENT_AGAIN)).await,
-        Err(refusal) => Err(refusal.into()),
+        Err(refusal) => match why_not_sent_again(&refusal) {
+            Some(why) => page(session, id, None, Some(why)).await,
+            None => Err(refusal.into()),
+        },
     }
 }

@@ -5,9 +5,10 @@ use askama::Template;
 use bellbird_domain::{Connection, ConnectionStatus, KeyStatus, Plan, User, UserId};
 use bellbird_management::{Refusal, sign_in, users};
 use bellbird_providers::registry::provider_title;
-use bellbird_storage::{KeyRecord, SyncState, UserChange};
+use bellbird_storage::{AuditFilter, KeyRecord, StorageError, SyncState, UserChange};
 use http::StatusCode;
 use secrecy::{ExposeSecret as _, SecretString};
+use uuid::Uuid;
 
 use super::deliveries::EndpointRow;
 use super::{Operator, OperatorForm, count, gives, status_text};
@@ -17,7 +18,7 @@ use crate::local::is_loopback_url;
 use crate::pages::names::{institution_name, sanitized};
 use crate::pages::{Done, LocalTime, SignedInFrame, When, page_response};
 use crate::qr_code;
-use crate::session::{OwnForm, PathText, Session, id_of};
+use crate::session::{OwnForm, PathText, Session, id_of, newest_of};
 use crate::state::Console;
 
 #[derive(Template)]
@@ -36,6 +37,8 @@ struct UserPage<'a> {
     programs: Option<String>,
     endpoints: Vec<EndpointRow>,
     sessions: usize,
+    /// See [`newest_of`].
+    newest_link: String,
     shown: Shown<'a>,
     /// The shown link as a QR code.
     qr_code: Option<String>,
@@ -138,6 +141,7 @@ async fn page(session: &Session, id: UserId, shown: Shown<'_>) -> PageResult {
         keys,
         endpoints: endpoints.iter().map(endpoint).collect(),
         sessions: storage.sessions().list(id, session.now).await?.len(),
+        newest_link: newest_of(newest_link(session, id).await?),
         qr_code: public_link.and_then(|link| qr_code::svg(link.expose_secret())),
         shown,
         is_local,
@@ -228,6 +232,9 @@ async fn submit(form: &OwnForm, id: UserId) -> PageResult {
         users::update(&mut change, id, &to).await?;
         (Done::PlanSaved, "plan")
     } else if form.field("sign-in-link").is_some() {
+        if form.is_sent_again(newest_link(session, id).await?) {
+            return Ok(Done::LinkShownBefore.redirect(session, &path, "access"));
+        }
         let url = session.console_url();
         let link = sign_in::create_link(&mut change, id, &url).await?;
         change.commit().await?;
@@ -244,6 +251,18 @@ async fn submit(form: &OwnForm, id: UserId) -> PageResult {
     };
     change.commit().await?;
     Ok(done.redirect(session, &path, place))
+}
+
+/// The change that last made a link for this user to sign in.
+async fn newest_link(session: &Session, id: UserId) -> Result<Option<Uuid>, StorageError> {
+    let filter = AuditFilter {
+        user: Some(id),
+        subject: "sign_in_link",
+        ..AuditFilter::default()
+    };
+    let audit = session.storage().audit();
+    let rows = audit.list_matching(&filter, None, 1).await?;
+    Ok(rows.first().map(|row| row.id))
 }
 
 /// Ends all access of the user at once, and begins the removal of their connections, which are

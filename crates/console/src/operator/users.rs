@@ -41,6 +41,8 @@ struct UsersPage<'a> {
     rows: Vec<UserRow>,
     pages: Pages,
     plans: Vec<PlanRow>,
+    /// Of the form that adds a user.
+    plan_chosen: &'static str,
     /// What somebody who is not added has in the form, and why.
     problem: Option<Problem<'a>>,
     /// What a key may call in a minute: paths from the database, balances, and rows.
@@ -49,6 +51,7 @@ struct UsersPage<'a> {
 
 struct Problem<'a> {
     email: &'a str,
+    plan: &'static str,
     text: String,
 }
 
@@ -111,6 +114,7 @@ async fn page(session: &Session, uri: &Uri, problem: Option<Problem<'_>>) -> Pag
     let pages = query.cut(&mut users, PAGE_ROWS, |user| user.id);
     let counted = match users.len() as u64 {
         0 => String::new(),
+        1 if before == 0 && all == 1 => "1 user".to_owned(),
         _ if all > u64::from(COUNTED_MAX) => "more than 10,000 users".to_owned(),
         rows => format!("{}–{} of {all}", before + 1, before + rows),
     };
@@ -159,6 +163,10 @@ async fn page(session: &Session, uri: &Uri, problem: Option<Problem<'_>>) -> Pag
         rows: rows.collect(),
         pages,
         plans: plans.collect(),
+        plan_chosen: match (&problem, Plan::ALL.last()) {
+            (Some(problem), _) => problem.plan,
+            (None, plan) => plan.map_or("", |plan| plan.as_str()),
+        },
         problem,
         calls,
     };
@@ -169,11 +177,15 @@ async fn page(session: &Session, uri: &Uri, problem: Option<Problem<'_>>) -> Pag
 /// vouches, so that the user may sign in.
 pub(super) async fn add(uri: Uri, OperatorForm(form): OperatorForm) -> PageResult {
     let given = form.field("email").unwrap_or_default();
+    let plan: Plan = form.parsed("plan").ok_or(Failure::InvalidForm)?;
     let rejected = async |text: String| {
-        let problem = Problem { email: given, text };
+        let problem = Problem {
+            email: given,
+            plan: plan.as_str(),
+            text,
+        };
         page(&form.session, &uri, Some(problem)).await
     };
-    let plan: Plan = form.parsed("plan").ok_or(Failure::InvalidForm)?;
     let email = match values::email(given) {
         Ok(email) => email,
         Err(expected) => return rejected(format!("Write {expected}.")).await,

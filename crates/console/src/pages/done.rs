@@ -40,11 +40,13 @@ done! {
     SessionsOfUserEnded => "user-signed-out", "The user is signed out everywhere.";
     PlanSaved => "plan-saved", "The plan is saved.";
     UserAdded => "user-added",
-        "The user is added. Next, make a link to sign in, or send it by e-mail.";
+        "The user is added. Next, give the user a link to sign in.";
     UserRemoved => "user-removed",
         "The user's access has ended, and the user is removed once every consent is withdrawn.";
     LinkSent => "link-sent", "The link is sent by e-mail. It works once, for a day.";
     SignedOut => "goodbye", "You are signed out.";
+    LinkShownBefore => "link-shown-before",
+        "The link was made and shown before, and no second one is made. If it is lost, make another.";
     KeyShownBefore => "key-shown-before",
         "The key was made and shown before, and no second one is made. If you have not copied it, revoke it, and make another.";
     TokenShownBefore => "token-shown-before",

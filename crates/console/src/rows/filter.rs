@@ -413,9 +413,10 @@ impl RowFilter {
         &self,
         texts: impl IntoIterator<Item = &'t str>,
         amount: Option<&Decimal<'_>>,
+        currency: &str,
     ) -> bool {
         let wanted = self.wanted.as_ref();
-        wanted.is_none_or(|wanted| wanted.is_in(texts, amount))
+        wanted.is_none_or(|wanted| wanted.is_in(texts, amount, currency))
     }
 }
 

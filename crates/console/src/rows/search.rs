@@ -4,7 +4,7 @@ use bellbird_domain::Decimal;
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
 
-/// What a search looks for: the whole text, or all of its words, such as `billycart 12.50`.
+/// What a search looks for: the whole text, or all of its words, such as `billycart AUD 12.50`.
 pub(super) struct Wanted {
     whole: Word,
     words: Vec<Word>,
@@ -33,10 +33,12 @@ impl Wanted {
         &self,
         texts: impl IntoIterator<Item = &'t str>,
         amount: Option<&Decimal<'_>>,
+        currency: &str,
     ) -> bool {
         let texts: Vec<String> = texts.into_iter().map(folded).collect();
         let is_found = |word: &Word| word.is_in(&texts, amount);
-        is_found(&self.whole) || (self.words.len() > 1 && self.words.iter().all(is_found))
+        let is_known = |word: &Word| word.text.eq_ignore_ascii_case(currency) || is_found(word);
+        is_found(&self.whole) || (self.words.len() > 1 && self.words.iter().all(is_known))
     }
 }
 
@@ -122,11 +124,17 @@ mod tests {
             ("groceries main", true),
             ("coffee 12 main", true),
             ("NZ$ 12.50", true),
+            ("billycart aud \u{2212}12.50", true),
+            ("billycart nzd 12.50", false),
             ("billycart 12.60", false),
             ("coffee tea", false),
         ] {
             let wanted_row = Wanted::from(wanted);
-            assert_eq!(wanted_row.is_in(texts, Some(&amount)), is_found, "{wanted}");
+            assert_eq!(
+                wanted_row.is_in(texts, Some(&amount), "AUD"),
+                is_found,
+                "{wanted}"
+            );
         }
     }
 

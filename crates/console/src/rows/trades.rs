@@ -68,7 +68,7 @@ impl ListKind for Trades {
         ];
         filter.has_currency(&row.currency)
             // Symbols have digits too.
-            && filter.finds(texts.into_iter().flatten(), None)
+            && filter.finds(texts.into_iter().flatten(), None, &row.currency)
     }
 
     fn shown(row: &Trade<'_>, day: Date, zone: &TimeZone, _: &str) -> Row {

@@ -73,7 +73,11 @@ impl ListKind for Transactions {
         ];
         filter.has_category(row.category)
             && filter.has_currency(currency.as_str())
-            && filter.finds(texts.into_iter().flatten(), Some(&row.amount))
+            && filter.finds(
+                texts.into_iter().flatten(),
+                Some(&row.amount),
+                currency.as_str(),
+            )
     }
 
     fn shown(row: &Transaction<'_>, day: Date, zone: &TimeZone, search: &str) -> Row {

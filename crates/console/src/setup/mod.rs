@@ -23,6 +23,7 @@ use crate::operator::SETUP_PATH;
 use crate::pages::{Frame, Notice, Tone, page_response};
 use crate::prefetch::reject_prefetch;
 use crate::session::{GuestForm, PathText};
+use crate::settings_page::timezone_of;
 use crate::sign_in::{BrowserSession, record_sign_in};
 use crate::state::Console;
 
@@ -147,6 +148,12 @@ pub(crate) async fn claim(
 }
 
 /// A first start that this browser has claimed.
+/// Whether this browser has opened the address of a first start.
+pub(crate) async fn is_claimed_by(console: &Console, headers: &HeaderMap) -> Result<bool, Failure> {
+    let found = find_or_nothing(console).await?;
+    Ok(has_claim(console, &found, headers, console.clock.now()))
+}
+
 async fn require_claim(
     console: &Console,
     headers: &HeaderMap,
@@ -171,21 +178,21 @@ pub(crate) async fn create_operator(State(console): State<Console>, form: GuestF
     let (headers, now) = (&form.headers, console.clock.now());
     require_claim(&console, headers, now).await?;
     let browser = console.cookies.browser.value(headers).unwrap_or_default();
-    let rejected = |field, expected: &str| {
+    let rejected = |field, problem: String| {
         let fields = OperatorFields {
             email: form.field("email").unwrap_or_default(),
             timezone: form.field("timezone").unwrap_or_default(),
-            problem: Some((field, format!("Write {expected}."))),
+            problem: Some((field, problem)),
         };
         Ok(page(&console, StatusCode::BAD_REQUEST, Some(fields)))
     };
     let email = match values::email(form.field("email").unwrap_or_default()) {
         Ok(email) => email,
-        Err(expected) => return rejected("email", expected),
+        Err(expected) => return rejected("email", format!("Write {expected}.")),
     };
-    let timezone = match values::timezone(form.field("timezone").unwrap_or_default().trim()) {
+    let timezone = match timezone_of(form.field("timezone").unwrap_or_default()) {
         Ok(timezone) => timezone,
-        Err(expected) => return rejected("timezone", expected),
+        Err(problem) => return rejected("timezone", problem),
     };
     let session = BrowserSession::new(&console, headers, now);
     let created = async {
@@ -210,7 +217,7 @@ pub(crate) async fn create_operator(State(console): State<Console>, form: GuestF
             }
             Ok(response)
         }
-        Err(Refusal::InUse(_)) => rejected("email", "another address, because a user has this one"),
+        Err(Refusal::InUse(_)) => rejected("email", "A user has this address.".to_owned()),
         Err(Refusal::NoFirstStart) => Err(Failure::NotFound),
         Err(refusal) => Err(refusal.into()),
     }

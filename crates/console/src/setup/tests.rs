@@ -126,7 +126,7 @@ impl FirstStartWorld {
     async fn make_operator(&mut self) {
         let code = new_code(self.storage(), now()).await.unwrap();
         self.claim(&code).await;
-        let form = "email=me@example.com&timezone=Australia/Sydney";
+        let form = "email=me@example.com&timezone=sydney";
         let made = self.post("/setup", form).await;
         assert_eq!(made.location(), "/console/operator/setup", "{}", made.text);
     }
@@ -203,6 +203,7 @@ async fn code_makes_the_first_operator_in_one_browser() {
         "a scanner that opens it uses nothing"
     );
     assert_eq!(world.post(&path, "").await.location(), "/console/setup");
+    assert_eq!(world.get("/").await.location(), "/console/setup");
     let other = send(&world.router, "POST", &path, "", "", 2).await;
     assert_eq!(other.status, 410, "it works once");
     assert_eq!(
@@ -211,7 +212,7 @@ async fn code_makes_the_first_operator_in_one_browser() {
     );
     for (form, field) in [
         ("email=me&timezone=Australia/Sydney", "E-mail address"),
-        ("email=me@example.com&timezone=Sydney", "Australia/Sydney"),
+        ("email=me@example.com&timezone=Sidney", "Australia/Sydney"),
     ] {
         let rejected = world.post("/setup", form).await;
         assert_eq!(rejected.status, 400, "{form}");
@@ -226,6 +227,7 @@ async fn code_makes_the_first_operator_in_one_browser() {
     assert_eq!(made.location(), "/console/operator/setup", "{}", made.text);
     let users = world.storage().users().list().await.unwrap();
     assert!(users.len() == 1 && users[0].is_operator && users[0].console_sign_in);
+    assert_eq!(users[0].timezone.as_deref(), Some("Australia/Sydney"));
     assert_eq!(world.get("/overview").await.status, 200, "signed in");
     for path in ["/setup", &path] {
         let gone = world.get(path).await;
@@ -671,6 +673,7 @@ async fn operator_adds_and_removes_a_user() {
         .post("/operator/users", "email=me@example.com&plan=saver")
         .await;
     assert!(wrong.status == 400 && wrong.text.contains("There is a user with this address."));
+    assert!(wrong.text.contains("<option value=\"saver\" selected>"));
     let added = world
         .post("/operator/users", "email=anna@example.com&plan=developer")
         .await;

@@ -312,19 +312,26 @@ pub(crate) async fn change(id: PathText, uri: Uri, form: OwnForm) -> PageResult 
                 None => done.redirect(session, &path, "recover"),
             });
         }
-        Err(Refusal::NotFound(_)) => {
-            "This event cannot be sent again: it is not stored any more, or its bank is being removed."
-        }
-        Err(Refusal::PingRedelivered) => "A test event is not sent again. Send another one.",
-        Err(Refusal::EndpointDisabled) => "The endpoint is disabled. Enable it first.",
-        Err(Refusal::EventWaits) => {
-            "This event waits for an earlier one of the same sync. Send that one again."
-        }
-        Err(other) => return Err(other.into()),
+        Err(refusal) => why_not_sent_again(&refusal).ok_or(refusal)?,
     };
     let not_sent = Some(NotSent { event, why });
     let query = ListQuery::parse(uri.query(), &FILTERS);
     page(session, &endpoint, &query, not_sent).await
+}
+
+/// Why an event is not sent again, if that is all that is wrong.
+pub(crate) fn why_not_sent_again(refusal: &Refusal) -> Option<&'static str> {
+    Some(match refusal {
+        Refusal::NotFound(_) => {
+            "This event cannot be sent again: it is not stored any more, or its bank is being removed."
+        }
+        Refusal::PingRedelivered => "A test event is not sent again. Send another one.",
+        Refusal::EndpointDisabled => "The endpoint is disabled. Enable it first.",
+        Refusal::EventWaits => {
+            "This event waits for an earlier one of the same sync. Send that one again."
+        }
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

@@ -133,6 +133,10 @@ async fn operator_sees_users_and_changes_them_with_an_audit() {
         .expect("a link");
     let url = url.split('<').next().unwrap();
     assert!(get(url, None).await.text.contains("olivia@example.com"));
+    let reloaded = browser.post(&page, "sign-in-link=yes&newest=").await;
+    let reloaded = reloaded.location.expect("a redirect");
+    let again = browser.get(&reloaded).await;
+    again.assert_has("The link was made and shown before, and no second one is made.");
     assert!(
         !browser.get(&page).await.text.contains("/sign-in/"),
         "shown once"
@@ -629,7 +633,7 @@ async fn endpoint_is_enabled_and_its_events_are_sent_again() {
     let event = app.deliveries_to(&hook).await[0].event_id;
     let send_again = format!("redeliver={event}&user={}", app.olivia.user.id);
     let rejected = browser.post(&page, &send_again).await;
-    rejected.assert_shows(409, "cannot be sent again");
+    rejected.assert_shows(409, "The endpoint is disabled. Enable it first.");
     browser.post(&page, "enable=yes").await.assert_status(303);
     app.assert_enabled(&hook).await;
     browser.post(&page, &send_again).await.assert_status(303);

@@ -39,7 +39,7 @@ fn from_an_empty_folder_to_rows() {
     assert_eq!(proposed, true, "the timezone of the browser");
     browser.assert_accessible("setup-operator");
     browser.write("#email", "me@example.com");
-    browser.write("#timezone", "Sydney");
+    browser.write("#timezone", "Sidney");
     browser.click("form.stacked button");
     browser.assert_accessible("setup-operator-wrong");
     browser.write("#timezone", "Australia/Sydney");
