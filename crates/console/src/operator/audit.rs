@@ -191,7 +191,12 @@ async fn chips(
     filter: &AuditFilter<'_>,
     names: &mut Names,
 ) -> Result<Vec<Chip>, StorageError> {
-    let mut by = Vec::from(ACTORS.map(|(kind, text)| (kind.to_string(), text.to_owned())));
+    // What users did themselves is only in the list of one user.
+    let is_listed = |kind: ActorKind| kind != ActorKind::User || filter.user.is_some();
+    let kinds = ACTORS.iter().filter(|(kind, _)| is_listed(*kind));
+    let mut by: Vec<_> = kinds
+        .map(|(kind, text)| (kind.to_string(), (*text).to_owned()))
+        .collect();
     let operators = UserFilter {
         operators_only: true,
         ..UserFilter::default()

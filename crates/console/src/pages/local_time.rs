@@ -107,6 +107,8 @@ pub(crate) fn day_of_week(day: Date) -> String {
 fn relative(at: Timestamp, now: Timestamp) -> Option<String> {
     let seconds = at.as_second() - now.as_second();
     let (number, unit) = match seconds.unsigned_abs() {
+        // The clocks of two instances differ a little.
+        0..45 if seconds > 5 => return Some("in a moment".to_owned()),
         0..45 => return Some("just now".to_owned()),
         size @ ..3_600 => (size.div_ceil(60).max(1), "minute"),
         size @ ..86_400 => (size / 3_600, "hour"),
@@ -161,6 +163,8 @@ mod tests {
         for (at, text) in [
             ("2026-11-20T13:39:30Z", "just now"),
             ("2026-11-20T13:37:00Z", "3 minutes ago"),
+            ("2026-11-20T13:40:03Z", "just now"),
+            ("2026-11-20T13:40:20Z", "in a moment"),
             ("2026-11-20T13:45:00Z", "in 5 minutes"),
             ("2026-11-20T12:30:00Z", "1 hour ago"),
             ("2026-11-19T12:30:00Z", "1 day ago"),

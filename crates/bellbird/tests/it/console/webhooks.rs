@@ -98,6 +98,18 @@ async fn endpoint_is_made_tried_repaired_and_deleted() {
         .post(&log_path, &format!("redeliver={}", event.id))
         .await;
     again.assert_shows(409, "A test event is not sent again");
+    let operator = app.sign_in_operator().await;
+    let path = format!("/operator/deliveries/{}", made.id);
+    let listed = operator.get(&path).await;
+    listed.assert_has("endpoint.ping");
+    assert!(
+        !listed.text.contains("name=\"redeliver\""),
+        "{}",
+        listed.text
+    );
+    let form = format!("redeliver={}&user={user}", event.id);
+    let again = operator.post(&path, &form).await;
+    again.assert_shows(409, "A test event is not sent again");
 
     let rotation = format!("rotate={}&rotated=", made.id);
     let rotated = browser.post("/webhooks", &rotation).await;
