@@ -38,8 +38,8 @@ impl IntoResponse for Refused {
 /// When to save what a call may have changed; `None` if nothing is to be saved.
 type ClaimSave = fn(&StateFile, bool) -> Option<Duration>;
 
-/// Reports what the calls of a provider change, and saves it before the response: what a client was
-/// told outlives the process, as does what a page changed before.
+/// Reports what the calls of a provider change, and saves it before the response: what a client has
+/// read outlives the process, as does what a page changed before.
 pub(crate) fn watch(bank: &Bank, provider: Router) -> Router {
     let claim: ClaimSave =
         |file, may_change| (may_change || file.is_save_pending()).then_some(Duration::ZERO);

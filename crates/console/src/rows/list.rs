@@ -381,10 +381,11 @@ impl<K: ListKind> RowList<K> {
                 }
             });
         }
+        let is_empty = found.rows.is_empty() && self.filter.start().is_none();
         // A consent that has just ended can look like a bank without rows.
         let silent: BTreeSet<ConnectionId> = found.silent.iter().copied().collect();
         let names = self.linked.names_of(&silent);
-        (self.filter.start().is_none() && !names.is_empty()).then(|| {
+        (is_empty && !names.is_empty()).then(|| {
             format!(
                 "Nothing came from {}. If that surprises you, see under Banks whether it is still \
                  connected.",
