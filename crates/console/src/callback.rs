@@ -2,8 +2,6 @@
 //! browser that did not start the session gets a page that asks whose consent it is, and posts the
 //! answer to the same URL.
 
-use axum::extract::{RawQuery, State};
-use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use bellbird_connections::{
     CallbackAnswer, CallbackOutcome, ConnectionsError, HandledCallback, LinkOutcome, ReturnLink,
@@ -14,68 +12,55 @@ use secrecy::ExposeSecret as _;
 
 use crate::cookie::with_cookies;
 use crate::error_page::{self, Failure, PageResult};
-use crate::pages::{Notice, REFRESH_AFTER, Retry, WayBack};
+use crate::pages::{Frame, Notice, REFRESH_AFTER, Retry, WayBack};
 use crate::prefetch::reject_prefetch;
-use crate::session::GuestForm;
-use crate::state::Console;
+use crate::session::{Guest, GuestForm};
 
 const QUERY_BYTES_MAX: usize = 8 * 1024;
 const PARAMETERS_MAX: usize = 50;
 
-pub(crate) async fn handle_callback(
-    State(console): State<Console>,
-    headers: HeaderMap,
-    RawQuery(query): RawQuery,
-) -> PageResult {
-    reject_prefetch(&headers)?;
-    let parameters = parameters(query.as_deref())?;
-    let answer = CallbackAnswer::Browser(console.cookies.browser.value(&headers));
-    handled(&console, &headers, &parameters, answer).await
+pub(crate) async fn handle_callback(guest: Guest) -> PageResult {
+    reject_prefetch(guest.headers())?;
+    let parameters = parameters(guest.query())?;
+    let answer = CallbackAnswer::Browser(guest.browser());
+    handled(&guest, &parameters, answer).await
 }
 
 /// `POST /link/callback` with the field `answer`: `yes`, `no`, or `again` to open the link again.
 /// The `state` in the URL is the authentication, and for `again` the cookies too.
-pub(crate) async fn submit_answer(
-    State(console): State<Console>,
-    RawQuery(query): RawQuery,
-    form: GuestForm,
-) -> PageResult {
-    let parameters = parameters(query.as_deref())?;
-    let headers = &form.headers;
+pub(crate) async fn submit_answer(form: GuestForm) -> PageResult {
+    let guest = &form.guest;
+    let parameters = parameters(guest.query())?;
     match form.field("answer") {
         Some("yes") => {
-            let cookie = &console.cookies.browser;
-            let browser = cookie.value_or_new(headers);
+            let cookie = &guest.cookies.browser;
+            let browser = cookie.value_or_new(guest.headers());
             let answer = CallbackAnswer::Yes(browser.expose_secret());
-            let page = handled(&console, headers, &parameters, answer).await;
+            let page = handled(guest, &parameters, answer).await;
             Ok(with_cookies(
                 page.into_response(),
                 [cookie.header(browser.expose_secret())],
             ))
         }
-        Some("no") => handled(&console, headers, &parameters, CallbackAnswer::No).await,
-        Some("again") => go_back_to_link(&console, headers, &parameters).await,
+        Some("no") => handled(guest, &parameters, CallbackAnswer::No).await,
+        Some("again") => go_back_to_link(guest, &parameters).await,
         _ => Err(Failure::InvalidForm),
     }
 }
 
 async fn handled(
-    console: &Console,
-    headers: &HeaderMap,
+    guest: &Guest,
     parameters: &[(String, String)],
     answer: CallbackAnswer<'_>,
 ) -> PageResult {
-    let links = console.connections.links();
+    let links = guest.connections.links();
     let callback = links.handle_callback(parameters, answer).await?;
     // Without the link, the page still shows its result.
-    let return_link = find_return_link(console, headers, parameters)
-        .await
-        .ok()
-        .flatten();
+    let return_link = find_return_link(guest, parameters).await.ok().flatten();
     // That of a browser may have ended. It decides what a page offers, and never what it may do.
-    let is_signed_in = console.cookies.session.value(headers).is_some();
+    let is_signed_in = guest.cookies.session.value(guest.headers()).is_some();
     Ok(callback_response(
-        console,
+        &guest.frame,
         &callback,
         return_link,
         is_signed_in,
@@ -84,27 +69,23 @@ async fn handled(
 
 /// Redirects to the link from which this browser last started a session, if that link is for the
 /// same user.
-async fn go_back_to_link(
-    console: &Console,
-    headers: &HeaderMap,
-    parameters: &[(String, String)],
-) -> PageResult {
-    let found = find_return_link(console, headers, parameters).await?;
-    Ok(match found.and(console.cookies.link.value(headers)) {
-        Some(token) => console.redirect(&format!("/link/{token}")),
+async fn go_back_to_link(guest: &Guest, parameters: &[(String, String)]) -> PageResult {
+    let found = find_return_link(guest, parameters).await?;
+    Ok(match found.and(guest.cookies.link.value(guest.headers())) {
+        Some(token) => guest.redirect(&format!("/link/{token}")),
         None => error_page::link_expired(None).into_response(),
     })
 }
 
 async fn find_return_link(
-    console: &Console,
-    headers: &HeaderMap,
+    guest: &Guest,
     parameters: &[(String, String)],
 ) -> Result<Option<ReturnLink>, ConnectionsError> {
-    let cookies = &console.cookies;
-    let (browser, token) = (cookies.browser.value(headers), cookies.link.value(headers));
-    let links = console.connections.links();
-    links.find_return_link(parameters, browser, token).await
+    let token = guest.cookies.link.value(guest.headers());
+    let links = guest.connections.links();
+    links
+        .find_return_link(parameters, guest.browser(), token)
+        .await
 }
 
 /// Rejects every method but GET and POST. It also rejects HEAD, because a GET of this page can
@@ -134,7 +115,7 @@ fn returns_at_once(outcome: &CallbackOutcome) -> bool {
 }
 
 fn callback_response(
-    console: &Console,
+    frame: &Frame,
     callback: &HandledCallback,
     return_link: Option<ReturnLink>,
     is_signed_in: bool,
@@ -156,7 +137,6 @@ fn callback_response(
         _ if is_signed_in && callback.app_return.is_none() => WayBack::Console(None),
         _ => WayBack::Unknown,
     };
-    let frame = &console.frame;
     let notice = Notice::for_callback(callback, way, frame);
     let status = match callback.outcome {
         CallbackOutcome::UnknownState => StatusCode::BAD_REQUEST,
@@ -210,7 +190,7 @@ mod tests {
                 outcome,
                 app_return: None,
             };
-            let response = callback_response(&console, &callback, None, false);
+            let response = callback_response(&console.frame, &callback, None, false);
             assert_eq!(response.status(), status, "{callback:?}");
             assert_eq!(
                 response.headers().get(REFRESH),
@@ -252,7 +232,7 @@ mod tests {
                 outcome,
                 app_return,
             };
-            let response = callback_response(&console, &callback, None, false);
+            let response = callback_response(&console.frame, &callback, None, false);
             if response.status() == StatusCode::SEE_OTHER {
                 assert_eq!(response.headers()[LOCATION], back.url.as_str());
                 let CallbackOutcome::Finished(result) = callback.outcome else {

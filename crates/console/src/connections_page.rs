@@ -13,7 +13,7 @@ use jiff::SignedDuration;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::error_page::{Failure, PageResult};
-use crate::link::{Submitted, submit};
+use crate::link::{Submitted, start_consent_session};
 use crate::pages::{
     BankRow, BankRows, BankState, Done, ImageOrigins, LocalTime, REFRESH_AFTER, SignedInFrame,
     page_with_images, status_text,
@@ -197,13 +197,7 @@ pub(crate) async fn change(headers: HeaderMap, form: OwnForm) -> PageResult {
     };
     let url = create_link(&form.session, to).await?;
     let token = url.expose_secret().rsplit('/').next().unwrap_or_default();
-    submit(
-        &form.session,
-        &headers,
-        token.to_owned(),
-        Submitted::Start(to),
-    )
-    .await
+    start_consent_session(&form.session, &headers, token.to_owned(), to).await
 }
 
 /// Makes a link for the console itself, which ends with the session.

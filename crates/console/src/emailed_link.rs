@@ -1,6 +1,5 @@
 //! Sends a link to sign in to whoever has the address.
 
-use axum::extract::State;
 use axum::response::IntoResponse as _;
 use http::StatusCode;
 use secrecy::ExposeSecret as _;
@@ -11,20 +10,20 @@ use crate::emails::asked_links::AskedLink;
 use crate::error_page::{Failure, PageResult};
 use crate::pages::{Notice, Tone};
 use crate::session::GuestForm;
-use crate::sign_in::browser_name_of;
-use crate::state::Console;
 
 /// `POST /sign-in`, with the field `email`: sends a link, if this is the address of a user. The
 /// response does not say, and takes no longer.
-pub(crate) async fn send_link(State(console): State<Console>, form: GuestForm) -> PageResult {
-    let (Some(asked), Some(email)) = (&console.asked_links, form.field("email")) else {
+pub(crate) async fn send_link(form: GuestForm) -> PageResult {
+    let guest = &form.guest;
+    let (Some(asked), Some(email)) = (&guest.asked_links, form.field("email")) else {
         return Err(Failure::InvalidForm);
     };
-    let browser = console.cookies.browser.value_or_new(&form.headers);
+    let cookie = &guest.cookies.browser;
+    let browser = cookie.value_or_new(guest.headers());
     let link = AskedLink {
         email: email.trim().to_owned(),
         browser: browser.clone(),
-        browser_name: browser_name_of(&form.headers),
+        browser_name: guest.browser_name(),
         span: Span::current(),
     };
     if asked.try_send(link).is_err() {
@@ -39,6 +38,5 @@ pub(crate) async fn send_link(State(console): State<Console>, form: GuestForm) -
         .with("If a user has this address, a link is on its way. Open it in this browser within ten minutes.")
         .with("At most five links an hour are sent to an address.")
         .into_response();
-    let cookie = console.cookies.browser.header(browser.expose_secret());
-    Ok(with_cookies(page, [cookie]))
+    Ok(with_cookies(page, [cookie.header(browser.expose_secret())]))
 }

@@ -2,16 +2,14 @@
 //! how to call the API, make links, and receive provider events.
 
 use askama::Template;
-use axum::extract::State;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 
 use crate::error_page::PageResult;
 use crate::local::is_addressed_locally;
 use crate::pages::{Frame, page_response};
-use crate::session::Session;
+use crate::session::{Guest, Session};
 use crate::settings::{Demo, Site};
-use crate::setup::{awaits_operator, is_claimed_by};
-use crate::state::Console;
+use crate::setup;
 
 #[derive(Template)]
 #[template(path = "home.html")]
@@ -47,23 +45,22 @@ impl HomePage<'_> {
 }
 
 /// `GET /`
-pub(crate) async fn show(
-    State(console): State<Console>,
-    headers: HeaderMap,
-    session: Option<Session>,
-) -> PageResult {
+pub(crate) async fn show(guest: Guest, session: Option<Session>) -> PageResult {
     if session.is_some() {
-        return Ok(console.redirect("/overview"));
+        return Ok(guest.redirect("/overview"));
     }
-    let awaits_operator = awaits_operator(&console).await?;
-    if awaits_operator && is_claimed_by(&console, &headers).await? {
-        return Ok(console.redirect("/setup"));
+    let first_start = setup::find(&guest).await?;
+    if first_start
+        .as_ref()
+        .is_some_and(|found| setup::has_claim(&guest, found))
+    {
+        return Ok(guest.redirect("/setup"));
     }
     let page = HomePage {
-        frame: &console.frame,
-        site: &console.site,
-        is_local: is_addressed_locally(&headers),
-        awaits_operator,
+        frame: &guest.frame,
+        site: &guest.site,
+        is_local: is_addressed_locally(guest.headers()),
+        awaits_operator: first_start.is_some(),
     };
     Ok(page_response(StatusCode::OK, &page))
 }

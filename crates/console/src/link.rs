@@ -2,7 +2,7 @@
 //! redirect to the provider's consent page, or remove a connection after a question. Opening the
 //! page changes nothing, because link previews and mail scanners open it too.
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::response::{IntoResponse as _, Redirect};
 use bellbird_connections::{ConnectionsError, FoundLink, LinkTarget, LinkableProvider};
 use bellbird_domain::ConnectionId;
@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::cookie::with_cookies;
 use crate::error_page::{self, Failure, PageResult};
 use crate::pages::{Choice, Notice, REFRESH_AFTER, page_with_images};
-use crate::session::{GuestForm, PathText};
+use crate::session::{Guest, GuestForm, PathText};
 use crate::state::Console;
 
 /// What a button of the page submits.
@@ -30,21 +30,16 @@ pub(crate) enum Submitted {
 }
 
 /// `GET /link/{token}`
-pub(crate) async fn open_link(
-    State(console): State<Console>,
-    headers: HeaderMap,
-    token: PathText,
-) -> PageResult {
+pub(crate) async fn open_link(guest: Guest, token: PathText) -> PageResult {
     let Path(token) = token.map_err(|_| Failure::LinkNotFound)?;
-    let browser = console.cookies.browser.value(&headers);
-    let links = console.connections.links();
-    Ok(match links.find_page(&token, browser).await? {
+    let links = guest.connections.links();
+    Ok(match links.find_page(&token, guest.browser()).await? {
         FoundLink::Unknown => return Err(Failure::LinkNotFound),
         FoundLink::Expired(back) => error_page::link_expired(back).into_response(),
         FoundLink::UsedUp(back) => error_page::link_used_up(back).into_response(),
         FoundLink::Connected(back) => Notice::for_connected_link(back).into_response(),
         FoundLink::Page(page) => {
-            let choice = Choice::new(&console.frame, &page, console.clock.now());
+            let choice = Choice::new(&guest.frame, &page, guest.now);
             let mut response = page_with_images(StatusCode::OK, &choice, choice.image_origins());
             if choice.awaits_provider() {
                 response.headers_mut().insert(REFRESH, REFRESH_AFTER);
@@ -56,32 +51,18 @@ pub(crate) async fn open_link(
 
 /// `POST /link/{token}` with one field: `provider`, `connection`, `session`, `remove` or
 /// `confirm-removal`.
-pub(crate) async fn submit_choice(
-    State(console): State<Console>,
-    token: PathText,
-    form: GuestForm,
-) -> PageResult {
+pub(crate) async fn submit_choice(token: PathText, form: GuestForm) -> PageResult {
     let Path(token) = token.map_err(|_| Failure::LinkNotFound)?;
-    let providers = console.connections.links().providers();
+    let guest = &form.guest;
+    let providers = guest.connections.links().providers();
     let submitted = Submitted::of_fields(&form.fields, &providers);
-    let submitted = submitted.ok_or(Failure::InvalidForm)?;
-    submit(&console, &form.headers, token, submitted).await
-}
-
-/// Does what a button says, with the rights of this link.
-pub(crate) async fn submit(
-    console: &Console,
-    headers: &HeaderMap,
-    token: String,
-    submitted: Submitted,
-) -> PageResult {
-    match submitted {
-        Submitted::Start(target) => start_consent_session(console, headers, token, target).await,
-        Submitted::Confirm(session) => {
-            confirm_consent_session(console, headers, token, session).await
+    match submitted.ok_or(Failure::InvalidForm)? {
+        Submitted::Start(target) => {
+            start_consent_session(guest, guest.headers(), token, target).await
         }
-        Submitted::AskRemoval(connection) => ask_removal(console, &token, connection).await,
-        Submitted::Remove(connection) => remove(console, token, connection).await,
+        Submitted::Confirm(session) => confirm_consent_session(guest, token, session).await,
+        Submitted::AskRemoval(connection) => ask_removal(guest, &token, connection).await,
+        Submitted::Remove(connection) => remove(guest, token, connection).await,
     }
 }
 
@@ -120,8 +101,8 @@ async fn in_own_task<T: Send + 'static>(
     task.await.map_err(|_| Failure::Internal)
 }
 
-/// Starts a consent session and redirects to the provider.
-async fn start_consent_session(
+/// Starts a consent session, with the rights of this link, and redirects to the provider.
+pub(crate) async fn start_consent_session(
     console: &Console,
     headers: &HeaderMap,
     token: String,
@@ -155,24 +136,18 @@ async fn start_consent_session(
 }
 
 /// Confirms a session of this browser and shows the page again, with what is connected now.
-async fn confirm_consent_session(
-    console: &Console,
-    headers: &HeaderMap,
-    token: String,
-    session: Uuid,
-) -> PageResult {
-    let browser = console.cookies.browser.value(headers).map(str::to_owned);
-    let browser = browser.ok_or(Failure::InvalidForm)?;
+async fn confirm_consent_session(guest: &Guest, token: String, session: Uuid) -> PageResult {
+    let browser = guest.browser().ok_or(Failure::InvalidForm)?.to_owned();
     let page = format!("/link/{token}");
-    let connections = console.connections.clone();
+    let connections = guest.connections.clone();
     let confirm = async move {
         connections
             .links()
             .confirm_consent_session(&token, session, &browser)
             .await
     };
-    in_own_task(console, confirm).await??;
-    Ok(console.redirect(&page))
+    in_own_task(guest, confirm).await??;
+    Ok(guest.redirect(&page))
 }
 
 async fn ask_removal(console: &Console, token: &str, connection: ConnectionId) -> PageResult {

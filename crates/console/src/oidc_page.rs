@@ -2,12 +2,11 @@
 //! e-mail address finds the user once. From then on, the provider's subject does, so another
 //! address there leads to no other account.
 
-use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use bellbird_domain::user::parse_email;
 use bellbird_storage::{Identity, IdentitySignIn};
+use http::StatusCode;
 use http::header::REFRESH;
-use http::{Extensions, HeaderMap, StatusCode};
 use secrecy::ExposeSecret as _;
 
 use crate::callback::parameters;
@@ -18,7 +17,7 @@ use crate::oidc::{ExchangePermit, IdentityProvider, ProviderError};
 use crate::pages::names::sanitized;
 use crate::pages::{Notice, REFRESH_AFTER, Tone};
 use crate::prefetch::reject_prefetch;
-use crate::session::{GuestForm, only_field};
+use crate::session::{Guest, GuestForm, only_field};
 use crate::sign_in::{BrowserSession, record_sign_in};
 use crate::state::Console;
 
@@ -29,11 +28,11 @@ const BY: &str = "identity_provider";
 const RETRY_AFTER_SECONDS: u64 = 10;
 
 /// `POST /sign-in/oidc`
-pub(crate) async fn leave(State(console): State<Console>, _: GuestForm) -> PageResult {
-    let provider = provider(&console)?;
+pub(crate) async fn leave(GuestForm { guest, .. }: GuestForm) -> PageResult {
+    let provider = provider(&guest)?;
     let token = bellbird_storage::new_token();
-    let attempt = Attempt::begin(token.expose_secret(), console.clock.now());
-    let cookie = console
+    let attempt = Attempt::begin(token.expose_secret(), guest.now);
+    let cookie = guest
         .cookies
         .identity_provider
         .header(token.expose_secret());
@@ -48,22 +47,16 @@ fn provider(console: &Console) -> Result<&IdentityProvider, Failure> {
 }
 
 /// `GET /sign-in/oidc/callback`: the redirect URI to which the provider sends the browser.
-pub(crate) async fn come_back(
-    State(console): State<Console>,
-    headers: HeaderMap,
-    extensions: Extensions,
-    RawQuery(query): RawQuery,
-) -> PageResult {
-    let provider = provider(&console)?;
-    reject_prefetch(&headers)?;
-    let parameters = parameters(query.as_deref())?;
+pub(crate) async fn come_back(guest: Guest) -> PageResult {
+    let provider = provider(&guest)?;
+    reject_prefetch(guest.headers())?;
+    let parameters = parameters(guest.query())?;
     let single = |name: &str| only_field(&parameters, name);
-    let now = console.clock.now();
-    let cookie = &console.cookies.identity_provider;
+    let cookie = &guest.cookies.identity_provider;
     let attempt = cookie
-        .value(&headers)
+        .value(guest.headers())
         .zip(single("state"))
-        .and_then(|(cookie, state)| Attempt::find(cookie, state, now));
+        .and_then(|(cookie, state)| Attempt::find(cookie, state, guest.now));
     // https://www.rfc-editor.org/rfc/rfc9207
     let has_issuer = parameters.iter().any(|(key, _)| key == "iss");
     let attempt = attempt.filter(|_| !has_issuer || single("iss") == Some(provider.issuer()));
@@ -71,12 +64,12 @@ pub(crate) async fn come_back(
         record_sign_in(BY, "unknown_attempt", None);
         return Ok(other_attempt().into_response());
     };
-    let Some(permit) = provider.admit(console.limited_address(&extensions, &headers)) else {
+    let Some(permit) = provider.admit(guest.address()) else {
         return Ok(busy());
     };
     // Without its cookie, the same URL leads nowhere again.
     let response = match single("code") {
-        Some(code) => sign_in(&console, provider, &headers, (permit, &attempt), code)
+        Some(code) => sign_in(&guest, provider, (permit, &attempt), code)
             .await
             .into_response(),
         None => {
@@ -88,14 +81,12 @@ pub(crate) async fn come_back(
 }
 
 async fn sign_in(
-    console: &Console,
+    guest: &Guest,
     provider: &IdentityProvider,
-    headers: &HeaderMap,
     (permit, attempt): (ExchangePermit<'_>, &Attempt),
     code: &str,
 ) -> PageResult {
-    let now = console.clock.now();
-    let proven = match provider.identify(permit, attempt, code, now).await {
+    let proven = match provider.identify(permit, attempt, code, guest.now).await {
         Ok(proven) => proven,
         Err(error) => {
             let outcome = match error {
@@ -117,16 +108,16 @@ async fn sign_in(
         subject: &proven.subject,
         email: &email,
     };
-    let session = BrowserSession::new(console, headers, now);
-    let signed_in = console
+    let session = BrowserSession::new(guest);
+    let signed_in = guest
         .storage()
         .sessions()
-        .sign_in_as(&identity, provider.new_plan(), &session.row(), now)
+        .sign_in_as(&identity, provider.new_plan(), &session.row(), guest.now)
         .await?;
     let notice = match signed_in {
         IdentitySignIn::Begun(begun) => {
             record_sign_in(BY, "signed_in", Some(&begun));
-            return session.begun(console, headers, &begun, now).await;
+            return session.begun(&begun, None).await;
         }
         IdentitySignIn::UnknownUser => {
             record_sign_in(BY, "unknown_user", None);

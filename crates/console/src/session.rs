@@ -1,8 +1,9 @@
 //! Who is signed in: extractors for pages and forms. A handler of a page takes [`Session`], and one
 //! of a form takes [`OwnForm`], so neither runs for anybody else, or for more requests of one user
-//! than the limits allow. No form runs for a page of another site: one of somebody who may not be
-//! signed in is a [`GuestForm`].
+//! than the limits allow. Where nobody has to be signed in, they are a [`Guest`] and a
+//! [`GuestForm`]. No form runs for a page of another site.
 
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::str::FromStr;
 
@@ -15,6 +16,7 @@ use bellbird_management::{ManagementChange, Refusal};
 use bellbird_storage::{SignedIn, StorageError};
 use http::HeaderMap;
 use http::Uri;
+use http::header::USER_AGENT;
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
 use jiff::Timestamp;
@@ -22,9 +24,11 @@ use jiff::civil::Date;
 use uuid::Uuid;
 
 use crate::body;
+use crate::browser_name::browser_name;
 use crate::error_page::Failure;
-use crate::local::{home_authority, is_loopback_url, is_own_form};
+use crate::local::{home_authority, is_from_here, is_loopback_url, is_own_form};
 use crate::pages::{DoneAt, LocalTime, SignedInFrame, page_of};
+use crate::settings::Demo;
 use crate::state::Console;
 
 const FORM_BYTES_MAX: usize = 4 * 1024;
@@ -265,9 +269,75 @@ impl FromRequest<Console> for OwnForm {
     }
 }
 
-/// A form that a page of the console submits, in a browser in which nobody may be signed in.
+/// A request of a browser in which nobody has to be signed in, which has all of the console.
+pub(crate) struct Guest {
+    pub(crate) now: Timestamp,
+    parts: Parts,
+    console: Console,
+}
+
+impl Guest {
+    fn new(parts: Parts, console: &Console) -> Self {
+        Self {
+            now: console.clock.now(),
+            parts,
+            console: console.clone(),
+        }
+    }
+
+    pub(crate) fn headers(&self) -> &HeaderMap {
+        &self.parts.headers
+    }
+
+    pub(crate) fn query(&self) -> Option<&str> {
+        self.parts.uri.query()
+    }
+
+    /// The value of the browser's cookie `browser`.
+    pub(crate) fn browser(&self) -> Option<&str> {
+        self.cookies.browser.value(self.headers())
+    }
+
+    pub(crate) fn browser_name(&self) -> String {
+        let user_agent = self.headers().get(USER_AGENT);
+        let user_agent = user_agent.and_then(|value| value.to_str().ok());
+        browser_name(user_agent.unwrap_or_default())
+    }
+
+    /// The client's address, as limits count it. None without a listener.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        self.limited_address(&self.parts.extensions, self.headers())
+    }
+
+    /// The demo, for a browser on this machine.
+    pub(crate) fn demo(&self) -> Result<&Demo, Failure> {
+        let demo = self.site.demo.as_ref().ok_or(Failure::NotFound)?;
+        match is_from_here(self.headers(), &self.parts.extensions) {
+            true => Ok(demo),
+            false => Err(Failure::CrossSite),
+        }
+    }
+}
+
+impl Deref for Guest {
+    type Target = Console;
+
+    fn deref(&self) -> &Console {
+        &self.console
+    }
+}
+
+impl FromRequestParts<Console> for Guest {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Failure> {
+        Ok(Self::new(parts.clone(), console))
+    }
+}
+
+/// A form that a page of the console submits, in a browser in which nobody has to be signed in.
 pub(crate) struct GuestForm {
-    pub(crate) headers: HeaderMap,
+    pub(crate) guest: Guest,
     pub(crate) fields: Vec<(String, String)>,
 }
 
@@ -285,10 +355,8 @@ impl FromRequest<Console> for GuestForm {
         let (parts, form) = request.into_parts();
         reject_other_origin(console, &parts.headers)?;
         let fields = read_fields(&parts.headers, form).await?;
-        Ok(Self {
-            headers: parts.headers,
-            fields,
-        })
+        let guest = Guest::new(parts, console);
+        Ok(Self { guest, fields })
     }
 }
 

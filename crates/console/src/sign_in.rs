@@ -3,26 +3,23 @@
 //! because mail scanners open links too, and because somebody else may have sent the link.
 
 use askama::Template;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
 use bellbird_domain::{KeyId, KeyStatus, TimestampExt as _};
 use bellbird_management::Refusal;
 use bellbird_management::sign_in as management;
-use bellbird_storage::{BegunSession, NewSession, SESSION_TTL, SignedIn, Storage, StorageError};
-use http::header::{HeaderName, USER_AGENT};
-use http::{Extensions, HeaderMap, StatusCode, Uri};
-use jiff::Timestamp;
+use bellbird_storage::{BegunSession, NewSession, SESSION_TTL, SignedIn, StorageError};
+use http::StatusCode;
+use http::header::HeaderName;
 use secrecy::{ExposeSecret as _, SecretString};
 use uuid::Uuid;
 
-use crate::browser_name::browser_name;
 use crate::cookie::{Cookie, with_cookies};
-use crate::error_page::{Failure, PageResult};
+use crate::error_page::PageResult;
 use crate::keys_page;
-use crate::local::is_from_here;
 use crate::pages::{Done, DoneAt, Frame, Notice, Tone, page_of, page_response};
 use crate::prefetch::reject_prefetch;
-use crate::session::{GuestForm, OwnForm, PathText, Session};
+use crate::session::{Guest, GuestForm, OwnForm, PathText, Session};
 use crate::state::Console;
 
 const CLEAR_SITE_DATA: HeaderName = HeaderName::from_static("clear-site-data");
@@ -43,43 +40,34 @@ struct SignInPage<'a> {
 }
 
 /// `GET /sign-in`
-pub(crate) async fn show(
-    State(console): State<Console>,
-    session: Option<Session>,
-    uri: Uri,
-) -> Response {
+pub(crate) async fn show(guest: Guest, session: Option<Session>) -> Response {
     if session.is_some() {
-        return console.redirect("/overview");
+        return guest.redirect("/overview");
     }
-    let done = DoneAt::of_query(uri.query());
+    let done = DoneAt::of_query(guest.query());
     let page = SignInPage {
-        frame: &console.frame,
+        frame: &guest.frame,
         email: None,
-        identity_provider: console.identity_provider.as_ref().map(|one| &*one.name),
-        sends_links: console.site.mailer.is_some(),
+        identity_provider: guest.identity_provider.as_ref().map(|one| &*one.name),
+        sends_links: guest.site.mailer.is_some(),
         done: done.and_then(|done| done.text_at("sign-in")),
     };
     page_response(StatusCode::OK, &page)
 }
 
 /// `GET /sign-in/{token}`
-pub(crate) async fn open_link(
-    State(console): State<Console>,
-    headers: HeaderMap,
-    token: PathText,
-) -> PageResult {
-    reject_prefetch(&headers)?;
+pub(crate) async fn open_link(guest: Guest, token: PathText) -> PageResult {
+    reject_prefetch(guest.headers())?;
     let Ok(Path(token)) = token else {
         return Ok(link_does_not_work());
     };
-    let now = console.clock.now();
-    let browser = console.cookies.browser.value(&headers);
-    let lookup = console.storage().sessions().find_link(&token, browser, now);
-    match console.connections.unverified_read(lookup).await? {
-        Some(link) if link.is_of_browser => sign_in(&console, &headers, &token, now).await,
+    let sessions = guest.storage().sessions();
+    let lookup = sessions.find_link(&token, guest.browser(), guest.now);
+    match guest.connections.unverified_read(lookup).await? {
+        Some(link) if link.is_of_browser => sign_in(&guest, &token).await,
         Some(link) => {
             let page = SignInPage {
-                frame: &console.frame,
+                frame: &guest.frame,
                 email: Some(&link.email),
                 identity_provider: None,
                 sends_links: false,
@@ -92,51 +80,35 @@ pub(crate) async fn open_link(
 }
 
 /// `POST /sign-in/{token}`: the answer of a browser that did not ask for the link.
-pub(crate) async fn use_link(
-    State(console): State<Console>,
-    token: PathText,
-    form: GuestForm,
-) -> PageResult {
-    let Ok(Path(token)) = token else {
-        return Ok(link_does_not_work());
-    };
-    sign_in(&console, &form.headers, &token, console.clock.now()).await
+pub(crate) async fn use_link(token: PathText, form: GuestForm) -> PageResult {
+    match token {
+        Ok(Path(token)) => sign_in(&form.guest, &token).await,
+        Err(_) => Ok(link_does_not_work()),
+    }
 }
 
 /// `POST /demo/sign-in`: signs in as the user of `bellbird demo`, for a browser on this machine.
-pub(crate) async fn sign_in_to_demo(
-    State(console): State<Console>,
-    extensions: Extensions,
-    form: GuestForm,
-) -> PageResult {
-    let demo = console.site.demo.as_ref().ok_or(Failure::NotFound)?;
-    if !is_from_here(&form.headers, &extensions) {
-        return Err(Failure::CrossSite);
-    }
-    let now = console.clock.now();
-    let storage = console.storage();
-    let url = management::create_asked_link(storage, demo.user, None, "", now).await?;
+pub(crate) async fn sign_in_to_demo(form: GuestForm) -> PageResult {
+    let guest = &form.guest;
+    let user = guest.demo()?.user;
+    let url = management::create_asked_link(guest.storage(), user, None, "", guest.now).await?;
     let token = url.expose_secret().trim_start_matches("/sign-in/");
-    sign_in(&console, &form.headers, token, now).await
+    sign_in(guest, token).await
 }
 
 /// Whether it is the link of an operator, and operators sign in at the identity provider only.
-async fn is_of_operator_elsewhere(
-    console: &Console,
-    link: &str,
-    now: Timestamp,
-) -> Result<bool, StorageError> {
-    let oidc = console.settings.oidc.as_ref();
+async fn is_of_operator_elsewhere(guest: &Guest, link: &str) -> Result<bool, StorageError> {
+    let oidc = guest.settings.oidc.as_ref();
     if !oidc.is_some_and(|oidc| oidc.operators_only_here) {
         return Ok(false);
     }
-    let lookup = console.storage().sessions().find_link(link, None, now);
-    let found = console.connections.unverified_read(lookup).await?;
+    let lookup = guest.storage().sessions().find_link(link, None, guest.now);
+    let found = guest.connections.unverified_read(lookup).await?;
     Ok(found.is_some_and(|link| link.is_operator))
 }
 
-async fn sign_in(console: &Console, headers: &HeaderMap, link: &str, now: Timestamp) -> PageResult {
-    if is_of_operator_elsewhere(console, link, now).await? {
+async fn sign_in(guest: &Guest, link: &str) -> PageResult {
+    if is_of_operator_elsewhere(guest, link).await? {
         record_sign_in("link", "identity_provider_only", None);
         return Ok(
             Notice::new(Tone::Attention, "Sign in at the identity provider")
@@ -145,13 +117,13 @@ async fn sign_in(console: &Console, headers: &HeaderMap, link: &str, now: Timest
                 .into_response(),
         );
     }
-    let session = BrowserSession::new(console, headers, now);
+    let session = BrowserSession::new(guest);
     let row = session.row();
-    let begun = console.storage().sessions().sign_in(link, &row, now);
-    match console.connections.unverified_read(begun).await? {
+    let begun = guest.storage().sessions().sign_in(link, &row, guest.now);
+    match guest.connections.unverified_read(begun).await? {
         Some(begun) => {
             record_sign_in("link", "signed_in", Some(&begun));
-            session.begun(console, headers, &begun, now).await
+            session.begun(&begun, None).await
         }
         None => {
             record_sign_in("link", "link_does_not_work", None);
@@ -174,20 +146,20 @@ pub(crate) fn record_sign_in(
 }
 
 /// The session that begins in a browser, whichever way its user signs in.
-pub(crate) struct BrowserSession {
+pub(crate) struct BrowserSession<'a> {
+    guest: &'a Guest,
     token: SecretString,
     browser: String,
     known_browser: SecretString,
-    expires_at: Timestamp,
 }
 
-impl BrowserSession {
-    pub(crate) fn new(console: &Console, headers: &HeaderMap, now: Timestamp) -> Self {
+impl<'a> BrowserSession<'a> {
+    pub(crate) fn new(guest: &'a Guest) -> Self {
         Self {
+            guest,
             token: bellbird_storage::new_token(),
-            browser: browser_name_of(headers),
-            known_browser: console.cookies.known_browser.value_or_new(headers),
-            expires_at: now.plus(SESSION_TTL),
+            browser: guest.browser_name(),
+            known_browser: guest.cookies.known_browser.value_or_new(guest.headers()),
         }
     }
 
@@ -197,23 +169,18 @@ impl BrowserSession {
             token: self.token.expose_secret(),
             browser: &self.browser,
             known_browser: self.known_browser.expose_secret(),
-            expires_at: self.expires_at,
+            expires_at: self.guest.now.plus(SESSION_TTL),
         }
     }
 
     /// Gives its cookies to the browser, once it is stored. A session that the browser had ends,
-    /// because its cookie is replaced. What follows is the page that the browser asked for, or the
-    /// overview, and at first what others have let read the user's accounts.
-    pub(crate) async fn begun(
-        self,
-        console: &Console,
-        headers: &HeaderMap,
-        begun: &BegunSession,
-        now: Timestamp,
-    ) -> PageResult {
-        let sessions = console.storage().sessions();
-        let before = match console.cookies.session.value(headers) {
-            Some(before) => sessions.find(before, now).await.ok().flatten(),
+    /// because its cookie is replaced. Without `next`, what follows is the page that the browser
+    /// asked for, or the overview, and at first what others have let read the user's accounts.
+    pub(crate) async fn begun(self, begun: &BegunSession, next: Option<&str>) -> PageResult {
+        let guest = self.guest;
+        let (sessions, cookies) = (guest.storage().sessions(), &guest.cookies);
+        let before = match cookies.session.value(guest.headers()) {
+            Some(before) => sessions.find(before, guest.now).await.ok().flatten(),
             None => None,
         };
         if let Some(SignedIn { caller, .. }) = before {
@@ -221,18 +188,18 @@ impl BrowserSession {
                 .revoke(caller.user_id, caller.key_id.uuid())
                 .await?;
         }
-        let asked = console.cookies.page.page(headers);
-        let others_read = has_programs_of_others(console.storage(), begun, now).await?;
+        let asked = cookies.page.page(guest.headers());
+        let next = if let Some(next) = next {
+            next
         // The demo has made its keys for this person.
-        let next = if others_read && console.site.demo.is_none() {
+        } else if guest.site.demo.is_none() && has_programs_of_others(guest, begun).await? {
             keys_page::FIRST_SIGN_IN
         } else {
             // Only to pages of the menus, so a cookie of anyone else leads nowhere else.
             asked.as_deref().and_then(page_of).unwrap_or("/overview")
         };
-        let cookies = &console.cookies;
         Ok(with_cookies(
-            console.redirect(next),
+            guest.redirect(next),
             [
                 cookies.session.header(self.token.expose_secret()),
                 cookies
@@ -245,26 +212,16 @@ impl BrowserSession {
 }
 
 /// Whether somebody made a key or an endpoint before the user was ever signed in.
-async fn has_programs_of_others(
-    storage: &Storage,
-    begun: &BegunSession,
-    now: Timestamp,
-) -> Result<bool, StorageError> {
+async fn has_programs_of_others(guest: &Guest, begun: &BegunSession) -> Result<bool, StorageError> {
     if !begun.is_first {
         return Ok(false);
     }
+    let storage = guest.storage();
     let keys = storage.keys().list(begun.user_id).await?;
-    let has_key = keys.iter().any(|key| key.status(now) == KeyStatus::Active);
+    let has_key = keys
+        .iter()
+        .any(|key| key.status(guest.now) == KeyStatus::Active);
     Ok(has_key || !storage.endpoints().list(begun.user_id).await?.is_empty())
-}
-
-pub(crate) fn browser_name_of(headers: &HeaderMap) -> String {
-    browser_name(
-        headers
-            .get(USER_AGENT)
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or_default(),
-    )
 }
 
 /// `POST /sign-out`

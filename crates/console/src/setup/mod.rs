@@ -5,16 +5,14 @@
 use std::sync::atomic::Ordering;
 
 use askama::Template;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::response::{IntoResponse as _, Response};
 use bellbird_domain::Actor;
 use bellbird_limits::gcra;
 use bellbird_management::first_start::{self, FirstOperator};
 use bellbird_management::{Refusal, values};
 use bellbird_storage::{FirstStart, StorageError};
-use http::header::LOCATION;
-use http::{Extensions, HeaderMap, HeaderValue, StatusCode};
-use jiff::Timestamp;
+use http::StatusCode;
 use secrecy::ExposeSecret as _;
 
 use crate::cookie::with_cookies;
@@ -22,7 +20,7 @@ use crate::error_page::{self, Failure, PageResult};
 use crate::operator::SETUP_PATH;
 use crate::pages::{Frame, Notice, Tone, page_response};
 use crate::prefetch::reject_prefetch;
-use crate::session::{GuestForm, PathText};
+use crate::session::{Guest, GuestForm, PathText};
 use crate::settings_page::timezone_of;
 use crate::sign_in::{BrowserSession, record_sign_in};
 use crate::state::Console;
@@ -56,7 +54,7 @@ impl OperatorFields<'_> {
 
 /// A first start without an operator. None, and this process does not ask again once it is over:
 /// there is none.
-async fn find(console: &Console) -> Result<Option<FirstStart>, StorageError> {
+pub(crate) async fn find(console: &Console) -> Result<Option<FirstStart>, StorageError> {
     let is_over = &console.is_setup_over;
     if is_over.load(Ordering::Relaxed) {
         return Ok(None);
@@ -68,136 +66,113 @@ async fn find(console: &Console) -> Result<Option<FirstStart>, StorageError> {
     Ok(found)
 }
 
-/// Whether nobody can sign in, because a first start has made no operator yet.
-pub(crate) async fn awaits_operator(console: &Console) -> Result<bool, StorageError> {
-    Ok(find(console).await?.is_some())
+/// Whether this browser has opened the address of a first start.
+pub(crate) fn has_claim(guest: &Guest, found: &FirstStart) -> bool {
+    let browser = guest.browser();
+    browser.is_some_and(|browser| found.has_browser(browser, guest.now))
 }
 
-/// A first start without an operator, for a page that there is only then.
-async fn find_or_nothing(console: &Console) -> Result<FirstStart, Failure> {
-    find(console).await?.ok_or(Failure::NotFound)
+/// The code of a path, if it is that of the first start.
+fn right_code(code: PathText, found: &FirstStart, guest: &Guest) -> Option<String> {
+    let Path(code) = code.ok()?;
+    found.has_code(&code, guest.now).then_some(code)
 }
 
 /// `GET /setup/{code}`
-pub(crate) async fn open(
-    State(console): State<Console>,
-    headers: HeaderMap,
-    extensions: Extensions,
-    code: PathText,
-) -> PageResult {
-    let found = find_or_nothing(&console).await?;
-    reject_prefetch(&headers)?;
-    let now = console.clock.now();
-    if has_claim(&console, &found, &headers, now) {
-        return Ok(console.redirect("/setup"));
+pub(crate) async fn open(guest: Guest, code: PathText) -> PageResult {
+    let found = find(&guest).await?.ok_or(Failure::NotFound)?;
+    reject_prefetch(guest.headers())?;
+    if has_claim(&guest, &found) {
+        return Ok(guest.redirect("/setup"));
     }
-    Ok(match code {
-        Ok(Path(code)) if found.has_code(&code, now) => {
-            // Not the one that the browser has, which without TLS may be from another program on
-            // this host.
-            let browser = bellbird_storage::new_token();
-            let cookie = console.cookies.browser.header(browser.expose_secret());
-            with_cookies(page(&console, StatusCode::OK, None), [cookie])
-        }
-        _ => wrong_code(&console, &extensions, &headers, now).await,
-    })
+    if right_code(code, &found, &guest).is_none() {
+        return Ok(wrong_code(&guest).await);
+    }
+    // Not the one that the browser has, which without TLS may be from another program on this host.
+    let browser = bellbird_storage::new_token();
+    let cookie = guest.cookies.browser.header(browser.expose_secret());
+    Ok(with_cookies(page(&guest, StatusCode::OK, None), [cookie]))
 }
 
 /// `POST /setup/{code}`: binds the first start to this browser, by the cookie of the page. If the
 /// response is lost, the browser has its claim, and goes on with the same form.
-pub(crate) async fn claim(
-    State(console): State<Console>,
-    extensions: Extensions,
-    code: PathText,
-    form: GuestForm,
-) -> PageResult {
-    let headers = &form.headers;
-    let found = find_or_nothing(&console).await?;
-    let now = console.clock.now();
-    if has_claim(&console, &found, headers, now) {
-        return Ok(console.redirect("/setup"));
+pub(crate) async fn claim(code: PathText, GuestForm { guest, .. }: GuestForm) -> PageResult {
+    let found = find(&guest).await?.ok_or(Failure::NotFound)?;
+    if has_claim(&guest, &found) {
+        return Ok(guest.redirect("/setup"));
     }
     // Before the transaction, which takes SQLite's one writer.
-    let code = match code {
-        Ok(Path(code)) if found.has_code(&code, now) => code,
-        _ => return Ok(wrong_code(&console, &extensions, headers, now).await),
+    let Some(code) = right_code(code, &found, &guest) else {
+        return Ok(wrong_code(&guest).await);
     };
-    let Some(browser) = console.cookies.browser.value(headers) else {
-        return Ok(console.redirect(&format!("/setup/{code}")));
+    let Some(browser) = guest.browser() else {
+        return Ok(guest.redirect(&format!("/setup/{code}")));
     };
     let claimed = async {
-        let storage = console.storage();
-        let mut change = storage.begin_change(Actor::first_start(), now).await?;
+        let storage = guest.storage();
+        let mut change = storage
+            .begin_change(Actor::first_start(), guest.now)
+            .await?;
         first_start::claim(&mut change, &code, browser).await?;
         Ok(change.commit().await?)
     };
     match claimed.await {
         Ok(()) => {
             tracing::warn!("first start claimed by a browser");
-            Ok(console.redirect("/setup"))
+            Ok(guest.redirect("/setup"))
         }
-        Err(Refusal::NoFirstStart) => Ok(match find(&console).await {
+        Err(Refusal::NoFirstStart) => Ok(match find(&guest).await {
             // The same form, sent twice at once.
-            Ok(Some(found)) if has_claim(&console, &found, headers, now) => {
-                console.redirect("/setup")
-            }
-            _ => wrong_code(&console, &extensions, headers, now).await,
+            Ok(Some(found)) if has_claim(&guest, &found) => guest.redirect("/setup"),
+            _ => wrong_code(&guest).await,
         }),
         Err(refusal) => Err(refusal.into()),
     }
 }
 
-/// A first start that this browser has claimed.
-/// Whether this browser has opened the address of a first start.
-pub(crate) async fn is_claimed_by(console: &Console, headers: &HeaderMap) -> Result<bool, Failure> {
-    let found = find_or_nothing(console).await?;
-    Ok(has_claim(console, &found, headers, console.clock.now()))
-}
-
-async fn require_claim(
-    console: &Console,
-    headers: &HeaderMap,
-    now: Timestamp,
-) -> Result<(), Failure> {
-    let found = find_or_nothing(console).await?;
-    match has_claim(console, &found, headers, now) {
+async fn require_claim(guest: &Guest) -> Result<(), Failure> {
+    let found = find(guest).await?;
+    match found.is_some_and(|found| has_claim(guest, &found)) {
         true => Ok(()),
         false => Err(Failure::NotFound),
     }
 }
 
 /// `GET /setup`
-pub(crate) async fn show(State(console): State<Console>, headers: HeaderMap) -> PageResult {
-    require_claim(&console, &headers, console.clock.now()).await?;
+pub(crate) async fn show(guest: Guest) -> PageResult {
+    require_claim(&guest).await?;
     let form = Some(OperatorFields::default());
-    Ok(page(&console, StatusCode::OK, form))
+    Ok(page(&guest, StatusCode::OK, form))
 }
 
 /// `POST /setup`, with the fields `email` and `timezone`: makes the operator, signed in.
-pub(crate) async fn create_operator(State(console): State<Console>, form: GuestForm) -> PageResult {
-    let (headers, now) = (&form.headers, console.clock.now());
-    require_claim(&console, headers, now).await?;
-    let browser = console.cookies.browser.value(headers).unwrap_or_default();
+pub(crate) async fn create_operator(form: GuestForm) -> PageResult {
+    let guest = &form.guest;
+    require_claim(guest).await?;
+    let browser = guest.browser().unwrap_or_default();
+    let written = |field| form.field(field).unwrap_or_default();
     let rejected = |field, problem: String| {
         let fields = OperatorFields {
-            email: form.field("email").unwrap_or_default(),
-            timezone: form.field("timezone").unwrap_or_default(),
+            email: written("email"),
+            timezone: written("timezone"),
             problem: Some((field, problem)),
         };
-        Ok(page(&console, StatusCode::BAD_REQUEST, Some(fields)))
+        Ok(page(guest, StatusCode::BAD_REQUEST, Some(fields)))
     };
-    let email = match values::email(form.field("email").unwrap_or_default()) {
+    let email = match values::email(written("email")) {
         Ok(email) => email,
         Err(expected) => return rejected("email", format!("Write {expected}.")),
     };
-    let timezone = match timezone_of(form.field("timezone").unwrap_or_default()) {
+    let timezone = match timezone_of(written("timezone")) {
         Ok(timezone) => timezone,
         Err(problem) => return rejected("timezone", problem),
     };
-    let session = BrowserSession::new(&console, headers, now);
+    let session = BrowserSession::new(guest);
     let created = async {
-        let storage = console.storage();
-        let mut change = storage.begin_change(Actor::first_start(), now).await?;
+        let storage = guest.storage();
+        let mut change = storage
+            .begin_change(Actor::first_start(), guest.now)
+            .await?;
         let operator = FirstOperator {
             email: &email,
             timezone: Some(&timezone),
@@ -209,23 +184,14 @@ pub(crate) async fn create_operator(State(console): State<Console>, form: GuestF
     };
     match created.await {
         Ok(begun) => {
-            console.is_setup_over.store(true, Ordering::Relaxed);
+            guest.is_setup_over.store(true, Ordering::Relaxed);
             record_sign_in("first_start", "signed_in", Some(&begun));
-            let mut response = session.begun(&console, headers, &begun, now).await?;
-            if let Ok(path) = HeaderValue::try_from(console.path(SETUP_PATH)) {
-                response.headers_mut().insert(LOCATION, path);
-            }
-            Ok(response)
+            session.begun(&begun, Some(SETUP_PATH)).await
         }
         Err(Refusal::InUse(_)) => rejected("email", "A user has this address.".to_owned()),
         Err(Refusal::NoFirstStart) => Err(Failure::NotFound),
         Err(refusal) => Err(refusal.into()),
     }
-}
-
-fn has_claim(console: &Console, found: &FirstStart, headers: &HeaderMap, now: Timestamp) -> bool {
-    let browser = console.cookies.browser.value(headers);
-    browser.is_some_and(|browser| found.has_browser(browser, now))
 }
 
 fn page(console: &Console, status: StatusCode, form: Option<OperatorFields<'_>>) -> Response {
@@ -236,15 +202,9 @@ fn page(console: &Console, status: StatusCode, form: Option<OperatorFields<'_>>)
 /// It has ended, was used, or never was: the page does not say which. Only here is the limit, so
 /// that a right code works for everybody behind a proxy that is not trusted, while somebody there
 /// guesses: codes have 128 bits.
-async fn wrong_code(
-    console: &Console,
-    extensions: &Extensions,
-    headers: &HeaderMap,
-    now: Timestamp,
-) -> Response {
-    let address = console.limited_address(extensions, headers);
-    if let (Some(limit), Some(address)) = (&console.failed_auth_limit, address) {
-        let decision = limit.take(address, now).await;
+async fn wrong_code(guest: &Guest) -> Response {
+    if let (Some(limit), Some(address)) = (&guest.failed_auth_limit, guest.address()) {
+        let decision = limit.take(address, guest.now).await;
         if !decision.allowed {
             let seconds = gcra::whole_seconds(decision.wait_us);
             return error_page::too_many_requests(seconds).into_response();
