@@ -6,7 +6,7 @@ use askama::Template;
 use bellbird_domain::user::{find_timezone, timezone_names};
 use bellbird_domain::{Actor, ActorKind, EmailKind};
 use bellbird_management::{Refusal, sign_in, users};
-use bellbird_storage::{AuditRow, SessionRecord, StorageError, UserChange};
+use bellbird_storage::{AuditRow, SessionRecord, UserChange};
 use http::StatusCode;
 use uuid::Uuid;
 
@@ -31,20 +31,14 @@ struct SettingsPage<'a> {
     plan: &'static str,
     timezone: &'a str,
     timezones: &'static [&'static str],
-    sessions: Vec<SessionRow>,
-    /// Empty: this service sends none.
-    emails: Vec<EmailSwitch>,
+    zone: LocalTime,
+    this_session: Uuid,
+    sessions: &'a [SessionRecord],
+    /// The e-mails that the user has switched off. None: this service sends none.
+    emails_off: Option<Vec<EmailKind>>,
     audit: Vec<ActivityRow>,
     /// What is wrong with a timezone, and what was written.
     problem: Option<(String, &'a str)>,
-}
-
-struct SessionRow {
-    id: Uuid,
-    browser: String,
-    is_this: bool,
-    since: String,
-    last_used: When,
 }
 
 /// What happened to the user's access.
@@ -56,12 +50,6 @@ struct ActivityRow {
     by: String,
 }
 
-struct EmailSwitch {
-    kind: EmailKind,
-    label: &'static str,
-    is_on: bool,
-}
-
 /// `GET /settings`
 pub(crate) async fn show(session: Session) -> PageResult {
     page(&session, None).await
@@ -70,18 +58,14 @@ pub(crate) async fn show(session: Session) -> PageResult {
 async fn page(session: &Session, problem: Option<(String, &str)>) -> PageResult {
     let (storage, user) = (session.storage(), session.user());
     let sessions = storage.sessions().list(user, session.now).await?;
-    let emails = email_switches(session).await?;
+    let emails_off = match session.site.mailer {
+        Some(_) => Some(storage.emails().find_off(user).await?),
+        None => None,
+    };
     let audit = storage.audit().list_before(None, Some(user), AUDIT_ROWS);
     let audit = audit.await?;
     let timezone = session.caller.timezone.iana_name().unwrap_or("UTC");
     let zone = LocalTime::of(Some(timezone), session.now);
-    let row = |record: &SessionRecord| SessionRow {
-        id: record.id,
-        browser: record.browser.clone(),
-        is_this: record.id == session.id(),
-        since: zone.day(record.created_at),
-        last_used: zone.when(record.last_used_at),
-    };
     let status = match problem {
         Some(_) => StatusCode::BAD_REQUEST,
         None => StatusCode::OK,
@@ -92,9 +76,11 @@ async fn page(session: &Session, problem: Option<(String, &str)>) -> PageResult 
         plan: session.caller.plan.as_str(),
         timezone: written.unwrap_or(timezone),
         timezones: timezone_names(),
+        this_session: session.id(),
         audit: audit_rows(&audit, &sessions, &zone),
-        sessions: sessions.iter().map(row).collect(),
-        emails,
+        sessions: &sessions,
+        zone,
+        emails_off,
         problem,
     };
     Ok(page_response(status, &page))
@@ -163,19 +149,6 @@ pub(crate) fn action_text(action: &str) -> String {
         other => other,
     };
     text.to_owned()
-}
-
-async fn email_switches(session: &Session) -> Result<Vec<EmailSwitch>, StorageError> {
-    if session.site.mailer.is_none() {
-        return Ok(Vec::new());
-    }
-    let off = session.storage().emails().find_off(session.user()).await?;
-    let switch = |(kind, label): &(EmailKind, &'static str)| EmailSwitch {
-        kind: *kind,
-        label,
-        is_on: !off.contains(kind),
-    };
-    Ok(OPTIONAL_EMAILS.iter().map(switch).collect())
 }
 
 /// `POST /settings`, with the field `timezone`, `end`, `end-others`, or `emails` with the kinds
