@@ -111,24 +111,25 @@ fn parts_of(url: &str) -> Option<[&str; 4]> {
 
 /// Names the kind of the error and the server, and none of its words, which may hold the recipient.
 pub(super) fn explain(error: &Error, server: &str) -> SendError {
-    let code = error.status().map(|code| code.to_string());
-    let unavailable = |text: String| SendError::Unavailable(text);
-    match code {
-        Some(code) if LOGIN_CODES.contains(&code.as_str()) => unavailable(format!(
-            "{server} rejects the user and password of console.smtp_url ({code})"
-        )),
-        Some(code) if error.is_permanent() => SendError::Rejected(format!(
-            "{server} rejects the recipient or the sender ({code})"
-        )),
-        Some(code) => unavailable(format!("{server} does not take it now ({code})")),
+    SendError::Unavailable(match error.status().map(|code| code.to_string()) {
+        Some(code) if LOGIN_CODES.contains(&code.as_str()) => {
+            format!("{server} rejects the user and password of console.smtp_url ({code})")
+        }
+        Some(code) if error.is_permanent() => {
+            let text = format!("{server} rejects the recipient or the sender ({code})");
+            return SendError::Rejected(text);
+        }
+        Some(code) => format!("{server} does not take it now ({code})"),
         None => {
-            let mut causes = std::iter::successors(error.source(), |&cause| cause.source());
-            let kind =
-                causes.find_map(|cause| cause.downcast_ref::<io::Error>().map(io::Error::kind));
-            let text = match kind {
+            let causes = || std::iter::successors(error.source(), |&cause| cause.source());
+            let io_error = causes().find_map(|cause| cause.downcast_ref::<io::Error>());
+            let kind = io_error.map(io::Error::kind);
+            // The error of the resolver has no kind of its own.
+            let is_lookup = || causes().any(|cause| cause.to_string().contains("lookup address"));
+            match kind {
                 Some(ErrorKind::ConnectionRefused) => format!("connection refused by {server}"),
                 Some(ErrorKind::TimedOut) => return timed_out(server),
-                _ if lookup_failed(error) => format!("the host of {server} is not known"),
+                _ if is_lookup() => format!("the host of {server} is not known"),
                 Some(ErrorKind::InvalidData) | None if error.is_tls() || kind.is_some() => format!(
                     "TLS failed at {server}: check its certificate, and that smtps:// is for a port that begins with \
                      TLS, such as 465, and smtp:// for STARTTLS, such as 587"
@@ -136,22 +137,13 @@ pub(super) fn explain(error: &Error, server: &str) -> SendError {
                 _ => format!(
                     "{server} does not speak SMTP, or not with the TLS and login of console.smtp_url"
                 ),
-            };
-            unavailable(text)
+            }
         }
-    }
+    })
 }
 
 pub(super) fn timed_out(server: &str) -> SendError {
     SendError::Unavailable(format!("{server} does not respond in time"))
-}
-
-/// The error of the resolver has no kind of its own.
-fn lookup_failed(error: &Error) -> bool {
-    let causes = std::iter::successors(error.source(), |&cause| cause.source());
-    causes
-        .map(ToString::to_string)
-        .any(|text| text.contains("lookup address"))
 }
 
 #[cfg(test)]

@@ -48,8 +48,7 @@ struct EndpointEmail<'a> {
 #[derive(Template)]
 #[template(path = "emails/sign_in_link.txt")]
 struct SignInLinkEmail {
-    day: String,
-    time: String,
+    at: String,
 }
 
 #[derive(Template)]
@@ -60,8 +59,7 @@ struct NewProgramEmail<'a> {
     name: &'a str,
     /// The page that lists it.
     page: &'static str,
-    day: String,
-    time: String,
+    at: String,
 }
 
 #[derive(Template)]
@@ -69,8 +67,7 @@ struct NewProgramEmail<'a> {
 struct NewBrowserEmail<'a> {
     console_url: &'a str,
     browser: &'a str,
-    day: String,
-    time: String,
+    at: String,
 }
 
 impl Text {
@@ -85,51 +82,41 @@ impl Text {
     }
 
     pub(super) fn of_due(email: &DueEmail, console_url: &str) -> Result<Self, askama::Error> {
-        let at = email.at.unwrap_or_default();
-        let zone = LocalTime::of(email.timezone.as_deref(), at);
-        let name = one_line(&email.name);
-        match email.key.kind {
-            EmailKind::Connection => {
-                let ends_on = email.at.map(|at| zone.day(at));
-                Self::of(&ConnectionEmail {
-                    console_url,
-                    institution: &name,
-                    ends_on,
-                })
-            }
-            EmailKind::Endpoint => {
-                let host = &host_of(&email.name);
-                Self::of(&EndpointEmail {
-                    console_url,
-                    host,
-                    reason: why_disabled(Some(&email.detail)),
-                })
-            }
-            EmailKind::Security => {
-                let (day, time) = (zone.day(at), zone.time(at));
-                let (what, name, page) = match email.detail.as_str() {
-                    "session.create" => {
-                        return Self::of(&NewBrowserEmail {
-                            console_url,
-                            browser: &name,
-                            day,
-                            time,
-                        });
-                    }
-                    "sign_in_link.create" => return Self::of(&SignInLinkEmail { day, time }),
-                    "setup_token.create" => ("setup token", name, "programs"),
+        let time = email.at.unwrap_or_default();
+        let zone = LocalTime::of(email.timezone.as_deref(), time);
+        let at = format!("{}, at {}", zone.day(time), zone.time(time));
+        let (name, host) = (one_line(&email.name), host_of(&email.name));
+        match (email.key.kind, email.detail.as_str()) {
+            (EmailKind::Connection, _) => Self::of(&ConnectionEmail {
+                console_url,
+                institution: &name,
+                ends_on: email.at.map(|at| zone.day(at)),
+            }),
+            (EmailKind::Endpoint, reason) => Self::of(&EndpointEmail {
+                console_url,
+                host: &host,
+                reason: why_disabled(Some(reason)),
+            }),
+            (EmailKind::Security, "session.create") => Self::of(&NewBrowserEmail {
+                console_url,
+                browser: &name,
+                at,
+            }),
+            (EmailKind::Security, "sign_in_link.create") => Self::of(&SignInLinkEmail { at }),
+            (EmailKind::Security, action) => {
+                let (what, name, page) = match action {
+                    "setup_token.create" => ("setup token", &name, "programs"),
                     "webhook_endpoint.create" | "webhook_endpoint.update" => {
-                        ("webhook endpoint", host_of(&email.name), "webhooks")
+                        ("webhook endpoint", &host, "webhooks")
                     }
-                    _ => ("API key", name, "keys"),
+                    _ => ("API key", &name, "keys"),
                 };
                 Self::of(&NewProgramEmail {
                     console_url,
                     what,
-                    name: &name,
+                    name,
                     page,
-                    day,
-                    time,
+                    at,
                 })
             }
         }
