@@ -43,16 +43,16 @@ struct KeysPage<'a> {
 }
 
 /// What the page shows beside the keys.
-#[derive(Default)]
-struct Shown<'a> {
+enum Shown<'a> {
+    Nothing,
     /// Now, and never again.
-    new_key: Option<&'a ApiKey>,
-    /// The page says that others have made the keys.
-    is_first_sign_in: bool,
+    NewKey(&'a ApiKey),
+    /// That others have made the keys.
+    FirstSignIn,
     /// Why no key was made.
-    not_made: Option<&'static str>,
-    /// Why no key was changed.
-    not_changed: Option<&'static str>,
+    NotMade(&'static str),
+    /// That no key was changed.
+    NotChanged,
 }
 
 struct KeyRow {
@@ -71,18 +71,18 @@ struct KeyRow {
 
 /// `GET /keys`
 pub(crate) async fn show(session: Session, RawQuery(query): RawQuery) -> PageResult {
-    let shown = Shown {
-        is_first_sign_in: query.as_deref() == Some("first"),
-        ..Shown::default()
+    let shown = match query.as_deref() {
+        Some("first") => Shown::FirstSignIn,
+        _ => Shown::Nothing,
     };
     page(&session, shown).await
 }
 
 async fn page(session: &Session, shown: Shown<'_>) -> PageResult {
     let keys = rows(session).await?;
-    let status = match shown.not_made.or(shown.not_changed) {
-        Some(_) => StatusCode::BAD_REQUEST,
-        None => StatusCode::OK,
+    let status = match shown {
+        Shown::NotMade(_) | Shown::NotChanged => StatusCode::BAD_REQUEST,
+        Shown::Nothing | Shown::NewKey(_) | Shown::FirstSignIn => StatusCode::OK,
     };
     let newest = newest_of(keys.iter().map(|key| key.id));
     let (keys, ended) = keys.into_iter().partition(|key| key.works);
@@ -142,10 +142,6 @@ pub(crate) async fn change(form: OwnForm) -> PageResult {
     {
         return Ok(refused);
     }
-    let not_made = |why| Shown {
-        not_made: Some(why),
-        ..Shown::default()
-    };
     let made = match (
         form.field("name"),
         form.parsed::<KeyId>("rotate"),
@@ -155,42 +151,24 @@ pub(crate) async fn change(form: OwnForm) -> PageResult {
             let expires_at = expiry(&form).ok_or(Failure::InvalidForm)?;
             let Ok(name) = name.parse() else {
                 let why = "Give the key a name of up to 100 characters.";
-                return page(session, not_made(why)).await;
+                return page(session, Shown::NotMade(why)).await;
             };
             create_key(&form, &name, expires_at).await
         }
         (None, Some(id), None) => rotate(&form, id).await,
-        (None, None, Some(id)) => {
-            return match revoke(session, id).await {
-                Ok(()) => Ok(Done::KeyRevoked.redirect(session, "/keys", "keys")),
-                Err(refusal) => not_changed(session, refusal).await,
-            };
-        }
+        (None, None, Some(id)) => match revoke(session, id).await {
+            Ok(()) => return Ok(Done::KeyRevoked.redirect(session, "/keys", "keys")),
+            Err(refusal) => Err(refusal),
+        },
         _ => return Err(Failure::InvalidForm),
     };
     match made {
-        Ok(Some(key)) => {
-            let shown = Shown {
-                new_key: Some(&key),
-                ..Shown::default()
-            };
-            page(session, shown).await
-        }
+        Ok(Some(key)) => page(session, Shown::NewKey(&key)).await,
         Ok(None) => Ok(Done::KeyShownBefore.redirect(session, "/keys", "keys")),
-        Err(Refusal::TooMany(why)) => page(session, not_made(why)).await,
-        Err(refusal) => not_changed(session, refusal).await,
+        Err(Refusal::TooMany(why)) => page(session, Shown::NotMade(why)).await,
+        Err(Refusal::NotFound(_) | Refusal::KeyEnded) => page(session, Shown::NotChanged).await,
+        Err(refusal) => Err(refusal.into()),
     }
-}
-
-async fn not_changed(session: &Session, refusal: Refusal) -> PageResult {
-    if !matches!(refusal, Refusal::NotFound(_) | Refusal::KeyEnded) {
-        return Err(refusal.into());
-    }
-    let shown = Shown {
-        not_changed: Some("This key does not work any more."),
-        ..Shown::default()
-    };
-    page(session, shown).await
 }
 
 /// When the new key of a form ends. None: the form is not one of ours.
