@@ -14,7 +14,6 @@ mod callback;
 mod connections_page;
 mod cookie;
 mod demo;
-mod emailed_link;
 mod emails;
 mod error_page;
 mod failed_links;
@@ -113,7 +112,7 @@ pub fn router(
             "/link/{token}",
             get(link::open_link).post(link::submit_choice),
         )
-        .route("/sign-in", get(sign_in::show).post(emailed_link::send_link))
+        .route("/sign-in", get(sign_in::show).post(sign_in::send_link))
         .route(
             "/sign-in/{token}",
             get(sign_in::open_link).post(sign_in::use_link),

@@ -12,10 +12,12 @@ use bellbird_storage::{BegunSession, NewSession, SESSION_TTL, SignedIn, StorageE
 use http::StatusCode;
 use http::header::HeaderName;
 use secrecy::{ExposeSecret as _, SecretString};
+use tracing::Span;
 use uuid::Uuid;
 
 use crate::cookie::{Cookie, with_cookies};
-use crate::error_page::PageResult;
+use crate::emails::asked_links::AskedLink;
+use crate::error_page::{Failure, PageResult};
 use crate::keys_page;
 use crate::pages::{Done, DoneAt, Frame, Notice, Tone, page_of, page_response};
 use crate::prefetch::reject_prefetch;
@@ -53,6 +55,36 @@ pub(crate) async fn show(guest: Guest, session: Option<Session>) -> Response {
         done: done.and_then(|done| done.text_at("sign-in")),
     };
     page_response(StatusCode::OK, &page)
+}
+
+/// `POST /sign-in`, with the field `email`: sends a link, if this is the address of a user. The
+/// response does not say, and takes no longer.
+pub(crate) async fn send_link(form: GuestForm) -> PageResult {
+    let guest = &form.guest;
+    let (Some(asked), Some(email)) = (&guest.asked_links, form.field("email")) else {
+        return Err(Failure::InvalidForm);
+    };
+    let cookie = &guest.cookies.browser;
+    let browser = cookie.value_or_new(guest.headers());
+    let link = AskedLink {
+        email: email.trim().to_owned(),
+        browser: browser.clone(),
+        browser_name: guest.browser_name(),
+        span: Span::current(),
+    };
+    if asked.try_send(link).is_err() {
+        return Ok(
+            Notice::new(Tone::Attention, "Too many people sign in at this moment")
+                .with("Try again in a minute.")
+                .with_status(StatusCode::SERVICE_UNAVAILABLE)
+                .into_response(),
+        );
+    }
+    let page = Notice::new(Tone::Good, "Check your e-mail")
+        .with("If a user has this address, a link is on its way. Open it in this browser within ten minutes.")
+        .with("At most five links an hour are sent to an address.")
+        .into_response();
+    Ok(with_cookies(page, [cookie.header(browser.expose_secret())]))
 }
 
 /// `GET /sign-in/{token}`
