@@ -160,19 +160,28 @@ mod tests {
     use http::header::LOCATION;
 
     use super::*;
-    use crate::test_support::console;
 
-    #[tokio::test]
-    async fn browser_refreshes_while_outcome_or_accounts_are_unknown() {
-        let console = console().await;
-        let finished = |outcome, awaits_accounts| {
-            CallbackOutcome::Finished(LinkResult {
-                outcome,
-                connections: Vec::new(),
-                reason: None,
-                awaits_accounts,
-            })
-        };
+    fn finished(outcome: LinkOutcome, awaits_accounts: bool) -> CallbackOutcome {
+        CallbackOutcome::Finished(LinkResult {
+            outcome,
+            connections: Vec::new(),
+            reason: None,
+            awaits_accounts,
+        })
+    }
+
+    fn callback(outcome: CallbackOutcome, app_return: Option<AppReturn>) -> HandledCallback {
+        HandledCallback {
+            email: "emma@example.com".to_owned(),
+            provider: "somebank".to_owned(),
+            can_deny: true,
+            outcome,
+            app_return,
+        }
+    }
+
+    #[test]
+    fn browser_refreshes_while_outcome_or_accounts_are_unknown() {
         for (outcome, status, refreshes) in [
             (CallbackOutcome::Pending, 200, true),
             (CallbackOutcome::UnknownState, 400, false),
@@ -182,15 +191,8 @@ mod tests {
             (finished(LinkOutcome::Linked, false), 200, false),
             (finished(LinkOutcome::Linked, true), 200, true),
         ] {
-            let (email, provider) = ("emma@example.com".to_owned(), "somebank".to_owned());
-            let callback = HandledCallback {
-                email,
-                provider,
-                can_deny: true,
-                outcome,
-                app_return: None,
-            };
-            let response = callback_response(&console.frame, &callback, None, false);
+            let callback = callback(outcome, None);
+            let response = callback_response(&Frame::default(), &callback, None, false);
             assert_eq!(response.status(), status, "{callback:?}");
             assert_eq!(
                 response.headers().get(REFRESH),
@@ -202,20 +204,12 @@ mod tests {
 
     #[tokio::test]
     async fn link_session_leads_back_unless_there_is_something_to_read() {
-        let console = console().await;
         let back = AppReturn {
             url: "https://app.example/?session=1".to_owned(),
             host: "app.example".to_owned(),
         };
-        let finished = |outcome| {
-            CallbackOutcome::Finished(LinkResult {
-                outcome,
-                connections: Vec::new(),
-                reason: None,
-                awaits_accounts: true,
-            })
-        };
-        let mut outcomes: Vec<_> = LinkOutcome::ALL.iter().copied().map(finished).collect();
+        let all = LinkOutcome::ALL.iter();
+        let mut outcomes: Vec<_> = all.map(|outcome| finished(*outcome, true)).collect();
         outcomes.extend([
             CallbackOutcome::Pending,
             CallbackOutcome::NeedsAnswer { is_urgent: false },
@@ -223,16 +217,8 @@ mod tests {
         ]);
         let mut redirected = Vec::new();
         for outcome in outcomes {
-            let (email, provider) = ("emma@example.com".to_owned(), "somebank".to_owned());
-            let app_return = Some(back.clone());
-            let callback = HandledCallback {
-                email,
-                provider,
-                can_deny: true,
-                outcome,
-                app_return,
-            };
-            let response = callback_response(&console.frame, &callback, None, false);
+            let callback = callback(outcome, Some(back.clone()));
+            let response = callback_response(&Frame::default(), &callback, None, false);
             if response.status() == StatusCode::SEE_OTHER {
                 assert_eq!(response.headers()[LOCATION], back.url.as_str());
                 let CallbackOutcome::Finished(result) = callback.outcome else {

@@ -23,10 +23,8 @@ use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use tempfile::TempDir;
 
-use crate::api_client::ApiClient;
 use crate::provider_control::{ProviderControl, TestError};
 use crate::settings::{ConsoleSettings, Site};
-use crate::state::Console;
 
 /// A console with one user and two links, without providers.
 pub(crate) struct TestConsole {
@@ -213,15 +211,4 @@ impl ProviderControl for FakeProviders {
 /// A body that never sends a byte.
 pub(crate) fn pending_body() -> Body {
     Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>())
-}
-
-pub(crate) async fn console() -> Console {
-    let console = TestConsole::new().await;
-    let site = console.site();
-    Console::new(
-        console.context,
-        ApiClient::new(Router::new()),
-        settings(),
-        site,
-    )
 }
