@@ -4,7 +4,9 @@
 
 use axum::extract::Path;
 use axum::response::{IntoResponse as _, Redirect};
-use bellbird_connections::{ConnectionsError, FoundLink, LinkTarget, LinkableProvider};
+use bellbird_connections::{
+    ConnectionsError, FoundLink, LinkTarget, LinkableProvider, RemovalPage,
+};
 use bellbird_domain::ConnectionId;
 use http::header::REFRESH;
 use http::{HeaderMap, StatusCode};
@@ -61,8 +63,17 @@ pub(crate) async fn submit_choice(token: PathText, form: GuestForm) -> PageResul
             start_consent_session(guest, guest.headers(), token, target).await
         }
         Submitted::Confirm(session) => confirm_consent_session(guest, token, session).await,
-        Submitted::AskRemoval(connection) => ask_removal(guest, &token, connection).await,
-        Submitted::Remove(connection) => remove(guest, token, connection).await,
+        Submitted::AskRemoval(connection) => {
+            let links = guest.connections.links();
+            let page = links.find_removal_page(&token, connection).await;
+            removal(page, |page| Notice::for_removal(page, &guest.frame))
+        }
+        Submitted::Remove(connection) => {
+            let connections = guest.connections.clone();
+            let remove =
+                async move { connections.links().remove_by_user(&token, connection).await };
+            removal(in_own_task(guest, remove).await?, Notice::for_removed)
+        }
     }
 }
 
@@ -74,20 +85,17 @@ impl Submitted {
         linkable: &[LinkableProvider],
     ) -> Option<Self> {
         let [(name, value)] = fields else { return None };
-        match name.as_str() {
+        Some(match name.as_str() {
             "provider" => {
                 let provider = linkable.iter().find(|known| known.name == value)?;
-                Some(Self::Start(LinkTarget::Provider(provider.name)))
+                Self::Start(LinkTarget::Provider(provider.name))
             }
-            "connection" => value
-                .parse()
-                .ok()
-                .map(|id| Self::Start(LinkTarget::Connection(id))),
-            "session" => value.parse().ok().map(Self::Confirm),
-            "remove" => value.parse().ok().map(Self::AskRemoval),
-            "confirm-removal" => value.parse().ok().map(Self::Remove),
-            _ => None,
-        }
+            "connection" => Self::Start(LinkTarget::Connection(value.parse().ok()?)),
+            "session" => Self::Confirm(value.parse().ok()?),
+            "remove" => Self::AskRemoval(value.parse().ok()?),
+            "confirm-removal" => Self::Remove(value.parse().ok()?),
+            _ => return None,
+        })
     }
 }
 
@@ -150,25 +158,16 @@ async fn confirm_consent_session(guest: &Guest, token: String, session: Uuid) ->
     Ok(guest.redirect(&page))
 }
 
-async fn ask_removal(console: &Console, token: &str, connection: ConnectionId) -> PageResult {
-    let links = console.connections.links();
-    let notice = match links.find_removal_page(token, connection).await {
-        Ok(page) => Notice::for_removal(&page, &console.frame),
-        Err(ConnectionsError::NotFound) => error_page::connection_not_found(),
-        Err(error) => return Err(error.into()),
-    };
-    Ok(notice.into_response())
-}
-
-async fn remove(console: &Console, token: String, connection: ConnectionId) -> PageResult {
-    let connections = console.connections.clone();
-    let remove = async move { connections.links().remove_by_user(&token, connection).await };
-    let notice = match in_own_task(console, remove).await? {
-        Ok(page) => Notice::for_removed(&page),
-        Err(ConnectionsError::NotFound) => error_page::connection_not_found(),
-        Err(error) => return Err(error.into()),
-    };
-    Ok(notice.into_response())
+/// What a page says of a removal, unless somebody else was faster.
+fn removal(
+    page: Result<RemovalPage, ConnectionsError>,
+    notice: impl FnOnce(&RemovalPage) -> Notice,
+) -> PageResult {
+    match page {
+        Ok(page) => Ok(notice(&page).into_response()),
+        Err(ConnectionsError::NotFound) => Ok(error_page::connection_not_found().into_response()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 #[cfg(test)]
