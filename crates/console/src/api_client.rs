@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::response::Response;
 use bellbird_api::http::{NotBefore, SignedInCaller};
@@ -13,7 +13,6 @@ use bellbird_reads::ReadError;
 use bytes::Bytes;
 use http::header::AGE;
 use http::{HeaderName, StatusCode, Version};
-use http_body_util::{BodyExt as _, Limited};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -145,11 +144,8 @@ pub(crate) fn read_error(connection: &Connection, code: &str) -> ReadError {
 }
 
 async fn read_whole(response: Response) -> Result<Bytes, ApiError> {
-    let body = Limited::new(response.into_body(), BODY_BYTES_MAX)
-        .collect()
-        .await
-        .map_err(|_| unreadable())?;
-    Ok(body.to_bytes())
+    let body = to_bytes(response.into_body(), BODY_BYTES_MAX).await;
+    body.map_err(|_| unreadable())
 }
 
 fn unreadable() -> ApiError {

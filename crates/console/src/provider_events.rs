@@ -2,7 +2,6 @@
 //! outcome, never the content of an event.
 
 use axum::body::Body;
-use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use bellbird_connections::{ReceiveError, Rejection};
@@ -10,10 +9,10 @@ use bellbird_storage::Chain;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, StatusCode};
 use serde_json::json;
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::body::{self, BodyError};
 use crate::error_page;
+use crate::session::PathText;
 use crate::state::Console;
 
 const EVENT_BYTES_MAX: usize = 256 * 1024;
@@ -26,7 +25,7 @@ const NOT_CONFIGURED: &str = "This provider's events are not configured: check t
 /// `POST /webhooks/{provider}`
 pub(crate) async fn receive(
     State(console): State<Console>,
-    provider: Result<Path<String>, PathRejection>,
+    provider: PathText,
     headers: HeaderMap,
     event: Body,
 ) -> Response {
@@ -39,7 +38,7 @@ pub(crate) async fn receive(
     // Only large bodies need a permit while they are read, so that slow clients cannot block small
     // events.
     let large = body::content_length(&headers).is_none_or(|bytes| bytes > SMALL_EVENT_BYTES_MAX);
-    let Some(permit) = try_acquire(&permits.reading, large) else {
+    let Ok(permit) = large.then(|| permits.reading.try_acquire()).transpose() else {
         return too_many_events();
     };
     let event = match body::read(&headers, event, EVENT_BYTES_MAX).await {
@@ -47,7 +46,7 @@ pub(crate) async fn receive(
         Err(error) => return event_body_error(error),
     };
     drop(permit);
-    let Some(_permit) = try_acquire(&permits.running, true) else {
+    let Ok(_permit) = permits.running.try_acquire() else {
         return too_many_events();
     };
     match console
@@ -64,15 +63,6 @@ pub(crate) async fn receive(
     }
 }
 
-/// Returns `None` if a permit is needed and none is left.
-fn try_acquire(permits: &Semaphore, needed: bool) -> Option<Option<SemaphorePermit<'_>>> {
-    if needed {
-        permits.try_acquire().ok().map(Some)
-    } else {
-        Some(None)
-    }
-}
-
 fn too_many_events() -> Response {
     let response = error_page::json(
         StatusCode::SERVICE_UNAVAILABLE,
@@ -82,20 +72,21 @@ fn too_many_events() -> Response {
 }
 
 fn event_body_error(error: BodyError) -> Response {
-    match error {
-        BodyError::TooLarge => error_page::json(
+    let (status, message) = match error {
+        BodyError::TooLarge => (
             StatusCode::PAYLOAD_TOO_LARGE,
             "The event is too large: the limit is 256 KiB",
         ),
-        BodyError::TimedOut => error_page::json(
+        BodyError::TimedOut => (
             StatusCode::REQUEST_TIMEOUT,
             "The event was not received in time: send it within 10 seconds",
         ),
-        BodyError::Incomplete => error_page::json(
+        BodyError::Incomplete => (
             StatusCode::BAD_REQUEST,
             "The event could not be read: send it again",
         ),
-    }
+    };
+    error_page::json(status, message)
 }
 
 /// An unknown provider name is not logged, because the client chose it.
