@@ -32,9 +32,7 @@ pub(crate) async fn receive(
     let Ok(Path(provider)) = provider else {
         return error_page::json(StatusCode::NOT_FOUND, NOT_CONFIGURED);
     };
-    let Some(permits) = console.event_permits(&provider) else {
-        return too_many_events();
-    };
+    let permits = console.event_permits(&provider);
     // Only large bodies need a permit while they are read, so that slow clients cannot block small
     // events.
     let large = body::content_length(&headers).is_none_or(|bytes| bytes > SMALL_EVENT_BYTES_MAX);
@@ -92,9 +90,7 @@ fn event_body_error(error: BodyError) -> Response {
 /// An unknown provider name is not logged, because the client chose it.
 fn rejection_response(provider: &str, rejection: &ReceiveError) -> Response {
     let (status, message) = match rejection {
-        ReceiveError::NotConfigured => {
-            return error_page::json(StatusCode::NOT_FOUND, NOT_CONFIGURED);
-        }
+        ReceiveError::NotConfigured => (StatusCode::NOT_FOUND, NOT_CONFIGURED),
         ReceiveError::Rejected(reason) => {
             // Anyone can cause this, so it is a metric and only a debug line.
             tracing::debug!(provider, %reason, "provider event rejected");

@@ -217,9 +217,8 @@ impl Console {
     }
 
     /// The permits of a provider, or those of all unknown names.
-    pub(crate) fn event_permits(&self, provider: &str) -> Option<&EventPermits> {
-        self.event_permits
-            .get(provider)
-            .or_else(|| self.event_permits.get(""))
+    pub(crate) fn event_permits(&self, provider: &str) -> &EventPermits {
+        let known = self.event_permits.get(provider);
+        known.unwrap_or_else(|| &self.event_permits[""])
     }
 }
