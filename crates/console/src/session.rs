@@ -148,23 +148,26 @@ impl Session {
         }
     }
 
-    /// Finds who is signed in, and takes one request of theirs out of a limit.
+    /// Finds who is signed in, and takes one request of theirs out of a limit. None: nobody is.
     async fn find(
         headers: &HeaderMap,
         console: &Console,
         limit: Option<&RateLimiter<UserId>>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Option<Self>, Failure> {
         let now = console.clock.now();
         let found = match console.cookies.session.value(headers) {
             Some(token) => console.find_session(token, now).await?,
             None => None,
         };
-        let SignedIn {
+        let Some(SignedIn {
             caller,
             email,
             is_operator,
             ..
-        } = found.ok_or(Failure::NotSignedIn(None))?;
+        }) = found
+        else {
+            return Ok(None);
+        };
         if let Some(limit) = limit {
             let decision = limit.take(caller.user_id, now).await;
             if !decision.allowed {
@@ -172,7 +175,7 @@ impl Session {
                 return Err(Failure::TooManyOfUser(seconds));
             }
         }
-        Ok(Self {
+        Ok(Some(Self {
             caller,
             email,
             is_operator,
@@ -180,7 +183,7 @@ impl Session {
             console: console.clone(),
             at_home: home_authority(&console.site.console_url, headers),
             done: None,
-        })
+        }))
     }
 }
 
@@ -196,19 +199,13 @@ impl FromRequestParts<Console> for Session {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Failure> {
-        match Self::find(&parts.headers, console, console.page_limit.as_ref()).await {
-            Ok(session) => Ok(Self {
-                done: DoneAt::of_query(parts.uri.query()),
-                ..session
-            }),
-            Err(Failure::NotSignedIn(_)) => {
-                let uri = parts.uri.path_and_query().map(PathAndQuery::as_str);
-                let page = uri.and_then(page_of);
-                let cookie = page.and_then(|page| console.cookies.page.page_header(page));
-                Err(Failure::NotSignedIn(cookie))
-            }
-            Err(failure) => Err(failure),
-        }
+        let found =
+            <Self as OptionalFromRequestParts<Console>>::from_request_parts(parts, console).await?;
+        found.ok_or_else(|| {
+            let uri = parts.uri.path_and_query().map(PathAndQuery::as_str);
+            let page = uri.and_then(page_of);
+            Failure::NotSignedIn(page.and_then(|page| console.cookies.page.page_header(page)))
+        })
     }
 }
 
@@ -220,11 +217,11 @@ impl OptionalFromRequestParts<Console> for Session {
         parts: &mut Parts,
         console: &Console,
     ) -> Result<Option<Self>, Failure> {
-        match <Self as FromRequestParts<Console>>::from_request_parts(parts, console).await {
-            Ok(session) => Ok(Some(session)),
-            Err(Failure::NotSignedIn(_)) => Ok(None),
-            Err(failure) => Err(failure),
-        }
+        let found = Self::find(&parts.headers, console, console.page_limit.as_ref()).await?;
+        Ok(found.map(|session| Self {
+            done: DoneAt::of_query(parts.uri.query()),
+            ..session
+        }))
     }
 }
 
@@ -264,6 +261,7 @@ impl FromRequest<Console> for OwnForm {
         let (parts, form) = request.into_parts();
         reject_other_origin(console, &parts.headers)?;
         let session = Session::find(&parts.headers, console, console.form_limit.as_ref()).await?;
+        let session = session.ok_or(Failure::NotSignedIn(None))?;
         let fields = read_fields(&parts.headers, form).await?;
         Ok(Self { session, fields })
     }
