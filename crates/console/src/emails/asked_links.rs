@@ -102,14 +102,8 @@ impl Sender {
             return Err("60 were sent within a minute".into());
         }
         let browser = Some(link.browser.expose_secret());
-        let url = create_asked_link(
-            &self.storage,
-            user.id,
-            browser,
-            self.mailer.console_url(),
-            now,
-        )
-        .await?;
+        let console_url = &self.mailer.console_url;
+        let url = create_asked_link(&self.storage, user.id, browser, console_url, now).await?;
         let email = SignInEmail {
             url: url.expose_secret(),
             browser: &link.browser_name,

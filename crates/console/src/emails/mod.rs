@@ -52,34 +52,24 @@ impl Mailer {
     /// If TLS cannot be set up.
     pub fn new(settings: &EmailSettings, console_url: &str) -> Result<Self, smtp::Error> {
         let console_url = console_url.trim_end_matches('/').to_owned();
-        let name = console_url
-            .parse::<http::Uri>()
-            .ok()
-            .and_then(|url| url.host().map(str::to_owned));
+        let url = console_url.parse::<http::Uri>().ok();
+        let host = url.and_then(|url| url.host().map(str::to_owned));
+        let hello_name = host
+            .clone()
+            .map_or_else(ClientId::default, ClientId::Domain);
         let transport = settings
             .transport()?
-            .hello_name(
-                name.clone()
-                    .map_or_else(ClientId::default, ClientId::Domain),
-            )
+            .hello_name(hello_name)
             .timeout(Some(SEND_TIMEOUT))
             .pool_config(smtp::PoolConfig::new().max_size(CONNECTIONS_MAX))
             .build();
-        let (server, host) = (
-            settings.server(),
-            name.unwrap_or_else(|| "localhost".to_owned()),
-        );
         Ok(Self {
             transport,
             from: settings.from.clone(),
-            server,
+            server: settings.server(),
             console_url,
-            host,
+            host: host.unwrap_or_else(|| "localhost".to_owned()),
         })
-    }
-
-    pub(crate) fn console_url(&self) -> &str {
-        &self.console_url
     }
 
     /// Connects to the mail server, with TLS and login as the settings say, and sends nothing.
