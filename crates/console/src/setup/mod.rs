@@ -43,12 +43,9 @@ struct OperatorFields<'a> {
 }
 
 impl OperatorFields<'_> {
-    fn has_problem(&self, field: &str) -> bool {
-        self.problem.as_ref().is_some_and(|(of, _)| *of == field)
-    }
-
-    fn problem(&self) -> &str {
-        self.problem.as_ref().map_or("", |(_, text)| text)
+    fn problem(&self, field: &str) -> Option<&str> {
+        let (of, text) = self.problem.as_ref()?;
+        (*of == field).then_some(text.as_str())
     }
 }
 
