@@ -198,6 +198,14 @@ impl ListQuery {
     }
 }
 
+/// Which rows of a list a page has, such as `51 to 62 of 62`.
+pub(crate) fn rows_of_list(first: u64, last: u64, all: u64) -> String {
+    match first == last {
+        true => format!("{last} of {all}"),
+        false => format!("{first} to {last} of {all}"),
+    }
+}
+
 fn newest(mut pages: Vec<String>) -> Vec<String> {
     pages.drain(..pages.len().saturating_sub(PAGES_REMEMBERED_MAX));
     pages
@@ -248,6 +256,12 @@ mod tests {
             query(&format!("pages={long}b{}", "c".repeat(300))).start::<String>(),
             None
         );
+    }
+
+    #[test]
+    fn one_row_of_a_page_is_no_range() {
+        assert_eq!(rows_of_list(1, 50, 301), "1 to 50 of 301");
+        assert_eq!(rows_of_list(301, 301, 301), "301 of 301");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use http::{StatusCode, Uri};
 
 use super::{Operator, OperatorForm, PAGE_ROWS, count, gives, status_text};
 use crate::error_page::{Failure, PageResult};
-use crate::list_query::{Chip, ListQuery, Pages};
+use crate::list_query::{Chip, ListQuery, Pages, rows_of_list};
 use crate::pages::names::sanitized;
 use crate::pages::{Done, LocalTime, SignedInFrame, page_response};
 use crate::session::Session;
@@ -36,7 +36,7 @@ struct UsersPage<'a> {
     query: &'a ListQuery,
     search_chars_max: usize,
     chips: Vec<Chip>,
-    /// Such as `51–100 of 523`.
+    /// Such as `51 to 100 of 523`.
     counted: String,
     rows: Vec<UserRow>,
     pages: Pages,
@@ -116,7 +116,7 @@ async fn page(session: &Session, uri: &Uri, problem: Option<Problem<'_>>) -> Pag
         0 => String::new(),
         1 if before == 0 && all == 1 => "1 user".to_owned(),
         _ if all > u64::from(COUNTED_MAX) => "more than 10,000 users".to_owned(),
-        rows => format!("{}–{} of {all}", before + 1, before + rows),
+        rows => rows_of_list(before + 1, before + rows, all),
     };
     let (connections, disabled) = match (users.first(), users.last()) {
         (Some(first), Some(last)) => (

@@ -214,7 +214,7 @@ async fn users_are_filtered() {
     let page = browser.get("/operator/users").await;
     page.assert_has("1 webhook endpoint disabled");
     let found = browser.get("/operator/users?search=example").await;
-    found.assert_has("1–2 of 2");
+    found.assert_has("1 to 2 of 2");
     let revoked = browser.get("/operator/users?status=revoked").await;
     revoked.assert_has("consent withdrawn");
     revoked.assert_has("Show all users");
@@ -608,7 +608,7 @@ async fn lists_go_on_behind_their_first_page() {
         assert!(follow(&first, "prev").await.is_none(), "the first page");
         let (back, _) = follow(&second, "prev").await.expect("a page before");
         assert_eq!(count(&back), 50);
-        for (page, rows) in [(&first, "1–50 of 62"), (&second, "51–62 of 62")] {
+        for (page, rows) in [(&first, "1 to 50 of 62"), (&second, "51 to 62 of 62")] {
             assert_eq!(page.contains(rows), list.ends_with("users"), "{page}");
         }
         for kept in ["search=example", "what=user"] {

@@ -124,7 +124,11 @@ async fn rows_of_all_accounts_are_listed_newest_first() {
         let (first, last) = (rows.len() + 1, rows.len() + shown.len());
         rows.extend(shown);
         let Some(next) = older(&page.text) else {
-            page.assert_has(&format!("{first} to {last} of {last} "));
+            let shown = match first == last {
+                true => format!("{last} of {last} "),
+                false => format!("{first} to {last} of {last} "),
+            };
+            page.assert_has(&shown);
             break;
         };
         page.assert_has(&format!("{first} to {last} "));
