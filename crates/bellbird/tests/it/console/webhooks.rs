@@ -307,6 +307,12 @@ async fn wrong_endpoints_are_said() {
         page.assert_status(400);
         page.assert_has(&format!("value=\"{url}\""));
     }
+    let form = form_of("ftp://example.com/hook", &[EventType::TransactionsSynced]);
+    let page = browser.post("/webhooks", &form).await;
+    page.assert_shows(
+        400,
+        "use https, or http to the computer that runs Bellbird.",
+    );
     assert_eq!(
         app.storage.endpoints().list(app.ben.user.id).await.unwrap(),
         []

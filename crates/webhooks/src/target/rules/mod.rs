@@ -88,9 +88,13 @@ pub enum TargetError {
     /// Not a URL, or a spelling that two parsers may read differently.
     #[error("the URL is malformed: write it as https://hooks.example.com/path")]
     Malformed,
-    /// Neither https nor, if allowed, http to this machine.
     #[error("the URL does not start with https://: use https, because events hold financial data")]
     NotHttps,
+    /// As [`Self::NotHttps`], with [`Rules::allow_loopback`].
+    #[error(
+        "the URL does not start with https://: use https, or http to the computer that runs Bellbird"
+    )]
+    NotHttpsNorLoopback,
     #[error(
         "the URL contains a user or a password: remove them and verify the signature of each event"
     )]
@@ -120,7 +124,7 @@ pub fn check_url(text: &str, rules: Rules) -> Result<Url, TargetError> {
     if text.len() > URL_BYTES_MAX {
         return Err(TargetError::TooLong);
     }
-    check_spelling(text)?;
+    check_spelling(text, rules)?;
     let url = Url::parse(text).map_err(|_| TargetError::Malformed)?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err(TargetError::UserInfo);
@@ -133,7 +137,7 @@ pub fn check_url(text: &str, rules: Rules) -> Result<Url, TargetError> {
     }
     let is_local = rules.allow_loopback && is_loopback_host(&url);
     if url.scheme() == "http" && !is_local {
-        return Err(TargetError::NotHttps);
+        return Err(not_https(rules));
     }
     if !is_local {
         check_host(&url)?;
@@ -176,10 +180,10 @@ pub(crate) fn request_uri(url: &Url) -> Option<Uri> {
 }
 
 /// Rejects spellings that the URL standard would silently repair.
-fn check_spelling(text: &str) -> Result<(), TargetError> {
+fn check_spelling(text: &str, rules: Rules) -> Result<(), TargetError> {
     let (scheme, rest) = text.split_once("://").ok_or(TargetError::Malformed)?;
     if !scheme.eq_ignore_ascii_case("https") && !scheme.eq_ignore_ascii_case("http") {
-        return Err(TargetError::NotHttps);
+        return Err(not_https(rules));
     }
     if text
         .chars()
@@ -193,6 +197,14 @@ fn check_spelling(text: &str) -> Result<(), TargetError> {
         return Err(TargetError::UserInfo);
     }
     Ok(())
+}
+
+/// Names the schemes that the rules allow.
+fn not_https(rules: Rules) -> TargetError {
+    match rules.allow_loopback {
+        true => TargetError::NotHttpsNorLoopback,
+        false => TargetError::NotHttps,
+    }
 }
 
 fn is_loopback_host(url: &Url) -> bool {

@@ -401,6 +401,7 @@ fn errors_say_what_to_do_and_hold_no_url() {
         ("https://10.0.0.1/", TargetError::IpLiteral),
         ("https://hooks/", TargetError::NotPublic),
         ("http://hooks.example.com/", TargetError::NotHttps),
+        ("ftp://hooks.example.com/", TargetError::NotHttps),
         ("https://a:b@hooks.example.com/", TargetError::UserInfo),
         ("https://hooks.example.com/#x", TargetError::Fragment),
         ("https://hooks.example.com:22/", TargetError::Port),
@@ -412,6 +413,16 @@ fn errors_say_what_to_do_and_hold_no_url() {
             sentence.contains(": ") && !sentence.contains("10.0.0.1"),
             "{sentence}"
         );
+    }
+}
+
+#[test]
+fn another_scheme_is_told_those_that_are_allowed() {
+    for text in ["ftp://hooks.example.com/", "http://hooks.example.com/"] {
+        let [strict, development] =
+            [STRICT, DEVELOPMENT].map(|rules| check_url(text, rules).unwrap_err().to_string());
+        assert!(strict.contains("use https") && !strict.contains("http to"));
+        assert!(development.contains("use https, or http to the computer"));
     }
 }
 
