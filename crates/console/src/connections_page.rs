@@ -53,6 +53,7 @@ struct OwnRow {
     /// Whether it is read on request.
     can_sync: bool,
     is_open: bool,
+    /// Whether it is read now or within a minute, which the line of the form then says.
     is_syncing: bool,
 }
 

@@ -4,6 +4,7 @@
 use bellbird_domain::{Connection, ConnectionStatus, Plan};
 use bellbird_sandbox::ConsentState;
 
+use super::pages::text_of;
 use crate::linking::chromium::{UserAction, leave_consent_pages};
 use crate::support::chromium::Browser;
 use crate::support::harness::{App, Person, Setup, simulated_providers};
@@ -38,7 +39,8 @@ async fn banks_are_read_and_removed_by_their_user_only() {
         app.sign_in(app.ben.user.id).await,
         app.sign_in(app.olivia.user.id).await,
     );
-    let id = app.connections_of(app.ben.user.id).await.remove(0).id;
+    let connection = app.connections_of(app.ben.user.id).await.remove(0);
+    let id = connection.id;
     for form in ["sync", "confirm-removal", "connection"] {
         let page = other.post("/connections", &format!("{form}={id}")).await;
         page.assert_status(404);
@@ -53,6 +55,14 @@ async fn banks_are_read_and_removed_by_their_user_only() {
     assert_eq!(page.headers["refresh"], "5", "the page shows the end of it");
     let (_, row) = page.text.split_once(&format!("id=\"bank-{id}\"")).unwrap();
     assert!(row.contains("role=\"status\"") && row.contains("<details open>"));
+    app.sync(&connection).await;
+    let read = browser.get(to.trim_end_matches("#done")).await;
+    let shown = text_of(&read.text);
+    assert!(
+        shown.contains("Up to date, just now") && !shown.contains("within a minute"),
+        "{shown}"
+    );
+    assert!(!read.headers.contains_key("refresh"), "nothing is awaited");
 
     let form = format!("confirm-removal={id}");
     page.assert_has(&format!("name=\"confirm-removal\" value=\"{id}\""));
