@@ -271,6 +271,17 @@ async fn transactions_fit_a_phone() {
     browser.wait_for("document.querySelector('details[open] dl dt')?.textContent === 'Account'");
     browser.assert_accessible("console-transactions-open-row");
     browser.press(".transactions summary");
+    for width in [1280, 360] {
+        browser.size(width, 780, false);
+        browser.evaluate("document.querySelector('.rows-head .chip').open = true, null");
+        let covered = browser.evaluate(
+            "document.querySelector('.rows-head .panel').getBoundingClientRect().top \
+             < document.querySelector('.rows-head:has(.chip) [role=status]') \
+             .getBoundingClientRect().bottom",
+        );
+        assert_eq!(covered, false, "the files cover the sums at {width}");
+        browser.evaluate("document.querySelector('.rows-head .chip').open = false, null");
+    }
     for (number, name) in [(1, "account"), (2, "period"), (3, "category")] {
         browser.evaluate(&format!(
             "document.querySelector('.filters details:nth-of-type({number})').open = true, null"
