@@ -107,6 +107,10 @@ async fn odd_numbers_fit_every_width() {
                 if (one.getBoundingClientRect().right > card.getBoundingClientRect().right + 0.5) \
                     misfits.push(`beyond its card: ${one.outerHTML.slice(0, 200)}`); \
         return misfits; })()";
+    /// Names of holdings that have less than a whole line of a phone.
+    const NARROW_NAMES: &str = "[...document.querySelectorAll('.holdings .name')] \
+        .filter(one => one.offsetWidth < one.closest('li').clientWidth - 1) \
+        .map(one => one.textContent)";
     let app = App::start(Setup::default()).await;
     let credentials = [
         &app.credentials_of("fiskil")[4],
@@ -133,6 +137,9 @@ async fn odd_numbers_fit_every_width() {
             browser.open(&format!("{}{path}", app.console_url));
             assert_light(&mut browser, &name);
             assert_eq!(browser.evaluate(MISFITS), json!([]), "{name}");
+            if width == 360 {
+                assert_eq!(browser.evaluate(NARROW_NAMES), json!([]), "{name}");
+            }
             browser.evaluate(
                 "document.querySelectorAll('main details').forEach(one => one.open = !one.name)",
             );
