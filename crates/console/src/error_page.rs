@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bellbird_connections::{AppReturn, ConnectionsError};
 use bellbird_management::Refusal;
@@ -15,7 +14,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::body::BodyError;
 use crate::cookie::with_cookies;
-use crate::pages::{Notice, Tone};
+use crate::pages::{Notice, SignedInFrame, Tone};
 use crate::state::Console;
 
 /// `Retry-After` while a provider or the database is unavailable.
@@ -26,8 +25,8 @@ const REQUEST_NEW_LINK: &str = "Ask for a new link where you got this one.";
 const INTERNAL_ERROR: &str = "Something went wrong on our side.";
 const SEE_LOG: &str = "The operator of this service can find the cause in its log.";
 
-/// Why a handler has no page of its own. As a response it has nothing to show, until [`show`] makes
-/// its page.
+/// Why a handler has no page of its own. As a response it has nothing to show, until a layer of the
+/// router makes its page.
 #[derive(Clone)]
 pub(crate) enum Failure {
     NotFound,
@@ -81,26 +80,20 @@ impl IntoResponse for Failure {
     }
 }
 
-/// A layer that makes the pages of failures and notices, with the headers that the handler has set.
-pub(crate) async fn show(
-    State(console): State<Console>,
-    headers: HeaderMap,
-    mut response: Response,
-) -> Response {
-    let extensions = response.extensions_mut();
-    let mut page = if let Some(failure) = extensions.remove::<Failure>() {
-        page_of(&console, &headers, failure)
-    } else if let Some(notice) = extensions.remove::<Arc<Notice>>() {
-        notice.response(&console.frame)
-    } else {
-        return response;
-    };
-    let set = std::mem::take(response.headers_mut());
-    page.headers_mut().extend(set);
-    page
+impl Failure {
+    /// Whether it is the page for a browser at an address without one.
+    pub(crate) fn is_missing_page(&self, headers: &HeaderMap) -> bool {
+        matches!(self, Self::NotFound | Self::BankNotFound) && accepts_html(headers)
+    }
 }
 
-fn page_of(console: &Console, headers: &HeaderMap, failure: Failure) -> Response {
+/// `menus`: of the user who is signed in. None: the page has none.
+pub(crate) fn page_of(
+    console: &Console,
+    headers: &HeaderMap,
+    failure: Failure,
+    menus: Option<&SignedInFrame<'_>>,
+) -> Response {
     let notice = match failure {
         Failure::NotFound if !accepts_html(headers) => {
             return json(StatusCode::NOT_FOUND, "Path not found");
@@ -141,7 +134,10 @@ fn page_of(console: &Console, headers: &HeaderMap, failure: Failure) -> Response
         Failure::Internal => internal_error(),
         Failure::Refused(refusal) => refused(&refusal),
     };
-    notice.response(&console.frame)
+    match menus {
+        Some(frame) => notice.response_with_menus(frame),
+        None => notice.response(&console.frame),
+    }
 }
 
 /// The API's error object, with a message only.

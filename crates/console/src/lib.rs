@@ -15,6 +15,7 @@ mod connections_page;
 mod cookie;
 mod demo;
 mod emails;
+mod error_layer;
 mod error_page;
 mod failed_links;
 mod home;
@@ -156,7 +157,7 @@ pub fn router(
         .method_not_allowed_fallback(async || Failure::MethodNotAllowed)
         .with_state(console.clone());
     attach(pages)
-        .layer(map_response_with_state(console.clone(), error_page::show))
+        .layer(map_response_with_state(console.clone(), error_layer::show))
         .layer(from_fn_with_state(console, failed_links::limit))
         .layer(CatchPanicLayer::custom(|_| error_page::panic_response()))
         .layer(map_response(security_headers::add))

@@ -6,8 +6,7 @@ use bellbird_domain::ConnectionStatus;
 use bellbird_storage::{CLOCK_NOTICED, Instance, JobCounts, StorageError};
 use jiff::{SignedDuration, Timestamp};
 
-use super::count;
-use crate::pages::{LocalTime, When};
+use crate::pages::{LocalTime, When, count};
 use crate::state::Console;
 
 /// As the alert in `deploy/prometheus/rules.yml`.

@@ -8,11 +8,11 @@ use bellbird_storage::{DeliveryPosition, DeliveryRecord, Endpoint};
 use http::{StatusCode, Uri};
 
 use super::deliveries::EndpointRow;
-use super::{Emails, Operator, OperatorForm, PAGE_ROWS, count};
+use super::{Emails, Operator, OperatorForm, PAGE_ROWS};
 use crate::error_page::{Failure, PageResult};
 use crate::list_query::{Chip, ListQuery, Pages};
 use crate::pages::names::sanitized;
-use crate::pages::{Done, SignedInFrame, When, page_response};
+use crate::pages::{Done, SignedInFrame, When, count, page_response};
 use crate::session::{PathText, Session, id_of};
 use crate::state::Console;
 use crate::webhooks::log::{outcome, state_text, why_not_sent_again};

@@ -10,10 +10,10 @@ use bellbird_storage::{FailingJob, Instance, JobCounts, ProviderCalls, StorageEr
 use http::StatusCode;
 
 use super::checks::{self, Check, is_overdue};
-use super::{Operator, count, status_text, users};
+use super::{Operator, status_text, users};
 use crate::error_page::PageResult;
 use crate::list_query::ListQuery;
-use crate::pages::{LocalTime, SignedInFrame, When, page_response};
+use crate::pages::{LocalTime, SignedInFrame, When, count, page_response};
 use crate::state::Console;
 
 /// Failing jobs that are listed individually.

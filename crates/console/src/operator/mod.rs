@@ -121,12 +121,6 @@ impl Emails {
     }
 }
 
-/// Such as `1 bank` and `2 banks`.
-fn count(number: u64, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {noun}{plural}")
-}
-
 /// Unlike [`crate::pages::status_text`], for somebody else than the user.
 fn status_text(status: ConnectionStatus) -> &'static str {
     match status {

@@ -11,12 +11,12 @@ use secrecy::{ExposeSecret as _, SecretString};
 use uuid::Uuid;
 
 use super::deliveries::EndpointRow;
-use super::{Operator, OperatorForm, count, gives, status_text};
+use super::{Operator, OperatorForm, gives, status_text};
 use crate::emails::{InvitationEmail, Text};
 use crate::error_page::{Failure, PageResult};
 use crate::local::is_loopback_url;
 use crate::pages::names::{institution_name, sanitized};
-use crate::pages::{Done, LocalTime, SignedInFrame, When, page_response};
+use crate::pages::{Done, LocalTime, SignedInFrame, When, count, page_response};
 use crate::qr_code;
 use crate::session::{OwnForm, PathText, Session, id_of, newest_of};
 use crate::state::Console;

@@ -9,11 +9,11 @@ use bellbird_providers::registry::provider_title;
 use bellbird_storage::{NewUser, StorageError, UserFilter, UserNeed};
 use http::{StatusCode, Uri};
 
-use super::{Operator, OperatorForm, PAGE_ROWS, count, gives, status_text};
+use super::{Operator, OperatorForm, PAGE_ROWS, gives, status_text};
 use crate::error_page::{Failure, PageResult};
 use crate::list_query::{Chip, ListQuery, Pages, rows_of_list};
 use crate::pages::names::sanitized;
-use crate::pages::{Done, LocalTime, SignedInFrame, page_response};
+use crate::pages::{Done, LocalTime, SignedInFrame, count, page_response};
 use crate::session::Session;
 use crate::state::Console;
 

@@ -7,7 +7,7 @@ use bellbird_domain::{Connection, ConnectionId, ConnectionStatus};
 use bellbird_reads::ReadError;
 
 use super::names::institution_name;
-use super::notice::sentence;
+use super::words::sentence;
 
 /// Sorts by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,6 +5,8 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan as _};
 
+use super::words::count;
+
 /// A time on a page, which shows how long ago it was, and all of it on request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct When {
@@ -115,10 +117,10 @@ fn relative(at: Timestamp, now: Timestamp) -> Option<String> {
         size @ ..1_209_600 => (size / 86_400, "day"),
         _ => return None,
     };
-    let plural = if number == 1 { "" } else { "s" };
+    let size = count(number, unit);
     Some(match seconds < 0 {
-        true => format!("{number} {unit}{plural} ago"),
-        false => format!("in {number} {unit}{plural}"),
+        true => format!("{size} ago"),
+        false => format!("in {size}"),
     })
 }
 

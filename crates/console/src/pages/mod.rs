@@ -16,6 +16,7 @@ mod notice;
 mod number;
 mod response;
 mod signed_in;
+mod words;
 
 pub(crate) use bank::{BankRow, BankRows, BankState, status_text};
 pub(crate) use bank_trouble::{BankTrouble, is_linkable, why_not_read};
@@ -25,9 +26,10 @@ pub(crate) use done::{Done, DoneAt};
 pub(crate) use frame::Frame;
 pub(crate) use institution::ImageOrigins;
 pub(crate) use local_time::{LocalTime, When, day_of_week, shown_day};
-pub(crate) use notice::{Notice, Retry, Tone, WayBack, sentence};
+pub(crate) use notice::{Notice, Retry, Tone, WayBack};
 pub(crate) use number::{Money, Number};
 pub(crate) use response::{REFRESH_AFTER, page_response, page_with_images, rendered_part};
 pub(crate) use signed_in::{
     DEVELOPER_PAGES, OPERATOR_PAGES, OWN_PAGES, PAGES, SignedInFrame, page_of,
 };
+pub(crate) use words::{count, sentence};

@@ -17,6 +17,8 @@ use super::frame::Frame;
 use super::institution::{AccountRow, ImageOrigins, Institution, account_rows};
 use super::names::{institution_name, sanitized};
 use super::response::page_with_images;
+use super::signed_in::SignedInFrame;
+use super::words::sentence;
 
 const OPEN_LINK_AGAIN: &str =
     "To try again, open your link again. It works for half an hour after it was created.";
@@ -142,6 +144,13 @@ struct NoticePage<'a> {
     notice: &'a Notice,
 }
 
+#[derive(Template)]
+#[template(path = "notice_signed_in.html")]
+struct SignedInNoticePage<'a> {
+    frame: &'a SignedInFrame<'a>,
+    notice: &'a Notice,
+}
+
 impl Notice {
     pub(crate) fn new(tone: Tone, title: impl Into<String>) -> Self {
         Self {
@@ -239,12 +248,24 @@ impl Notice {
     }
 
     pub(crate) fn response(&self, frame: &Frame) -> Response {
+        self.response_with(&self.page(frame))
+    }
+
+    /// With the menus of the user who is signed in.
+    pub(crate) fn response_with_menus(&self, frame: &SignedInFrame<'_>) -> Response {
+        self.response_with(&SignedInNoticePage {
+            frame,
+            notice: self,
+        })
+    }
+
+    fn response_with(&self, page: &impl Template) -> Response {
         let institutions = self
             .connected
             .iter()
             .map(|connected| &connected.institution);
         let origins = ImageOrigins::of(institutions);
-        let mut response = page_with_images(self.status, &self.page(frame), origins);
+        let mut response = page_with_images(self.status, page, origins);
         let seconds = self.retry_after.map(HeaderValue::from);
         let retry_after = seconds.map(|seconds| (RETRY_AFTER, seconds));
         response.headers_mut().extend(retry_after);
@@ -535,22 +556,6 @@ fn subject(names: &[String]) -> String {
     }
 }
 
-/// Makes a sentence of an error text: adds a capital letter and a full stop.
-pub(crate) fn sentence(text: &str) -> String {
-    let mut characters = text.chars();
-    let first: String = characters
-        .next()
-        .into_iter()
-        .flat_map(char::to_uppercase)
-        .collect();
-    let stop = if text.ends_with(['.', '!', '?']) {
-        ""
-    } else {
-        "."
-    };
-    format!("{first}{}{stop}", characters.as_str())
-}
-
 #[cfg(test)]
 mod tests {
     use bellbird_domain::ConnectionStatus;
@@ -837,13 +842,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_become_sentences() {
-        assert_eq!(
-            sentence("the bank is down: try later"),
-            "The bank is down: try later."
-        );
-        assert_eq!(sentence("The bank is down."), "The bank is down.");
-        assert_eq!(sentence(""), ".");
+    fn reason_of_a_failure_is_a_sentence() {
         assert_eq!(
             notice_of(LinkOutcome::Failed, &[], Some("no luck")).paragraphs[0],
             "No luck."

@@ -1,7 +1,7 @@
 //! What the pages show, and what their forms do.
 
 use bellbird_connections::{ConnectionsError, LinkTarget};
-use bellbird_domain::Plan;
+use bellbird_domain::{ConnectionId, Plan};
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
 
@@ -106,6 +106,32 @@ async fn plan_decides_what_is_offered() {
     set(Plan::Professional).await;
     assert!(get(link, None).await.text.contains("value=\"snaptrade\""));
     browser.get("/webhooks").await.assert_has("trades.synced");
+}
+
+/// A page that is not there has the menus of whoever is signed in, and calls no provider.
+#[tokio::test]
+async fn missing_page_has_the_menus() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.ben.user.id).await;
+    app.reset_calls();
+    let sync = format!("sync={}", ConnectionId::new());
+    for (page, words) in [
+        (browser.get("/nothing").await, "Page not found"),
+        (browser.get("/webhooks/endpoints/1").await, "Page not found"),
+        (
+            browser.post("/connections", &sync).await,
+            "It is removed already",
+        ),
+    ] {
+        page.assert_shows(404, words);
+        page.assert_has("href=\"/transactions\"");
+        page.assert_has("Signed in as <bdi>ben@example.com</bdi>");
+    }
+    assert_eq!(app.fiskil().total_calls(), 0);
+    let url = format!("{}/nothing", app.console_url);
+    let page = get(&url, None).await;
+    page.assert_shows(404, "Page not found");
+    assert!(!page.text.contains("/transactions"), "{}", page.text);
 }
 
 #[tokio::test]
