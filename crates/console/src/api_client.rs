@@ -7,18 +7,18 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::response::Response;
-use bellbird_api::http::{NotBefore, SignedInCaller};
+use bellbird_api::http::{NotBefore, Problem, SignedInCaller};
 use bellbird_domain::{Caller, Connection};
 use bellbird_reads::ReadError;
 use bytes::Bytes;
-use http::header::AGE;
+use http::header::{AGE, RETRY_AFTER};
 use http::{HeaderName, StatusCode, Version};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tower::ServiceExt as _;
 
-use crate::pages::sentence;
+use crate::pages::{sentence, why_not_read};
 
 /// More than the largest window of rows.
 const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -35,6 +35,7 @@ pub(crate) struct ApiError {
     pub(crate) message: String,
     /// The word of the header `Bellbird-Error`.
     pub(crate) code: String,
+    pub(crate) retry_after: Option<Duration>,
 }
 
 /// A list of the API.
@@ -109,16 +110,22 @@ impl ApiClient {
         if response.status() == StatusCode::OK {
             return Ok(response);
         }
-        let code = response.headers().get(BELLBIRD_ERROR);
-        let code = code
-            .and_then(|code| code.to_str().ok())
-            .unwrap_or_default()
-            .to_owned();
+        let header = |name: HeaderName| response.headers().get(name)?.to_str().ok();
+        let code = header(BELLBIRD_ERROR).unwrap_or_default().to_owned();
+        let retry_after: Option<u64> = header(RETRY_AFTER).and_then(|text| text.parse().ok());
         let error: ErrorBody =
             serde_json::from_slice(&read_whole(response).await?).map_err(|_| unreadable())?;
+        let message = match (code.as_str(), retry_after) {
+            ("rate_limited" | "budget_used_up", Some(seconds)) => {
+                why_not_read(&Problem::TooManyRequests(seconds))
+            }
+            ("too_many_at_once", _) => why_not_read(&Problem::TooManyAtOnce),
+            _ => sentence(&error.error.message),
+        };
         Err(ApiError {
-            message: sentence(&error.error.message),
+            message,
             code,
+            retry_after: retry_after.map(Duration::from_secs),
         })
     }
 }
@@ -128,13 +135,18 @@ fn request(path: &str) -> Result<Request, ApiError> {
     request.map_err(|_| unreadable())
 }
 
-/// The failed read behind an error of the API, by its code.
-pub(crate) fn read_error(connection: &Connection, code: &str) -> ReadError {
+/// The failed read behind an error of the API, by its code. `retry_after` is unknown of one among
+/// several balances.
+pub(crate) fn read_error(
+    connection: &Connection,
+    code: &str,
+    retry_after: Option<Duration>,
+) -> ReadError {
     match code {
         "reconnect_required" => ReadError::Reconnect(connection.status),
         "not_found" => ReadError::NotFound,
         "rate_limited" | "budget_used_up" | "too_many_at_once" => ReadError::BudgetUsedUp {
-            retry_after: Duration::from_secs(60),
+            retry_after: retry_after.unwrap_or(Duration::from_secs(60)),
         },
         _ => ReadError::Unavailable {
             retry_after: None,
@@ -152,5 +164,6 @@ fn unreadable() -> ApiError {
     ApiError {
         message: UNREADABLE.to_owned(),
         code: String::new(),
+        retry_after: None,
     }
 }

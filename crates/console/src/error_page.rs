@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::body::BodyError;
 use crate::cookie::with_cookies;
-use crate::pages::{Notice, SignedInFrame, Tone};
+use crate::pages::{Notice, SignedInFrame, Tone, try_again_in};
 use crate::state::Console;
 
 /// `Retry-After` while a provider or the database is unavailable.
@@ -122,7 +122,7 @@ pub(crate) fn page_of(
         Failure::NotSignedIn(page) => return with_cookies(console.redirect("/sign-in"), [page]),
         Failure::TooManyOfUser(seconds) => {
             let why = "You have opened many pages or pressed many buttons within a minute. Nothing was changed.";
-            try_again(StatusCode::TOO_MANY_REQUESTS, why, seconds)
+            too_often(why, seconds)
         }
         Failure::QueryTooLong => Notice::new(Tone::Attention, "This link does not work")
             .with("It is longer than any link that a provider uses. Nothing was changed.")
@@ -192,7 +192,12 @@ fn removed_already() -> Notice {
 /// The client's address has used too many unknown links.
 pub(crate) fn too_many_requests(retry_after_seconds: u64) -> Notice {
     let why = "Too many links that do not work were opened from your network.";
+    too_often(why, retry_after_seconds)
+}
+
+fn too_often(why: &str, retry_after_seconds: u64) -> Notice {
     try_again(StatusCode::TOO_MANY_REQUESTS, why, retry_after_seconds)
+        .with(&try_again_in(retry_after_seconds))
 }
 
 fn cross_site_form(console_url: &str) -> Notice {

@@ -169,7 +169,10 @@ async fn read(list: &RowList<Trades>, broker: &Bank) -> Result<Vec<Holding>, Ban
         .get::<List<Holding>>(&session.caller, &path, None);
     match read.await {
         Ok(read) => Ok(read.value.data),
-        Err(error) => Err(session.trouble(connection, &read_error(connection, &error.code))),
+        Err(error) => {
+            let error = read_error(connection, &error.code, error.retry_after);
+            Err(session.trouble(connection, &error))
+        }
     }
 }
 

@@ -212,7 +212,7 @@ impl BalancesOf {
             }
             let is_known = connection.status != ConnectionStatus::Active;
             if let Some(code) = failed.filter(|_| !is_known) {
-                let error = read_error(connection, code);
+                let error = read_error(connection, code, None);
                 part.troubles.push(self.session.trouble(connection, &error));
             }
             let institution = self.institution(connection, sums.amounts(), rows);

@@ -129,7 +129,7 @@ impl MoneyOf {
             troubles.extend(read.as_ref().err().map(trouble));
         }
         troubles.sort_unstable();
-        troubles.dedup();
+        troubles.dedup_by_key(|one| one.id);
         let by_month = sums.into_inner().into_iter();
         let sums = MoneySums {
             months,

@@ -7,15 +7,15 @@ use bellbird_domain::{Connection, ConnectionId, ConnectionStatus};
 use bellbird_reads::ReadError;
 
 use super::names::institution_name;
-use super::words::sentence;
+use super::words::{sentence, try_again_in};
 
 /// Sorts by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BankTrouble {
     pub(crate) name: String,
     pub(crate) id: ConnectionId,
-    /// A sentence.
-    pub(crate) why: &'static str,
+    /// One or two sentences.
+    pub(crate) why: String,
     remedy: Remedy,
 }
 
@@ -39,10 +39,12 @@ impl BankTrouble {
     ) -> Self {
         let (why, remedy) = match error {
             ReadError::Reconnect(status) => (why_broken(*status), Remedy::Reconnect),
-            ReadError::BudgetUsedUp { .. } => (
-                "It was asked too often in the last minutes. Wait a minute.",
-                Remedy::Time,
-            ),
+            ReadError::BudgetUsedUp { retry_after } => {
+                let seconds = retry_after.as_millis().div_ceil(1_000);
+                let again = try_again_in(u64::try_from(seconds).unwrap_or(u64::MAX));
+                let why = format!("It was asked too often in the last minute. {again}");
+                return Self::new(connection, why, Remedy::Time, linkable);
+            }
             ReadError::OperatorNeeded => (
                 "This service cannot use it now, until its operator corrects the settings.",
                 Remedy::Other,
@@ -53,7 +55,7 @@ impl BankTrouble {
             }
             ReadError::Storage(_) => ("This service could not look it up.", Remedy::Time),
         };
-        Self::new(connection, why, remedy, linkable)
+        Self::new(connection, why.to_owned(), remedy, linkable)
     }
 
     /// What is known without a read. None: nothing is wrong.
@@ -66,12 +68,12 @@ impl BankTrouble {
             ConnectionStatus::Active | ConnectionStatus::Deleting
         );
         let why = why_broken(connection.status);
-        (!is_fine).then(|| Self::new(connection, why, Remedy::Reconnect, linkable))
+        (!is_fine).then(|| Self::new(connection, why.to_owned(), Remedy::Reconnect, linkable))
     }
 
     fn new(
         connection: &Connection,
-        why: &'static str,
+        why: String,
         remedy: Remedy,
         linkable: &[LinkableProvider],
     ) -> Self {
@@ -123,8 +125,8 @@ fn why_broken(status: ConnectionStatus) -> &'static str {
 pub(crate) fn why_not_read(problem: &Problem) -> String {
     match problem {
         Problem::TooManyRequests(seconds) | Problem::BudgetUsedUp(seconds) => format!(
-            "Your banks were asked too often in the last minute. Try again in {seconds} second{}.",
-            if *seconds == 1 { "" } else { "s" }
+            "Your banks were asked too often in the last minute. {}",
+            try_again_in(*seconds)
         ),
         Problem::TooManyAtOnce => {
             "Other pages of yours are still being read. Try again in a moment.".to_owned()
@@ -135,6 +137,8 @@ pub(crate) fn why_not_read(problem: &Problem) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::fixtures::{HOSTILE, LINKABLE, connection};
     use super::*;
 
@@ -170,8 +174,19 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_no_sentences_of_the_api() {
+    fn limits_say_when_to_try_again() {
         let text = why_not_read(&Problem::TooManyRequests(1));
         assert!(text.ends_with("Try again in 1 second."), "{text}");
+        let bank = connection("Bank", ConnectionStatus::Active);
+        let error = ReadError::BudgetUsedUp {
+            retry_after: Duration::from_millis(11_200),
+        };
+        let trouble = BankTrouble::of_read(&bank, &error, &LINKABLE);
+        assert!(trouble.may_pass());
+        assert!(
+            trouble.why.ends_with("Try again in 12 seconds."),
+            "{}",
+            trouble.why
+        );
     }
 }

@@ -32,4 +32,4 @@ pub(crate) use response::{REFRESH_AFTER, page_response, page_with_images, render
 pub(crate) use signed_in::{
     DEVELOPER_PAGES, OPERATOR_PAGES, OWN_PAGES, PAGES, SignedInFrame, page_of,
 };
-pub(crate) use words::{count, sentence};
+pub(crate) use words::{count, sentence, try_again_in};

@@ -6,6 +6,11 @@ pub(crate) fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{plural}")
 }
 
+/// The sentence of a wait, such as that of `Retry-After`.
+pub(crate) fn try_again_in(seconds: u64) -> String {
+    format!("Try again in {}.", count(seconds.max(1), "second"))
+}
+
 /// Makes a sentence of an error text: adds a capital letter and a full stop.
 pub(crate) fn sentence(text: &str) -> String {
     let mut characters = text.chars();

@@ -240,7 +240,7 @@ pub(super) async fn find<K: ListKind>(
     }
     found.troubles.extend(failed);
     found.troubles.sort_unstable();
-    found.troubles.dedup();
+    found.troubles.dedup_by_key(|one| one.id);
     let heard = heard.into_inner();
     let is_in_trouble = |id: &ConnectionId| found.troubles.iter().any(|one| one.id == *id);
     let readable = accounts.iter().filter(|(id, _)| !is_in_trouble(id));

@@ -512,6 +512,23 @@ async fn trades_of_all_brokers_follow_each_other() {
     }
 }
 
+/// Whoever pages faster than the limit of live reads learns when to go on, in both parts.
+#[tokio::test]
+async fn a_limit_says_when_to_try_again() {
+    let mut setup = Setup::default();
+    setup.settings.api_context.live_per_minute = 2;
+    let app = App::start(setup).await;
+    let person = app.person_at("snaptrade").await;
+    let browser = app.sign_in(person.user.id).await;
+    let first = browser.get("/investments").await.text;
+    assert!(!first.contains("Try again"), "{first}");
+    let page = browser.get("/investments?period=30d").await.text;
+    let when = "asked too often in the last minute. Try again in 30 seconds.";
+    assert_eq!(text_of(&page).matches(when).count(), 2, "{page}");
+    let file = browser.get("/holdings.csv").await;
+    file.assert_shows(502, when);
+}
+
 #[tokio::test]
 async fn an_account_a_period_and_a_text_filter_the_investments() {
     let app = App::start(Setup::default()).await;

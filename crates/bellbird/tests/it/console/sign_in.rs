@@ -448,6 +448,7 @@ async fn requests_of_a_user_are_limited() {
             "{path}"
         );
         refused.assert_has("many pages");
+        refused.assert_has("Try again in 15 seconds.");
     }
     for browser in &browsers {
         browser
