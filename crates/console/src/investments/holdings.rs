@@ -171,7 +171,8 @@ async fn read(list: &RowList<Trades>, broker: &Bank) -> Result<Vec<Holding>, Ban
         Ok(read) => Ok(read.value.data),
         Err(error) => {
             let error = read_error(connection, &error.code, error.retry_after);
-            Err(session.trouble(connection, &error))
+            let trouble = session.trouble(connection, &error);
+            Err(trouble.among(&list.linked.names))
         }
     }
 }

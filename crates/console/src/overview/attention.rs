@@ -6,8 +6,7 @@ use bellbird_management::endpoints::DISABLED_BY_USER;
 use bellbird_storage::Endpoint;
 use jiff::SignedDuration;
 
-use crate::pages::names::institution_name;
-use crate::pages::{BankTrouble, is_linkable, why_disabled};
+use crate::pages::{BankNames, BankTrouble, is_linkable, why_disabled};
 use crate::session::Session;
 
 /// Days before the end of a consent from which the page asks to renew it.
@@ -37,6 +36,7 @@ impl Attention {
     /// `linkable` are the providers that users can link themselves.
     pub(super) fn of(
         connections: &[Connection],
+        names: &BankNames,
         endpoints: &[Endpoint],
         linkable: &[LinkableProvider],
         session: &Session,
@@ -44,7 +44,8 @@ impl Attention {
         let zone = session.zone();
         let troubles = connections
             .iter()
-            .filter_map(|connection| BankTrouble::of_status(connection, linkable));
+            .filter_map(|connection| BankTrouble::of_status(connection, linkable))
+            .map(|trouble| trouble.among(names));
         let active = connections
             .iter()
             .filter(|connection| connection.status == ConnectionStatus::Active);
@@ -53,7 +54,7 @@ impl Attention {
             let is_soon = end.duration_since(session.now) <= ENDING_WITHIN;
             is_soon.then(|| EndingConsent {
                 id: connection.id,
-                name: institution_name(connection),
+                name: names.of(connection),
                 end: zone.day(end),
                 can_renew: is_linkable(connection, linkable),
             })

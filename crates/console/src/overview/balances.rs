@@ -12,8 +12,8 @@ use serde::Deserialize;
 
 use super::query::OverviewQuery;
 use crate::api_client::{Aged, ApiError, List, read_error};
-use crate::pages::names::{institution_name, sanitized};
-use crate::pages::{BankTrouble, Frame, Money, Number, rendered_part};
+use crate::pages::names::sanitized;
+use crate::pages::{BankNames, BankTrouble, Frame, Money, Number, rendered_part};
 use crate::session::Session;
 
 /// Accounts of one request for balances.
@@ -86,6 +86,7 @@ pub(super) struct BalancesOf {
     pub(super) session: Arc<Session>,
     pub(super) query: OverviewQuery,
     pub(super) connections: Vec<Connection>,
+    pub(super) names: Arc<BankNames>,
     pub(super) accounts: Vec<Account>,
 }
 
@@ -166,7 +167,7 @@ impl BalancesOf {
         rows: Vec<BalanceRow>,
     ) -> InstitutionBalances {
         InstitutionBalances {
-            name: institution_name(connection),
+            name: self.names.of(connection),
             is_sandbox: self
                 .session
                 .frame
@@ -213,7 +214,8 @@ impl BalancesOf {
             let is_known = connection.status != ConnectionStatus::Active;
             if let Some(code) = failed.filter(|_| !is_known) {
                 let error = read_error(connection, code, None);
-                part.troubles.push(self.session.trouble(connection, &error));
+                let trouble = self.session.trouble(connection, &error);
+                part.troubles.push(trouble.among(&self.names));
             }
             let institution = self.institution(connection, sums.amounts(), rows);
             part.institutions.push(institution);

@@ -18,7 +18,7 @@ use futures_util::stream::FuturesUnordered;
 use http::Uri;
 
 use crate::error_page::PageResult;
-use crate::pages::{SignedInFrame, rendered_part};
+use crate::pages::{BankNames, SignedInFrame, rendered_part};
 use crate::plan;
 use crate::session::Session;
 use crate::stream;
@@ -59,18 +59,21 @@ pub(crate) async fn show(session: Session, uri: Uri) -> PageResult {
         && (storage.first_start().find().await?).is_some_and(|found| found.done_at.is_none());
     let frame = session.frame("/overview");
     let linkable = session.connections.links().providers();
-    let attention = Attention::of(&connections, &endpoints, &linkable, &session);
+    let names = Arc::new(BankNames::new(&connections, &accounts, &session.zone()));
+    let attention = Attention::of(&connections, &names, &endpoints, &linkable, &session);
     let query = OverviewQuery::of(uri.query());
     let is_empty = connections.is_empty();
     let balances = BalancesOf {
         session: Arc::clone(&session),
         query: query.clone(),
         connections,
+        names: Arc::clone(&names),
         accounts,
     };
     let money = MoneyOf {
         session: Arc::clone(&session),
         query,
+        names,
     };
     let page = OverviewPage {
         frame: &frame,

@@ -19,7 +19,7 @@ use super::money_view::{MoneyPart, MoneyState, ShownMoney};
 use super::query::OverviewQuery;
 use crate::money_cache::{CachedMoney, MoneySums};
 use crate::months::Months;
-use crate::pages::{BankTrouble, rendered_part, why_not_read};
+use crate::pages::{BankNames, BankTrouble, rendered_part, why_not_read};
 use crate::session::Session;
 
 /// Lists read at the same time.
@@ -29,6 +29,7 @@ const LISTS_AT_ONCE: usize = 4;
 pub(super) struct MoneyOf {
     pub(super) session: Arc<Session>,
     pub(super) query: OverviewQuery,
+    pub(super) names: Arc<BankNames>,
 }
 
 /// Sums by category, of each month by its first day.
@@ -111,7 +112,8 @@ impl MoneyOf {
                 Ok(accounts) => lists.extend(accounts.lists()),
                 Err(unreadable) => {
                     let (connection, error) = (&unreadable.connection, &unreadable.error);
-                    troubles.push(self.session.trouble(connection, error));
+                    let trouble = self.session.trouble(connection, error);
+                    troubles.push(trouble.among(&self.names));
                 }
             }
         }
@@ -125,7 +127,7 @@ impl MoneyOf {
         drop(permit);
         for (list, read) in lists.iter().zip(&read) {
             let connection = &list.context.connection;
-            let trouble = |error| self.session.trouble(connection, error);
+            let trouble = |error| self.session.trouble(connection, error).among(&self.names);
             troubles.extend(read.as_ref().err().map(trouble));
         }
         troubles.sort_unstable();

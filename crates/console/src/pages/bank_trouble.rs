@@ -6,6 +6,7 @@ use bellbird_connections::LinkableProvider;
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus};
 use bellbird_reads::ReadError;
 
+use super::bank_names::BankNames;
 use super::names::institution_name;
 use super::words::{sentence, try_again_in};
 
@@ -86,6 +87,15 @@ impl BankTrouble {
             id: connection.id,
             why,
             remedy,
+        }
+    }
+
+    /// With the name that tells its bank from the others of the user.
+    pub(crate) fn among(self, names: &BankNames) -> Self {
+        let name = names.find(self.id).map(str::to_owned);
+        Self {
+            name: name.unwrap_or(self.name),
+            ..self
         }
     }
 

@@ -2,6 +2,7 @@
 //! also sanitized and shortened.
 
 mod bank;
+mod bank_names;
 mod bank_trouble;
 mod choice;
 mod disabled_endpoint;
@@ -19,6 +20,7 @@ mod signed_in;
 mod words;
 
 pub(crate) use bank::{BankRow, BankRows, BankState, status_text};
+pub(crate) use bank_names::BankNames;
 pub(crate) use bank_trouble::{BankTrouble, is_linkable, why_not_read};
 pub(crate) use choice::Choice;
 pub(crate) use disabled_endpoint::why_disabled;

@@ -1,6 +1,6 @@
 //! Makes names from providers safe to show on a page.
 
-use bellbird_domain::Connection;
+use bellbird_domain::{Account, Connection, MaskedNumber};
 
 /// Longer names are truncated.
 const NAME_CHARS_MAX: usize = 80;
@@ -13,6 +13,13 @@ pub(crate) fn institution_name(connection: &Connection) -> String {
     } else {
         name
     }
+}
+
+/// A name with the masked number of its account behind it.
+pub(crate) fn with_number(name: &str, account: &Account) -> String {
+    let number = account.number.as_ref().map(MaskedNumber::as_str);
+    let number = number.map(|number| format!(" {number}"));
+    name.to_owned() + &number.unwrap_or_default()
 }
 
 /// Removes control characters and bidirectional controls, which could reverse the text around the

@@ -117,10 +117,11 @@ impl<K: ListKind> File<K> {
         let RowList {
             session, filter, ..
         } = list;
+        let names = &list.linked.names;
         let (api, caller, now) = (&session.context, &session.caller, session.now);
         let permit = api.admit(K::quota(api.quotas()), caller, now).await;
         let permit = permit.map_err(|problem| why_not_read(&problem))?;
-        let lists = Lists::<K>::select(session, filter).await;
+        let lists = Lists::<K>::select(session, names, filter).await;
         let lists = lists.map_err(|problem| why_not_read(&problem))?;
         let name = name_of(&lists, filter);
         let wanted = filter.rows();
@@ -142,7 +143,7 @@ impl<K: ListKind> File<K> {
         let mut merged = Merged::new(lists.ranges, None, give_up_at, line);
         let first = merged.next(&api.call_context(caller)).await;
         let mut troubles = lists.troubles;
-        troubles.extend(failed(session, &lists.contexts, &merged).await);
+        troubles.extend(failed(session, names, &lists.contexts, &merged).await);
         let lists_left_out = merged.failed();
         let is_nothing_left = lists_left_out == merged.lists().count();
         if !troubles.is_empty() && (is_nothing_left || filter.query.get("partial") != "true") {

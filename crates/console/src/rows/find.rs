@@ -17,7 +17,7 @@ use super::ListKind;
 use super::filter::Filter;
 use super::found::{Found, Stopped};
 use super::row::Row;
-use crate::pages::BankTrouble;
+use crate::pages::{BankNames, BankTrouble};
 use crate::session::Session;
 
 const PAGE_ROWS: usize = 50;
@@ -82,7 +82,11 @@ pub(super) struct Lists<K: ListKind> {
 
 impl<K: ListKind> Lists<K> {
     /// Those of the chosen account, or of all. Calls no provider.
-    pub(super) async fn select(session: &Session, filter: &Filter) -> Result<Self, Problem> {
+    pub(super) async fn select(
+        session: &Session,
+        names: &BankNames,
+        filter: &Filter,
+    ) -> Result<Self, Problem> {
         let (reads, caller, now) = (session.context.reads(), &session.caller, session.now);
         let account = filter.account;
         let selection = Selection {
@@ -107,7 +111,8 @@ impl<K: ListKind> Lists<K> {
                 Ok(accounts) => accounts,
                 Err(unreadable) => {
                     let (connection, error) = (&unreadable.connection, &unreadable.error);
-                    lists.troubles.push(session.trouble(connection, error));
+                    let trouble = session.trouble(connection, error);
+                    lists.troubles.push(trouble.among(names));
                     continue;
                 }
             };
@@ -118,7 +123,7 @@ impl<K: ListKind> Lists<K> {
                     Ok(range) => lists.ranges.push(range),
                     Err(error) => {
                         let trouble = session.trouble(&context.connection, &error);
-                        lists.troubles.push(trouble);
+                        lists.troubles.push(trouble.among(names));
                     }
                 }
             }
@@ -135,6 +140,7 @@ impl<K: ListKind> Lists<K> {
 /// meanwhile is left out.
 pub(super) async fn failed<K: ListKind, T: Send>(
     session: &Session,
+    names: &BankNames,
     contexts: &BTreeMap<ConnectionId, Arc<ConnectionContext>>,
     merged: &Merged<'_, K, T>,
 ) -> Vec<BankTrouble> {
@@ -154,7 +160,8 @@ pub(super) async fn failed<K: ListKind, T: Send>(
             .after_failed_read(&session.caller, context, &error)
             .await;
         if !matches!(problem, Problem::NotFound(_)) {
-            troubles.push(session.trouble(&context.connection, &error));
+            let trouble = session.trouble(&context.connection, &error);
+            troubles.push(trouble.among(names));
         }
     }
     troubles
@@ -163,6 +170,7 @@ pub(super) async fn failed<K: ListKind, T: Send>(
 /// Reads the page.
 pub(super) async fn find<K: ListKind>(
     session: &Session,
+    names: &BankNames,
     filter: &Filter,
     progress: &Progress,
 ) -> Result<Found, Problem> {
@@ -173,7 +181,7 @@ pub(super) async fn find<K: ListKind>(
         contexts,
         accounts,
         troubles,
-    } = Lists::<K>::select(session, filter).await?;
+    } = Lists::<K>::select(session, names, filter).await?;
     let after = filter.start().map(|start| start.after);
     if !filter.leaves_rows_out() {
         let smaller = |range: Range<K>| range.with_first_page_rows(FIRST_PAGE_ROWS);
@@ -232,7 +240,7 @@ pub(super) async fn find<K: ListKind>(
             Ok(None) => break,
         }
     }
-    let failed = failed(session, &contexts, &merged).await;
+    let failed = failed(session, names, &contexts, &merged).await;
     drop((merged, permit));
     let bytes: usize = found.rows.iter().map(|row| row.facts.bytes()).sum();
     if bytes > FACTS_BYTES_MAX {

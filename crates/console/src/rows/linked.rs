@@ -5,14 +5,15 @@ use std::collections::BTreeSet;
 use bellbird_domain::{Account, AccountId, Connection, ConnectionCategory, ConnectionId};
 use bellbird_storage::StorageError;
 
-use super::row::with_number;
-use crate::pages::names::{institution_name, sanitized};
+use crate::pages::BankNames;
+use crate::pages::names::{institution_name, sanitized, with_number};
 use crate::session::Session;
 use crate::state::Console;
 
 /// A bank or broker and its accounts, for the list of accounts and for the rows.
 pub(crate) struct Bank {
     pub(crate) connection: Connection,
+    /// Of the institution. Beside it is an account.
     pub(crate) name: String,
     pub(crate) is_sandbox: bool,
     pub(crate) accounts: Vec<(AccountId, String)>,
@@ -21,6 +22,8 @@ pub(crate) struct Bank {
 /// What the user has linked, of one category.
 pub(crate) struct Linked {
     pub(crate) banks: Vec<Bank>,
+    /// Of all that the user has linked.
+    pub(crate) names: BankNames,
 }
 
 impl Linked {
@@ -33,12 +36,14 @@ impl Linked {
             storage.connections().list(session.user()),
             storage.accounts().list(session.user(), u32::MAX, 0),
         )?;
+        let names = BankNames::new(&connections, &accounts, &session.zone());
         let banks = connections
             .into_iter()
             .filter(|connection| connection.category == category)
             .map(|connection| Bank::new(session, connection, &accounts));
         Ok(Self {
             banks: banks.collect(),
+            names,
         })
     }
 
@@ -65,8 +70,9 @@ impl Linked {
     }
 
     pub(super) fn names_of(&self, ids: &BTreeSet<ConnectionId>) -> Vec<&str> {
-        let banks = self.banks.iter().filter(|bank| ids.contains(&bank.id()));
-        banks.map(|bank| &*bank.name).collect()
+        let banks = self.banks.iter().map(Bank::id);
+        let chosen = banks.filter(|id| ids.contains(id));
+        chosen.filter_map(|id| self.names.find(id)).collect()
     }
 }
 

@@ -182,7 +182,7 @@ impl<K: ListKind> RowList<K> {
         {
             return Ok(cached.found);
         }
-        let found = find::<K>(&self.session, filter, progress).await;
+        let found = find::<K>(&self.session, &self.linked.names, filter, progress).await;
         let found = Arc::new(found.map_err(|problem| why_not_read(&problem))?);
         if K::IS_CACHED && found.troubles.is_empty() && found.stopped.is_none() && !found.is_lost {
             let cached = CachedRows {

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use bellbird_domain::{Account, AccountId, MaskedNumber};
+use bellbird_domain::AccountId;
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -112,13 +112,6 @@ pub(super) fn shown_text(text: &str, zone: &TimeZone) -> String {
     }
     let instant = text.parse();
     instant.map_or_else(|_| text.to_owned(), |instant| shown_time(instant, zone))
-}
-
-/// A name with the masked number behind it.
-pub(super) fn with_number(name: &str, account: &Account) -> String {
-    let number = account.number.as_ref().map(MaskedNumber::as_str);
-    let number = number.map(|number| format!(" {number}"));
-    name.to_owned() + &number.unwrap_or_default()
 }
 
 #[cfg(test)]

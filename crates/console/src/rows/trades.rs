@@ -8,9 +8,9 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
 use super::filter::{Period, RowFilter};
-use super::row::{Facts, Row, shown_text, shown_time, with_number};
+use super::row::{Facts, Row, shown_text, shown_time};
 use super::{ListKind, Symbol, Words};
-use crate::pages::names::sanitized;
+use crate::pages::names::{sanitized, with_number};
 use crate::pages::{Money, Number};
 
 impl ListKind for Trades {

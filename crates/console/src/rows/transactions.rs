@@ -11,11 +11,11 @@ use jiff::tz::TimeZone;
 
 use super::filter::{Period, RowFilter};
 use super::list::{self, RowList};
-use super::row::{Facts, Row, shown_text, shown_time, with_number};
+use super::row::{Facts, Row, shown_text, shown_time};
 use super::{ListKind, Words, file};
 use crate::error_page::PageResult;
 use crate::pages::Money;
-use crate::pages::names::sanitized;
+use crate::pages::names::{sanitized, with_number};
 use crate::session::Session;
 
 const NO_TEXT: &str = "No description";

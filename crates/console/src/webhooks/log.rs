@@ -1,12 +1,8 @@
 //! `/webhooks/endpoints/{id}`: the deliveries to one endpoint of the user, with their attempts. Its
 //! forms send events again.
 
-use std::collections::HashMap;
-
 use askama::Template;
-use bellbird_domain::{
-    ConnectionId, DeliveryState, EndpointId, EndpointStatus, EventId, EventType,
-};
+use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventId, EventType};
 use bellbird_management::{Refusal, deliveries};
 use bellbird_storage::{AttemptRecord, DeliveryPosition, DeliveryRecord, Endpoint, StorageError};
 use http::{StatusCode, Uri};
@@ -15,8 +11,7 @@ use jiff::SignedDuration;
 use super::endpoint::find_own;
 use crate::error_page::{Failure, PageResult};
 use crate::list_query::{ListQuery, Pages};
-use crate::pages::names::institution_name;
-use crate::pages::{Done, SignedInFrame, When, page_response, why_disabled};
+use crate::pages::{BankNames, Done, SignedInFrame, When, page_response, why_disabled};
 use crate::session::{OwnForm, PathText, Session, id_of};
 
 /// Deliveries on one page.
@@ -152,17 +147,17 @@ async fn load(
         },
     };
     let pages = query.cut(&mut found, PAGE_ROWS, DeliveryRecord::position);
-    let connections = storage.connections().list(user).await?;
-    let banks: HashMap<_, _> = connections
-        .iter()
-        .map(|connection| (connection.id, institution_name(connection)))
-        .collect();
+    let (connections, (accounts, _)) = tokio::try_join!(
+        storage.connections().list(user),
+        storage.accounts().list(user, u32::MAX, 0),
+    )?;
+    let names = BankNames::new(&connections, &accounts, &session.zone());
     let mut rows = Vec::with_capacity(found.len());
     for delivery in found {
         let attempts = deliveries
             .list_attempts(user, endpoint.id, delivery.event_id)
             .await?;
-        rows.push(row(&delivery, &attempts, endpoint, &banks, session));
+        rows.push(row(&delivery, &attempts, endpoint, &names, session));
     }
     Ok((rows, pages))
 }
@@ -171,16 +166,16 @@ fn row(
     delivery: &DeliveryRecord,
     attempts: &[AttemptRecord],
     endpoint: &Endpoint,
-    banks: &HashMap<ConnectionId, String>,
+    names: &BankNames,
     session: &Session,
 ) -> DeliveryRow {
     let zone = session.zone();
-    let bank = delivery.connection_id.map(|id| banks.get(&id));
+    let bank = delivery.connection_id.map(|id| names.find(id));
     DeliveryRow {
         event_id: delivery.event_id,
         event: delivery.event_type.as_str(),
         bank: bank.map_or_else(String::new, |bank| {
-            bank.map_or_else(|| "a bank that was removed".to_owned(), Clone::clone)
+            bank.unwrap_or("a bank that was removed").to_owned()
         }),
         rows: counts(delivery),
         created: zone.moment(delivery.created_at),

@@ -1,6 +1,8 @@
 //! The overview and the investments: their sums are those of the rows that they lead to, and of
 //! `/v1`.
 
+use std::collections::BTreeSet;
+
 use bellbird_domain::{ConnectionStatus, Decimal, ExactSum, Plan};
 use bellbird_sandbox::{ConsentState, Fault};
 use jiff::SignedDuration;
@@ -346,6 +348,31 @@ async fn overview_says_what_needs_the_user() {
         "{}",
         page.text
     );
+}
+
+/// Two banks of one name are told apart wherever one is named alone.
+#[tokio::test]
+async fn banks_of_one_name_are_told_apart() {
+    let app = App::start(Setup::default()).await;
+    let fiskil = app.credentials_of("fiskil");
+    let email = "alike@example.com";
+    let all = [&fiskil[3], &fiskil[5]];
+    let person = app.add_person(email, Plan::Professional, &all).await;
+    let [name, other] = [0, 1].map(|at| &person.connections[at].institution_name);
+    assert_eq!(name, other);
+    let browser = app.sign_in(person.user.id).await;
+    let overview = text_of(&browser.get("/overview").await.text);
+    let named = format!("{name} (");
+    let called = overview.split(&*named).skip(1);
+    let called: BTreeSet<&str> = called.map(|rest| rest.split(')').next().unwrap()).collect();
+    assert_eq!(called.len(), 2, "{overview}");
+    app.fiskil().add_fault(Fault::status(500));
+    let page = text_of(&browser.get("/transactions").await.text);
+    app.clear_faults();
+    for which in called {
+        let said = format!("{named}{which}) could not be read.");
+        assert!(page.contains(&said), "no {said:?} in {page}");
+    }
 }
 
 /// The value of a holding, its cost, and the gain, all exact.
