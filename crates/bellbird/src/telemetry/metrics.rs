@@ -73,7 +73,7 @@ pub const METRICS: &[Metric] = &[
     metric(Gauge, "bellbird_webhook_deliveries", &["state"], "Webhook deliveries that are not finished."),
     metric(Gauge, "bellbird_webhook_lateness_seconds", &[], "How long the oldest due delivery has been due."),
     metric(Counter, "bellbird_webhook_attempts_total", &["outcome"], "Delivery attempts of this instance."),
-    metric(Gauge, "bellbird_webhook_endpoints", &["state"], "Webhook endpoints that are failing or disabled."),
+    metric(Gauge, "bellbird_webhook_endpoints", &["state"], "Webhook endpoints that are failing, or disabled by the service."),
     metric(Counter, "bellbird_emails_total", &["outcome"], "E-mails of this instance, by whether they were sent."),
     metric(Gauge, "bellbird_shared_store_available", &[], "1 if Valkey responds, else 0."),
     metric(Gauge, "bellbird_database_available", &[],

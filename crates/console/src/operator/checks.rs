@@ -224,7 +224,7 @@ async fn webhooks(console: &Console, zone: &LocalTime) -> Result<Check, StorageE
         return Ok(Check::bad(text).at(zone.when(oldest)));
     }
     let check = match (overview.disabled, overview.failing) {
-        (0, 0) => return Ok(Check::good("all endpoints work")),
+        (0, 0) => return Ok(Check::good("every enabled endpoint works")),
         (0, failing) => Check::bad(format!("{} failing", count(failing, "endpoint"))),
         (disabled, 0) => Check::bad(format!("{} disabled", count(disabled, "endpoint"))),
         (disabled, failing) => Check::bad(format!(

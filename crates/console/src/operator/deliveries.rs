@@ -34,7 +34,8 @@ pub(super) struct EndpointRow {
     /// None: it receives the events of all users.
     pub(super) user: Option<(UserId, String)>,
     pub(super) status: String,
-    pub(super) is_good: bool,
+    /// `good`, `attention`, or nothing if somebody has disabled it on purpose.
+    pub(super) class: &'static str,
     pub(super) can_enable: bool,
     pub(super) delivered: Option<When>,
 }
@@ -61,7 +62,11 @@ impl EndpointRow {
             url: endpoint.url.clone(),
             user: email.map(|email| (endpoint.user_id, email)),
             status: text,
-            is_good: !is_disabled && failing_since.is_none(),
+            class: match (is_disabled, failing_since) {
+                (true, _) if endpoint.is_paused() => "",
+                (false, None) => "good",
+                _ => "attention",
+            },
             can_enable: is_disabled,
             delivered: endpoint.delivered_at.map(|at| zone.when(at)),
         }

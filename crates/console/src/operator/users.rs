@@ -126,7 +126,7 @@ async fn page(session: &Session, uri: &Uri, problem: Option<Problem<'_>>) -> Pag
                 .await?,
             storage
                 .endpoints()
-                .count_disabled_by_user(first.id, last.id)
+                .count_stopped_by_user(first.id, last.id)
                 .await?,
         ),
         _ => (HashMap::new(), HashMap::new()),

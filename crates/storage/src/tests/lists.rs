@@ -111,8 +111,11 @@ both! {
         assert_eq!((ids(attention).await, ids(bank).await), (vec![bob], vec![bob]));
         let id = endpoint(db, zoe, SYNCS_AND_CHANGES).await;
         in_tx!(db, endpoints::disable((zoe, id), "by user", at(1))).await.unwrap().unwrap();
+        assert_eq!(ids(attention).await, [bob], "what is wanted needs no attention");
+        assert!(db.endpoints().count_stopped_by_user(zoe, eve).await.unwrap().is_empty());
+        in_tx!(db, endpoints::disable((zoe, id), "failing", at(1))).await.unwrap().unwrap();
         assert_eq!((ids(attention).await, ids(bank).await), (vec![zoe, bob], vec![bob]));
-        assert_eq!(db.endpoints().count_disabled_by_user(zoe, eve).await.unwrap(), [(zoe, 1)].into());
+        assert_eq!(db.endpoints().count_stopped_by_user(zoe, eve).await.unwrap(), [(zoe, 1)].into());
         let rest = db.users().list_matching(&attention, Some(zoe), 9).await.unwrap();
         assert_eq!((rest.len(), rest[0].id), (1, bob));
         for (filter, last, limit, counted) in [

@@ -12,14 +12,16 @@ use crate::linking::{consent_sessions, links};
 use crate::locks::lock_user;
 use crate::management::{audit, requests};
 use crate::users::timezone::parse_timezone;
-use crate::webhooks::{endpoints, queues};
+use crate::webhooks::endpoints::{self, was_stopped};
+use crate::webhooks::queues;
 use crate::{StorageError, Users};
 
 /// The users of a filter, in their order, `:limit` at most. `REPLACE` finds a part of a text alike
 /// on both databases, and knows no wildcards.
 macro_rules! matching {
     () => {
-        " FROM users u
+        concat!(
+            " FROM users u
         WHERE u.id > :after
             AND (:folded = '' OR REPLACE(u.email_folded, :folded, '') <> u.email_folded
                 OR REPLACE(u.reference, :part, '') <> u.reference)
@@ -31,8 +33,9 @@ macro_rules! matching {
                 OR EXISTS (SELECT 1 FROM connections c WHERE c.user_id = u.id
                     AND c.status IN ('invalidated', 'pending_mfa', 'revoked'))
                 OR (:needs = 'attention' AND EXISTS (
-                    SELECT 1 FROM webhook_endpoints e WHERE e.user_id = u.id AND e.status = 'disabled')))
+                    SELECT 1 FROM webhook_endpoints e WHERE e.user_id = u.id AND ", was_stopped!(), ")))
         ORDER BY u.id LIMIT :limit"
+        )
     };
 }
 
@@ -154,7 +157,7 @@ pub struct UserFilter<'a> {
 pub enum UserNeed {
     /// To reconnect something.
     Bank,
-    /// That, or to enable an endpoint.
+    /// That, or to mend an endpoint that was not disabled on purpose.
     Attention,
 }
 

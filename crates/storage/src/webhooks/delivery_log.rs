@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::Deliveries;
 use crate::db::{Row, Tx, from_row, pair, params, statements};
 use crate::error::Result;
-use crate::webhooks::endpoints::user_or_null;
+use crate::webhooks::endpoints::{user_or_null, was_stopped};
 
 /// How many of the newest events of an endpoint are searched for its last test event.
 const LAST_PING_AMONG: i64 = 200;
@@ -85,10 +85,12 @@ statements! {
         FROM webhook_deliveries WHERE ended_at IS NULL";
 
     /// Neither reads the endpoints that are all right.
-    COUNT_ENDPOINTS = "SELECT (SELECT COUNT(*) FROM webhook_endpoints WHERE status = 'disabled'),
+    COUNT_ENDPOINTS = concat!(
+        "SELECT (SELECT COUNT(*) FROM webhook_endpoints WHERE ", was_stopped!(), "),
             (SELECT COUNT(DISTINCT q.endpoint_id) FROM webhook_queues q CROSS JOIN webhook_endpoints e
             WHERE q.failing_since IS NOT NULL AND e.user_id = q.owner_id AND e.id = q.endpoint_id
-                AND e.status <> 'disabled' AND q.failing_since >= e.enabled_at)";
+                AND e.status <> 'disabled' AND q.failing_since >= e.enabled_at)"
+    );
 }
 
 /// The delivery of an event to an endpoint.
@@ -215,7 +217,7 @@ pub struct DeliveryOverview {
     pub waiting: u64,
     /// When the longest due attempt became due.
     pub oldest_due: Option<Timestamp>,
-    /// Disabled endpoints.
+    /// Endpoints that are disabled, and not on purpose.
     pub disabled: u64,
     /// Enabled endpoints whose last attempts failed.
     pub failing: u64,

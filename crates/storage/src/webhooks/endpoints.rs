@@ -38,6 +38,18 @@ macro_rules! select_endpoints {
     };
 }
 
+/// Why an endpoint is disabled that its user or the operator has disabled on purpose. As in
+/// [`was_stopped`].
+const PAUSED: [&str; 3] = ["by user", "by operator", "by command"];
+
+/// The condition for the endpoints that are disabled, and not on purpose.
+macro_rules! was_stopped {
+    () => {
+        "status = 'disabled' AND disabled_reason NOT IN ('by user', 'by operator', 'by command')"
+    };
+}
+pub(crate) use was_stopped;
+
 /// The last error of a delivery that ended because its endpoint is disabled.
 pub(crate) const ENDPOINT_DISABLED: &str = "endpoint disabled";
 
@@ -67,8 +79,10 @@ statements! {
                 WHERE q.endpoint_id = e.id AND q.failing_since >= e.enabled_at)) ORDER BY e.id LIMIT $2"
     );
 
-    COUNT_DISABLED_BY_USER = "SELECT user_id, COUNT(*) FROM webhook_endpoints
-        WHERE status = 'disabled' AND user_id >= $1 AND user_id <= $2 GROUP BY user_id";
+    COUNT_STOPPED_BY_USER = concat!(
+        "SELECT user_id, COUNT(*) FROM webhook_endpoints WHERE ", was_stopped!(),
+        " AND user_id >= $1 AND user_id <= $2 GROUP BY user_id"
+    );
 
     FIND_ANY = select_endpoints!("WHERE e.id = $1");
 
@@ -162,6 +176,14 @@ pub struct Endpoint {
     #[serde(skip)]
     #[schema(ignore)]
     pub old_secret_expires_at: Option<Timestamp>,
+}
+
+impl Endpoint {
+    /// Whether its user or the operator has disabled it on purpose.
+    pub fn is_paused(&self) -> bool {
+        let reason = self.disabled_reason.as_deref();
+        reason.is_some_and(|reason| PAUSED.contains(&reason))
+    }
 }
 
 /// Writes the installation as null.
@@ -259,15 +281,16 @@ impl Endpoints<'_> {
             .await
     }
 
-    /// Counts the disabled endpoints of each user from one to another, by their ids, who has any.
-    pub async fn count_disabled_by_user(
+    /// Counts the endpoints of each user from one to another, by their ids, who has any that are
+    /// disabled, and not on purpose.
+    pub async fn count_stopped_by_user(
         self,
         first: UserId,
         last: UserId,
     ) -> Result<HashMap<UserId, u64>> {
         Ok(self
             .db
-            .all(COUNT_DISABLED_BY_USER, params![first, last], pair)
+            .all(COUNT_STOPPED_BY_USER, params![first, last], pair)
             .await?
             .into_iter()
             .collect())

@@ -256,6 +256,33 @@ async fn health_leads_to_the_users_who_must_reconnect() {
     page.assert_has("consent withdrawn");
 }
 
+/// What its owner disabled is listed for the operator, and is no alarm.
+#[tokio::test]
+async fn endpoint_that_its_user_disabled_is_no_alarm() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in_operator().await;
+    let olivia = &app.olivia.user;
+    let hook = app.hook(olivia).await;
+    let own = app.sign_in(olivia.id).await;
+    let form = format!("disable={}", hook.endpoint.id);
+    own.post("/webhooks", &form).await.assert_status(303);
+    let health = browser.get("/operator/health").await;
+    health.assert_has("every enabled endpoint works");
+    let list = browser.get("/operator/deliveries").await;
+    list.assert_has("<span class=\"status \">disabled: by user</span>");
+    let users = browser.get("/operator/users?only=attention").await;
+    assert!(!users.has_entry("olivia@example.com"), "{}", users.text);
+    let (endpoint, now) = ((olivia.id, hook.endpoint.id), app.clock.now());
+    in_tx!(app.storage, endpoints::disable(endpoint, "gone", now))
+        .await
+        .unwrap()
+        .unwrap();
+    let health = browser.get("/operator/health").await;
+    health.assert_has("1 endpoint disabled");
+    let list = browser.get("/operator/deliveries").await;
+    list.assert_has("<span class=\"status attention\">disabled: gone</span>");
+}
+
 /// The calls of another instance are counted, as its row has them.
 #[tokio::test]
 async fn health_is_that_of_all_instances() {

@@ -351,7 +351,7 @@ both! {
         let connection = connection_to_sync(db, user, "c", 20).await;
         let (id, off) =
             (endpoint(db, user, SYNCS_AND_CHANGES).await, endpoint(db, user, SYNCS_AND_CHANGES).await);
-        in_tx!(db, endpoints::disable((user, off), "by command", at(1))).await.unwrap().expect("there");
+        in_tx!(db, endpoints::disable((user, off), "gone", at(1))).await.unwrap().expect("there");
         let events = [chunk(1, 3), chunk(2, 3), chunk(3, 3)];
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         finish_sync_with(db, (user, connection), 25, &[chunk(1, 1)]).await;

@@ -178,6 +178,27 @@ both! {
         assert_eq!(db.deliveries().list(user, id, Some(DeliveryState::Failed), 9).await.unwrap().len(), 5);
     }
 
+    async fn what_was_disabled_on_purpose_is_paused(db) {
+        let user = db.user("a@x").await.id;
+        let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        assert!(!find(db, id).await.is_paused());
+        for (reason, is_paused) in [
+            ("by user", true),
+            ("by operator", true),
+            ("by command", true),
+            ("failing", false),
+            ("gone", false),
+            ("address not allowed", false),
+            ("secret broken", false),
+            ("database restored", false),
+        ] {
+            in_tx!(db, endpoints::disable((user, id), reason, at(1))).await.unwrap().expect("there");
+            assert_eq!(find(db, id).await.is_paused(), is_paused, "{reason}");
+            let disabled = db.deliveries().overview(at(2)).await.unwrap().disabled;
+            assert_eq!(disabled, u64::from(!is_paused), "{reason}");
+        }
+    }
+
     async fn enabling_resets_failures(db) {
         let user = db.user("a@x").await.id;
         let connection = connection_to_sync(db, user, "c", 20).await;
