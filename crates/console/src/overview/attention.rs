@@ -4,13 +4,9 @@ use bellbird_connections::LinkableProvider;
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, EndpointStatus};
 use bellbird_management::endpoints::DISABLED_BY_USER;
 use bellbird_storage::Endpoint;
-use jiff::SignedDuration;
 
-use crate::pages::{BankNames, BankTrouble, is_linkable, why_disabled};
+use crate::pages::{BankNames, BankTrouble, ends_soon, is_linkable, why_disabled};
 use crate::session::Session;
-
-/// Days before the end of a consent from which the page asks to renew it.
-const ENDING_WITHIN: SignedDuration = SignedDuration::from_hours(14 * 24);
 
 pub(super) struct Attention {
     /// Those whose consent has ended.
@@ -42,17 +38,20 @@ impl Attention {
         session: &Session,
     ) -> Self {
         let zone = session.zone();
-        let troubles = connections
-            .iter()
+        // What the plan does not read cannot be reconnected either.
+        let plan = session.caller.plan;
+        let connections = || {
+            let connections = connections.iter();
+            connections.filter(move |connection| plan.reads(connection.category))
+        };
+        let troubles = connections()
             .filter_map(|connection| BankTrouble::of_status(connection, linkable))
             .map(|trouble| trouble.among(names));
-        let active = connections
-            .iter()
-            .filter(|connection| connection.status == ConnectionStatus::Active);
+        let active =
+            connections().filter(|connection| connection.status == ConnectionStatus::Active);
         let ending = active.filter_map(|connection| {
             let end = connection.consent_expires_at?;
-            let is_soon = end.duration_since(session.now) <= ENDING_WITHIN;
-            is_soon.then(|| EndingConsent {
+            ends_soon(end, session.now).then(|| EndingConsent {
                 id: connection.id,
                 name: names.of(connection),
                 end: zone.day(end),

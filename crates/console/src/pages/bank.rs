@@ -112,8 +112,7 @@ impl BankRow {
             holds: holds(&accounts, of_this_name > 1),
             since: page.zone.day(connection.created_at),
             consent_end: consent_end.map(|end| page.zone.when(end)),
-            is_ending: is_in_plan
-                && consent_end.is_some_and(|end| end.duration_since(page.zone.now) < ENDING_WITHIN),
+            is_ending: is_in_plan && consent_end.is_some_and(|end| ends_soon(end, page.zone.now)),
             can_reconnect: is_in_plan && is_linkable(connection, page.linkable),
             institution,
             accounts,
@@ -160,6 +159,11 @@ impl BankRow {
     pub(crate) fn can_renew(&self) -> bool {
         self.can_reconnect && !self.is_urgent()
     }
+}
+
+/// Whether the consent of an active connection is to be renewed.
+pub(crate) fn ends_soon(consent_end: Timestamp, now: Timestamp) -> bool {
+    consent_end.duration_since(now) < ENDING_WITHIN
 }
 
 fn label(institution: &Institution, account: Option<&AccountRow>) -> String {

@@ -19,7 +19,7 @@ mod response;
 mod signed_in;
 mod words;
 
-pub(crate) use bank::{BankRow, BankRows, BankState, status_text};
+pub(crate) use bank::{BankRow, BankRows, BankState, ends_soon, status_text};
 pub(crate) use bank_names::BankNames;
 pub(crate) use bank_trouble::{BankTrouble, is_linkable, why_not_read};
 pub(crate) use choice::Choice;

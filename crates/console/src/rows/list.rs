@@ -389,8 +389,8 @@ impl<K: ListKind> RowList<K> {
         let names = self.linked.names_of(&silent);
         (is_empty && !names.is_empty()).then(|| {
             format!(
-                "Nothing came from {}. If that surprises you, see under Banks whether it is still \
-                 connected.",
+                "Nothing came from {}. If that surprises you, see under Banks whether your consent \
+                 has ended.",
                 names.join(", ")
             )
         })

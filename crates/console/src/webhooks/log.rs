@@ -53,7 +53,7 @@ struct DeliveryRow {
     event: &'static str,
     /// The bank that the event is about. Empty: none.
     bank: String,
-    /// Such as `3 new and 1 changed row`. Empty: the event has no rows.
+    /// Such as `3 new, 1 changed`. Empty: the event has no rows.
     rows: String,
     created: When,
     state: &'static str,

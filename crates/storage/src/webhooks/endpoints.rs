@@ -38,8 +38,8 @@ macro_rules! select_endpoints {
     };
 }
 
-/// Why an endpoint is disabled that its user or the operator has disabled on purpose. As in
-/// [`was_stopped`].
+/// Why an endpoint is disabled that its user or the operator has disabled on purpose. As in the
+/// condition below.
 const PAUSED: [&str; 3] = ["by user", "by operator", "by command"];
 
 /// The condition for the endpoints that are disabled, and not on purpose.

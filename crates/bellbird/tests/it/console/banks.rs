@@ -151,7 +151,15 @@ async fn bank_outside_of_the_plan_asks_for_nothing() {
     let app = App::start(Setup::default()).await;
     let person = app.person_at("snaptrade").await;
     let browser = app.sign_in(person.user.id).await;
+    withdraw_consent(&app, &person.connections[0]).await;
+    let overview = browser.get("/overview").await;
+    overview.assert_has("What needs you");
     app.set_plan(person.user.id, Plan::Developer).await;
+    let overview = browser.get("/overview").await;
+    assert!(
+        !overview.text.contains("What needs you"),
+        "it cannot be reconnected"
+    );
     let page = browser.get("/connections").await;
     page.assert_has("Brokers: not in your plan.");
     page.assert_has(">Not in your plan<");
