@@ -1,7 +1,9 @@
 //! What is kept of the sums of money in and out.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use bellbird_domain::ConnectionId;
 use bellbird_reads::summary::GroupTotals;
 use jiff::civil::Date;
 
@@ -19,6 +21,8 @@ pub(crate) struct CachedMoney {
 pub(crate) struct MoneySums {
     pub(crate) months: Months,
     pub(crate) by_month: Vec<(Date, Vec<GroupTotals>)>,
+    /// Banks that listed no row of these months.
+    pub(crate) silent: BTreeSet<ConnectionId>,
 }
 
 impl CachedMoney {
@@ -29,6 +33,7 @@ impl CachedMoney {
             size_of::<GroupTotals>() + digits
         };
         let groups = self.sums.by_month.iter().flat_map(|(_, groups)| groups);
-        size_of::<Self>() + size_of::<MoneySums>() + groups.map(of_group).sum::<usize>()
+        let silent = self.sums.silent.len() * size_of::<ConnectionId>();
+        size_of::<Self>() + size_of::<MoneySums>() + silent + groups.map(of_group).sum::<usize>()
     }
 }

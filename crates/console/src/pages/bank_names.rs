@@ -41,6 +41,18 @@ impl BankNames {
     pub(crate) fn find(&self, id: ConnectionId) -> Option<&str> {
         self.0.get(&id).map(String::as_str)
     }
+
+    /// What is to be said of banks that listed no row. A consent that has just ended can look so.
+    pub(crate) fn nothing_came_from(&self, silent: &BTreeSet<ConnectionId>) -> Option<String> {
+        let names: Vec<&str> = silent.iter().filter_map(|id| self.find(*id)).collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "Nothing came from {}. If that surprises you, see under Banks whether your consent \
+                 has ended.",
+                names.join(", ")
+            )
+        })
+    }
 }
 
 /// What tells connections of one name apart, in their order.

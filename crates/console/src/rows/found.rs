@@ -1,5 +1,6 @@
 //! What a page of rows has found.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bellbird_domain::ConnectionId;
@@ -41,7 +42,7 @@ pub(crate) struct Found {
     /// Accounts that were read, of banks without a trouble.
     pub(super) accounts: usize,
     /// Banks that listed no row at all.
-    pub(super) silent: Vec<ConnectionId>,
+    pub(super) silent: BTreeSet<ConnectionId>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,13 +1,13 @@
 //! The rows of a page, newest first, as parts that are sent when they are there.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
-use bellbird_domain::{AccountId, ConnectionId, Currency, ExactSum};
+use bellbird_domain::{AccountId, Currency, ExactSum};
 use bellbird_storage::StorageError;
 use futures_util::stream::{self, Stream};
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -384,16 +384,9 @@ impl<K: ListKind> RowList<K> {
             });
         }
         let is_empty = found.rows.is_empty() && self.filter.start().is_none();
-        // A consent that has just ended can look like a bank without rows.
-        let silent: BTreeSet<ConnectionId> = found.silent.iter().copied().collect();
-        let names = self.linked.names_of(&silent);
-        (is_empty && !names.is_empty()).then(|| {
-            format!(
-                "Nothing came from {}. If that surprises you, see under Banks whether your consent \
-                 has ended.",
-                names.join(", ")
-            )
-        })
+        is_empty
+            .then(|| self.linked.names.nothing_came_from(&found.silent))
+            .flatten()
     }
 
     fn files(&self, found: &Found, before: u64, frame: &SignedInFrame<'_>) -> Vec<FileLink> {
