@@ -22,7 +22,7 @@ impl BankNames {
         }
         let mut names = BTreeMap::new();
         for (name, same) in by_name {
-            if let [only] = same[..] {
+            if let [only] = same.as_slice() {
                 names.insert(only.id, name);
                 continue;
             }

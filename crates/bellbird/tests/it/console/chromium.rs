@@ -171,6 +171,9 @@ async fn pages_of_a_plan_that_reads_nothing() {
         );
         browser.assert_accessible(&format!("console-saver{}", path.replace('/', "-")));
     }
+    browser.open(&format!("{}/nothing", app.console_url));
+    assert!(browser.has("nav a[href='/overview']"), "{}", browser.text());
+    browser.assert_accessible("console-missing");
 }
 
 /// Over plain HTTP at an address of a home network, to which browsers send no `Sec-Fetch-Site`. The
