@@ -81,7 +81,7 @@ impl ApiClient {
         let response = self.send(caller, request).await?;
         let age = response.headers().get(AGE);
         let age = age.and_then(|age| age.to_str().ok()?.parse().ok());
-        let body = read_whole(response).await?;
+        let body = read_whole(response.into_body()).await?;
         Ok(Aged {
             value: serde_json::from_slice(&body).map_err(|_| unreadable())?,
             age: SignedDuration::from_secs(age.unwrap_or_default()),
@@ -110,11 +110,12 @@ impl ApiClient {
         if response.status() == StatusCode::OK {
             return Ok(response);
         }
-        let header = |name: HeaderName| response.headers().get(name)?.to_str().ok();
+        let (head, body) = response.into_parts();
+        let header = |name: HeaderName| head.headers.get(name)?.to_str().ok();
         let code = header(BELLBIRD_ERROR).unwrap_or_default().to_owned();
         let retry_after: Option<u64> = header(RETRY_AFTER).and_then(|text| text.parse().ok());
         let error: ErrorBody =
-            serde_json::from_slice(&read_whole(response).await?).map_err(|_| unreadable())?;
+            serde_json::from_slice(&read_whole(body).await?).map_err(|_| unreadable())?;
         let message = match (code.as_str(), retry_after) {
             ("rate_limited" | "budget_used_up", Some(seconds)) => {
                 why_not_read(&Problem::TooManyRequests(seconds))
@@ -155,8 +156,8 @@ pub(crate) fn read_error(
     }
 }
 
-async fn read_whole(response: Response) -> Result<Bytes, ApiError> {
-    let body = to_bytes(response.into_body(), BODY_BYTES_MAX).await;
+async fn read_whole(body: Body) -> Result<Bytes, ApiError> {
+    let body = to_bytes(body, BODY_BYTES_MAX).await;
     body.map_err(|_| unreadable())
 }
 
