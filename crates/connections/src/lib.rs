@@ -10,8 +10,6 @@ mod cleanup;
 pub mod error;
 mod import;
 mod jobs;
-#[cfg(test)]
-mod lab;
 pub mod lifecycle;
 mod linking;
 mod provider_events;
@@ -23,6 +21,8 @@ pub mod schedule;
 mod state;
 mod sync;
 mod sync_settings;
+#[cfg(test)]
+mod tests;
 mod user_removal;
 
 use std::collections::BTreeMap;

@@ -30,7 +30,6 @@ fn providers_are_named_in_their_folders_only() {
             .iter()
             .any(|start| path.starts_with(start))
             || path.contains("/tests")
-            || path.contains("/lab/")
     };
     let named = |line: &str| {
         let example = line.contains("example = ") || line.contains("--provider ");

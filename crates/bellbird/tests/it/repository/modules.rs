@@ -70,7 +70,7 @@ fn source_folders() -> Vec<String> {
 }
 
 fn is_test(path: &str) -> bool {
-    path.contains("/tests/") || path.contains("/lab/") || path.ends_with("tests.rs")
+    path.contains("/tests/") || path.ends_with("tests.rs")
 }
 
 fn module_of(folder: &str, path: &str) -> Module {

@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::provider::Consented;
 use super::receiver::{Connected, EndpointModel};
-use crate::lab::faults::Fault;
+use crate::tests::lab::faults::Fault;
 
 /// Lines of the trace that a failure shows.
 const SHOWN_LINES: usize = 120;

@@ -38,7 +38,7 @@ use provider::{BANK, BROKER, Consented, HeldRow};
 use receiver::{Connected, EndpointModel};
 use scene::{Condition, Process, Scene};
 
-use crate::lab::faults::Fault;
+use crate::tests::lab::faults::Fault;
 
 const INSTANCES: usize = 3;
 /// The user and the provider of each connection at the start.

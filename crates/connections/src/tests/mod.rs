@@ -1,0 +1,3 @@
+//! Tests of the crate as a whole. Those of one module are beside it.
+
+mod lab;
