@@ -354,6 +354,4 @@ fn name(tag: &str, kind: &str) -> String {
 }
 
 #[cfg(test)]
-mod valkey;
-#[cfg(test)]
-mod valkey_cluster;
+mod tests;

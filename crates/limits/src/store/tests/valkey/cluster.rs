@@ -6,9 +6,9 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::valkey::{NAME_KEY, limiter, now};
-use super::{SharedStore, StoreSettings};
-use crate::{CallKind, CallWindow, InFlight, admit};
+use super::{GENERATION, NAME_KEY, limiter, now, permits, put, until_it_responds};
+use crate::store::{SharedStore, StoreSettings};
+use crate::{CallKind, CallWindow, admit};
 
 const NODES: usize = 4;
 /// Nodes talk to each other on a port as much higher.
@@ -111,17 +111,10 @@ async fn limits_permits_and_values_are_those_of_a_cluster() {
         }
         assert!((10..=11).contains(&allowed), "{allowed}");
         let name = format!("name {key}");
-        one.put(
-            "test",
-            name.as_bytes(),
-            ([1; 16], true),
-            name.as_bytes(),
-            Duration::from_secs(60),
-        )
-        .await;
+        put(&one, name.as_bytes(), name.as_bytes()).await;
         assert_eq!(
             two.get("test", name.as_bytes()).await,
-            Some(([1; 16], name.into_bytes()))
+            Some((GENERATION, name.into_bytes()))
         );
     }
     assert!(
@@ -130,8 +123,7 @@ async fn limits_permits_and_values_are_those_of_a_cluster() {
         cluster.names()
     );
 
-    let permits = |store| InFlight::<String>::new(1).shared(Some(store));
-    let (here, there) = (permits(&one), permits(&two));
+    let (here, there) = (permits(&one, 1), permits(&two, 1));
     let mut held = Vec::new();
     for key in 0..30 {
         held.push(
@@ -201,9 +193,7 @@ async fn another_cluster_at_the_same_addresses_is_found() {
         assert!(limit.take("a".to_owned(), now()).await.remaining <= 9);
     }
     let _again = Cluster::start_at(ports);
-    while store.is_down() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until_it_responds(&store).await;
     for key in 0..30 {
         assert!(limit.take(format!("key {key}"), now()).await.allowed);
     }

@@ -1,0 +1,128 @@
+//! Permits of all instances together.
+
+use super::{Server, acquire, limiter, now, permits};
+use crate::admit;
+
+#[tokio::test]
+async fn permits_are_those_of_all_instances() {
+    let server = Server::start();
+    let (one, two) = (server.store(), server.store());
+    let (here, there) = (permits(&one, 2), permits(&two, 2));
+    let (first, second) = (
+        acquire(&here).await.unwrap(),
+        acquire(&there).await.unwrap(),
+    );
+    assert!(acquire(&here).await.is_none() && acquire(&there).await.is_none());
+    drop(second);
+    while acquire(&there).await.is_none() {
+        tokio::task::yield_now().await;
+    }
+    drop(first);
+    // Without a permit, no call is taken.
+    let limit = limiter(&one, 10);
+    let one_permit = permits(&one, 1);
+    let held = admit(Some(&limit), Some(&one_permit), "b".to_owned(), now()).await;
+    assert_eq!(held.decision.unwrap().remaining, 9);
+    let rejected = admit(Some(&limit), Some(&one_permit), "b".to_owned(), now()).await;
+    assert!(!rejected.has_permit && rejected.decision.unwrap().remaining == 9);
+    // And without a call, no permit is kept.
+    let limit = limiter(&one, 1);
+    let four = permits(&one, 4);
+    assert!(
+        admit(Some(&limit), Some(&four), "c".to_owned(), now())
+            .await
+            .permit
+            .is_some()
+    );
+    let other = limiter(&two, 1);
+    let rejected = admit(Some(&other), Some(&four), "c".to_owned(), now()).await;
+    assert!(
+        rejected.has_permit && rejected.permit.is_none() && !rejected.decision.unwrap().allowed
+    );
+}
+
+/// The permits that the server counts, and in how many seconds each ends.
+async fn permits_in(server: &Server) -> Vec<(String, String, i64)> {
+    let time: (i64, i64) = server.ask(&["TIME"]).await;
+    let names: Vec<String> = server.ask(&["KEYS", "*:permits"]).await;
+    let mut found = Vec::new();
+    for name in names {
+        let members: Vec<(String, i64)> = server
+            .ask(&["ZRANGE", &name, "0", "-1", "WITHSCORES"])
+            .await;
+        let left = |ends_us: i64| ends_us / 1_000_000 - time.0;
+        found.extend(
+            members
+                .into_iter()
+                .map(|(id, ends_us)| (name.clone(), id, left(ends_us))),
+        );
+    }
+    found
+}
+
+async fn one_permit_in(server: &Server) -> (String, String, i64) {
+    let found = permits_in(server).await;
+    assert_eq!(found.len(), 1, "{found:?}");
+    found.into_iter().next().unwrap()
+}
+
+#[tokio::test]
+async fn permit_of_an_instance_that_died_ends_by_itself() {
+    let server = Server::start();
+    let (one, two) = (server.store(), server.store());
+    let (here, there) = (permits(&one, 1), permits(&two, 1));
+    // It gives nothing back.
+    std::mem::forget(acquire(&here).await.unwrap());
+    assert!(acquire(&there).await.is_none());
+    let (name, id, left) = one_permit_in(&server).await;
+    assert!((55..=60).contains(&left), "{left}");
+    server.run(&["ZADD", &name, "XX", "1", &id]).await;
+    assert!(acquire(&there).await.is_some());
+}
+
+#[tokio::test]
+async fn permit_is_renewed_unless_it_has_ended() {
+    let server = Server::start();
+    let (one, two) = (server.store(), server.store());
+    let (here, there) = (permits(&one, 1), permits(&two, 1));
+    let held = acquire(&here).await.unwrap();
+    let (name, id, _) = one_permit_in(&server).await;
+    let in_ten_seconds = (now().as_microsecond() + 10_000_000).to_string();
+    server
+        .run(&["ZADD", &name, "XX", &in_ten_seconds, &id])
+        .await;
+    assert!(one_permit_in(&server).await.2 <= 10);
+    held.renew(now()).await;
+    let (_, same, left) = one_permit_in(&server).await;
+    assert!(same == id && (55..=60).contains(&left), "{left}");
+    // One that has ended leaves its place to whom has taken it.
+    server.run(&["ZADD", &name, "XX", "1", &id]).await;
+    let other = acquire(&there).await;
+    assert!(other.is_some());
+    held.renew(now()).await;
+    assert_ne!(one_permit_in(&server).await.1, id);
+}
+
+#[tokio::test]
+async fn refused_request_leaves_no_permit() {
+    let server = Server::start();
+    let (one, two) = (server.store(), server.store());
+    let (here, there) = (permits(&one, 1), permits(&two, 1));
+    let _held = acquire(&here).await;
+    for _ in 0..20 {
+        assert!(acquire(&there).await.is_none());
+    }
+    one_permit_in(&server).await;
+}
+
+#[tokio::test]
+async fn instance_counts_its_own_permits_though_the_server_lost_them() {
+    let server = Server::start();
+    let store = server.store();
+    let permits = permits(&store, 1);
+    let held = acquire(&permits).await;
+    server.run(&["FLUSHALL"]).await;
+    assert!(acquire(&permits).await.is_none());
+    drop(held);
+    assert!(acquire(&permits).await.is_some());
+}
