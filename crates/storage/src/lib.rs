@@ -34,10 +34,8 @@ mod management;
 mod migrate;
 mod renewals;
 mod secrets;
-#[cfg(feature = "test-support")]
-mod simulation;
 #[cfg(any(test, feature = "test-support"))]
-mod test_tx;
+mod test_support;
 mod users;
 mod webhooks;
 
@@ -89,7 +87,7 @@ pub use secrets::random::{
 pub use secrets::sealer::{SealedFor, Sealer, key_id_of};
 pub use secrets::store::{Leftovers, ResealCounts, SealedSecrets, UnopenableSecret};
 #[cfg(feature = "test-support")]
-pub use simulation::ClaimState;
+pub use test_support::simulation::ClaimState;
 use users::caller_lookups::CallerLookups;
 pub use users::caller_lookups::FoundCaller;
 pub use users::emails::{DueEmail, EmailKey};

@@ -19,8 +19,6 @@ pub(crate) mod service_lock;
 pub(crate) mod simulated_link;
 pub(crate) mod sqlite;
 pub(crate) mod statement;
-#[cfg(test)]
-pub(crate) mod step_gate;
 
 pub(crate) use database::Db;
 pub use database::Tx;

@@ -34,6 +34,8 @@ use crate::db::postgres_url::{CONNECT_TIMEOUT, configure, tls};
 use crate::db::row::{ReadRow, Row};
 use crate::db::statement::{Bound, Param, Sql, numbered};
 use crate::error::{Result, StorageError};
+#[cfg(test)]
+use crate::tests::postgres_steps::gate as step_gate;
 
 type PgResult<T> = std::result::Result<T, tokio_postgres::Error>;
 
@@ -187,11 +189,13 @@ impl Postgres {
 
     async fn client(&self) -> Result<PooledClient> {
         match self.pool.get().await {
-            Ok(client) => Ok(PooledClient::new(
-                client,
-                self.cancel.clone(),
-                self.prepares,
-            )),
+            Ok(client) => Ok(PooledClient {
+                client: Some(client),
+                in_transaction: false,
+                is_running: false,
+                cancel: self.cancel.clone(),
+                prepares: self.prepares,
+            }),
             Err(
                 PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)),
             ) => Err(to_storage_error(error)),
@@ -315,16 +319,6 @@ pub(crate) struct PooledClient {
 }
 
 impl PooledClient {
-    fn new(client: Object, cancel: Cancel, prepares: bool) -> Self {
-        Self {
-            client: Some(client),
-            in_transaction: false,
-            is_running: false,
-            cancel,
-            prepares,
-        }
-    }
-
     pub(crate) async fn all<T>(
         &mut self,
         sql: Sql,
@@ -355,7 +349,7 @@ impl PooledClient {
 
     async fn simple(&mut self, text: &str, in_transaction: bool) -> Result<()> {
         #[cfg(test)]
-        crate::db::step_gate::pass_simple(text).await;
+        step_gate::pass_simple(text).await;
         // The caller may leave while BEGIN is on its way. A ROLLBACK too many does no harm.
         self.in_transaction |= in_transaction;
         let outcome = timeout(STATEMENT_TIMEOUT, self.start()?.batch_execute(text)).await;
@@ -435,7 +429,7 @@ async fn query(
     params: &[Param<'_>],
 ) -> PgResult<Vec<tokio_postgres::Row>> {
     #[cfg(test)]
-    let sql = crate::db::step_gate::pass(sql).await;
+    let sql = step_gate::pass(sql).await;
     if !prepares {
         return client
             .query_typed(&numbered(sql.postgres), &typed(params))
@@ -447,7 +441,7 @@ async fn query(
 
 async fn execute(client: &Object, prepares: bool, sql: Sql, params: &[Param<'_>]) -> PgResult<u64> {
     #[cfg(test)]
-    let sql = crate::db::step_gate::pass(sql).await;
+    let sql = step_gate::pass(sql).await;
     if !prepares {
         return client
             .execute_typed(&numbered(sql.postgres), &typed(params))
@@ -503,7 +497,7 @@ async fn batch(
     statements: &[Bound<'_>],
 ) -> PgResult<Vec<Vec<tokio_postgres::Row>>> {
     #[cfg(test)]
-    if crate::db::step_gate::is_stepped() {
+    if step_gate::is_stepped() {
         return batch_in_steps(client, prepares, statements).await;
     }
     if !prepares {
@@ -538,11 +532,9 @@ async fn batch_in_steps(
     prepares: bool,
     statements: &[Bound<'_>],
 ) -> PgResult<Vec<Vec<tokio_postgres::Row>>> {
-    use crate::db::step_gate::pass_simple;
-
     let mut results = Ok(Vec::new());
     for text in ["BEGIN", "COMMIT"] {
-        pass_simple(text).await;
+        step_gate::pass_simple(text).await;
         client.batch_execute(text).await?;
         let statements = if text == "BEGIN" { statements } else { &[] };
         for (sql, params) in statements {

@@ -12,7 +12,7 @@ mod linking;
 mod lists;
 mod management;
 mod migrate;
-mod postgres_steps;
+pub(crate) mod postgres_steps;
 mod secrets;
 mod stolen_file;
 mod support;

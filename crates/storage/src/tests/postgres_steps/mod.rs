@@ -7,6 +7,7 @@
 //! whole transactions, because that is what the rest of the program reckons with. Whatever the
 //! order, no row may be without what it belongs to, and nothing that was requested may be lost.
 
+pub(crate) mod gate;
 mod operations;
 mod rows;
 mod scheduler;
@@ -17,9 +18,9 @@ use std::fmt::Write as _;
 use bellbird_domain::lab::{self, Chance};
 use tokio::task::LocalSet;
 
+use self::gate::Fault;
 use self::operations::{OPERATIONS, Operation, find};
 use self::scheduler::{Played, Ready, World};
-use crate::db::step_gate::Fault;
 use crate::tests::support::on_postgres;
 
 /// The most orders of two operations, which few pairs have.

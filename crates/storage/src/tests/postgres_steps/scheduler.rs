@@ -11,10 +11,10 @@ use tokio::task::spawn_local;
 use tokio::time::timeout;
 use tokio_postgres::{Client, Statement};
 
+use super::gate::{At, Fault, Session};
 use super::operations::{BROKEN, Operation, Start};
 use super::rows::Rows;
 use crate::Storage;
-use crate::db::step_gate::{At, Fault, Session};
 use crate::tests::support::{TestDb, connect};
 
 /// Operations at once. Each has a connection of its own.

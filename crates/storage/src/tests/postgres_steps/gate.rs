@@ -1,4 +1,4 @@
-//! Where an operation of a test waits for leave before each statement: see `tests/postgres_steps`.
+//! Where an operation waits for leave before each statement: `db::postgres` calls it in tests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

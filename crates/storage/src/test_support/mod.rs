@@ -1,5 +1,8 @@
-//! Runs a single write in a transaction of its own, for tests. In the product, a write belongs to a
+//! For tests: runs a single write in a transaction of its own. In the product, a write belongs to a
 //! [`ManagementChange`](crate::ManagementChange).
+
+#[cfg(feature = "test-support")]
+pub(crate) mod simulation;
 
 use crate::Storage;
 use crate::db::Tx;
