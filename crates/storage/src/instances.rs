@@ -184,7 +184,7 @@ impl Instances<'_> {
         match &self.db {
             Db::Sqlite(_) => Ok(local),
             Db::Postgres(_) => {
-                let time = self.db.one(TIME_ON_POSTGRES, params![], scalar).await?;
+                let time = self.db.value(TIME_ON_POSTGRES, params![]).await?;
                 time.ok_or_else(|| StorageError::unavailable("the server returned no time"))
             }
         }
@@ -194,52 +194,34 @@ impl Instances<'_> {
     pub async fn connections_max(self) -> Result<Option<i64>> {
         match &self.db {
             Db::Sqlite(_) => Ok(None),
-            Db::Postgres(_) => {
-                self.db
-                    .one(CONNECTIONS_MAX_ON_POSTGRES, params![], scalar)
-                    .await
-            }
+            Db::Postgres(_) => self.db.value(CONNECTIONS_MAX_ON_POSTGRES, params![]).await,
         }
     }
 
     /// Stores that an instance runs. It stays alive for [`INSTANCE_TIMEOUT`] after `now`. Reads
     /// whether the providers' settings have changed, for `storage.provider_settings().changes()`.
     pub async fn renew(self, instance: &Instance, now: Timestamp) -> Result<()> {
-        let Instance {
-            id,
-            version,
-            host,
-            api_url,
-            boot_id,
-            console_url,
-            key_ids,
-            allow_loopback,
-            started_at,
-            clock_ahead_ms,
-            roles,
-            settings,
-            provider_calls,
-            ..
-        } = instance;
         let provider_calls =
-            serde_json::to_string(provider_calls).map_err(StorageError::unavailable)?;
-        let settings: Vec<_> = settings
+            serde_json::to_string(&instance.provider_calls).map_err(StorageError::unavailable)?;
+        let settings: Vec<_> = instance
+            .settings
             .iter()
             .map(|(section, digest)| format!("{section}={digest}"))
             .collect();
-        let (key_ids, roles, settings) = (key_ids.join(","), roles.join(","), settings.join(","));
+        let (key_ids, roles) = (instance.key_ids.join(","), instance.roles.join(","));
+        let settings = settings.join(",");
         let values = params![
-            *id,
-            version,
-            host,
-            api_url,
-            boot_id,
-            console_url,
+            instance.id,
+            &instance.version,
+            &instance.host,
+            &instance.api_url,
+            &instance.boot_id,
+            &instance.console_url,
             &key_ids,
-            *allow_loopback,
-            *started_at,
+            instance.allow_loopback,
+            instance.started_at,
             now,
-            *clock_ahead_ms,
+            instance.clock_ahead_ms,
             &roles,
             &settings,
             &provider_calls
@@ -298,14 +280,8 @@ impl Instances<'_> {
     /// machine: whoever listened there since the boot was killed. Whoever did before it, or does on
     /// another machine of the same name, is dead only after [`INSTANCE_TIMEOUT`].
     pub async fn delete_predecessors(self, instance: &Instance) -> Result<u64> {
-        let Instance {
-            host,
-            api_url,
-            boot_id,
-            ..
-        } = instance;
-        self.delete_and_free(DELETE_PREDECESSORS, params![host, api_url, boot_id])
-            .await
+        let values = params![&instance.host, &instance.api_url, &instance.boot_id];
+        self.delete_and_free(DELETE_PREDECESSORS, values).await
     }
 
     /// As `storage.instances().delete_dead`, for a caller that knows that no other instance runs.
@@ -316,11 +292,7 @@ impl Instances<'_> {
 
     /// When a job last started, by the clock of that time. Reads the whole table of jobs.
     pub async fn last_job_started_at(self) -> Result<Option<Timestamp>> {
-        Ok(self
-            .db
-            .one(FIND_LAST_START, params![], scalar::<Option<_>>)
-            .await?
-            .flatten())
+        self.db.value(FIND_LAST_START, params![]).await
     }
 
     /// Plans everything after `now` earlier by this time, because the clock by which it was planned

@@ -22,7 +22,11 @@ statements! {
 }
 
 pub(crate) async fn lock_user(tx: &mut Tx, id: UserId) -> Result<()> {
-    require(lock_user_if_exists(tx, id).await?)
+    if lock_user_if_exists(tx, id).await? {
+        Ok(())
+    } else {
+        Err(StorageError::NotFound("user"))
+    }
 }
 
 /// [`lock_user`] as the first part of a batch.
@@ -32,7 +36,7 @@ pub(crate) fn user_lock<'a>(id: UserId) -> Bound<'a> {
 
 /// Locks the user's row and increments the revision.
 pub(crate) async fn bump_revision(tx: &mut Tx, id: UserId) -> Result<()> {
-    require(bump_revision_if_exists(tx, id).await?)
+    tx.execute_or_not_found(BUMP, params![id], "user").await
 }
 
 /// As [`bump_revision`]. Returns false if the user does not exist.
@@ -49,12 +53,4 @@ pub(crate) async fn lock_owner_if_exists(tx: &mut Tx, id: UserId) -> Result<bool
 /// Locks the user's row. Returns false if the user does not exist.
 pub(crate) async fn lock_user_if_exists(tx: &mut Tx, id: UserId) -> Result<bool> {
     tx.exists(LOCK, params![id]).await
-}
-
-fn require(exists: bool) -> Result<()> {
-    if exists {
-        Ok(())
-    } else {
-        Err(StorageError::NotFound("user"))
-    }
 }

@@ -13,7 +13,7 @@ use crate::connections::accounts::NewAccount;
 use crate::connections::audit::StatusChange;
 use crate::connections::connection::write_last_refreshed_at;
 use crate::connections::events;
-use crate::db::{params, scalar, statements};
+use crate::db::{params, statements};
 use crate::error::Result;
 use crate::jobs::{self, ClaimedJob};
 use crate::locks::{bump_revision, bump_revision_if_exists, lock_user_if_exists};
@@ -38,11 +38,7 @@ impl Refreshes<'_> {
         user: UserId,
         id: ConnectionId,
     ) -> Result<Option<Timestamp>> {
-        Ok(self
-            .db
-            .one(FIND_BACKFILL_END, params![user, id], scalar::<Option<_>>)
-            .await?
-            .flatten())
+        self.db.value(FIND_BACKFILL_END, params![user, id]).await
     }
 
     /// Merges the accounts that a refresh read, and records that the provider responded. The list

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::db::postgres::{PooledClient, Postgres};
-use crate::db::row::{ReadRow, Row};
+use crate::db::row::{Column, ReadRow, scalar};
 use crate::db::simulated_link::DatabaseStep;
 use crate::db::sqlite::{Sqlite, SqliteTx};
 use crate::db::statement::{Bound, Param, Sql};
-use crate::error::Result;
+use crate::error::{Result, StorageError};
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -53,10 +53,18 @@ impl Db {
         Ok(self.one(sql, params, |_| Ok(())).await?.is_some())
     }
 
+    /// The first column of the first row of a read. None: NULL, or no row.
+    pub(crate) async fn value<T: Column>(
+        &self,
+        sql: Sql,
+        params: &[Param<'_>],
+    ) -> Result<Option<T>> {
+        Ok(self.one(sql, params, scalar::<Option<T>>).await?.flatten())
+    }
+
     /// What a `COUNT(*)` returns.
     pub(crate) async fn count(&self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
-        let count = |row: &Row<'_>| row.number(0, "a count");
-        Ok(self.one(sql, params, count).await?.unwrap_or_default())
+        Ok(self.value(sql, params).await?.unwrap_or_default())
     }
 
     /// Begins a transaction for writing. Dropping it rolls back.
@@ -95,42 +103,41 @@ impl Db {
         Ok(numbers)
     }
 
-    /// Claims due rows in a transaction of its own. On SQLite, `is_due` runs first, because `claim`
+    /// Whether a claim may find a row that is due. On SQLite, `is_due` finds out, because a claim
     /// takes the one writer even if nothing is due.
-    pub(crate) async fn claim_due<T>(
-        &self,
-        (is_due, due_values): (Sql, &[Param<'_>]),
-        (claim, values): (Sql, &[Param<'_>]),
-        map: ReadRow<T>,
-    ) -> Result<Vec<T>> {
-        if let Self::Postgres(db) = self {
-            return Box::pin(db.all(claim, values, map)).await;
+    pub(crate) async fn may_be_due(&self, is_due: Sql, params: &[Param<'_>]) -> Result<bool> {
+        match self {
+            Self::Sqlite(_) => self.exists(is_due, params).await,
+            Self::Postgres(_) => Ok(true),
         }
-        if !self.exists(is_due, due_values).await? {
-            return Ok(Vec::new());
-        }
-        let mut tx = self.begin().await?;
-        let claims = tx.all(claim, values, map).await?;
-        tx.commit().await?;
-        Ok(claims)
     }
 
-    /// Runs one write in a transaction of its own. Returns the first row that it returns, if any.
+    /// Runs one write in a transaction of its own. Returns the rows that it returns.
+    pub(crate) async fn write<T>(
+        &self,
+        sql: Sql,
+        params: &[Param<'_>],
+        map: ReadRow<T>,
+    ) -> Result<Vec<T>> {
+        match self {
+            Self::Sqlite(_) => {
+                let mut tx = self.begin().await?;
+                let rows = tx.all(sql, params, map).await?;
+                tx.commit().await?;
+                Ok(rows)
+            }
+            Self::Postgres(db) => Box::pin(db.all(sql, params, map)).await,
+        }
+    }
+
+    /// As [`Self::write`]. Returns the first row, if any.
     pub(crate) async fn write_one<T>(
         &self,
         sql: Sql,
         params: &[Param<'_>],
         map: ReadRow<T>,
     ) -> Result<Option<T>> {
-        match self {
-            Self::Sqlite(_) => {
-                let mut tx = self.begin().await?;
-                let row = tx.one(sql, params, map).await?;
-                tx.commit().await?;
-                Ok(row)
-            }
-            Self::Postgres(db) => Box::pin(db.all(sql, params, map)).await.map(first),
-        }
+        self.write(sql, params, map).await.map(first)
     }
 
     /// Runs one write in a transaction of its own. Returns the number of rows it touched.
@@ -201,10 +208,18 @@ impl Tx {
         Ok(self.one(sql, params, |_| Ok(())).await?.is_some())
     }
 
+    /// The first column of the first row. None: NULL, or no row.
+    pub(crate) async fn value<T: Column>(
+        &mut self,
+        sql: Sql,
+        params: &[Param<'_>],
+    ) -> Result<Option<T>> {
+        Ok(self.one(sql, params, scalar::<Option<T>>).await?.flatten())
+    }
+
     /// What a `COUNT(*)` returns.
     pub(crate) async fn count(&mut self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
-        let count = |row: &Row<'_>| row.number(0, "a count");
-        Ok(self.one(sql, params, count).await?.unwrap_or_default())
+        Ok(self.value(sql, params).await?.unwrap_or_default())
     }
 
     /// Returns the number of rows it touched.
@@ -225,6 +240,19 @@ impl Tx {
         self.run(sql, params).await.map(|_| ())
     }
 
+    /// As [`Self::execute`]. `what` names the row that is not there.
+    pub(crate) async fn execute_or_not_found(
+        &mut self,
+        sql: Sql,
+        params: &[Param<'_>],
+        what: &'static str,
+    ) -> Result<()> {
+        match self.run(sql, params).await? {
+            0 => Err(StorageError::NotFound(what)),
+            _ => Ok(()),
+        }
+    }
+
     /// As [`Self::execute`]. `what` names the row of a violated constraint.
     pub(crate) async fn execute_or_conflict(
         &mut self,
@@ -240,11 +268,7 @@ impl Tx {
     pub(crate) async fn batch(&mut self, statements: &[Bound<'_>]) -> Result<Vec<Option<i64>>> {
         let mut numbers = Vec::with_capacity(statements.len());
         for (sql, values) in statements {
-            numbers.push(
-                self.one(*sql, values, |row| row.opt_int(0))
-                    .await?
-                    .flatten(),
-            );
+            numbers.push(self.value(*sql, values).await?);
         }
         Ok(numbers)
     }

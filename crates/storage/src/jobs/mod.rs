@@ -239,11 +239,8 @@ impl Jobs<'_> {
         now: Timestamp,
         lease_until: Timestamp,
     ) -> Result<Option<ClaimedJob>> {
-        if self.claims_paused() {
-            return Ok(None);
-        }
-        let is_sqlite = matches!(self.db, Db::Sqlite(_));
-        if is_sqlite && !self.db.exists(IS_DUE, params![kind, provider, now]).await? {
+        let is_due = params![kind, provider, now];
+        if self.claims_paused() || !self.db.may_be_due(IS_DUE, is_due).await? {
             return Ok(None);
         }
         // Drawn only for a claim, because a simulation repeats all draws of a seed.

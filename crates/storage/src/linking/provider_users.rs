@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use secrecy::SecretString;
 
 use crate::ProviderUsers;
-use crate::db::{from_row, params, scalar, statements};
+use crate::db::{from_row, params, statements};
 use crate::digest::provider_user_digest;
 use crate::error::Result;
 use crate::jobs::{self, ClaimedJob, JobKey, job_kinds};
@@ -95,10 +95,7 @@ impl ProviderUsers<'_> {
             tx.rollback().await;
             return Ok(ProviderUserState::Busy);
         };
-        let abandoned_reference = tx
-            .one(FIND_REFERENCE, params![user, provider], scalar::<Option<_>>)
-            .await?
-            .flatten();
+        let abandoned_reference = tx.value(FIND_REFERENCE, params![user, provider]).await?;
         tx.commit().await?;
         Ok(ProviderUserState::Claimed(ClaimedProviderUser {
             job,
@@ -109,11 +106,7 @@ impl ProviderUsers<'_> {
     /// The reference of an unfinished registration, for its claimed job.
     pub async fn find_abandoned_reference(self, job: &ClaimedJob) -> Result<Option<String>> {
         let values = params![job.user_id(), &job.provider];
-        Ok(self
-            .db
-            .one(FIND_REFERENCE, values, scalar::<Option<_>>)
-            .await?
-            .flatten())
+        self.db.value(FIND_REFERENCE, values).await
     }
 
     /// Stores the reference before the registration is attempted. Returns false, and changes

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::Audit;
 use crate::connections::audit::AUDIT_RETENTION;
-use crate::db::{Row, Tx, named, params, scalar, statements};
+use crate::db::{Row, Tx, named, params, statements};
 use crate::error::Result;
 
 /// The columns that [`row`] expects, in its order.
@@ -218,21 +218,14 @@ impl Audit<'_> {
 
     /// When the last backup was recorded.
     pub async fn last_backup_at(self) -> Result<Option<Timestamp>> {
-        let last = self
-            .db
-            .one(FIND_LAST_BACKUP, params![], scalar::<Option<_>>);
-        Ok(last.await?.flatten())
+        self.db.value(FIND_LAST_BACKUP, params![]).await
     }
 
     /// As [`Self::last_backup_at`]. Without one, when a SQLite database was created, because only a
     /// command can copy it safely. PostgreSQL may have backups that nobody records.
     pub async fn unsaved_since(self) -> Result<Option<Timestamp>> {
         match self.last_backup_at().await? {
-            None if self.kind() == "sqlite" => Ok(self
-                .db
-                .one(FIND_CREATED_AT, params![], scalar::<Option<_>>)
-                .await?
-                .flatten()),
+            None if self.kind() == "sqlite" => self.db.value(FIND_CREATED_AT, params![]).await,
             last => Ok(last),
         }
     }

@@ -3,10 +3,10 @@
 
 use jiff::Timestamp;
 
+use crate::FirstStarts;
 use crate::db::{Tx, from_row, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
-use crate::{FirstStarts, StorageError};
 
 statements! {
     /// A database with a user is of no first start.
@@ -105,8 +105,7 @@ pub async fn begin(tx: &mut Tx) -> Result<bool> {
 /// Replaces the code, which voids the one before and the browser that used it. Returns false, and
 /// stores nothing, unless a first start awaits its operator.
 pub async fn set_code(tx: &mut Tx, code: &str, ends_at: Timestamp) -> Result<bool> {
-    let set = tx.run(SET_CODE, params![&hash(code), ends_at]).await?;
-    Ok(set > 0)
+    tx.changes(SET_CODE, params![&hash(code), ends_at]).await
 }
 
 /// Binds the first start to a browser. Returns false if the code is not valid.
@@ -139,22 +138,18 @@ pub async fn take(tx: &mut Tx, found: Option<&FirstStart>, now: Timestamp) -> Re
     tx.changes(TAKE, params![now, done, ends]).await
 }
 
-/// Records that the master key is kept. [`StorageError::NotFound`] if no first start is going on.
+/// Records that the master key is kept. [`StorageError::NotFound`](crate::StorageError::NotFound)
+/// if no first start is going on.
 pub async fn keep_key(tx: &mut Tx, now: Timestamp) -> Result<()> {
-    require(tx.run(KEEP_KEY, params![now]).await?)
+    tx.execute_or_not_found(KEEP_KEY, params![now], "first start")
+        .await
 }
 
-/// Ends the first start. [`StorageError::NotFound`] if none is going on.
+/// Ends the first start. [`StorageError::NotFound`](crate::StorageError::NotFound) if none is going
+/// on.
 pub async fn finish(tx: &mut Tx, now: Timestamp) -> Result<()> {
-    require(tx.run(FINISH, params![now]).await?)
-}
-
-fn require(changed: u64) -> Result<()> {
-    if changed > 0 {
-        Ok(())
-    } else {
-        Err(StorageError::NotFound("first start"))
-    }
+    tx.execute_or_not_found(FINISH, params![now], "first start")
+        .await
 }
 
 from_row! {

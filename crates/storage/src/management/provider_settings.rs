@@ -156,7 +156,7 @@ pub async fn use_sandbox(tx: &mut Tx, provider: &str, now: Timestamp) -> Result<
 
 /// Whether a provider is simulated by what is stored, or None if nothing is.
 pub async fn is_sandbox(tx: &mut Tx, provider: &str) -> Result<Option<bool>> {
-    tx.one(IS_SANDBOX, params![provider], scalar).await
+    tx.value(IS_SANDBOX, params![provider]).await
 }
 
 /// Whether anybody has a connection of a provider, or is on the way to one.

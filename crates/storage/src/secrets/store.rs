@@ -11,7 +11,7 @@ use bellbird_domain::{ConnectionId, EndpointId, UserId};
 use secrecy::{ExposeSecret, SecretString};
 use uuid::Uuid;
 
-use crate::db::{Db, Param, Row, Tx, params, scalar, statements};
+use crate::db::{Db, Param, Row, Tx, params, statements};
 use crate::error::Result;
 use crate::secrets::sealer;
 use crate::{SealError, SealedFor, Secrets, key_id_of};
@@ -344,7 +344,7 @@ impl<'s> Secrets<'s> {
                 return Ok(());
             }
             // The secret changed meanwhile: retry with its new value, if it still exists.
-            let Some(changed) = tx.one(FIND, &slot.params(), scalar).await? else {
+            let Some(changed) = tx.value(FIND, &slot.params()).await? else {
                 return Ok(());
             };
             before = changed;
@@ -382,7 +382,7 @@ impl<'s> Secrets<'s> {
 
     /// Opens the secret of a slot, if there is one.
     pub(crate) async fn find(self, slot: &SecretSlot) -> Result<Option<SecretString>> {
-        let sealed: Option<Vec<u8>> = self.db.one(FIND, &slot.params(), scalar).await?;
+        let sealed: Option<Vec<u8>> = self.db.value(FIND, &slot.params()).await?;
         Ok(sealed
             .map(|sealed| self.open_secret(slot, &sealed))
             .transpose()?)
@@ -394,7 +394,7 @@ impl<'s> Secrets<'s> {
         tx: &mut Tx,
         slot: &SecretSlot,
     ) -> Result<Option<SecretString>> {
-        let sealed: Option<Vec<u8>> = tx.one(FIND, &slot.params(), scalar).await?;
+        let sealed: Option<Vec<u8>> = tx.value(FIND, &slot.params()).await?;
         Ok(sealed
             .map(|sealed| self.open_secret(slot, &sealed))
             .transpose()?)
@@ -403,7 +403,7 @@ impl<'s> Secrets<'s> {
     /// Copies a secret to another slot. A secret that cannot be opened is copied as it is: it
     /// cannot be opened there either, and a later read reports that.
     pub(crate) async fn copy(self, tx: &mut Tx, from: &SecretSlot, to: &SecretSlot) -> Result<()> {
-        let held: Option<Vec<u8>> = tx.one(FIND, &from.params(), scalar).await?;
+        let held: Option<Vec<u8>> = tx.value(FIND, &from.params()).await?;
         let Some(held) = held else {
             return Ok(());
         };

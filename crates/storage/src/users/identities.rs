@@ -3,7 +3,7 @@
 use bellbird_domain::{Plan, UserId};
 use jiff::Timestamp;
 
-use crate::db::{Tx, params, scalar, statements};
+use crate::db::{Tx, params, statements};
 use crate::error::Result;
 use crate::locks::lock_user;
 use crate::users::{sessions, user};
@@ -77,11 +77,9 @@ impl Sessions<'_> {
             return Ok(IdentitySignIn::UnknownUser);
         }
         if is_new {
-            let Identity {
-                issuer, subject, ..
-            } = *identity;
+            let (issuer, subject) = (identity.issuer, identity.subject);
             match tx
-                .one(FIND_SUBJECT, params![user, issuer], scalar::<String>)
+                .value::<String>(FIND_SUBJECT, params![user, issuer])
                 .await?
             {
                 None => {
@@ -113,15 +111,11 @@ async fn find_user(
     new_plan: Option<Plan>,
     now: Timestamp,
 ) -> Result<Option<(UserId, bool)>> {
-    let Identity {
-        issuer,
-        subject,
-        email,
-    } = *identity;
-    let known = tx.one(FIND, params![issuer, subject], scalar).await?;
-    if let Some(user) = known {
+    let known = params![identity.issuer, identity.subject];
+    if let Some(user) = tx.value(FIND, known).await? {
         return Ok(Some((user, false)));
     }
+    let email = identity.email;
     // Such as the Kelvin sign, whose lower case is a k: it makes another address, and not that of a
     // user here.
     let folds_to_ascii = |c: char| !c.is_ascii() && c.to_lowercase().any(|lower| lower.is_ascii());

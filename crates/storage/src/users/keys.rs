@@ -7,7 +7,7 @@ use bellbird_domain::{ApiKey, KeyId, KeyStatus, TimestampExt as _, UserId};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use crate::db::{Tx, as_stored, from_row, pair, params, scalar, statements};
+use crate::db::{Tx, as_stored, from_row, pair, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
 use crate::locks::{lock_user, lock_user_if_exists};
@@ -189,7 +189,7 @@ pub async fn find(tx: &mut Tx, id: KeyId) -> Result<Option<KeyRecord>> {
 
 /// The key of a user that was made last, also if it has ended.
 pub async fn find_newest(tx: &mut Tx, user: UserId) -> Result<Option<KeyId>> {
-    tx.one(FIND_NEWEST, params![user], scalar).await
+    tx.value(FIND_NEWEST, params![user]).await
 }
 
 /// Stores the key's hash, prefix and name.

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::db::{Tx, from_row, params, scalar, statements};
+use crate::db::{Tx, from_row, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
 use crate::locks::{lock_user, lock_user_if_exists};
@@ -87,7 +87,7 @@ struct StoredToken {
 impl SetupTokens<'_> {
     /// The id of the token that was made last. None: all have expired, or there was none.
     pub async fn find_newest(self, user: UserId) -> Result<Option<Uuid>> {
-        self.db.one(FIND_NEWEST, params![user], scalar).await
+        self.db.value(FIND_NEWEST, params![user]).await
     }
 
     /// Creates `key` for the user of the token. Of several concurrent claims, one succeeds.
@@ -151,7 +151,7 @@ impl SetupTokens<'_> {
 
 /// As [`SetupTokens::find_newest`], in a change.
 pub async fn find_newest(tx: &mut Tx, user: UserId) -> Result<Option<Uuid>> {
-    tx.one(FIND_NEWEST, params![user], scalar).await
+    tx.value(FIND_NEWEST, params![user]).await
 }
 
 /// Stores a setup token, and returns its id.

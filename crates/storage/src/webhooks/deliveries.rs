@@ -239,13 +239,11 @@ impl Deliveries<'_> {
         limit: u32,
         failing: bool,
     ) -> Result<Vec<ClaimedEndpoint>> {
-        if self.claims_paused() {
+        if self.claims_paused() || !self.db.may_be_due(IS_DUE, params![now, failing]).await? {
             return Ok(Vec::new());
         }
         let values = params![now, lease_until, limit, self.holder, failing];
-        self.db
-            .claim_due((IS_DUE, params![now, failing]), (CLAIM, values), claimed)
-            .await
+        self.db.write(CLAIM, values, claimed).await
     }
 
     /// Lists due deliveries of a claimed endpoint, the longest due first, then in the order of

@@ -318,21 +318,12 @@ impl Endpoints<'_> {
             )
             .await?;
         let Some(until) = until else { return Ok(None) };
-        let Some(current) = self
-            .0
-            .secrets()
-            .find(&SecretSlot::webhook(user, id))
-            .await?
-        else {
+        let secrets = self.0.secrets();
+        let Some(current) = secrets.find(&SecretSlot::webhook(user, id)).await? else {
             return Ok(None);
         };
         let old = match until.filter(|until| *until > now) {
-            Some(_) => match self
-                .0
-                .secrets()
-                .find(&SecretSlot::old_webhook(user, id))
-                .await
-            {
+            Some(_) => match secrets.find(&SecretSlot::old_webhook(user, id)).await {
                 Err(StorageError::Sealed(_)) => None,
                 found => found?,
             },
@@ -349,7 +340,7 @@ impl Endpoints<'_> {
 
 /// The endpoint of a user that was made last.
 pub async fn find_newest(tx: &mut Tx, user: UserId) -> Result<Option<EndpointId>> {
-    tx.one(FIND_NEWEST, params![user], scalar).await
+    tx.value(FIND_NEWEST, params![user]).await
 }
 
 /// Adds an enabled endpoint.

@@ -45,7 +45,7 @@ impl Endpoints<'_> {
     /// Deletes the queues of removed endpoints, and those of removed users that have ended.
     pub async fn delete_ended_queues(self) -> Result<()> {
         let mut last = EndpointId::from(uuid::Uuid::nil());
-        while let Some(endpoint) = self.db.one(NEXT_ENDPOINT, params![last], scalar).await? {
+        while let Some(endpoint) = self.db.value(NEXT_ENDPOINT, params![last]).await? {
             last = endpoint;
             if !self.db.exists(EXISTS, params![endpoint]).await? {
                 self.delete_queues_of(endpoint).await?;

@@ -225,11 +225,7 @@ pub async fn redeliver(
     let kept = params![user, endpoint, event, Uuid::now_v7(), "delivered"];
     tx.run(KEEP_ATTEMPT, kept).await?;
     let values = params![user, endpoint, event, now];
-    if tx.changes(REDELIVER, values).await? {
-        Ok(())
-    } else {
-        Err(StorageError::NotFound("delivery"))
-    }
+    tx.execute_or_not_found(REDELIVER, values, "delivery").await
 }
 
 /// Makes all failed deliveries of a user's events pending again that were created at `since` or
