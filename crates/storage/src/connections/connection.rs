@@ -100,6 +100,15 @@ impl Connections<'_> {
     }
 }
 
+/// As `storage.connections().find`, in a transaction.
+pub(crate) async fn find(
+    tx: &mut Tx,
+    user: UserId,
+    id: ConnectionId,
+) -> Result<Option<Connection>> {
+    tx.one(FIND, params![user, id], connection).await
+}
+
 /// As `storage.connections().set_last_refreshed_at`, in a transaction. The caller holds the lock on
 /// the user's row.
 pub(crate) async fn write_last_refreshed_at(

@@ -12,9 +12,9 @@ use secrecy::SecretString;
 use crate::connections::account_merge;
 use crate::connections::accounts::NewAccount;
 use crate::connections::audit::{self, StatusChange};
-use crate::connections::connection::{connection, select_connections, write_last_refreshed_at};
+use crate::connections::connection::{self, select_connections, write_last_refreshed_at};
 use crate::connections::{events, syncs};
-use crate::db::{Param, Tx, named, pair, params, statements, strip_nul};
+use crate::db::{Tx, named, pair, params, statements, strip_nul};
 use crate::digest::provider_user_digest;
 use crate::error::Result;
 use crate::jobs::{self, JobKey, job_kinds};
@@ -23,8 +23,6 @@ use crate::secrets::store::SecretSlot;
 use crate::{Connections, StorageError};
 
 statements! {
-    FIND = select_connections!("WHERE user_id = $1 AND id = $2 AND status <> 'deleting'");
-
     FIND_BY_CONSENT = select_connections!("WHERE provider = $1 AND provider_connection_id = $2");
 
     FIND_CONSENT_OF = "SELECT provider_connection_id, provider_user_digest FROM connections
@@ -116,7 +114,7 @@ impl Connections<'_> {
         if let Some(change) = status_change {
             events::record(&mut tx, &change, now, new.first_attempt_at).await?;
         }
-        let imported = tx.one(FIND, params![user, id], connection).await?;
+        let imported = connection::find(&mut tx, user, id).await?;
         tx.commit().await?;
         imported.ok_or(StorageError::NotFound("connection"))
     }
@@ -127,40 +125,16 @@ impl Connections<'_> {
     pub async fn withdraw_unconnected(self, new: &NewConnection<'_>, now: Timestamp) -> Result<()> {
         let mut tx = self.db.begin().await?;
         bump_revision(&mut tx, new.user_id).await?;
-        let (user, id) = (new.user_id, ConnectionId::new());
-        let consent = strip_nul(new.provider_connection_id);
-        if tx
-            .exists(FIND_BY_CONSENT, params![new.provider, &*consent])
-            .await?
-        {
+        if find_by_consent(&mut tx, new).await?.is_some() {
             tx.rollback().await;
             return Ok(());
         }
-        let hidden = NewConnection {
-            consent_expires_at: None,
-            backfill_ends_at: None,
-            ..*new
-        };
-        insert_row(&mut tx, id, &hidden, ConnectionStatus::Deleting, now).await?;
-        jobs::insert(
-            &mut tx,
-            &JobKey::new(job_kinds::REMOVAL, user, id),
-            new.provider,
-            Some(now),
-        )
-        .await?;
+        let provider_user = new.provider_user_id.map(provider_user_digest);
+        let id = insert_hidden(&mut tx, new, provider_user.as_deref(), None, now).await?;
+        let credentials = SecretSlot::credentials(new.user_id, id);
         self.secrets()
-            .store(&mut tx, &SecretSlot::credentials(user, id), new.credentials)
+            .store(&mut tx, &credentials, new.credentials)
             .await?;
-        let to = Some(ConnectionStatus::Deleting);
-        let change = StatusChange {
-            user,
-            connection: id,
-            from: None,
-            to,
-            cause: new.cause,
-        };
-        audit::record(&mut tx, &change, now).await?;
         tx.commit().await
     }
 
@@ -171,24 +145,17 @@ impl Connections<'_> {
         new: &NewConnection<'a>,
         now: Timestamp,
     ) -> Result<Upserted<'a>> {
-        let consent = strip_nul(new.provider_connection_id);
-        let existing = tx
-            .one(
-                FIND_BY_CONSENT,
-                params![new.provider, &*consent],
-                connection,
-            )
-            .await?;
+        let existing = find_by_consent(tx, new).await?;
         let broken = match new.repairs {
-            Some(id) => tx.one(FIND, params![new.user_id, id], connection).await?,
+            Some(id) => connection::find(tx, new.user_id, id).await?,
             None => None,
         };
         match (existing, broken) {
             (Some(existing), Some(broken)) if existing.id != broken.id => {
                 Err(StorageError::Conflict(CONSENT_TAKEN))
             }
-            (None, Some(broken)) => self.replace(tx, &broken, &consent, new, now).await,
-            (Some(existing), _) => renew(tx, &existing, &consent, new, now).await,
+            (None, Some(broken)) => self.replace(tx, &broken, new, now).await,
+            (Some(existing), _) => renew(tx, &existing, new, now).await,
             (None, None) => insert(tx, new, now).await,
         }
     }
@@ -198,7 +165,6 @@ impl Connections<'_> {
         self,
         tx: &mut Tx,
         broken: &Connection,
-        consent: &str,
         new: &NewConnection<'_>,
         now: Timestamp,
     ) -> Result<Upserted<'static>> {
@@ -207,36 +173,24 @@ impl Connections<'_> {
                 "the connection to repair belongs to another provider",
             ));
         }
-        let (user, former_id) = (broken.user_id, ConnectionId::new());
+        let user = broken.user_id;
         let former = tx
             .one(FIND_CONSENT_OF, params![user, broken.id], pair)
             .await?;
-        let (former, provider_user_digest): (String, Option<String>) =
+        let (consent, provider_user): (String, Option<String>) =
             former.ok_or(StorageError::NotFound("connection"))?;
-        let renewed = renew(tx, broken, consent, new, now).await?;
-        let insert = INSERT.with(named![
-            user = user,
-            connection = former_id,
-            provider = &broken.provider,
-            category = broken.category,
-            consent = &former,
-            institution = &broken.institution_id,
-            name = &broken.institution_name,
-            logo = broken.institution_logo.as_deref(),
-            status = ConnectionStatus::Deleting,
-            now = now,
-            provider_user = provider_user_digest.as_deref(),
-            consent_expires_at = Param::Null,
-            backfill_ends_at = Param::Null,
-        ]);
-        tx.batch(&[insert]).await?;
-        jobs::insert(
-            tx,
-            &JobKey::new(job_kinds::REMOVAL, user, former_id),
-            &broken.provider,
-            Some(now),
-        )
-        .await?;
+        let renewed = renew(tx, broken, new, now).await?;
+        let former = NewConnection {
+            category: broken.category,
+            provider_connection_id: &consent,
+            institution_id: &broken.institution_id,
+            institution_name: &broken.institution_name,
+            institution_logo: broken.institution_logo.as_deref(),
+            cause: "replaced",
+            ..*new
+        };
+        let (provider_user, from) = (provider_user.as_deref(), Some(broken.status));
+        let former_id = insert_hidden(tx, &former, provider_user, from, now).await?;
         self.secrets()
             .copy(
                 tx,
@@ -244,26 +198,15 @@ impl Connections<'_> {
                 &SecretSlot::credentials(user, former_id),
             )
             .await?;
-        let (from, to) = (Some(broken.status), Some(ConnectionStatus::Deleting));
-        audit::record(
-            tx,
-            &StatusChange {
-                user,
-                connection: former_id,
-                from,
-                to,
-                cause: "replaced",
-            },
-            now,
-        )
-        .await?;
         Ok(renewed)
     }
 }
 
 async fn insert<'a>(tx: &mut Tx, new: &NewConnection<'a>, now: Timestamp) -> Result<Upserted<'a>> {
     let (user, connection) = (new.user_id, ConnectionId::new());
-    insert_row(tx, connection, new, ConnectionStatus::Active, now).await?;
+    let status = ConnectionStatus::Active;
+    let provider_user = new.provider_user_id.map(provider_user_digest);
+    insert_row(tx, connection, new, provider_user.as_deref(), status, now).await?;
     syncs::begin_backfill(tx, user, connection, now).await?;
     for (key, run_at) in planned_jobs(user, connection, new) {
         jobs::insert(tx, &key, new.provider, run_at).await?;
@@ -272,16 +215,46 @@ async fn insert<'a>(tx: &mut Tx, new: &NewConnection<'a>, now: Timestamp) -> Res
         user,
         connection,
         from: None,
-        to: Some(ConnectionStatus::Active),
+        to: Some(status),
         cause: new.cause,
     };
     Ok((connection, Some(change)))
+}
+
+/// Inserts a connection that is being removed, without its credentials. `from`: of whose consent
+/// this is, the status that it had.
+async fn insert_hidden(
+    tx: &mut Tx,
+    new: &NewConnection<'_>,
+    provider_user: Option<&str>,
+    from: Option<ConnectionStatus>,
+    now: Timestamp,
+) -> Result<ConnectionId> {
+    let (user, connection, to) = (new.user_id, ConnectionId::new(), ConnectionStatus::Deleting);
+    let hidden = NewConnection {
+        consent_expires_at: None,
+        backfill_ends_at: None,
+        ..*new
+    };
+    insert_row(tx, connection, &hidden, provider_user, to, now).await?;
+    let removal = JobKey::new(job_kinds::REMOVAL, user, connection);
+    jobs::insert(tx, &removal, new.provider, Some(now)).await?;
+    let change = StatusChange {
+        user,
+        connection,
+        from,
+        to: Some(to),
+        cause: new.cause,
+    };
+    audit::record(tx, &change, now).await?;
+    Ok(connection)
 }
 
 async fn insert_row(
     tx: &mut Tx,
     connection: ConnectionId,
     new: &NewConnection<'_>,
+    provider_user: Option<&str>,
     status: ConnectionStatus,
     now: Timestamp,
 ) -> Result<()> {
@@ -290,11 +263,8 @@ async fn insert_row(
         strip_nul(new.institution_id),
         strip_nul(new.institution_name),
     );
-    let (logo, provider_user) = (
-        new.institution_logo.map(strip_nul),
-        new.provider_user_id.map(provider_user_digest),
-    );
-    let insert = INSERT.with(named![
+    let logo = new.institution_logo.map(strip_nul);
+    let (insert, values) = INSERT.with(named![
         user = new.user_id,
         connection = connection,
         provider = new.provider,
@@ -305,21 +275,17 @@ async fn insert_row(
         logo = logo.as_deref(),
         status = status,
         now = now,
-        provider_user = provider_user.as_deref(),
+        provider_user = provider_user,
         consent_expires_at = new.consent_expires_at,
         backfill_ends_at = new.backfill_ends_at,
     ]);
     // Another user may have imported the consent since [`FIND_BY_CONSENT`].
-    let inserted = tx.batch(&[insert]).await;
-    inserted
-        .map(|_| ())
-        .map_err(|error| error.or_conflict(CONSENT_TAKEN))
+    tx.execute_or_conflict(insert, &values, CONSENT_TAKEN).await
 }
 
 async fn renew(
     tx: &mut Tx,
     before: &Connection,
-    consent: &str,
     new: &NewConnection<'_>,
     now: Timestamp,
 ) -> Result<Upserted<'static>> {
@@ -332,6 +298,7 @@ async fn renew(
         ));
     }
     let (user, connection, status) = (before.user_id, before.id, ConnectionStatus::Active);
+    let consent = strip_nul(new.provider_connection_id);
     let (institution, name) = (
         strip_nul(new.institution_id),
         strip_nul(new.institution_name),
@@ -340,21 +307,20 @@ async fn renew(
         new.institution_logo.map(strip_nul),
         new.provider_user_id.map(provider_user_digest),
     );
-    let update = UPDATE.with(named![
+    let (update, values) = UPDATE.with(named![
         user = user,
         connection = connection,
         category = new.category,
         institution = &*institution,
         name = &*name,
         logo = logo.as_deref(),
-        consent = consent,
+        consent = &*consent,
         provider_user = provider_user.as_deref(),
         consent_expires_at = new.consent_expires_at,
         backfill_ends_at = new.backfill_ends_at,
     ]);
-    tx.batch(&[update])
-        .await
-        .map_err(|error| error.or_conflict(CONSENT_TAKEN))?;
+    tx.execute_or_conflict(update, &values, CONSENT_TAKEN)
+        .await?;
     syncs::begin_backfill(tx, user, connection, now).await?;
     // A running refresh or sync loses its lease: it holds the old credentials, and its result says
     // nothing about the new ones.
@@ -369,6 +335,14 @@ async fn renew(
         cause: "reconnected",
     };
     Ok((connection, (before.status != status).then_some(change)))
+}
+
+/// The connection of any user that has the consent.
+async fn find_by_consent(tx: &mut Tx, new: &NewConnection<'_>) -> Result<Option<Connection>> {
+    let consent = strip_nul(new.provider_connection_id);
+    let values = params![new.provider, &*consent];
+    tx.one(FIND_BY_CONSENT, values, connection::connection)
+        .await
 }
 
 fn planned_jobs(
