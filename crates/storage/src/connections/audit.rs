@@ -13,15 +13,25 @@ use crate::error::Result;
 /// As long as the audit of operators.
 pub(crate) const AUDIT_RETENTION: SignedDuration = SignedDuration::from_hours(2 * 365 * 24);
 
+/// The columns of [`ConnectionAuditRow`], in its order.
+macro_rules! select_changes {
+    ($rest:literal) => {
+        concat!(
+            "SELECT changed_at, connection_id, user_id, from_status, to_status, cause FROM connection_audit ",
+            $rest
+        )
+    };
+}
+
 statements! {
     INSERT = "INSERT INTO connection_audit (user_id, id, connection_id, changed_at, from_status, to_status, cause)
         VALUES ($1, $2, $3, $4, $5, $6, $7)";
 
-    LIST = "SELECT changed_at, connection_id, user_id, from_status, to_status, cause
-        FROM connection_audit WHERE connection_id = $1 ORDER BY changed_at, id";
+    LIST = select_changes!("WHERE connection_id = $1 ORDER BY changed_at, id");
 
-    LIST_NEWEST = "SELECT changed_at, connection_id, user_id, from_status, to_status, cause
-        FROM connection_audit WHERE user_id = $1 AND connection_id = $2 ORDER BY changed_at DESC, id DESC LIMIT $3";
+    LIST_NEWEST = select_changes!(
+        "WHERE user_id = $1 AND connection_id = $2 ORDER BY changed_at DESC, id DESC LIMIT $3"
+    );
 
     LIST_ENDS = "SELECT user_id, connection_id FROM connection_audit
         WHERE changed_at >= $1 AND (to_status IS NULL OR to_status = 'deleting')";
@@ -91,14 +101,15 @@ pub(crate) struct StatusChange<'a> {
 pub(crate) async fn record(tx: &mut Tx, change: &StatusChange<'_>, now: Timestamp) -> Result<()> {
     // UUIDv7 ids increase, so changes at the same time keep their order.
     let id = Uuid::now_v7();
-    let StatusChange {
-        user,
-        connection,
-        from,
-        to,
-        cause,
-    } = *change;
-    let values = params![user, id, connection, now, from, to, cause];
+    let values = params![
+        change.user,
+        id,
+        change.connection,
+        now,
+        change.from,
+        change.to,
+        change.cause
+    ];
     tx.execute(INSERT, values).await
 }
 

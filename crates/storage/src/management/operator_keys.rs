@@ -10,6 +10,13 @@ use crate::digest::hash;
 use crate::error::Result;
 use crate::{OperatorKeys, StorageError};
 
+/// The columns of [`OperatorKeyRecord`], in its order.
+macro_rules! columns {
+    () => {
+        "id, name, prefix, created_at, last_used_at, expires_at, revoked_at"
+    };
+}
+
 statements! {
     INSERT = "INSERT INTO operator_keys (id, key_hash, name, prefix, created_at, expires_at)
         VALUES ($1, $2, $3, $4, $5, $6)";
@@ -19,11 +26,12 @@ statements! {
 
     TOUCH = "UPDATE operator_keys SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)";
 
-    LIST = "SELECT id, name, prefix, created_at, last_used_at, expires_at, revoked_at
-        FROM operator_keys ORDER BY created_at, id";
+    LIST = concat!("SELECT ", columns!(), " FROM operator_keys ORDER BY created_at, id");
 
-    REVOKE = "UPDATE operator_keys SET revoked_at = COALESCE(revoked_at, $2) WHERE id = $1
-        RETURNING id, name, prefix, created_at, last_used_at, expires_at, revoked_at";
+    REVOKE = concat!(
+        "UPDATE operator_keys SET revoked_at = COALESCE(revoked_at, $2) WHERE id = $1 RETURNING ",
+        columns!()
+    );
 }
 
 /// What is known about an operator's key. The key itself is not stored. Serialized as commands

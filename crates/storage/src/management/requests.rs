@@ -20,6 +20,19 @@ const RETENTION: SignedDuration = SignedDuration::from_hours(24);
 /// Rows deleted in one transaction, with their secrets.
 const DELETE_BATCH_SIZE: i64 = 50;
 
+/// `$lock` skips rows that another instance is deleting.
+macro_rules! delete_outdated {
+    ($lock:literal) => {
+        concat!(
+            "WITH old AS MATERIALIZED (SELECT operator_key_id, idempotency_hash FROM operator_requests
+                WHERE created_at <= $1 LIMIT $2",
+            $lock,
+            ") DELETE FROM operator_requests WHERE (operator_key_id, idempotency_hash)
+                IN (SELECT operator_key_id, idempotency_hash FROM old) RETURNING id, user_id"
+        )
+    };
+}
+
 statements! {
     FIND_EXPIRED = "SELECT user_id FROM operator_requests
         WHERE operator_key_id = $1 AND idempotency_hash = $2 AND created_at <= $3";
@@ -40,14 +53,7 @@ statements! {
 
     HAS_OUTDATED = "SELECT id FROM operator_requests WHERE created_at <= $1 LIMIT 1";
 
-    DELETE_OUTDATED = "WITH old AS MATERIALIZED (SELECT operator_key_id, idempotency_hash FROM operator_requests
-            WHERE created_at <= $1 LIMIT $2)
-        DELETE FROM operator_requests WHERE (operator_key_id, idempotency_hash)
-            IN (SELECT operator_key_id, idempotency_hash FROM old) RETURNING id, user_id",
-        on_postgres = "WITH old AS MATERIALIZED (SELECT operator_key_id, idempotency_hash FROM operator_requests
-            WHERE created_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED)
-        DELETE FROM operator_requests WHERE (operator_key_id, idempotency_hash)
-            IN (SELECT operator_key_id, idempotency_hash FROM old) RETURNING id, user_id";
+    DELETE_OUTDATED = delete_outdated!(""), on_postgres = delete_outdated!(" FOR UPDATE SKIP LOCKED");
 }
 
 /// What identifies a request that may be repeated.

@@ -25,6 +25,13 @@ const DELETE_BATCH_SIZE: i64 = 200;
 pub(crate) const TOO_MANY_KEYS: &str = "There are 100 API keys that work, or were made within 30 days: revoke keys \
     that nobody uses, or wait";
 
+/// The columns of [`KeyRecord`], in its order.
+macro_rules! columns {
+    () => {
+        "id, user_id, name, prefix, created_at, last_used_at, expires_at, revoked_at, replaced_by"
+    };
+}
+
 statements! {
     COUNT = "SELECT COUNT(*) FROM api_keys
         WHERE user_id = $1 AND (created_at > $2 OR (revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $3)))";
@@ -48,18 +55,20 @@ statements! {
     TOUCH = "UPDATE api_keys SET last_used_at = $3
         WHERE user_id = $1 AND id = $2 AND (last_used_at IS NULL OR last_used_at < $3)";
 
-    LIST = "SELECT id, user_id, name, prefix, created_at, last_used_at, expires_at, revoked_at, replaced_by
-        FROM api_keys WHERE user_id = $1 ORDER BY created_at, id";
+    LIST = concat!("SELECT ", columns!(), " FROM api_keys WHERE user_id = $1 ORDER BY created_at, id");
 
-    FIND = "SELECT id, user_id, name, prefix, created_at, last_used_at, expires_at, revoked_at, replaced_by
-        FROM api_keys WHERE id = $1";
+    FIND = concat!("SELECT ", columns!(), " FROM api_keys WHERE id = $1");
 
-    REVOKE = "UPDATE api_keys SET revoked_at = COALESCE(revoked_at, $2) WHERE id = $1
-        RETURNING id, user_id, name, prefix, created_at, last_used_at, expires_at, revoked_at, replaced_by";
+    REVOKE = concat!(
+        "UPDATE api_keys SET revoked_at = COALESCE(revoked_at, $2) WHERE id = $1 RETURNING ",
+        columns!()
+    );
 
-    REPLACE = "UPDATE api_keys SET expires_at = CASE WHEN expires_at < $2 THEN expires_at ELSE $2 END, replaced_by = $3
-        WHERE id = $1
-        RETURNING id, user_id, name, prefix, created_at, last_used_at, expires_at, revoked_at, replaced_by";
+    REPLACE = concat!(
+        "UPDATE api_keys SET expires_at = CASE WHEN expires_at < $2 THEN expires_at ELSE $2 END, replaced_by = $3
+        WHERE id = $1 RETURNING ",
+        columns!()
+    );
 }
 
 /// A key, without the key itself.

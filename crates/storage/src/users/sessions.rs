@@ -214,25 +214,17 @@ impl Sessions<'_> {
             .db
             .one(FIND, params![&hash(token), now], signed_in)
             .await?;
-        if let Some(SignedIn {
-            caller,
-            last_used_at,
-            ..
-        }) = &found
-            && now.duration_since(*last_used_at) >= LAST_USED_WRITE_INTERVAL
+        if let Some(found) = &found
+            && now.duration_since(found.last_used_at) >= LAST_USED_WRITE_INTERVAL
         {
+            let (user, session, end) = (
+                found.caller.user_id,
+                found.caller.key_id,
+                now.plus(SESSION_TTL),
+            );
             let longest = i64::try_from(SESSION_MAX.as_micros()).unwrap_or(i64::MAX);
             self.db
-                .run(
-                    TOUCH,
-                    params![
-                        caller.user_id,
-                        caller.key_id,
-                        now,
-                        now.plus(SESSION_TTL),
-                        longest
-                    ],
-                )
+                .run(TOUCH, params![user, session, now, end, longest])
                 .await?;
         }
         Ok(found)

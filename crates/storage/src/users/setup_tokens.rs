@@ -126,14 +126,14 @@ impl SetupTokens<'_> {
                 id,
                 name,
                 expires_at,
-                key: None,
+                ..
             }) if now < expires_at => {
                 let created = keys::insert(&mut tx, user, key, &name, None, now).await?;
                 tx.run(SET_KEY, params![user, id, created.id]).await?;
                 record(&mut tx, user, created.id, CLAIMED, now).await?;
                 SetupTokenClaim::Created(created)
             }
-            Some(_) | None => {
+            _ => {
                 tx.rollback().await;
                 return Ok(SetupTokenClaim::Unknown);
             }

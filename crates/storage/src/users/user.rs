@@ -39,26 +39,31 @@ macro_rules! matching {
     };
 }
 
+/// The columns that [`user`] expects, in its order.
+macro_rules! select_users {
+    ($rest:literal) => {
+        concat!(
+            "SELECT id, email, plan, timezone, created_at, reference, is_operator, console_sign_in FROM users ",
+            $rest
+        )
+    };
+}
+
 statements! {
     INSERT = "INSERT INTO users
             (id, email, email_folded, plan, timezone, reference, revision, created_at, console_sign_in)
         VALUES ($1, $2, $3, $4, $5, $6, 0, $7, $8)";
 
-    FIND = "SELECT id, email, plan, timezone, created_at, reference, is_operator, console_sign_in FROM users
-        WHERE id = $1";
+    FIND = select_users!("WHERE id = $1");
 
-    FIND_BY_EMAIL = "SELECT id, email, plan, timezone, created_at, reference, is_operator, console_sign_in FROM users
-        WHERE email_folded = $1";
+    FIND_BY_EMAIL = select_users!("WHERE email_folded = $1");
 
-    FIND_BY_REFERENCE = "SELECT id, email, plan, timezone, created_at, reference, is_operator, console_sign_in
-        FROM users WHERE reference = $1";
+    FIND_BY_REFERENCE = select_users!("WHERE reference = $1");
 
-    LIST = "SELECT id, email, plan, timezone, created_at, reference, is_operator, console_sign_in FROM users
-        ORDER BY email_folded";
+    LIST = select_users!("ORDER BY email_folded");
 
     /// Ids are UUIDv7, so the oldest come first.
-    LIST_AFTER = "SELECT id, email, plan, timezone, created_at, reference, is_operator, console_sign_in FROM users
-        WHERE id > $1 ORDER BY id LIMIT $2";
+    LIST_AFTER = select_users!("WHERE id > $1 ORDER BY id LIMIT $2");
 
     LIST_MATCHING = concat!(
         "SELECT u.id, u.email, u.plan, u.timezone, u.created_at, u.reference, u.is_operator, u.console_sign_in",

@@ -433,18 +433,12 @@ pub async fn update(
     (user, id): (UserId, EndpointId),
     change: &EndpointChange<'_>,
 ) -> Result<bool> {
-    let EndpointChange {
-        url,
-        event_types,
-        api_version,
-    } = *change;
-    let event_types = event_types.map(joined);
-    let values = params![user, id, url, event_types.as_deref(), api_version];
+    let event_types = change.event_types.map(joined);
+    let types = event_types.as_deref();
+    let values = params![user, id, change.url, types, change.api_version].to_vec();
     // An event is stored for its subscribers under the lock on the user's row.
-    Ok(tx
-        .batch(&[user_lock(user), (UPDATE, values.to_vec())])
-        .await?[1]
-        .is_some())
+    let updated = tx.batch(&[user_lock(user), (UPDATE, values)]).await?;
+    Ok(updated[1].is_some())
 }
 
 /// Enables an endpoint and clears its failures. Failed deliveries stay failed. Returns false if
