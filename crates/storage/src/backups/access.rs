@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::Backups;
 use crate::backups::origin::set_decided;
-use crate::db::{params, statements};
+use crate::db::{Tx, params, statements};
 use crate::error::Result;
 use crate::management::audit::{self, AuditAction};
 
@@ -98,6 +98,7 @@ impl Backups<'_> {
         let mut tx = self.db.begin().await?;
         tx.run(EXPIRE_CONSENT_SESSIONS, params![now]).await?;
         tx.run(DELETE_FIRST_START, params![]).await?;
+        let (users, connections) = count(&mut tx).await?;
         let cut = AccessCut {
             keys_revoked: tx.run(REVOKE_KEYS, params![now]).await?,
             operator_keys_revoked: tx.run(REVOKE_OPERATOR_KEYS, params![now]).await?,
@@ -109,8 +110,8 @@ impl Backups<'_> {
                 + tx.run(DELETE_SIGN_IN_LINKS, params![]).await?,
             setup_tokens_deleted: tx.run(DELETE_SETUP_TOKENS, params![]).await?,
             endpoints_paused: tx.run(PAUSE_ENDPOINTS, params![]).await?,
-            users: tx.count(COUNT_USERS, params![]).await?,
-            connections: tx.count(COUNT_CONNECTIONS, params![]).await?,
+            users,
+            connections,
         };
         set_decided(&mut tx).await?;
         audit::insert(
@@ -123,4 +124,10 @@ impl Backups<'_> {
         tx.commit().await?;
         Ok(cut)
     }
+}
+
+/// The users, and the connections that are not being deleted.
+pub(crate) async fn count(tx: &mut Tx) -> Result<(u64, u64)> {
+    let users = tx.count(COUNT_USERS, params![]).await?;
+    Ok((users, tx.count(COUNT_CONNECTIONS, params![]).await?))
 }

@@ -10,22 +10,17 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use tempfile::{Builder, NamedTempFile};
 
+use crate::backups::access;
+use crate::db::Db;
 use crate::db::file_user::{folder_of, match_database, with_suffix};
 use crate::db::service_lock::OpenLock;
 use crate::db::sqlite::{MissingFile, Sqlite, leave_wal};
-use crate::db::{Db, params, statements};
 use crate::error::{Result, StorageError};
 use crate::secrets::store::SealedSecrets;
 use crate::{Sealer, ServiceLock, Storage};
 
 /// The first bytes of every SQLite file.
 const SQLITE_HEADER: &[u8; 16] = b"SQLite format 3\0";
-
-statements! {
-    COUNT_USERS = "SELECT COUNT(*) FROM users";
-
-    COUNT_CONNECTIONS = "SELECT COUNT(*) FROM connections WHERE status <> 'deleting'";
-}
 
 /// What a backup holds.
 #[derive(Debug)]
@@ -73,10 +68,13 @@ impl Storage {
         // They run on the original.
         self.instances().delete_all().await?;
         self.check_backup().await?;
+        let mut tx = self.db.begin().await?;
+        let (users, connections) = access::count(&mut tx).await?;
+        tx.rollback().await;
         Ok(BackupContents {
             bytes: 0,
-            users: self.db.count(COUNT_USERS, params![]).await?,
-            connections: self.db.count(COUNT_CONNECTIONS, params![]).await?,
+            users,
+            connections,
             secrets: self.secrets().sealed().await?,
         })
     }

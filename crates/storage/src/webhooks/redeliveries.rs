@@ -126,13 +126,7 @@ impl Deliveries<'_> {
         run: SyncRunId,
         result: &PingResult<'_>,
     ) -> Result<bool> {
-        let PingResult {
-            at,
-            duration_ms,
-            status,
-            error,
-            delivered,
-        } = *result;
+        let at = result.at;
         let mut tx = self.db.begin().await?;
         lock_user_if_exists(&mut tx, user).await?;
         if !tx.changes(ADD_QUEUE, params![user, endpoint]).await? {
@@ -140,16 +134,14 @@ impl Deliveries<'_> {
             return Ok(false);
         }
         let ping = NewWebhookEvent::without_rows(event);
-        let event_type = EventType::Ping;
-        let (connection, claim, date_range, shown) = (None, None, (at, at), None);
         let origin = EventOrigin {
             user,
-            connection,
-            claim,
+            connection: None,
+            claim: None,
             run,
-            event_type,
-            date_range,
-            shown,
+            event_type: EventType::Ping,
+            date_range: (at, at),
+            shown: None,
             now: at,
         };
         let insert_delivery = INSERT_PING.with(named![
@@ -158,14 +150,18 @@ impl Deliveries<'_> {
             event = event,
             run = run,
             at = at,
-            state = if delivered { "delivered" } else { "failed" },
-            status = status,
-            error = error,
-            duration_ms = duration_ms,
+            state = if result.delivered {
+                "delivered"
+            } else {
+                "failed"
+            },
+            status = result.status,
+            error = result.error,
+            duration_ms = result.duration_ms,
         ]);
         tx.batch(&[webhook_events::insert(&origin, &ping), insert_delivery])
             .await?;
-        if !delivered {
+        if !result.delivered {
             tx.run(
                 KEEP_ATTEMPT,
                 params![user, endpoint, event, Uuid::now_v7(), "failed"],

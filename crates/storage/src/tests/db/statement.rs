@@ -29,7 +29,6 @@ fn statements() -> impl Iterator<Item = &'static Sql> {
     [
         crate::STATEMENTS,
         crate::backups::access::STATEMENTS,
-        crate::backups::copy::STATEMENTS,
         crate::backups::origin::STATEMENTS,
         crate::contents::STATEMENTS,
         crate::management::first_start::STATEMENTS,
@@ -55,7 +54,6 @@ fn statements() -> impl Iterator<Item = &'static Sql> {
         crate::linking::consent_session_claims::STATEMENTS,
         crate::linking::consent_sessions::STATEMENTS,
         crate::linking::links::STATEMENTS,
-        crate::connections::overview::STATEMENTS,
         crate::connections::refreshes::STATEMENTS,
         crate::connections::events::STATEMENTS,
         crate::connections::consent_notices::STATEMENTS,
