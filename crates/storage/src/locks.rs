@@ -11,7 +11,7 @@
 
 use bellbird_domain::UserId;
 
-use crate::db::{Bound, Tx, params, statements};
+use crate::db::{Bound, Db, Param, Sql, Tx, params, statements};
 use crate::error::{Result, StorageError};
 
 statements! {
@@ -42,6 +42,22 @@ pub(crate) async fn bump_revision(tx: &mut Tx, id: UserId) -> Result<()> {
 /// As [`bump_revision`]. Returns false if the user does not exist.
 pub(crate) async fn bump_revision_if_exists(tx: &mut Tx, id: UserId) -> Result<bool> {
     tx.changes(BUMP, params![id]).await
+}
+
+/// Begins a transaction that locks the user's row and runs one write. None, and nothing changes, if
+/// the user does not exist or the write touches no row.
+pub(crate) async fn begin_with(
+    db: &Db,
+    user: UserId,
+    write: Sql,
+    params: &[Param<'_>],
+) -> Result<Option<Tx>> {
+    let mut tx = db.begin().await?;
+    if lock_user_if_exists(&mut tx, user).await? && tx.changes(write, params).await? {
+        return Ok(Some(tx));
+    }
+    tx.rollback().await;
+    Ok(None)
 }
 
 /// Locks the row of the user who owns something. Returns false if the user does not exist. The

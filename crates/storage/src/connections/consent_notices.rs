@@ -8,7 +8,7 @@ use crate::connections::events;
 use crate::connections::overview::ENDING_WITHIN;
 use crate::db::{pair, params, statements};
 use crate::error::Result;
-use crate::locks::lock_user_if_exists;
+use crate::locks::begin_with;
 
 /// The second event about a consent that ends.
 const AGAIN_WITHIN: SignedDuration = SignedDuration::from_hours(3 * 24);
@@ -51,15 +51,10 @@ impl Connections<'_> {
                 .await?;
             let reported_before = reported;
             for (user, id) in due {
-                let mut tx = self.db.begin().await?;
-                if !lock_user_if_exists(&mut tx, user).await?
-                    || !tx
-                        .changes(NOTE, params![now, first, second, user, id])
-                        .await?
-                {
-                    tx.rollback().await;
+                let values = params![now, first, second, user, id];
+                let Some(mut tx) = begin_with(&self.db, user, NOTE, values).await? else {
                     continue;
-                }
+                };
                 events::insert_expiring(&mut tx, (user, id), now).await?;
                 tx.commit().await?;
                 reported += 1;

@@ -16,7 +16,7 @@ use crate::connections::events;
 use crate::db::{params, statements};
 use crate::error::Result;
 use crate::jobs::{self, ClaimedJob};
-use crate::locks::{bump_revision, bump_revision_if_exists, lock_user_if_exists};
+use crate::locks::{bump_revision, bump_revision_if_exists};
 
 statements! {
     FIND_BACKFILL_END = "SELECT backfill_ends_at FROM connections WHERE user_id = $1 AND id = $2";
@@ -139,13 +139,9 @@ impl Refreshes<'_> {
         claim: &ClaimedJob,
         next: Option<Timestamp>,
     ) -> Result<bool> {
-        let mut tx = self.db.begin().await?;
-        if !lock_user_if_exists(&mut tx, claim.user_id()).await?
-            || !jobs::finish(&mut tx, claim, next).await?
-        {
-            tx.rollback().await;
+        let Some(mut tx) = jobs::begin_finished(&self.db, claim, next).await? else {
             return Ok(false);
-        }
+        };
         tx.run(
             END_BACKFILL,
             params![claim.user_id(), claim.subject_id::<ConnectionId>()],

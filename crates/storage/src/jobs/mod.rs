@@ -2,7 +2,7 @@
 //!
 //! A claim has a lease, after which another task may claim the job, and a fence, a random number.
 //! Whatever a job writes checks the fence in the same transaction: see [`begin_held`], [`hold`],
-//! [`finish`] and [`delete`]. So a holder whose lease was lost changes nothing.
+//! [`finished`] and [`delete`]. So a holder whose lease was lost changes nothing.
 //!
 //! The transaction that adds or deletes a subject also adds or deletes its jobs.
 
@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::Jobs;
 use crate::db::{Bound, Db, Param, Row, Tx, params, statements};
 use crate::error::Result;
-use crate::locks::lock_user_if_exists;
+use crate::locks::{begin_with, lock_user_if_exists};
 
 /// The kinds of jobs whose rows this crate adds and deletes. Other kinds have one job with an empty
 /// subject.
@@ -377,19 +377,25 @@ pub(crate) async fn begin_held(db: &Db, claim: &ClaimedJob) -> Result<Option<Tx>
     Ok(None)
 }
 
+/// As [`begin_held`], and deletes the job, which is done for good.
+pub(crate) async fn begin_deleted(db: &Db, claim: &ClaimedJob) -> Result<Option<Tx>> {
+    let values = job_params![claim.key, claim.fence];
+    begin_with(db, claim.user_id(), DELETE, values).await
+}
+
+/// As [`begin_held`], and releases the job as `storage.jobs().finish`.
+pub(crate) async fn begin_finished(
+    db: &Db,
+    claim: &ClaimedJob,
+    next: Option<Timestamp>,
+) -> Result<Option<Tx>> {
+    let values = job_params![claim.key, claim.fence, next];
+    begin_with(db, claim.user_id(), FINISH, values).await
+}
+
 /// Locks the job until the end of the transaction. Returns false if the lease was lost.
 pub(crate) async fn hold(tx: &mut Tx, claim: &ClaimedJob) -> Result<bool> {
     tx.exists(HELD, job_params![claim.key, claim.fence]).await
-}
-
-/// As `storage.jobs().finish`.
-pub(crate) async fn finish(
-    tx: &mut Tx,
-    claim: &ClaimedJob,
-    next: Option<Timestamp>,
-) -> Result<bool> {
-    tx.changes(FINISH, job_params![claim.key, claim.fence, next])
-        .await
 }
 
 /// Deletes a job that is done for good. Returns false if the lease was lost.

@@ -172,13 +172,9 @@ impl ConsentSessions<'_> {
     /// connected, and why it failed. Returns false, and changes nothing, if the lease was lost.
     pub async fn end(self, claim: &ClaimedConsentSession, outcome: &str) -> Result<bool> {
         let ConsentSession { user_id, id, .. } = claim.session;
-        let mut tx = self.db.begin().await?;
-        if !lock_user_if_exists(&mut tx, user_id).await?
-            || !jobs::delete(&mut tx, &claim.job).await?
-        {
-            tx.rollback().await;
+        let Some(mut tx) = jobs::begin_deleted(&self.db, &claim.job).await? else {
             return Ok(false);
-        }
+        };
         let connections: Vec<String> = claim
             .session
             .connections

@@ -13,7 +13,7 @@ use crate::digest::{hash, hex};
 use crate::error::Result;
 use crate::jobs::{self, JobKey, job_kinds};
 use crate::linking::links::require_connection;
-use crate::locks::{lock_user, lock_user_if_exists};
+use crate::locks::{begin_with, lock_user};
 use crate::secrets::store::{SecretSlot, delete_secret};
 
 /// Bytes kept of a digest: enough to distinguish consents.
@@ -233,16 +233,11 @@ impl ConsentSessions<'_> {
         browser: &str,
         now: Timestamp,
     ) -> Result<Option<JobKey>> {
-        let mut tx = self.db.begin().await?;
         let browser = hash(browser);
-        if !lock_user_if_exists(&mut tx, user).await?
-            || !tx
-                .changes(CONFIRM, params![user, id, &browser, now])
-                .await?
-        {
-            tx.rollback().await;
+        let values = params![user, id, &browser, now];
+        let Some(mut tx) = begin_with(&self.db, user, CONFIRM, values).await? else {
             return Ok(None);
-        }
+        };
         let job = JobKey::new(job_kinds::CONSENT_SESSION, user, id);
         jobs::restart(&mut tx, &job, Some(now)).await?;
         tx.commit().await?;
@@ -252,15 +247,10 @@ impl ConsentSessions<'_> {
     /// Denies an open session, and makes it due. The holder of its job loses the lease. Returns
     /// false if the session has ended or was denied before.
     pub async fn deny(self, session: &ConsentSession, now: Timestamp) -> Result<bool> {
-        let mut tx = self.db.begin().await?;
-        if !lock_user_if_exists(&mut tx, session.user_id).await?
-            || !tx
-                .changes(DENY, params![session.user_id, session.id])
-                .await?
-        {
-            tx.rollback().await;
+        let values = params![session.user_id, session.id];
+        let Some(mut tx) = begin_with(&self.db, session.user_id, DENY, values).await? else {
             return Ok(false);
-        }
+        };
         jobs::restart(&mut tx, &session.job(), Some(now)).await?;
         tx.commit().await?;
         Ok(true)

@@ -15,7 +15,7 @@ use crate::db::{from_row, params, statements};
 use crate::digest::provider_user_digest;
 use crate::error::Result;
 use crate::jobs::{self, ClaimedJob, JobKey, job_kinds};
-use crate::locks::{lock_user, lock_user_if_exists};
+use crate::locks::{begin_with, lock_user, lock_user_if_exists};
 use crate::secrets::store::{SecretSlot, delete_secret};
 
 statements! {
@@ -125,13 +125,9 @@ impl ProviderUsers<'_> {
     /// Deletes an unfinished registration, which does not exist at the provider. Returns false, and
     /// changes nothing, if the lease was lost.
     pub async fn delete_unfinished(self, job: &ClaimedJob) -> Result<bool> {
-        let mut tx = self.db.begin().await?;
-        if !lock_user_if_exists(&mut tx, job.user_id()).await?
-            || !jobs::delete(&mut tx, job).await?
-        {
-            tx.rollback().await;
+        let Some(mut tx) = jobs::begin_deleted(&self.db, job).await? else {
             return Ok(false);
-        }
+        };
         tx.run(DELETE, params![job.user_id(), &job.provider])
             .await?;
         tx.commit().await?;
@@ -148,11 +144,9 @@ impl ProviderUsers<'_> {
         credentials: &SecretString,
     ) -> Result<bool> {
         let (user, provider) = (claim.job.user_id(), claim.job.provider.as_str());
-        let mut tx = self.db.begin().await?;
-        if !lock_user_if_exists(&mut tx, user).await? || !jobs::delete(&mut tx, &claim.job).await? {
-            tx.rollback().await;
+        let Some(mut tx) = jobs::begin_deleted(&self.db, &claim.job).await? else {
             return Ok(false);
-        }
+        };
         let provider_user_id = provider_user_id.map(provider_user_digest);
         tx.run(FINISH, params![user, provider, provider_user_id.as_deref()])
             .await?;
@@ -209,15 +203,10 @@ impl ProviderUsers<'_> {
         provider_user_id: &str,
     ) -> Result<bool> {
         let digest = provider_user_digest(provider_user_id);
-        let mut tx = self.db.begin().await?;
-        if !lock_user_if_exists(&mut tx, user).await?
-            || !tx
-                .changes(DELETE_REGISTERED, params![user, provider, &digest])
-                .await?
-        {
-            tx.rollback().await;
+        let values = params![user, provider, &digest];
+        let Some(mut tx) = begin_with(&self.db, user, DELETE_REGISTERED, values).await? else {
             return Ok(false);
-        }
+        };
         delete_secret(&mut tx, &SecretSlot::provider_user(user, provider)).await?;
         tx.commit().await?;
         Ok(true)

@@ -190,15 +190,10 @@ impl<'s> Secrets<'s> {
                         u64::from(opened.is_ok());
                 }
                 if let Err(why) = opened {
-                    let SecretSlot {
-                        user: user_id,
-                        purpose,
-                        subject,
-                    } = slot;
                     found.unopenable.push(UnopenableSecret {
-                        user_id,
-                        purpose,
-                        subject,
+                        user_id: slot.user,
+                        purpose: slot.purpose,
+                        subject: slot.subject,
                         why,
                     });
                 }
