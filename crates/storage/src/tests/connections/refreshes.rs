@@ -1,13 +1,10 @@
 //! Refreshes as jobs: claims, leases, due times and results.
 
-use std::collections::BTreeSet;
-
 use bellbird_domain::{AccountId, ConnectionId, ConnectionStatus, UserId};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::job_kinds::REFRESH;
 use crate::tests::fixtures::{empty_sync, start_sync, state_after};
-use crate::tests::jobs::fixtures::ids;
 use crate::tests::support::{TestDb, at, both, credentials, new_account, new_connection};
 use crate::{ClaimedJob, FinishedSync, JobKey, NewAccount, NewConnection, Storage, SyncState};
 
@@ -74,22 +71,6 @@ both! {
         assert_eq!(db.revision(user).await, 2, "two imports: refreshes do not change it");
     }
 
-    async fn one_instance_refreshes_at_a_time(db) {
-        let user = db.user("a@x").await.id;
-        let id = connection_to_refresh(db, user, "c", None).await;
-        let handles = [db.reopen().await, db.reopen().await];
-        for round in 0..6 {
-            let (now, until) = (at(round * 100), at(round * 100 + 30));
-            let (one, other) = tokio::join!(
-                handles[0].claim(REFRESH, user, id, now, until),
-                handles[1].claim(REFRESH, user, id, now, until)
-            );
-            assert!(one.unwrap().is_some() ^ other.unwrap().is_some(), "after the earlier lease expired");
-        }
-        assert_eq!(db.claim(REFRESH, UserId::new(), id, at(999), at(1000)).await.unwrap(), None);
-        assert_eq!(db.claim(REFRESH, user, ConnectionId::new(), at(999), at(1000)).await.unwrap(), None);
-    }
-
     async fn expired_lease_is_claimed_again(db) {
         let user = db.user("a@x").await.id;
         let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
@@ -103,67 +84,6 @@ both! {
         );
         assert_eq!(db.refreshes().find_backfill_end(user, id).await.unwrap(), Some(at(500)));
         assert!(db.jobs().finish(&next, Some(at(90))).await.unwrap());
-    }
-
-    async fn request_during_refresh_is_kept(db) {
-        let user = db.user("a@x").await.id;
-        let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
-        assert!(request(db, user, id, 30).await);
-        let planned = at(20).as_microsecond().to_string();
-        assert_eq!(db.job_column("refresh", id, "run_at").await, planned, "earlier than 30");
-        let claim = due(db, 40).await.remove(0);
-        assert!(request(db, user, id, 45).await);
-        assert_eq!(due(db, 50).await, [], "leased");
-        assert!(db.jobs().finish(&claim, Some(at(900))).await.unwrap());
-        let again = due(db, 50).await.remove(0);
-        assert!(db.jobs().finish(&again, Some(at(900))).await.unwrap());
-        assert!(request(db, user, id, 60).await);
-        assert_eq!(ids(&due(db, 60).await), [id], "earlier than planned");
-    }
-
-    async fn frequent_requests_are_throttled(db) {
-        let user = db.user("a@x").await.id;
-        let id = connection_to_refresh(db, user, "c", None).await;
-        let request_throttled = async |now| {
-            let (key, every) = (JobKey::new(REFRESH, user, id), SignedDuration::from_secs(100));
-            assert!(db.jobs().request(&key, at(now), every).await.unwrap());
-            db.job_column("refresh", id, "run_at").await
-        };
-        let time = |seconds| at(seconds).as_microsecond().to_string();
-        assert_eq!(request_throttled(10).await, time(10), "no refresh yet");
-        assert_eq!(request_throttled(15).await, time(10), "an earlier time stays");
-        let claim = due(db, 20).await.remove(0);
-        assert_eq!(request_throttled(30).await, time(120), "one has run since 20");
-        assert!(db.jobs().finish(&claim, Some(at(900))).await.unwrap());
-        assert_eq!((request_throttled(40).await, due(db, 119).await), (time(120), vec![]));
-        let claim = due(db, 125).await.remove(0);
-        assert!(db.jobs().finish(&claim, Some(at(900))).await.unwrap());
-        assert_eq!(request_throttled(130).await, time(225), "not the planned time");
-        assert!(request(db, user, id, 131).await);
-        assert_eq!(db.job_column("refresh", id, "run_at").await, time(131));
-        let claim = db.claim(REFRESH, user, id, at(140), at(170)).await.unwrap().expect("claimed");
-        assert!(db.jobs().finish(&claim, None).await.unwrap());
-        assert_eq!(request_throttled(150).await, time(240), "also after a direct claim");
-        assert_eq!((request_throttled(239).await, ids(&due(db, 240).await)), (time(240), vec![id]));
-        assert_eq!(request_throttled(340).await, time(340), "the last one was long ago");
-        let always = db.jobs().request(&JobKey::new(REFRESH, user, id), at(345), SignedDuration::MAX).await;
-        assert!(always.is_err() || always.unwrap(), "any interval");
-    }
-
-    async fn request_keeps_the_count_of_failures(db) {
-        let user = db.user("a@x").await.id;
-        let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
-        let claim = due(db, 20).await.remove(0);
-        assert!(request(db, user, id, 25).await);
-        assert!(db.jobs().fail(&claim, "the provider is not available", at(900)).await.unwrap());
-        let claim = due(db, 30).await.remove(0);
-        assert_eq!(claim.attempts, 1, "requested during the refresh");
-        assert!(db.jobs().fail(&claim, "the provider is not available", at(900)).await.unwrap());
-        assert!(request(db, user, id, 35).await);
-        let claim = due(db, 40).await.remove(0);
-        assert_eq!(claim.attempts, 2);
-        assert!(db.jobs().finish(&claim, None).await.unwrap());
-        assert_eq!(db.claim(REFRESH, user, id, at(50), at(60)).await.unwrap().unwrap().attempts, 0, "a success");
     }
 
     async fn refresh_changes_the_status(db) {
@@ -229,39 +149,6 @@ both! {
         assert_eq!(due(db, 999).await, []);
         assert!(!request(db, UserId::new(), id, 40).await);
         assert!(!request(db, user, ConnectionId::new(), 40).await);
-    }
-
-    async fn longest_due_job_is_claimed_first(db) {
-        let user = db.user("a@x").await.id;
-        let late = connection_to_refresh(db, user, "late", Some(at(30))).await;
-        let early = connection_to_refresh(db, user, "early", Some(at(10))).await;
-        let killed = connection_to_refresh(db, user, "killed", None).await;
-        db.claim(REFRESH, user, killed, at(0), at(20)).await.unwrap().expect("claimed");
-        let mut order = Vec::new();
-        for _ in 0..3 {
-            order.extend(ids(&db.claim_due(REFRESH, at(40), at(90), 1).await.unwrap()));
-        }
-        assert_eq!(order, [early, killed, late]);
-    }
-
-    async fn two_instances_share_due_jobs(db) {
-        let user = db.user("a@x").await.id;
-        let mut all = BTreeSet::new();
-        for number in 0..10 {
-            all.insert(connection_to_refresh(db, user, &format!("c{number}"), Some(at(number))).await);
-        }
-        let handles = [db.reopen().await, db.reopen().await];
-        let mut seen = Vec::new();
-        while seen.len() < all.len() {
-            let (one, other) = tokio::join!(
-                handles[0].claim_due(REFRESH, at(100), at(200), 3),
-                handles[1].claim_due(REFRESH, at(100), at(200), 3),
-            );
-            let claims = [one.unwrap(), other.unwrap()].concat();
-            assert!(!claims.is_empty());
-            seen.extend(ids(&claims));
-        }
-        assert_eq!((seen.len(), BTreeSet::from_iter(seen)), (10, all), "each is claimed once");
     }
 
     async fn refresh_updates_the_accounts(db) {

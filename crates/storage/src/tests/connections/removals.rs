@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
+use bellbird_domain::{ConnectionStatus, UserId};
 
 use crate::digest::provider_user_digest;
 use crate::job_kinds::REMOVAL;
@@ -10,46 +10,14 @@ use crate::tests::fixtures::{
     SYNCS_AND_CHANGES, chunk, empty_sync, endpoint, fingerprint, fingerprints, finish_sync_with,
     new_link, new_session, session_with_callback, start_sync, wait_for_lock_waiters,
 };
+use crate::tests::jobs::fixtures::ids;
 use crate::tests::support::{
     TestDb, at, both, connect, credentials, masked, new_account, new_connection, on_postgres,
 };
 use crate::{
-    ClaimedJob, FinishedSync, NewAccount, NewConnection, NewConsentSession, NewLink,
-    NewWebhookEvent, StorageError, in_tx,
+    FinishedSync, NewAccount, NewConnection, NewConsentSession, NewLink, NewWebhookEvent,
+    StorageError, in_tx,
 };
-
-/// Connections that are being removed and have no lease.
-async fn hidden(db: &TestDb, user: UserId, count: usize) -> Vec<ConnectionId> {
-    let mut ids = Vec::new();
-    for number in 0..count {
-        let id = db
-            .connection(user, &format!("c{number}"), &[new_account("acc", "Name")])
-            .await
-            .id;
-        let claim = db
-            .removals()
-            .begin(user, id, at(0), at(0))
-            .await
-            .unwrap()
-            .expect("hidden");
-        assert!(
-            db.jobs()
-                .fail(
-                    &claim,
-                    "the provider is not available",
-                    at(i64::try_from(number).unwrap())
-                )
-                .await
-                .unwrap()
-        );
-        ids.push(id);
-    }
-    ids
-}
-
-fn ids(claims: &[ClaimedJob]) -> BTreeSet<ConnectionId> {
-    claims.iter().map(ClaimedJob::connection_id).collect()
-}
 
 both! {
     async fn removal_that_nobody_claimed_is_due_and_not_interrupted(db) {
@@ -76,7 +44,7 @@ both! {
             assert_eq!(db.claim_due(REMOVAL, at(now), at(90), 8).await.unwrap(), []);
         }
         let other = db.claim_due(REMOVAL, at(50), at(90), 8).await.unwrap();
-        assert_eq!(ids(&other), BTreeSet::from([id]));
+        assert_eq!(ids(&other), [id]);
         assert_eq!(db.claim(REMOVAL, user, id, at(60), at(90)).await.unwrap(), None);
         // A claim that lost its lease changes nothing.
         assert!(!db.jobs().fail(&claim, "late", at(99)).await.unwrap());
@@ -124,38 +92,6 @@ both! {
         assert!(db.jobs().fail(&claim, "still", at(40)).await.unwrap());
         assert_eq!(db.claim_due(REMOVAL, at(40), at(90), 8).await.unwrap()[0].attempts, 2);
         assert_eq!(db.revision(user).await, 2, "retries do not change it");
-    }
-
-    async fn two_instances_share_due_jobs(db) {
-        let user = db.user("a@x").await.id;
-        let all: BTreeSet<_> = hidden(db, user, 12).await.into_iter().collect();
-        let kept = db.connection(user, "kept", &[]).await.id;
-        let handles = [db.reopen().await, db.reopen().await];
-        let mut seen = Vec::new();
-        while seen.len() < all.len() {
-            let (one, other) = tokio::join!(
-                handles[0].claim_due(REMOVAL, at(100), at(200), 4),
-                handles[1].claim_due(REMOVAL, at(100), at(200), 4),
-            );
-            let (one, other) = (one.unwrap(), other.unwrap());
-            assert!(one.len() <= 4 && other.len() <= 4 && one.len() + other.len() > 0);
-            seen.extend(one.into_iter().chain(other));
-        }
-        assert_eq!((seen.len(), ids(&seen)), (all.len(), all), "each is claimed once");
-        assert_eq!(db.claim_due(REMOVAL, at(100), at(200), 4).await.unwrap(), []);
-        let (one, other) = tokio::join!(
-            handles[0].removals().finish(&seen[0], "deleted", at(101)),
-            handles[1].removals().finish(&seen[1], "deleted", at(101)),
-        );
-        assert!(one.unwrap() && other.unwrap());
-        assert!(db.connections().find(user, kept).await.unwrap().is_some());
-    }
-
-    async fn longest_due_job_is_claimed_first(db) {
-        let user = db.user("a@x").await.id;
-        let all = hidden(db, user, 3).await;
-        assert_eq!(ids(&db.claim_due(REMOVAL, at(0), at(9), 8).await.unwrap()), BTreeSet::from([all[0]]));
-        assert_eq!(ids(&db.claim_due(REMOVAL, at(2), at(9), 1).await.unwrap()), BTreeSet::from([all[1]]));
     }
 
     async fn ended_connections_are_listed(db) {

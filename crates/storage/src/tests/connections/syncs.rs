@@ -260,46 +260,8 @@ both! {
         let claim = start_sync(db, user, id, 2000).await;
         db.syncs().finish(&claim, &empty_sync(2000)).await.unwrap().expect("finished");
         assert_eq!(next_sync_of(db, user, id).await, at(3000), "no request");
-    }
-
-    async fn request_is_kept_however_the_sync_ends(db) {
-        let user = db.user("a@x").await.id;
-        let id = connection_to_sync(db, user, "c", 20).await;
-        let first = start_sync(db, user, id, 20).await;
-        assert!(request(db, user, id, 25, 0).await);
-        assert!(db.jobs().fail(&first, "the provider is not available", at(500)).await.unwrap());
-        let second = due(db, 25).await.remove(0);
-        assert_eq!(second.attempts, 1);
-        assert!(request(db, user, id, 30, 0).await);
-        assert!(db.jobs().finish(&second, Some(at(500))).await.unwrap());
-        assert_eq!(next_sync_of(db, user, id).await, at(30));
-        // The sync after a killed one starts after the request, so it fulfils the request.
-        start_sync(db, user, id, 40).await;
-        assert!(request(db, user, id, 45, 0).await);
-        let third = due(db, 70).await.remove(0);
-        db.syncs().finish(&third, &empty_sync(70)).await.unwrap().expect("finished");
-        assert_eq!(next_sync_of(db, user, id).await, at(1070));
-    }
-
-    async fn frequent_requests_are_throttled(db) {
-        let user = db.user("a@x").await.id;
-        let id = connection_to_sync(db, user, "c", 5000).await;
-        assert!(request(db, user, id, 10, 100).await);
-        assert_eq!(next_sync_of(db, user, id).await, at(10), "no sync yet");
-        assert!(request(db, user, id, 15, 100).await);
-        assert_eq!(next_sync_of(db, user, id).await, at(10), "an earlier time stays");
-        let claim = due(db, 20).await.remove(0);
-        db.syncs().finish(&claim, &empty_sync(20)).await.unwrap().expect("finished");
-        assert!(request(db, user, id, 30, 100).await);
-        assert_eq!(next_sync_of(db, user, id).await, at(120));
-        assert!(request(db, user, id, 31, 0).await);
-        assert_eq!(next_sync_of(db, user, id).await, at(31));
-        assert!(!request(db, UserId::new(), id, 40, 0).await);
-        assert!(!request(db, user, ConnectionId::new(), 40, 0).await);
-        db.raw("UPDATE jobs SET run_at = NULL").await;
-        assert_eq!(due(db, 9999).await, [], "none is due");
-        assert!(request(db, user, id, 500, 0).await);
-        assert_eq!(ids(&due(db, 500).await), [id]);
+        let always = db.jobs().request(&JobKey::new(SYNC, user, id), at(2001), SignedDuration::MAX).await;
+        assert!(always.is_err() || always.unwrap(), "any interval");
     }
 
     async fn connection_being_deleted_is_not_synced(db) {
@@ -314,19 +276,6 @@ both! {
         assert!(!request(db, user, id, 40, 0).await);
         assert_eq!(db.claim(SYNC, user, id, at(99), at(200)).await.unwrap(), None);
         assert_eq!((due(db, 999).await, db.syncs().find(user, id).await.unwrap()), (vec![], None));
-    }
-
-    async fn longest_due_job_is_claimed_first(db) {
-        let user = db.user("a@x").await.id;
-        let late = connection_to_sync(db, user, "late", 30).await;
-        let early = connection_to_sync(db, user, "early", 10).await;
-        let killed = connection_to_sync(db, user, "killed", 5000).await;
-        db.claim(SYNC, user, killed, at(0), at(20)).await.unwrap().expect("claimed");
-        let mut order = Vec::new();
-        for _ in 0..3 {
-            order.extend(ids(&db.claim_due(SYNC, at(40), at(90), 1).await.unwrap()));
-        }
-        assert_eq!(order, [early, killed, late]);
     }
 
     async fn two_instances_share_due_jobs(db) {

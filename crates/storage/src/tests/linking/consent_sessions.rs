@@ -281,29 +281,6 @@ both! {
         assert!(db.consent_sessions().end(&callback, "linked").await.unwrap());
     }
 
-    async fn two_instances_share_due_jobs(db) {
-        let user = db.user("a@x").await.id;
-        let states: Vec<String> = (0..10).map(|number| format!("state{number}")).collect();
-        for state in &states {
-            db.consent_sessions().insert(&new_session(user, state), at(0)).await.unwrap();
-        }
-        let handles = [db.reopen().await, db.reopen().await];
-        let mut count = 0;
-        while count < states.len() {
-            let (one, other) = tokio::join!(
-                handles[0].claim_due_consent_sessions(at(200), at(300), 3),
-                handles[1].claim_due_consent_sessions(at(200), at(300), 3),
-            );
-            let claims: Vec<_> = one.unwrap().into_iter().chain(other.unwrap()).collect();
-            assert!(!claims.is_empty());
-            count += claims.len();
-            for claim in &claims {
-                assert!(db.consent_sessions().end(claim, "expired").await.unwrap(), "its lease was not lost");
-            }
-        }
-        assert_eq!(count, states.len(), "each is claimed once");
-    }
-
     async fn unopenable_secret_does_not_block_others(db) {
         let user = db.user("a@x").await.id;
         session_with_callback(db, user, "state").await;
