@@ -12,7 +12,8 @@ use crate::tests::fixtures::{
     new_link, new_session, sealer_of, with_keys,
 };
 use crate::tests::support::{
-    TestDb, at, both, key, new_account, on_postgres, on_sqlite, operator_key, setup_token,
+    TestDb, assert_fails, at, both, key, new_account, on_postgres, on_sqlite, operator_key,
+    setup_token,
 };
 use crate::{
     AccessCut, Identity, NewSession, NewSignInLink, ServiceLock, SetupTokenClaim, StagedBackup,
@@ -205,8 +206,9 @@ fn restore_keeps_others_out() {
         let staged = StagedBackup::new(&file, lock, sealer.clone())
             .await
             .unwrap();
-        assert!(
-            matches!(ServiceLock::acquire(&url), Err(StorageError::InUse(_))),
+        assert_fails!(
+            ServiceLock::acquire(&url),
+            InUse(_),
             "no service starts meanwhile"
         );
         match Storage::open(&url, sealer.clone()).await {

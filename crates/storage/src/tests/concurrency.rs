@@ -5,7 +5,7 @@ use secrecy::SecretString;
 use tokio::task::JoinSet;
 
 use crate::job_kinds::REFRESH;
-use crate::tests::support::{at, both, credentials, new_account, new_connection};
+use crate::tests::support::{assert_fails, at, both, credentials, new_account, new_connection};
 use crate::{NewConnection, Sealer, Storage, StorageError, UserChange, in_tx};
 
 /// Writes by each task.
@@ -55,7 +55,7 @@ both! {
             );
             let (made, rejected): (Vec<_>, Vec<_>) = [first, second].into_iter().partition(Result::is_ok);
             assert_eq!(made.len(), 1);
-            assert!(matches!(rejected[0], Err(StorageError::Conflict(_))), "{rejected:?}");
+            assert_fails!(rejected[0], Conflict(_));
         }
         assert_eq!(db.connections().list_all().await.unwrap().len(), 8);
     }

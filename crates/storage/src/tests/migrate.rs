@@ -6,7 +6,9 @@ use futures_util::FutureExt as _;
 use crate::digest::{hash, hex};
 use crate::migrate::{MIGRATIONS, Migration, RetryBudget};
 use crate::tests::fixtures::wait_for_lock_waiters;
-use crate::tests::support::{TestDb, both, connect, on_empty_postgres, on_postgres, on_sqlite};
+use crate::tests::support::{
+    TestDb, assert_fails, both, connect, on_empty_postgres, on_postgres, on_sqlite,
+};
 use crate::{Sealer, Storage, StorageError};
 
 /// Table, column, type, whether it is nullable, and its position in the primary key (0: not part of
@@ -14,7 +16,7 @@ use crate::{Sealer, Storage, StorageError};
 type Column = (String, String, String, bool, i64);
 
 async fn migrates_empty_database(storage: &Storage) {
-    assert!(matches!(storage.ping().await, Err(StorageError::Schema(_))));
+    assert_fails!(storage.ping().await, Schema(_));
     let pending = storage.pending_migrations().await.unwrap();
     assert_eq!(
         pending,
@@ -265,7 +267,7 @@ both! {
 
     async fn missing_column_asks_for_migration(db) {
         db.raw("ALTER TABLE users DROP COLUMN timezone").await;
-        assert!(matches!(db.users().list().await, Err(StorageError::Schema(_))));
+        assert_fails!(db.users().list().await, Schema(_));
     }
 }
 
@@ -382,10 +384,8 @@ fn postgres_migration_gives_way_and_tries_again() {
 fn postgres_migration_ends_after_some_tries() {
     on_postgres(async |db| {
         let _holder = lock_users(db).await;
-        let error = migrate_to(db, &[MIGRATIONS, &[expand()]].concat())
-            .await
-            .unwrap_err();
-        assert!(matches!(error, StorageError::Unavailable(_)), "{error:?}");
+        let migrated = migrate_to(db, &[MIGRATIONS, &[expand()]].concat()).await;
+        assert_fails!(migrated, Unavailable(_));
         db.user("a@x").await;
     });
 }

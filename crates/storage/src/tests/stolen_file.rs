@@ -13,12 +13,12 @@ use crate::tests::fixtures::{
     start_sync, with_keys,
 };
 use crate::tests::support::{
-    CREDENTIALS, at, credentials, key, new_account, new_connection, on_sqlite, operator_key,
-    setup_token,
+    CREDENTIALS, assert_fails, at, credentials, key, new_account, new_connection, on_sqlite,
+    operator_key, setup_token,
 };
 use crate::{
     FinishedSync, Leftovers, NewConsentSession, NewSession, NewSignInLink, NewWebhookEvent,
-    SealError, Storage, StorageError, in_tx,
+    SealError, Storage, in_tx,
 };
 
 /// All bytes of the database, its WAL and the index of the WAL.
@@ -345,17 +345,11 @@ fn old_key_opens_nothing_after_rotation() {
             .unwrap();
         service.close().await;
         assert_eq!(count_present(&sealed, &bytes(folder)), 0);
-        let error = old
-            .provider_users()
-            .find_credentials(user, "fiskil")
-            .await
-            .unwrap_err();
-        assert!(matches!(error, StorageError::Sealed(SealError::UnknownKeyId(key)) if key == "k2"));
+        let found = old.provider_users().find_credentials(user, "fiskil").await;
+        assert_fails!(found, Sealed(SealError::UnknownKeyId(key)) if key == "k2");
         for id in ids {
-            let error = old.secrets().find_credentials(user, id).await.unwrap_err();
-            assert!(
-                matches!(error, StorageError::Sealed(SealError::UnknownKeyId(key)) if key == "k2")
-            );
+            let found = old.secrets().find_credentials(user, id).await;
+            assert_fails!(found, Sealed(SealError::UnknownKeyId(key)) if key == "k2");
         }
     });
 }
@@ -396,10 +390,7 @@ fn removed_connection_leaves_no_bytes() {
 fn missing_table_error_names_the_remedy() {
     on_sqlite(async |db| {
         db.raw("DROP TABLE api_keys").await;
-        let error = db.keys().find_caller(&key(1), at(0)).await.unwrap_err();
-        assert!(
-            matches!(&error, StorageError::Schema(text) if text.contains("bellbird migrate")),
-            "{error:?}"
-        );
+        let found = db.keys().find_caller(&key(1), at(0)).await;
+        assert_fails!(found, Schema(text) if text.contains("bellbird migrate"));
     });
 }

@@ -44,6 +44,20 @@ macro_rules! both {
 }
 pub(crate) use both;
 
+/// Checks that a call fails with this error: `assert_fails!(call, NotFound("user"))`.
+macro_rules! assert_fails {
+    ($result:expr, $kind:ident($what:pat) $(if $guard:expr)? $(, $label:literal)?) => {{
+        let result = &$result;
+        let error = result.as_ref().err();
+        assert!(
+            matches!(error, Some($crate::StorageError::$kind($what)) $(if $guard)?),
+            concat!($($label, ": ",)? "{:?}"),
+            error
+        );
+    }};
+}
+pub(crate) use assert_fails;
+
 const SERVER: &str = "BELLBIRD_TEST_POSTGRES_URL";
 
 /// A migrated database for one test.

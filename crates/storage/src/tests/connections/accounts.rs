@@ -1,7 +1,7 @@
 use bellbird_domain::{Account, AccountId, AccountType, Currency};
 
-use crate::tests::support::{at, both, currency, masked, new_account};
-use crate::{NewAccount, StorageError};
+use crate::NewAccount;
+use crate::tests::support::{assert_fails, at, both, currency, masked, new_account};
 
 const NAMES: [&str; 9] = [
     "savings", "Zed", "Äpfel", "apple", "Zed", "école", "日本", "Apple", "-dash",
@@ -160,8 +160,7 @@ both! {
         ] {
             let before = db.texts(&format!("SELECT COALESCE({column}, 'x9999') FROM accounts")).await;
             db.raw(&format!("UPDATE accounts SET {column} = '{word}'")).await;
-            let error = db.accounts().list(user.id, 10, 0).await.unwrap_err();
-            assert!(matches!(error, StorageError::Corrupt(part) if part == what), "{error:?}");
+            assert_fails!(db.accounts().list(user.id, 10, 0).await, Corrupt(part) if *part == what);
             db.raw(&format!("UPDATE accounts SET {column} = '{}'", before[0])).await;
         }
         assert_eq!(db.visible_accounts(user.id).await.len(), 1);

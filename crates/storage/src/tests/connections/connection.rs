@@ -2,9 +2,10 @@ use bellbird_domain::{ConnectionCategory, ConnectionId, ConnectionStatus, UserId
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::tests::support::{
-    CREDENTIALS, at, both, cancel_after, credentials, currency, new_account, new_connection,
+    CREDENTIALS, assert_fails, at, both, cancel_after, credentials, currency, new_account,
+    new_connection,
 };
-use crate::{NewConnection, StorageError, in_tx};
+use crate::{NewConnection, in_tx};
 
 both! {
     async fn imports_and_finds(db) {
@@ -89,19 +90,16 @@ both! {
         let (user, other) = (db.user("a@x").await, db.user("b@x").await);
         let made = db.connection(user.id, "consent", &[]).await;
         let credentials = credentials();
-        let error =
-            db.connections().import(&new_connection(other.id, "consent", &credentials), &[], at(20)).await.unwrap_err();
-        assert!(matches!(error, StorageError::Conflict(_)), "{error:?}");
+        let import = async |user, consent, now| {
+            db.connections().import(&new_connection(user, consent, &credentials), &[], at(now)).await
+        };
+        assert_fails!(import(other.id, "consent", 20).await, Conflict(_));
         assert_eq!(db.revision(other.id).await, 0);
         let elsewhere = NewConnection { provider: "fiskil", ..new_connection(other.id, "consent", &credentials) };
         db.connections().import(&elsewhere, &[], at(20)).await.expect("another provider may use the same id");
         db.removals().begin(user.id, made.id, at(30), at(40)).await.unwrap().expect("hidden");
-        let error =
-            db.connections().import(&new_connection(user.id, "consent", &credentials), &[], at(40)).await.unwrap_err();
-        assert!(matches!(error, StorageError::Conflict(_)), "{error:?}");
-        let error =
-            db.connections().import(&new_connection(UserId::new(), "c2", &credentials), &[], at(40)).await.unwrap_err();
-        assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
+        assert_fails!(import(user.id, "consent", 40).await, Conflict(_));
+        assert_fails!(import(UserId::new(), "c2", 40).await, NotFound("user"));
     }
 
     async fn connection_being_deleted_is_hidden(db) {
@@ -122,7 +120,7 @@ both! {
         );
         assert_eq!(db.connections().list_all().await.unwrap().len(), 1);
         assert!(db.secrets().find_credentials(user.id, made.id).await.unwrap().is_some());
-        assert!(matches!(in_tx!(db, user::delete(user.id, at(900))).await, Err(StorageError::Conflict(_))));
+        assert_fails!(in_tx!(db, user::delete(user.id, at(900))).await, Conflict(_));
     }
 
     async fn removal_deletes_every_row(db) {
@@ -189,9 +187,9 @@ both! {
         let user = db.user("a@x").await;
         let id = db.connection(user.id, "consent", &[]).await.id;
         db.raw("UPDATE connections SET status = 'error'").await;
-        assert!(matches!(db.connections().find(user.id, id).await, Err(StorageError::Corrupt("a connection status"))));
+        assert_fails!(db.connections().find(user.id, id).await, Corrupt("a connection status"));
         db.raw("UPDATE connections SET status = 'active', category = 'crypto'").await;
-        assert!(matches!(db.connections().list(user.id).await, Err(StorageError::Corrupt("a connection category"))));
+        assert_fails!(db.connections().list(user.id).await, Corrupt("a connection category"));
     }
 
     async fn cancelled_import_stores_all_or_nothing(db) {

@@ -9,7 +9,7 @@ use crate::tests::fixtures::{
     SYNCS_AND_CHANGES, chunk, connection_to_sync, empty_sync, endpoint, fingerprint, fingerprints,
     finish_sync_with, start_sync, state_after,
 };
-use crate::tests::support::{at, both};
+use crate::tests::support::{assert_fails, at, both};
 use crate::{FinishedSync, SealError, Sealer, Storage, StorageError, SyncState};
 
 /// Runs a sync that replaces the fingerprints by these.
@@ -130,8 +130,7 @@ both! {
         assert!(db.syncs().fingerprint_key(UserId::new(), id).await.unwrap().is_none());
         assert_eq!(db.secrets_for("fingerprints").await, 2);
         let other_key = Storage::open(&db.url, Sealer::random()).await.unwrap();
-        let error = other_key.syncs().fingerprint_key(user, id).await.unwrap_err();
-        assert!(matches!(error, StorageError::Sealed(SealError::DoesNotOpen)), "{error:?}");
+        assert_fails!(other_key.syncs().fingerprint_key(user, id).await, Sealed(SealError::DoesNotOpen));
         db.removals().begin(user, id, at(20), at(90)).await.unwrap().expect("hidden");
         assert!(db.syncs().fingerprint_key(user, id).await.unwrap().is_none(), "it is being deleted");
     }

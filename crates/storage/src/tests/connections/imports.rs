@@ -6,7 +6,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use crate::digest::provider_user_digest;
 use crate::job_kinds::{REFRESH, REMOVAL};
 use crate::tests::support::{
-    CREDENTIALS, TestDb, at, both, credentials, masked, new_account, new_connection,
+    CREDENTIALS, TestDb, assert_fails, at, both, credentials, masked, new_account, new_connection,
 };
 use crate::{ClaimedJob, NewAccount, NewConnection, Sealer, Storage, StorageError};
 
@@ -151,7 +151,7 @@ both! {
         let credentials = credentials();
         let new =
             NewConnection { repairs: Some(id), provider: "fiskil", ..new_connection(user, "elsewhere", &credentials) };
-        assert!(matches!(db.connections().import(&new, &[], at(50)).await, Err(StorageError::Conflict(_))));
+        assert_fails!(db.connections().import(&new, &[], at(50)).await, Conflict(_));
         assert_eq!(db.revision(user).await, revision);
         assert_eq!(db.connections().find(user, id).await.unwrap().unwrap().status, Revoked);
     }
@@ -181,7 +181,7 @@ both! {
             NEW_CREDENTIALS,
         );
         let former_id = due_removal(db).await.connection_id();
-        assert!(matches!(other_key.secrets().find_credentials(user, former_id).await, Err(StorageError::Sealed(_))));
+        assert_fails!(other_key.secrets().find_credentials(user, former_id).await, Sealed(_));
     }
 
     async fn refresh_with_old_credentials_loses_its_lease(db) {

@@ -12,11 +12,11 @@ use crate::tests::fixtures::{
 };
 use crate::tests::jobs::fixtures::ids;
 use crate::tests::support::{
-    TestDb, at, both, connect, credentials, masked, new_account, new_connection, on_postgres,
+    TestDb, assert_fails, at, both, connect, credentials, masked, new_account, new_connection,
+    on_postgres,
 };
 use crate::{
-    FinishedSync, NewAccount, NewConnection, NewConsentSession, NewLink, NewWebhookEvent,
-    StorageError, in_tx,
+    FinishedSync, NewAccount, NewConnection, NewConsentSession, NewLink, NewWebhookEvent, in_tx,
 };
 
 both! {
@@ -197,8 +197,7 @@ both! {
             WHERE cause NOT IN ('imported', 'replaced', 'removed', 'deleted')";
         assert_eq!(db.texts(audit).await, ["0"]);
         assert!(!columns_containing(db, &kept.id.to_string()).await.is_empty());
-        let deleted = in_tx!(db, user::delete(user, at(900))).await;
-        assert!(matches!(deleted, Err(StorageError::Conflict(_))), "the other connection exists");
+        assert_fails!(in_tx!(db, user::delete(user, at(900))).await, Conflict(_), "the other connection exists");
     }
 }
 

@@ -14,11 +14,13 @@ use crate::tests::fixtures::{
     finish_sync_with, start_sync, state_after, wait_for_lock_waiters,
 };
 use crate::tests::jobs::fixtures::ids;
-use crate::tests::support::{TestDb, at, both, connect, credentials, new_connection, on_postgres};
+use crate::tests::support::{
+    TestDb, assert_fails, at, both, connect, credentials, new_connection, on_postgres,
+};
 use crate::{
     ClaimedJob, DegradedConnection, FailingJob, FinishedSync, JobCounts, JobKey, NewConnection,
-    NewEndpoint, NewWebhookEvent, Storage, StorageError, SyncState, UnreadRange, UnreadableRows,
-    in_tx, removed_bytes,
+    NewEndpoint, NewWebhookEvent, Storage, SyncState, UnreadRange, UnreadableRows, in_tx,
+    removed_bytes,
 };
 
 async fn due(db: &Storage, now: i64) -> Vec<ClaimedJob> {
@@ -167,7 +169,7 @@ both! {
         let event = chunk(1, 2);
         let claim = start_sync(db, user, id, 20).await;
         let twice = FinishedSync { events: &[event.clone(), event.clone()], ..empty_sync(20) };
-        assert!(matches!(db.syncs().finish(&claim, &twice).await, Err(StorageError::Conflict(_))));
+        assert_fails!(db.syncs().finish(&claim, &twice).await, Conflict(_));
         assert_eq!(db.webhook_events().find(user, event.id).await.unwrap(), None);
         assert_eq!(range_of(db, user, id).await, (None, None));
         let once = FinishedSync { events: &[event], ..empty_sync(20) };

@@ -4,7 +4,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use crate::db::{Db, Sql};
-use crate::tests::support::{on_postgres, on_sqlite};
+use crate::tests::support::{assert_fails, on_postgres, on_sqlite};
 use crate::{Sealer, Storage, StorageError};
 
 async fn open_error(url: &str) -> StorageError {
@@ -281,7 +281,7 @@ async fn new_file_is_private() {
             (storage.kind(), format!("{storage:?}").as_str()),
             ("sqlite", "Storage(\"sqlite\")")
         );
-        assert!(matches!(storage.ping().await, Err(StorageError::Schema(_))));
+        assert_fails!(storage.ping().await, Schema(_));
         storage.migrate().await.unwrap();
         storage.ping().await.unwrap();
         #[cfg(unix)]

@@ -3,7 +3,8 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-use crate::{Sealer, ServiceLock, Storage, StorageError};
+use crate::tests::support::assert_fails;
+use crate::{Sealer, ServiceLock, Storage};
 
 #[test]
 fn second_lock_is_rejected_until_the_first_is_dropped() {
@@ -16,8 +17,7 @@ fn second_lock_is_rejected_until_the_first_is_dropped() {
     assert!(lock.is_some());
     // The same file by another name.
     for url in [&url, &format!("sqlite://{}", link.display())] {
-        let error = ServiceLock::acquire(url).unwrap_err();
-        assert!(matches!(error, StorageError::InUse(_)), "{error}");
+        assert_fails!(ServiceLock::acquire(url), InUse(_));
     }
     drop(lock);
     ServiceLock::acquire(&url).unwrap();

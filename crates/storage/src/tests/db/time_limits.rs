@@ -9,8 +9,8 @@ use tokio_postgres::Client;
 use crate::db::{Sql, params};
 use crate::error::Result;
 use crate::tests::fixtures::wait_for_lock_waiters;
-use crate::tests::support::{TestDb, connect, on_postgres};
-use crate::{PostgresOptions, Storage, StorageError, UserChange, in_tx};
+use crate::tests::support::{TestDb, assert_fails, connect, on_postgres};
+use crate::{PostgresOptions, Storage, UserChange, in_tx};
 
 const ROUNDS: u32 = 3;
 
@@ -109,8 +109,7 @@ fn postgres_sessions_have_time_limits() {
 fn postgres_ends_a_lock_wait() {
     on_postgres(async |db| {
         db.with_locked_user(async |locked| {
-            let error = write(db, locked.user).await.unwrap_err();
-            assert!(matches!(error, StorageError::Unavailable(_)), "{error:?}");
+            assert_fails!(write(db, locked.user).await, Unavailable(_));
             assert_eq!(
                 locked.waiting().await,
                 0,

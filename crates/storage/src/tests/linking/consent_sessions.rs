@@ -7,10 +7,9 @@ use secrecy::ExposeSecret as _;
 
 use crate::digest::{hash, hex};
 use crate::tests::fixtures::{new_session, secret, session_with_callback};
-use crate::tests::support::{TestDb, at, both};
+use crate::tests::support::{TestDb, assert_fails, at, both};
 use crate::{
     AffectedRef, ClaimedConsentSession, NewConsentSession, OtherConsentSession, Sealer, Storage,
-    StorageError,
 };
 
 fn secret_text(claim: &ClaimedConsentSession) -> Option<&str> {
@@ -123,15 +122,12 @@ both! {
     async fn state_belongs_to_one_session(db) {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         db.consent_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
-        let error = db.consent_sessions().insert(&new_session(other, "state"), at(0)).await.unwrap_err();
-        assert!(matches!(error, StorageError::Conflict("this state")), "{error:?}");
-        let error = db.consent_sessions().insert(&new_session(UserId::new(), "s2"), at(0)).await.unwrap_err();
-        assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
+        assert_fails!(db.consent_sessions().insert(&new_session(other, "state"), at(0)).await, Conflict("this state"));
+        assert_fails!(db.consent_sessions().insert(&new_session(UserId::new(), "s2"), at(0)).await, NotFound("user"));
         let connection = db.connection(user, "c", &[]).await.id;
         for (user, connection) in [(other, connection), (user, ConnectionId::new())] {
             let new = NewConsentSession { connection_id: Some(connection), ..new_session(user, "s3") };
-            let error = db.consent_sessions().insert(&new, at(0)).await.unwrap_err();
-            assert!(matches!(error, StorageError::NotFound("connection")), "{error:?}");
+            assert_fails!(db.consent_sessions().insert(&new, at(0)).await, NotFound("connection"));
         }
         assert_eq!(db.consent_sessions().find("state").await.unwrap().unwrap().user_id, user);
     }

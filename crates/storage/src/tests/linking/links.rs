@@ -2,8 +2,8 @@ use bellbird_domain::{ConnectionId, UserId};
 use uuid::Uuid;
 
 use crate::tests::fixtures::{new_link, new_session, receive_callback};
-use crate::tests::support::{at, both};
-use crate::{NewConsentSession, NewLink, NewLinkSession, StorageError, in_tx};
+use crate::tests::support::{assert_fails, at, both};
+use crate::{NewConsentSession, NewLink, NewLinkSession, in_tx};
 
 both! {
     async fn link_works_until_it_expires(db) {
@@ -29,19 +29,17 @@ both! {
     async fn link_requires_user_and_connection(db) {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         let connection = db.connection(user, "c", &[]).await.id;
-        let error = in_tx!(db, links::insert(&new_link(UserId::new(), "token", at(60)), at(0))).await.unwrap_err();
-        assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
+        let nobodys = new_link(UserId::new(), "token", at(60));
+        assert_fails!(in_tx!(db, links::insert(&nobodys, at(0))).await, NotFound("user"));
         for (user, connection) in [(other, connection), (user, ConnectionId::new())] {
             let new = NewLink { connection_id: Some(connection), ..new_link(user, "token", at(60)) };
-            let error = in_tx!(db, links::insert(&new, at(0))).await.unwrap_err();
-            assert!(matches!(error, StorageError::NotFound("connection")), "{error:?}");
+            assert_fails!(in_tx!(db, links::insert(&new, at(0))).await, NotFound("connection"));
         }
         db.removals().begin(user, connection, at(1), at(9)).await.unwrap().expect("hidden");
         let new = NewLink { connection_id: Some(connection), ..new_link(user, "token", at(60)) };
-        assert!(matches!(in_tx!(db, links::insert(&new, at(0))).await, Err(StorageError::NotFound("connection"))));
+        assert_fails!(in_tx!(db, links::insert(&new, at(0))).await, NotFound("connection"));
         in_tx!(db, links::insert(&new_link(user, "token", at(60)), at(0))).await.unwrap();
-        let error = in_tx!(db, links::insert(&new_link(other, "token", at(60)), at(0))).await.unwrap_err();
-        assert!(matches!(error, StorageError::Conflict("this link")), "{error:?}");
+        assert_fails!(in_tx!(db, links::insert(&new_link(other, "token", at(60)), at(0))).await, Conflict("this link"));
         assert_eq!(db.links().find("token").await.unwrap().unwrap().user_id, user);
     }
 
@@ -107,8 +105,8 @@ both! {
         };
         let links = (0..1_000).map(row).collect::<Vec<_>>().join(", ");
         db.raw(&format!("INSERT INTO links (user_id, id, token_hash, created_at, expires_at) VALUES {links}")).await;
-        let refused = in_tx!(db, links::insert(&new_link(user, "one more", at(900)), at(61))).await;
-        assert!(matches!(refused, Err(StorageError::TooMany(_))), "those that have expired count too: {refused:?}");
+        let one_more = new_link(user, "one more", at(900));
+        assert_fails!(in_tx!(db, links::insert(&one_more, at(61))).await, TooMany(_), "expired ones count too");
         in_tx!(db, links::insert(&new_link(other, "other", at(60)), at(61))).await.unwrap();
         db.consent_sessions().delete_outdated(at(86_460)).await.unwrap();
         in_tx!(db, links::insert(&new_link(user, "one more", at(86_520)), at(86_460))).await.unwrap();

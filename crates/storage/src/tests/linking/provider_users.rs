@@ -2,7 +2,7 @@ use bellbird_domain::UserId;
 use secrecy::ExposeSecret as _;
 
 use crate::tests::fixtures::{claimed_registration, register_provider_user, secret};
-use crate::tests::support::{at, both};
+use crate::tests::support::{assert_fails, at, both};
 use crate::{ProviderUserState, SealError, Sealer, Storage, StorageError, in_tx, job_kinds};
 
 async fn claim(db: &Storage, user: UserId, now: i64) -> ProviderUserState {
@@ -45,8 +45,7 @@ both! {
         );
         assert!(!format!("{listed:?}").contains("provider user credentials"));
         assert_eq!(listed[0].credentials.as_ref().unwrap().expose_secret(), "provider user credentials");
-        let error = db.provider_users().claim(UserId::new(), "fiskil", at(0), at(9)).await.unwrap_err();
-        assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
+        assert_fails!(db.provider_users().claim(UserId::new(), "fiskil", at(0), at(9)).await, NotFound("user"));
         assert_eq!(db.revision(user).await, 0);
     }
 
@@ -84,7 +83,7 @@ both! {
         let user = db.user("a@x").await.id;
         register_provider_user(db, user, "eu_1", "credentials").await;
         let deleted = in_tx!(db, user::delete(user, at(900))).await;
-        assert!(matches!(deleted, Err(StorageError::Conflict(why)) if why.contains("registered at a provider")));
+        assert_fails!(deleted, Conflict(why) if why.contains("registered at a provider"));
         db.provider_users().delete(user, "fiskil").await.unwrap();
         db.provider_users().delete(user, "fiskil").await.unwrap();
         db.provider_users().delete(UserId::new(), "fiskil").await.unwrap();

@@ -4,11 +4,10 @@ use secrecy::ExposeSecret as _;
 
 use crate::management::audit::delete_excess;
 use crate::tests::fixtures::{remembered_response, wait_for_lock_waiters};
-use crate::tests::support::{TestDb, at, both, connect, key, on_postgres};
+use crate::tests::support::{TestDb, assert_fails, at, both, connect, key, on_postgres};
 use crate::writes::{keys, user};
 use crate::{
-    AuditAction, Idempotency, IdempotentStart, ManagementChange, NewUser, StorageError,
-    StoredResponse, in_tx,
+    AuditAction, Idempotency, IdempotentStart, ManagementChange, NewUser, StoredResponse, in_tx,
 };
 
 const REQUEST: Idempotency = Idempotency {
@@ -79,7 +78,7 @@ both! {
     async fn change_without_a_row_in_the_audit_does_not_commit(db) {
         let mut change = db.begin_change(Actor::command("root"), at(1)).await.unwrap();
         user::insert(change.tx(), &NEW, at(1)).await.unwrap();
-        assert!(matches!(change.commit().await, Err(StorageError::Corrupt(_))));
+        assert_fails!(change.commit().await, Corrupt(_));
         assert_eq!(db.users().list().await.unwrap(), []);
     }
 

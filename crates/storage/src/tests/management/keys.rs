@@ -1,7 +1,7 @@
 use bellbird_domain::OperatorKeyId;
 
-use crate::tests::support::{at, both, operator_key};
-use crate::{StorageError, in_tx};
+use crate::in_tx;
+use crate::tests::support::{assert_fails, at, both, operator_key};
 
 both! {
     async fn operator_key_is_valid_until_it_expires_or_is_revoked(db) {
@@ -14,14 +14,13 @@ both! {
         assert_eq!(in_tx!(db, operator_keys::revoke(record.id, at(5))).await.unwrap().revoked_at, Some(at(5)));
         assert_eq!(in_tx!(db, operator_keys::revoke(record.id, at(9))).await.unwrap().revoked_at, Some(at(5)));
         assert_eq!(db.operator_keys().find_valid(&operator_key(1), at(4)).await.unwrap(), None);
-        let error = in_tx!(db, operator_keys::revoke(OperatorKeyId::new(), at(5))).await.unwrap_err();
-        assert!(matches!(error, StorageError::NotFound("operator key")), "{error:?}");
+        assert_fails!(in_tx!(db, operator_keys::revoke(OperatorKeyId::new(), at(5))).await, NotFound("operator key"));
     }
 
     async fn operator_key_is_stored_once_and_its_last_use_never_moves_back(db) {
         let record = in_tx!(db, operator_keys::insert(&operator_key(1), "k", None, at(0))).await.unwrap();
-        let error = in_tx!(db, operator_keys::insert(&operator_key(1), "k", None, at(0))).await.unwrap_err();
-        assert!(matches!(error, StorageError::Conflict("this key")), "{error:?}");
+        let again = in_tx!(db, operator_keys::insert(&operator_key(1), "k", None, at(0))).await;
+        assert_fails!(again, Conflict("this key"));
         db.operator_keys().touch(record.id, at(20)).await.unwrap();
         db.operator_keys().touch(record.id, at(10)).await.unwrap();
         let listed = db.operator_keys().list().await.unwrap();

@@ -7,7 +7,9 @@ use tokio::task::JoinSet;
 use crate::tests::fixtures::{
     SECRET, endpoint, register_provider_user, secret, session_with_callback, with_keys,
 };
-use crate::tests::support::{CREDENTIALS, at, both, cancel_after, credentials, new_connection};
+use crate::tests::support::{
+    CREDENTIALS, assert_fails, at, both, cancel_after, credentials, new_connection,
+};
 use crate::{Leftovers, ResealCounts, SealError, Sealer, Storage, StorageError, in_tx};
 
 async fn connections(storage: &Storage, user: UserId, count: usize) -> Vec<ConnectionId> {
@@ -41,8 +43,7 @@ both! {
         let other_key = Storage::open(&db.url, Sealer::random()).await.unwrap();
         let secrets = other_key.secrets().sealed().await.unwrap();
         assert_eq!((secrets.by_key["random"], secrets.opened_by["random"], secrets.unopenable.len()), (2, 0, 2));
-        let error = other_key.secrets().find_credentials(user.id, first).await.unwrap_err();
-        assert!(matches!(error, StorageError::Sealed(SealError::DoesNotOpen)), "{error:?}");
+        assert_fails!(other_key.secrets().find_credentials(user.id, first).await, Sealed(SealError::DoesNotOpen));
         db.raw(&format!(
             "UPDATE secrets SET sealed = (SELECT sealed FROM secrets WHERE subject = '{first}')
              WHERE subject = '{second}'"
@@ -121,8 +122,8 @@ both! {
             let credentials = new.secrets().find_credentials(user, *id).await.unwrap().unwrap();
             assert_eq!(credentials.expose_secret(), format!("{{\"number\":{number}}}"));
         }
-        let error = old.secrets().find_credentials(user, ids[0]).await.unwrap_err();
-        assert!(matches!(error, StorageError::Sealed(SealError::UnknownKeyId(id)) if id == "k2"));
+        let found = old.secrets().find_credentials(user, ids[0]).await;
+        assert_fails!(found, Sealed(SealError::UnknownKeyId(id)) if id == "k2");
         assert_eq!(db.revision(user).await, revision, "cached responses stay valid");
         let leftovers = if db.kind() == "sqlite" { Leftovers::None } else { Leftovers::ServerManaged };
         assert_eq!(new.secrets().erase_leftovers().await.unwrap(), leftovers);

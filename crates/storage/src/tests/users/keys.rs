@@ -2,7 +2,7 @@ use bellbird_domain::{KeyId, Plan, UserId};
 use jiff::tz::TimeZone;
 
 use crate::tests::fixtures::insert_setup_token;
-use crate::tests::support::{at, both, key, setup_token};
+use crate::tests::support::{assert_fails, at, both, key, setup_token};
 use crate::{NewUser, SetupTokenClaim, StorageError, UserChange, in_tx};
 
 both! {
@@ -41,15 +41,14 @@ both! {
         assert_eq!(db.keys().find_caller_by_id(user.id, record.id, at(4)).await.unwrap(), None);
         assert_eq!(in_tx!(db, keys::revoke(record.id, at(9))).await.unwrap().revoked_at, Some(at(5)));
         assert_eq!(db.revision(user.id).await, 0, "a revision does not cover keys");
-        assert!(matches!(in_tx!(db, keys::revoke(KeyId::new(), at(5))).await, Err(StorageError::NotFound("key"))));
+        assert_fails!(in_tx!(db, keys::revoke(KeyId::new(), at(5))).await, NotFound("key"));
     }
 
     async fn key_that_was_revoked_meanwhile_is_not_rotated(db) {
         let user = db.user("a@x").await;
         let before = in_tx!(db, keys::insert(user.id, &key(1), "k", None, at(0))).await.unwrap();
         in_tx!(db, keys::revoke(before.id, at(1))).await.unwrap();
-        let rotated = in_tx!(db, keys::rotate(&before, &key(2), at(9), at(2))).await;
-        assert!(matches!(rotated, Err(StorageError::NotFound("key"))));
+        assert_fails!(in_tx!(db, keys::rotate(&before, &key(2), at(9), at(2))).await, NotFound("key"));
         assert_eq!(db.keys().find_caller(&key(2), at(3)).await.unwrap(), None);
     }
 
@@ -93,19 +92,17 @@ both! {
     }
 
     async fn rejects_unknown_user_and_duplicate_key(db) {
-        let error = in_tx!(db, keys::insert(UserId::new(), &key(1), "k", None, at(0))).await.unwrap_err();
-        assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
+        assert_fails!(in_tx!(db, keys::insert(UserId::new(), &key(1), "k", None, at(0))).await, NotFound("user"));
         let user = db.user("a@x").await;
         in_tx!(db, keys::insert(user.id, &key(1), "k", None, at(0))).await.unwrap();
-        let error = in_tx!(db, keys::insert(user.id, &key(1), "k", None, at(0))).await.unwrap_err();
-        assert!(matches!(error, StorageError::Conflict("this key")), "{error:?}");
+        assert_fails!(in_tx!(db, keys::insert(user.id, &key(1), "k", None, at(0))).await, Conflict("this key"));
     }
 
     async fn an_unknown_timezone_is_corrupt(db) {
         let user = db.user("a@x").await;
         in_tx!(db, keys::insert(user.id, &key(1), "k", None, at(0))).await.unwrap();
         db.raw("UPDATE users SET timezone = 'Mars/Olympus'").await;
-        assert!(matches!(db.keys().find_caller(&key(1), at(1)).await, Err(StorageError::Corrupt("a timezone"))));
+        assert_fails!(db.keys().find_caller(&key(1), at(1)).await, Corrupt("a timezone"));
     }
 
     async fn keys_of_a_user_are_counted(db) {
@@ -125,8 +122,7 @@ both! {
         let unchanged = db.keys().find(newest.id).await.unwrap().unwrap();
         assert_eq!(unchanged.expires_at, None, "the old key is as before");
         insert_setup_token(db, user, 1, at(60)).await;
-        let claimed = db.setup_tokens().claim(&setup_token(1), &crate::new_key(), at(2)).await;
-        assert!(matches!(claimed, Err(StorageError::TooMany(_))), "{claimed:?}");
+        assert_fails!(db.setup_tokens().claim(&setup_token(1), &crate::new_key(), at(2)).await, TooMany(_));
         insert(other, 2).await.unwrap();
 
         for _ in 0..90 {
@@ -274,7 +270,7 @@ mod at_the_same_moment {
                 .batch_execute(&format!("SELECT pg_terminate_backend({stuck}); COMMIT"))
                 .await
                 .unwrap();
-            assert!(matches!(hanging.await, Err(StorageError::Unavailable(_))));
+            assert_fails!(hanging.await, Unavailable(_));
             assert_eq!(later.await.unwrap().unwrap().caller.user_id, users[2]);
         });
     }

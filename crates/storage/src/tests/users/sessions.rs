@@ -1,10 +1,10 @@
 use bellbird_domain::UserId;
 
 use crate::tests::fixtures::new_link;
-use crate::tests::support::{TestDb, at, both};
+use crate::tests::support::{TestDb, assert_fails, at, both};
 use crate::{
     AuditAction, BegunSession, NO_CONSOLE_SIGN_IN, NewLink, NewSession, NewSignInLink, Storage,
-    StorageError, UserChange, in_tx,
+    UserChange, in_tx,
 };
 
 async fn insert_link(
@@ -104,8 +104,7 @@ both! {
         sign_in(db, "1", "cookie", 1).await.unwrap();
         assert!(insert_link(db, user, "5", None, 60).await, "one is used");
         let link = NewSignInLink { user_id: UserId::new(), token: "6", browser: None, expires_at: at(60) };
-        let missing = db.sessions().insert_link(&link, 2, at(0)).await;
-        assert!(matches!(missing, Err(StorageError::NotFound("user"))), "{missing:?}");
+        assert_fails!(db.sessions().insert_link(&link, 2, at(0)).await, NotFound("user"));
     }
 
     async fn only_the_user_ends_a_session(db) {
@@ -143,8 +142,7 @@ both! {
         assert_eq!(db.sessions().find_link("2", None, at(2)).await.unwrap(), None);
         assert_eq!(sign_in(db, "2", "other", 2).await, None);
         let link = NewSignInLink { user_id: user, token: "3", browser: None, expires_at: at(60) };
-        let refused = db.sessions().insert_link(&link, 9, at(2)).await;
-        assert!(matches!(refused, Err(StorageError::Conflict(NO_CONSOLE_SIGN_IN))), "{refused:?}");
+        assert_fails!(db.sessions().insert_link(&link, 9, at(2)).await, Conflict(NO_CONSOLE_SIGN_IN));
         set(true).await;
         assert_eq!((signed_in(db, "cookie", 2).await, sign_in(db, "2", "other", 2).await), (None, None), "over");
         assert!(insert_link(db, user, "4", None, 60).await);

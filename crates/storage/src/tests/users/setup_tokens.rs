@@ -1,8 +1,8 @@
 use bellbird_domain::{Actor, KeyId, SetupToken, UserId};
 
 use crate::tests::fixtures::insert_setup_token;
-use crate::tests::support::{TestDb, at, both, key, setup_token};
-use crate::{KeyRecord, NewSetupToken, SetupTokenClaim, Storage, StorageError, in_tx};
+use crate::tests::support::{TestDb, assert_fails, at, both, key, setup_token};
+use crate::{KeyRecord, NewSetupToken, SetupTokenClaim, Storage, in_tx};
 
 async fn claim(db: &Storage, token: u8, new_key: u8, now: i64) -> SetupTokenClaim {
     db.setup_tokens()
@@ -117,11 +117,9 @@ both! {
         let token: SetupToken = setup_token(1);
         let user = db.user("a@x").await.id;
         let new = |user_id| NewSetupToken { user_id, token: &token, name: "n", expires_at: at(60) };
-        let error = in_tx!(db, setup_tokens::insert(&new(UserId::new()), at(0))).await.unwrap_err();
-        assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
+        assert_fails!(in_tx!(db, setup_tokens::insert(&new(UserId::new()), at(0))).await, NotFound("user"));
         in_tx!(db, setup_tokens::insert(&new(user), at(0))).await.unwrap();
-        let error = in_tx!(db, setup_tokens::insert(&new(user), at(0))).await.unwrap_err();
-        assert!(matches!(error, StorageError::Conflict("this setup token")), "{error:?}");
+        assert_fails!(in_tx!(db, setup_tokens::insert(&new(user), at(0))).await, Conflict("this setup token"));
     }
 
     async fn tokens_and_audit_go_with_their_user(db) {
@@ -173,8 +171,7 @@ both! {
         for number in 0..20 {
             insert(user, number, 60, 0).await.unwrap();
         }
-        let refused = insert(user, 20, 60, 1).await;
-        assert!(matches!(refused, Err(StorageError::TooMany(_))), "{refused:?}");
+        assert_fails!(insert(user, 20, 60, 1).await, TooMany(_));
         insert(other, 21, 60, 1).await.unwrap();
         claimed(db, 0, 9, 1).await;
         insert(user, 22, 60, 1).await.unwrap();

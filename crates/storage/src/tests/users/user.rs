@@ -3,7 +3,7 @@ use bellbird_domain::{Plan, UserId};
 use crate::tests::fixtures::{
     new_link, new_session, register_provider_user, session_with_callback,
 };
-use crate::tests::support::{at, both, key};
+use crate::tests::support::{assert_fails, at, both, key};
 use crate::{NewUser, StorageError, UserChange, in_tx};
 
 both! {
@@ -65,8 +65,7 @@ both! {
         assert_eq!(zone_name().await.as_deref(), Some("Australia/Sydney"));
         assert!(db.users().find_zone(UserId::new()).await.unwrap().is_none());
         assert_eq!((db.revision(user.id).await, db.revision(other.id).await), (3, 0));
-        let error = in_tx!(db, user::update(UserId::new(), &plan)).await.unwrap_err();
-        assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
+        assert_fails!(in_tx!(db, user::update(UserId::new(), &plan)).await, NotFound("user"));
     }
 
     async fn email_address_changes_and_stays_unique(db) {
@@ -81,8 +80,7 @@ both! {
         assert!(changed.console_sign_in, "another case is the same address");
         assert_eq!(db.users().find_by_email("new@X").await.unwrap(), Some(changed.clone()));
         assert_eq!(db.users().find_by_email("a@x").await.unwrap(), None);
-        let error = in_tx!(db, user::update(user.id, &to("B@x"))).await.unwrap_err();
-        assert!(matches!(error, StorageError::Conflict(why) if why.contains("e-mail")), "{error:?}");
+        assert_fails!(in_tx!(db, user::update(user.id, &to("B@x"))).await, Conflict(why) if why.contains("e-mail"));
         assert_eq!(db.users().list().await.unwrap(), [other, changed]);
     }
 
@@ -90,14 +88,10 @@ both! {
         let user = db.user("a@x").await;
         in_tx!(db, keys::insert(user.id, &key(1), "k", None, at(0))).await.unwrap();
         let connection = db.connection(user.id, "c", &[]).await;
-        let error = in_tx!(db, user::delete(user.id, at(900))).await.unwrap_err();
-        assert!(matches!(error, StorageError::Conflict(why) if why.contains("connections")), "{error:?}");
+        assert_fails!(in_tx!(db, user::delete(user.id, at(900))).await, Conflict(why) if why.contains("connections"));
         register_provider_user(db, user.id, "eu_1", "credentials").await;
-        let error = in_tx!(db, user::delete(user.id, at(900))).await.unwrap_err();
-        assert!(
-            matches!(error, StorageError::Conflict(why) if why.contains("connections")),
-            "connections are checked first: {error:?}"
-        );
+        // Connections are checked first.
+        assert_fails!(in_tx!(db, user::delete(user.id, at(900))).await, Conflict(why) if why.contains("connections"));
         db.provider_users().delete(user.id, "fiskil").await.unwrap();
         assert_eq!(db.keys().list(user.id).await.unwrap().len(), 1, "nothing was deleted");
         assert!(db.remove(user.id, connection.id, at(1)).await);
@@ -105,7 +99,7 @@ both! {
         assert_eq!(db.users().find(user.id).await.unwrap(), None);
         assert_eq!(db.keys().find_caller(&key(1), at(1)).await.unwrap(), None);
         assert_eq!(db.connections().list_audit(connection.id).await.unwrap().len(), 3, "the audit outlives the user");
-        assert!(matches!(in_tx!(db, user::delete(user.id, at(900))).await, Err(StorageError::NotFound("user"))));
+        assert_fails!(in_tx!(db, user::delete(user.id, at(900))).await, NotFound("user"));
     }
 
     async fn deleting_user_deletes_link_rows(db) {
@@ -116,8 +110,7 @@ both! {
             db.consent_sessions().insert(&new_session(user, &format!("started {user}")), at(0)).await.unwrap();
         }
         register_provider_user(db, user, "eu_1", "credentials").await;
-        let error = in_tx!(db, user::delete(user, at(900))).await.unwrap_err();
-        assert!(matches!(error, StorageError::Conflict(why) if why.contains("registered")), "{error:?}");
+        assert_fails!(in_tx!(db, user::delete(user, at(900))).await, Conflict(why) if why.contains("registered"));
         assert_eq!(db.secrets_for("consent_session").await, 2, "nothing was deleted");
         db.provider_users().delete(user, "fiskil").await.unwrap();
         in_tx!(db, user::delete(user, at(900))).await.unwrap();
@@ -132,7 +125,7 @@ both! {
     async fn an_unknown_plan_is_corrupt(db) {
         let user = db.user("a@x").await;
         db.raw("UPDATE users SET plan = 'platinum'").await;
-        assert!(matches!(db.users().find(user.id).await, Err(StorageError::Corrupt("a plan"))));
+        assert_fails!(db.users().find(user.id).await, Corrupt("a plan"));
     }
 
     async fn unusual_texts_are_kept(db) {

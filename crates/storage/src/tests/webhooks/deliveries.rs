@@ -8,10 +8,10 @@ use crate::tests::fixtures::{
     SYNCS_AND_CHANGES, chunk, claimed_endpoint, connection_to_sync, endpoint, finish_attempts,
     finish_sync_with, finished_attempt, states, wait_for_lock_waiters,
 };
-use crate::tests::support::{at, both, connect, on_postgres};
+use crate::tests::support::{assert_fails, at, both, connect, on_postgres};
 use crate::{
     AttemptOutcome, AttemptRecord, ClaimedEndpoint, DeliveryOverview, FinishedAttempt,
-    NewWebhookEvent, Storage, StorageError, in_tx,
+    NewWebhookEvent, Storage, in_tx,
 };
 
 use DeliveryState::{Delivered, Failed, Pending, Waiting};
@@ -229,7 +229,7 @@ both! {
         assert_eq!(db.deliveries().list(user, id, Some(Failed), 9).await.unwrap(), []);
         assert_eq!(db.deliveries().list(UserId::new(), id, None, 9).await.unwrap(), []);
         db.raw("UPDATE webhook_deliveries SET last_status = 70000").await;
-        assert!(matches!(db.deliveries().list(user, id, None, 9).await, Err(StorageError::Corrupt(_))));
+        assert_fails!(db.deliveries().list(user, id, None, 9).await, Corrupt(_));
     }
 
     async fn failing_endpoint_is_claimed_separately(db) {

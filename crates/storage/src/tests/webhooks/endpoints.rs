@@ -7,7 +7,7 @@ use crate::tests::fixtures::{
     SECRET, chunk, claimed_endpoint, connection_to_sync, endpoint, finish_attempts,
     finish_sync_with, finished_attempt, secret,
 };
-use crate::tests::support::{TestDb, at, both};
+use crate::tests::support::{TestDb, assert_fails, at, both};
 use crate::{
     AttemptOutcome, Endpoint, EndpointChange, EndpointSecrets, NewEndpoint, SealError, Sealer,
     Storage, StorageError, in_tx,
@@ -100,10 +100,9 @@ both! {
         let (one, two) = tokio::join!(insert(&handles[0], user, 2, 0), insert(&handles[1], user, 2, 0));
         let (made, rejected): (Vec<_>, Vec<_>) = [one, two].into_iter().partition(Result::is_ok);
         assert_eq!(made.len(), 1);
-        assert!(matches!(rejected[0], Err(StorageError::Conflict("endpoints"))), "{rejected:?}");
+        assert_fails!(rejected[0], Conflict("endpoints"));
         assert_eq!((db.endpoints().list(user).await.unwrap().len(), db.secrets_for("webhook").await), (2, 3));
-        let error = insert(db, UserId::new(), 2, 0).await.unwrap_err();
-        assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
+        assert_fails!(insert(db, UserId::new(), 2, 0).await, NotFound("user"));
     }
 
     async fn old_secret_is_valid_until_it_expires(db) {
@@ -130,8 +129,7 @@ both! {
         let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
         assert!(in_tx!(db, endpoints::rotate_secret(db.secrets(), (user, id), &secret("second"), at(100))).await.unwrap().is_some());
         let other_key = Storage::open(&db.url, Sealer::random()).await.unwrap();
-        let error = other_key.endpoints().secrets(user, id, at(0)).await.unwrap_err();
-        assert!(matches!(error, StorageError::Sealed(SealError::DoesNotOpen)), "{error:?}");
+        assert_fails!(other_key.endpoints().secrets(user, id, at(0)).await, Sealed(SealError::DoesNotOpen));
         assert!(in_tx!(other_key, endpoints::rotate_secret(other_key.secrets(), (user, id), &secret("third"), at(100))).await.unwrap().is_some());
         assert_eq!(secrets(&other_key, user, id, 0).await, ("third".to_owned(), None));
         assert_eq!((db.secrets_for("webhook").await, db.secrets_for("old_webhook").await), (1, 0));
@@ -250,8 +248,7 @@ both! {
             ("event_types = '', api_version = '1999'", "an API version"),
         ] {
             db.raw(&format!("UPDATE webhook_endpoints SET {change}")).await;
-            let error = db.endpoints().find_any(id).await.unwrap_err();
-            assert!(matches!(error, StorageError::Corrupt(part) if part == what), "{error:?}");
+            assert_fails!(db.endpoints().find_any(id).await, Corrupt(part) if *part == what);
         }
         db.raw("UPDATE webhook_endpoints SET api_version = '2026-11-01'").await;
         assert_eq!(find(db, id).await.event_types, []);

@@ -9,8 +9,8 @@ use crate::tests::fixtures::{
     SYNCS_AND_CHANGES, chunk, claimed_endpoint, connection_to_sync, endpoint, finish_attempts,
     finish_sync_with, finished_attempt, secret, states, wait_for_lock_waiters,
 };
-use crate::tests::support::{TestDb, at, both, connect, on_postgres};
-use crate::{AttemptOutcome, FinishedAttempt, PingResult, Storage, StorageError, in_tx};
+use crate::tests::support::{TestDb, assert_fails, at, both, connect, on_postgres};
+use crate::{AttemptOutcome, FinishedAttempt, PingResult, Storage, in_tx};
 
 use DeliveryState::{Delivered, Failed, Pending, Waiting};
 
@@ -235,7 +235,7 @@ both! {
             finish_sync_with(db, (user, connection), 20, &[chunk(1, 1)]).await;
             ping(db, user, id, false).await.expect("written");
         }
-        assert!(matches!(in_tx!(db, user::delete(user, at(900))).await, Err(StorageError::Conflict(_))), "connected");
+        assert_fails!(in_tx!(db, user::delete(user, at(900))).await, Conflict(_), "connected");
         assert!(db.remove(user, connection, at(30)).await);
         in_tx!(db, user::delete(user, at(900))).await.unwrap();
         for (table, rows) in [
@@ -256,10 +256,7 @@ both! {
         let event = chunk(1, 1);
         finish_sync_with(db, (user, connection), 20, std::slice::from_ref(&event)).await;
         db.raw(&format!("UPDATE webhook_events SET row_keys = {}", db.bytes(&[1; 17]))).await;
-        assert!(matches!(
-            db.webhook_events().find(user, event.id).await,
-            Err(StorageError::Corrupt("the keys of an event's rows"))
-        ));
+        assert_fails!(db.webhook_events().find(user, event.id).await, Corrupt("the keys of an event's rows"));
     }
 }
 
