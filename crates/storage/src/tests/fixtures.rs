@@ -14,7 +14,6 @@ use secrecy::SecretString;
 use uuid::Uuid;
 
 use crate::db::{Sql, pair, params};
-use crate::error::Result;
 use crate::job_kinds::SYNC;
 use crate::tests::support::{TestDb, at, credentials, new_connection, setup_token};
 use crate::{
@@ -164,6 +163,19 @@ pub(crate) async fn endpoint(db: &Storage, user: UserId, events: &[EventType]) -
         .await
         .unwrap()
         .id
+}
+
+/// A user with a connection and an endpoint.
+pub(crate) async fn user_with_endpoint(
+    db: &TestDb,
+    email: &str,
+) -> (UserId, ConnectionId, EndpointId) {
+    let user = db.user(email).await.id;
+    (
+        user,
+        connection_to_sync(db, user, email, 20).await,
+        endpoint(db, user, SYNCS_AND_CHANGES).await,
+    )
 }
 
 /// A fingerprint that was last seen at 20.
@@ -348,17 +360,18 @@ pub(crate) fn finished_attempt(
     }
 }
 
-/// Stores attempts that were due when their deliveries say.
+/// Stores attempts that were due when their deliveries say. Returns false if the lease was lost.
 pub(crate) async fn finish_attempts(
     db: &TestDb,
     claim: &ClaimedEndpoint,
     attempts: &[FinishedAttempt],
-    now: Timestamp,
-) -> Result<bool> {
+    now: i64,
+) -> bool {
     let deliveries = db
         .deliveries()
         .list(claim.user_id, claim.endpoint_id, None, 99)
-        .await?;
+        .await
+        .unwrap();
     let due_at = |id: EventId| {
         deliveries
             .iter()
@@ -369,7 +382,22 @@ pub(crate) async fn finish_attempts(
     for attempt in &mut attempts {
         attempt.due_at = due_at(attempt.event_id).unwrap_or(attempt.due_at);
     }
-    db.deliveries().finish_attempts(claim, &attempts, now).await
+    db.deliveries()
+        .finish_attempts(claim, &attempts, at(now))
+        .await
+        .unwrap()
+}
+
+/// As [`finish_attempts`], a first attempt.
+pub(crate) async fn attempt(
+    db: &TestDb,
+    claim: &ClaimedEndpoint,
+    (event, run): (&NewWebhookEvent, SyncRunId),
+    now: i64,
+    outcome: AttemptOutcome,
+) -> bool {
+    let attempts = [finished_attempt(event, run, now, outcome)];
+    finish_attempts(db, claim, &attempts, now).await
 }
 
 /// The states of the endpoint's deliveries, oldest event first.

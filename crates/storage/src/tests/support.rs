@@ -272,13 +272,15 @@ impl TestDb {
         self.texts(&sql).await.remove(0)
     }
 
+    /// Counts the rows of a table.
+    pub(crate) async fn rows(&self, table: &str) -> usize {
+        self.texts(&format!("SELECT 'x' FROM {table}")).await.len()
+    }
+
     /// Counts the secrets of a purpose.
     pub(crate) async fn secrets_for(&self, purpose: &str) -> usize {
-        self.texts(&format!(
-            "SELECT subject FROM secrets WHERE purpose = '{purpose}'"
-        ))
-        .await
-        .len()
+        self.rows(&format!("secrets WHERE purpose = '{purpose}'"))
+            .await
     }
 
     pub(crate) async fn revision(&self, user: UserId) -> i64 {

@@ -36,7 +36,7 @@ both! {
         );
         assert!(!db.provider_events().has("fiskil", "old").await.unwrap());
         assert!(db.provider_events().has("fiskil", "new").await.unwrap());
-        assert_eq!(db.texts("SELECT user_id FROM links").await.len(), 1);
+        assert_eq!(db.rows("links").await, 1);
     }
 
     async fn claimed_session_is_kept(db) {

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType, UserId};
 
 use crate::tests::fixtures::{
-    SYNCS_AND_CHANGES, chunk, claimed_endpoint, connection_to_sync, endpoint, finish_attempts,
-    finish_sync_with, finished_attempt, states, wait_for_lock_waiters,
+    SYNCS_AND_CHANGES, attempt, chunk, claimed_endpoint, connection_to_sync, endpoint,
+    finish_attempts, finish_sync_with, finished_attempt, states, user_with_endpoint,
+    wait_for_lock_waiters,
 };
 use crate::tests::support::{assert_fails, at, both, connect, on_postgres};
 use crate::{
@@ -40,9 +41,7 @@ fn endpoint_ids(claims: &[ClaimedEndpoint]) -> Vec<EndpointId> {
 
 both! {
     async fn endpoint_is_claimed_by_one_instance(db) {
-        let user = db.user("a@x").await.id;
-        let connection = connection_to_sync(db, user, "c", 20).await;
-        let id = endpoint(db, user, SYNCS_AND_CHANGES).await;
+        let (user, connection, id) = user_with_endpoint(db, "a@x").await;
         assert_eq!(due(db, 99, false).await, [], "nothing is due");
         let events = [NewWebhookEvent { row_keys: [[1; 8], [2; 8]].concat(), ..chunk(1, 1) }];
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
@@ -59,11 +58,7 @@ both! {
         assert_eq!(db.deliveries().list_due(&claim, at(19), 9).await.unwrap(), []);
         let next = due(db, 60, false).await.remove(0);
         assert_eq!(due_events(db, &claim, 60).await, []);
-        assert!(
-            !finish_attempts(db, &claim, &[finished_attempt(&events[0], run, 61, AttemptOutcome::Delivered)], at(61))
-                .await
-                .unwrap()
-        );
+        assert!(!attempt(db, &claim, (&events[0], run), 61, AttemptOutcome::Delivered).await);
         assert!(!db.deliveries().disable_endpoint(&claim, "gone", at(61)).await.unwrap());
         assert!(!db.deliveries().release_endpoint(&claim, at(60)).await.unwrap());
         assert_eq!(due_events(db, &next, 60).await, [events[0].id]);
@@ -113,75 +108,48 @@ both! {
     }
 
     async fn chunks_are_delivered_in_order(db) {
-        let user = db.user("a@x").await.id;
-        let connection = connection_to_sync(db, user, "c", 20).await;
-        let id = endpoint(db, user, SYNCS_AND_CHANGES).await;
+        let (user, connection, id) = user_with_endpoint(db, "a@x").await;
         let events = [chunk(1, 3), chunk(2, 3), chunk(3, 3)];
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         let other = [chunk(1, 2), chunk(2, 2)];
         let (other_run, _) = finish_sync_with(db, (user, connection), 25, &other).await;
         let claim = claimed_endpoint(db, id, 30).await;
         assert_eq!(due_events(db, &claim, 30).await, [events[0].id, other[0].id]);
-        let retry = finished_attempt(&events[0], run, 30, AttemptOutcome::Retry(at(40)));
-        assert!(finish_attempts(db, &claim, &[retry], at(31)).await.unwrap());
+        assert!(attempt(db, &claim, (&events[0], run), 31, AttemptOutcome::Retry(at(40))).await);
         assert_eq!(states(db, user, id).await, [Pending, Waiting, Waiting, Pending, Waiting]);
         assert_eq!(due_events(db, &claim, 39).await, [other[0].id]);
         let both = [
             FinishedAttempt { attempt: 2, ..finished_attempt(&events[0], run, 40, AttemptOutcome::Delivered) },
             finished_attempt(&other[0], other_run, 40, AttemptOutcome::Failed),
         ];
-        assert!(finish_attempts(db, &claim, &both, at(41)).await.unwrap());
+        assert!(finish_attempts(db, &claim, &both, 41).await);
         assert_eq!(states(db, user, id).await, [Delivered, Pending, Waiting, Failed, Pending]);
         assert_eq!(due_events(db, &claim, 40).await, [], "due when the chunk before has ended");
         assert_eq!(due_events(db, &claim, 41).await, [events[1].id, other[1].id]);
         // Attempts of ended deliveries change nothing.
-        assert!(finish_attempts(db, &claim, &both, at(42)).await.unwrap());
+        assert!(finish_attempts(db, &claim, &both, 42).await);
         assert_eq!(states(db, user, id).await, [Delivered, Pending, Waiting, Failed, Pending]);
-        assert!(
-            finish_attempts(db, &claim, &[finished_attempt(&events[1], run, 43, AttemptOutcome::Delivered)], at(43))
-                .await
-                .unwrap()
-        );
-        assert!(
-            finish_attempts(db, &claim, &[finished_attempt(&events[2], run, 44, AttemptOutcome::Delivered)], at(44))
-                .await
-                .unwrap()
-        );
+        assert!(attempt(db, &claim, (&events[1], run), 43, AttemptOutcome::Delivered).await);
+        assert!(attempt(db, &claim, (&events[2], run), 44, AttemptOutcome::Delivered).await);
         assert_eq!(states(db, user, id).await, [Delivered, Delivered, Delivered, Failed, Pending]);
     }
 
     async fn redelivered_chunk_blocks_waiting_chunks(db) {
-        let user = db.user("a@x").await.id;
-        let connection = connection_to_sync(db, user, "c", 20).await;
-        let id = endpoint(db, user, SYNCS_AND_CHANGES).await;
+        let (user, connection, id) = user_with_endpoint(db, "a@x").await;
         let events = [chunk(1, 3), chunk(2, 3), chunk(3, 3)];
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         let claim = claimed_endpoint(db, id, 30).await;
-        assert!(
-            finish_attempts(db, &claim, &[finished_attempt(&events[0], run, 30, AttemptOutcome::Delivered)], at(30))
-                .await
-                .unwrap()
-        );
+        assert!(attempt(db, &claim, (&events[0], run), 30, AttemptOutcome::Delivered).await);
         in_tx!(db, redeliveries::redeliver((user, id), events[0].id, at(31))).await.unwrap();
         assert_eq!(states(db, user, id).await, [Pending, Pending, Waiting]);
-        assert!(
-            finish_attempts(db, &claim, &[finished_attempt(&events[0], run, 32, AttemptOutcome::Delivered)], at(32))
-                .await
-                .unwrap()
-        );
+        assert!(attempt(db, &claim, (&events[0], run), 32, AttemptOutcome::Delivered).await);
         assert_eq!(states(db, user, id).await, [Delivered, Pending, Waiting], "the second is not delivered");
-        assert!(
-            finish_attempts(db, &claim, &[finished_attempt(&events[1], run, 33, AttemptOutcome::Delivered)], at(33))
-                .await
-                .unwrap()
-        );
+        assert!(attempt(db, &claim, (&events[1], run), 33, AttemptOutcome::Delivered).await);
         assert_eq!(states(db, user, id).await, [Delivered, Delivered, Pending]);
     }
 
     async fn every_attempt_is_recorded(db) {
-        let user = db.user("a@x").await.id;
-        let connection = connection_to_sync(db, user, "c", 20).await;
-        let id = endpoint(db, user, SYNCS_AND_CHANGES).await;
+        let (user, connection, id) = user_with_endpoint(db, "a@x").await;
         let events = [NewWebhookEvent { new_count: 3, updated_count: 2, ..chunk(1, 1) }];
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         let claim = claimed_endpoint(db, id, 30).await;
@@ -190,7 +158,7 @@ both! {
             error: Some("no response in time"),
             ..finished_attempt(&events[0], run, 30, AttemptOutcome::Retry(at(40)))
         };
-        assert!(finish_attempts(db, &claim, &[late], at(31)).await.unwrap());
+        assert!(finish_attempts(db, &claim, &[late], 31).await);
         let delivery = db.deliveries().list(user, id, Some(Pending), 9).await.unwrap().remove(0);
         assert_eq!(
             (delivery.event_id, delivery.event_type, delivery.sync_run_id),
@@ -209,7 +177,7 @@ both! {
         assert_eq!(db.deliveries().list_due(&claim, at(40), 9).await.unwrap()[0].attempts, 1);
         let success =
             FinishedAttempt { attempt: 2, ..finished_attempt(&events[0], run, 40, AttemptOutcome::Delivered) };
-        assert!(finish_attempts(db, &claim, &[success], at(41)).await.unwrap());
+        assert!(finish_attempts(db, &claim, &[success], 41).await);
         let delivery = db.deliveries().list(user, id, None, 9).await.unwrap().remove(0);
         assert_eq!(
             (delivery.state, delivery.attempts, delivery.next_attempt_at, delivery.ended_at),
@@ -233,16 +201,14 @@ both! {
     }
 
     async fn failing_endpoint_is_claimed_separately(db) {
-        let user = db.user("a@x").await.id;
-        let connection = connection_to_sync(db, user, "c", 20).await;
-        let id = endpoint(db, user, SYNCS_AND_CHANGES).await;
+        let (user, connection, id) = user_with_endpoint(db, "a@x").await;
         let events = [chunk(1, 1), chunk(1, 1)];
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         let claim = claimed_endpoint(db, id, 30).await;
         let find = async || db.endpoints().find_any(id).await.unwrap().expect("there");
         let retry = |now: i64, index: usize| finished_attempt(&events[index], run, now, AttemptOutcome::Retry(at(now)));
         let finish = async |claim: &ClaimedEndpoint, attempts: &[FinishedAttempt], now: i64| {
-            assert!(finish_attempts(db, claim, attempts, at(now)).await.unwrap());
+            assert!(finish_attempts(db, claim, attempts, now).await);
         };
         // Releases the endpoint and claims it again. Returns in which of the two classes it is now.
         let reclaim = async |claim: ClaimedEndpoint, now: i64| {
@@ -293,9 +259,7 @@ both! {
     }
 
     async fn due_ids_need_the_lease(db) {
-        let user = db.user("a@x").await.id;
-        let connection = connection_to_sync(db, user, "c", 20).await;
-        let id = endpoint(db, user, SYNCS_AND_CHANGES).await;
+        let (user, connection, id) = user_with_endpoint(db, "a@x").await;
         let events = [chunk(1, 1), chunk(1, 1)];
         finish_sync_with(db, (user, connection), 20, &events).await;
         let claim = claimed_endpoint(db, id, 30).await;
@@ -311,9 +275,7 @@ both! {
     }
 
     async fn claim_holder_can_disable_the_endpoint(db) {
-        let user = db.user("a@x").await.id;
-        let connection = connection_to_sync(db, user, "c", 20).await;
-        let id = endpoint(db, user, SYNCS_AND_CHANGES).await;
+        let (user, connection, id) = user_with_endpoint(db, "a@x").await;
         finish_sync_with(db, (user, connection), 20, &[chunk(1, 2), chunk(2, 2)]).await;
         let claim = claimed_endpoint(db, id, 30).await;
         assert!(db.deliveries().disable_endpoint(&claim, "gone", at(31)).await.unwrap());
@@ -326,9 +288,7 @@ both! {
     }
 
     async fn longest_due_job_is_claimed_first(db) {
-        let user = db.user("a@x").await.id;
-        let connection = connection_to_sync(db, user, "c", 20).await;
-        let id = endpoint(db, user, SYNCS_AND_CHANGES).await;
+        let (user, connection, id) = user_with_endpoint(db, "a@x").await;
         let events = [chunk(1, 1), chunk(1, 1), chunk(1, 1)];
         let mut runs = Vec::new();
         for (event, now) in events.iter().zip([20, 25, 30]) {
@@ -340,7 +300,7 @@ both! {
             finished_attempt(&events[1], runs[1], 40, AttemptOutcome::Retry(at(60))),
             finished_attempt(&events[2], runs[2], 40, AttemptOutcome::Retry(at(50))),
         ];
-        assert!(finish_attempts(db, &claim, &attempts, at(41)).await.unwrap());
+        assert!(finish_attempts(db, &claim, &attempts, 41).await);
         assert_eq!(due_events(db, &claim, 60).await, [events[2].id, events[0].id, events[1].id]);
         assert_eq!(db.deliveries().list_due(&claim, at(60), 1).await.unwrap()[0].event.id, events[2].id);
     }
@@ -359,15 +319,7 @@ both! {
         let overview =
             DeliveryOverview { due: 2, pending: 2, waiting: 2, oldest_due: Some(at(20)), disabled: 1, failing: 0 };
         assert_eq!(db.deliveries().overview(at(30)).await.unwrap(), overview);
-        assert!(
-            finish_attempts(db,
-                    &claim,
-                    &[finished_attempt(&events[0], run, 30, AttemptOutcome::Retry(at(90)))],
-                    at(31),
-                )
-                .await
-                .unwrap()
-        );
+        assert!(attempt(db, &claim, (&events[0], run), 31, AttemptOutcome::Retry(at(90))).await);
         let overview = DeliveryOverview { due: 1, oldest_due: Some(at(25)), failing: 1, ..overview };
         assert_eq!(db.deliveries().overview(at(31)).await.unwrap(), overview);
     }
@@ -378,18 +330,11 @@ both! {
 #[test]
 fn postgres_event_stored_during_a_release_is_due() {
     on_postgres(async |db| {
-        let user = db.user("a@x").await.id;
-        let connection = connection_to_sync(db, user, "c", 20).await;
-        let id = endpoint(db, user, SYNCS_AND_CHANGES).await;
+        let (user, connection, id) = user_with_endpoint(db, "a@x").await;
         let events = [chunk(1, 1), chunk(1, 1)];
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events[..1]).await;
         let claim = claimed_endpoint(db, id, 20).await;
-        let delivered = finished_attempt(&events[0], run, 21, AttemptOutcome::Delivered);
-        assert!(
-            finish_attempts(db, &claim, &[delivered], at(21))
-                .await
-                .unwrap()
-        );
+        assert!(attempt(db, &claim, (&events[0], run), 21, AttemptOutcome::Delivered).await);
         let releasing = connect(&db.url).await;
         releasing
             .batch_execute("BEGIN; UPDATE webhook_queues SET lease_until = NULL, due_at = NULL")

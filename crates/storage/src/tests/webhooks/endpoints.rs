@@ -4,8 +4,8 @@ use bellbird_domain::{ApiVersion, DeliveryState, EndpointId, EndpointStatus, Eve
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::tests::fixtures::{
-    SECRET, chunk, claimed_endpoint, connection_to_sync, endpoint, finish_attempts,
-    finish_sync_with, finished_attempt, secret,
+    SECRET, attempt, chunk, claimed_endpoint, connection_to_sync, endpoint, finish_sync_with,
+    secret,
 };
 use crate::tests::support::{TestDb, assert_fails, at, both};
 use crate::{
@@ -143,17 +143,12 @@ both! {
         let events = [chunk(1, 3), chunk(2, 3), chunk(3, 3)];
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         let claim = claimed_endpoint(db, id, 30).await;
-        let delivered = finished_attempt(&events[0], run, 31, AttemptOutcome::Delivered);
-        assert!(finish_attempts(db, &claim, &[delivered], at(32)).await.unwrap());
+        assert!(attempt(db, &claim, (&events[0], run), 32, AttemptOutcome::Delivered).await);
         assert_eq!(in_tx!(db, endpoints::disable((user, id), "by command", at(40))).await.unwrap(), Some(2));
         let found = find(db, id).await;
         assert_eq!((found.status, found.disabled_reason.as_deref()), (EndpointStatus::Disabled, Some("by command")));
         assert!(!db.deliveries().release_endpoint(&claim, at(41)).await.unwrap(), "the lease was lost");
-        assert!(
-            !finish_attempts(db, &claim, &[finished_attempt(&events[1], run, 41, AttemptOutcome::Delivered)], at(42))
-                .await
-                .unwrap()
-        );
+        assert!(!attempt(db, &claim, (&events[1], run), 42, AttemptOutcome::Delivered).await);
         assert_eq!(db.deliveries().list_due(&claim, at(99), 9).await.unwrap(), []);
         let failed = db.deliveries().list(user, id, Some(DeliveryState::Failed), 9).await.unwrap();
         assert_eq!(failed.len(), 2);
@@ -221,18 +216,14 @@ both! {
         let events = [chunk(1, 1)];
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         let claim = claimed_endpoint(db, id, 30).await;
-        assert!(
-            finish_attempts(db, &claim, &[finished_attempt(&events[0], run, 31, AttemptOutcome::Failed)], at(32))
-                .await
-                .unwrap()
-        );
+        assert!(attempt(db, &claim, (&events[0], run), 32, AttemptOutcome::Failed).await);
         assert!(!in_tx!(db, endpoints::delete((UserId::new(), id))).await.unwrap());
         assert!(in_tx!(db, endpoints::delete((user, id))).await.unwrap());
         assert!(!in_tx!(db, endpoints::delete((user, id))).await.unwrap());
         for (table, rows) in
             [("webhook_endpoints", 1), ("webhook_queues", 1), ("webhook_deliveries", 1), ("webhook_events", 1)]
         {
-            assert_eq!(db.texts(&format!("SELECT 'x' FROM {table}")).await.len(), rows, "{table}");
+            assert_eq!(db.rows(table).await, rows, "{table}");
         }
         assert_eq!((db.secrets_for("webhook").await, db.secrets_for("old_webhook").await), (1, 0));
         assert_eq!(db.deliveries().list(user, kept, None, 9).await.unwrap().len(), 1);
