@@ -159,21 +159,6 @@ both! {
         assert_eq!(db.connections().list_all().await.unwrap().len(), 5);
     }
 
-    async fn status_is_compared_before_it_is_set(db) {
-        let user = db.user("a@x").await;
-        let id = db.connection(user.id, "consent", &[]).await.id;
-        let (active, mfa, revoked) =
-            (ConnectionStatus::Active, ConnectionStatus::PendingMfa, ConnectionStatus::Revoked);
-        let set = async |from, to| db.set_status((user.id, id), from, to, at(20)).await;
-        assert!(!set(mfa, revoked).await);
-        assert_eq!(db.revision(user.id).await, 1, "nothing changed");
-        assert!(set(active, mfa).await);
-        assert!(!set(active, mfa).await);
-        assert!(set(mfa, mfa).await, "an unchanged status succeeds");
-        assert_eq!(db.connections().find(user.id, id).await.unwrap().unwrap().status, mfa);
-        assert_eq!((db.revision(user.id).await, db.connections().list_audit(id).await.unwrap().len()), (2, 2));
-    }
-
     async fn refresh_time_raises_no_revision(db) {
         let user = db.user("a@x").await;
         let id = db.connection(user.id, "consent", &[]).await.id;

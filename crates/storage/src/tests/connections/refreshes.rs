@@ -151,21 +151,6 @@ both! {
         assert!(!request(db, user, ConnectionId::new(), 40).await);
     }
 
-    async fn refresh_updates_the_accounts(db) {
-        let user = db.user("a@x").await.id;
-        let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
-        let claim = due(db, 20).await.remove(0);
-        let accounts = [new_account("acc_1", "One"), new_account("acc_2", "Two")];
-        assert!(db.refreshes().apply(&claim, &accounts, false, at(21)).await.unwrap());
-        assert_eq!((db.visible_accounts(user).await.len(), db.revision(user).await), (2, 2));
-        assert!(db.refreshes().apply(&claim, &accounts, true, at(23)).await.unwrap());
-        assert_eq!(db.revision(user).await, 2, "no account changed");
-        let found = db.connections().find(user, id).await.unwrap().unwrap();
-        assert_eq!(found.last_refreshed_at, Some(at(23)));
-        assert!(db.jobs().finish(&claim, None).await.unwrap());
-        assert!(!db.refreshes().apply(&claim, &[], true, at(24)).await.unwrap(), "released");
-    }
-
     async fn missing_account_is_hidden_then_deleted(db) {
         const HOUR: i64 = 3_600;
         const DAY: i64 = 24 * HOUR;

@@ -175,8 +175,11 @@ both! {
         let user = db.user("a@x").await.id;
         let types = [EventType::ConnectionCreated, EventType::ConnectionRemoved];
         let subscriber = endpoint(db, user, &types).await;
+        let of_changes = endpoint(db, user, SUBSCRIBED).await;
         let id = db.connection(user, "c", &[]).await.id;
+        assert_eq!(states(db, user, of_changes).await, []);
         change(db, (user, id), Active, Revoked, 20).await;
+        assert_eq!(states(db, user, of_changes).await, [DeliveryState::Pending]);
         let created = events(db, user, subscriber).await.remove(0);
         assert_eq!((created.event_type, created.new_count, created.updated_count), (types[0], 1, 0));
         let shown = created.shown.expect("a connection");
@@ -187,7 +190,8 @@ both! {
         assert_eq!((removed.event_type, removed.connection_id, removed.shown.clone()), (types[1], Some(id), None));
         assert_eq!((removed.new_count, removed.updated_count), (0, 0));
         assert_eq!(states(db, user, subscriber).await, [DeliveryState::Pending], "what was pending is not sent");
-        assert_eq!(db.removals().delete_webhook_events(&removal, 9).await.unwrap(), Some(1));
+        assert_eq!(states(db, user, of_changes).await, [], "neither to others");
+        assert_eq!(db.removals().delete_webhook_events(&removal, 9).await.unwrap(), Some(2));
         assert!(db.removals().finish(&removal, "deleted", at(40)).await.unwrap());
         assert_eq!(events(db, user, subscriber).await, std::slice::from_ref(&removed), "it outlives the connection");
         in_tx!(db, redeliveries::redeliver((user, subscriber), removed.id, at(50))).await.unwrap();
@@ -233,19 +237,6 @@ both! {
         // One that is near from the beginning is reported once.
         with_end("near", Some(21 * DAY), 20 * DAY).await;
         assert_eq!((report(20 * DAY).await, report(20 * DAY + 1).await), (1, 0));
-    }
-
-    async fn new_and_removed_connections_have_no_event_of_a_status(db) {
-        let user = db.user("a@x").await.id;
-        let subscriber = endpoint(db, user, SUBSCRIBED).await;
-        let id = db.connection(user, "c", &[]).await.id;
-        assert_eq!(states(db, user, subscriber).await, []);
-        change(db, (user, id), Active, Revoked, 20).await;
-        assert_eq!(states(db, user, subscriber).await, [DeliveryState::Pending]);
-        let removal = db.removals().begin(user, id, at(30), at(90)).await.unwrap().expect("hidden");
-        assert_eq!(states(db, user, subscriber).await, [], "what was pending is not sent");
-        assert!(db.removals().finish(&removal, "deleted", at(40)).await.unwrap());
-        assert_eq!(db.texts("SELECT id FROM webhook_events").await, [""; 0]);
     }
 
     async fn status_and_event_are_stored_together(db) {
