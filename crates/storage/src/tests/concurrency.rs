@@ -1,12 +1,11 @@
 //! Concurrent tasks on several handles, as several processes have them.
 
 use bellbird_domain::{ApiKey, ConnectionStatus, Plan, UserId};
-use secrecy::SecretString;
 use tokio::task::JoinSet;
 
 use crate::job_kinds::REFRESH;
-use crate::tests::support::{assert_fails, at, both, credentials, new_account, new_connection};
-use crate::{NewConnection, Sealer, Storage, StorageError, UserChange, in_tx};
+use crate::tests::support::{assert_fails, at, both, new_account, new_connection};
+use crate::{Sealer, Storage, StorageError, UserChange, in_tx};
 
 /// Writes by each task.
 const ROUNDS: u8 = 12;
@@ -28,8 +27,8 @@ both! {
                         "its own write is visible",
                     );
                     let consent = format!("{task}-{round}");
-                    let new = new_connection_of(user, &consent);
-                    storage.connections().import(&new.as_new(), &[new_account("a", "A")], at(2)).await.unwrap();
+                    let new = new_connection(user, &consent);
+                    storage.connections().import(&new, &[new_account("a", "A")], at(2)).await.unwrap();
                 }
             });
         }
@@ -47,8 +46,7 @@ both! {
         let handles = [db.reopen().await, db.reopen().await];
         for round in 0..8 {
             let consent = format!("c{round}");
-            let new = users.map(|user| new_connection_of(user, &consent));
-            let new = new.each_ref().map(OwnedConnection::as_new);
+            let new = users.map(|user| new_connection(user, &consent));
             let (first, second) = tokio::join!(
                 handles[0].connections().import(&new[0], &[], at(1)),
                 handles[1].connections().import(&new[1], &[], at(1)),
@@ -141,25 +139,4 @@ fn key_of(task: u8, round: u8) -> ApiKey {
     let mut numbers = [task; 32];
     numbers[31] = round;
     ApiKey::from_random(numbers)
-}
-
-/// The parts of a connection, owned by a task.
-struct OwnedConnection {
-    user: UserId,
-    consent: String,
-    credentials: SecretString,
-}
-
-impl OwnedConnection {
-    fn as_new(&self) -> NewConnection<'_> {
-        new_connection(self.user, &self.consent, &self.credentials)
-    }
-}
-
-fn new_connection_of(user: UserId, consent: &str) -> OwnedConnection {
-    OwnedConnection {
-        user,
-        consent: consent.to_owned(),
-        credentials: credentials(),
-    }
 }

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::db::{Sql, pair, params};
 use crate::job_kinds::SYNC;
-use crate::tests::support::{TestDb, at, credentials, new_connection, setup_token};
+use crate::tests::support::{TestDb, at, new_connection, setup_token};
 use crate::{
     AttemptOutcome, AuditAction, ClaimedConsentSession, ClaimedEndpoint, ClaimedJob,
     ClaimedProviderUser, FinishedAttempt, FinishedSync, Idempotency, IdempotentStart,
@@ -215,10 +215,9 @@ pub(crate) async fn connection_to_sync(
     consent: &str,
     next_sync_at: i64,
 ) -> ConnectionId {
-    let credentials = credentials();
     let new = NewConnection {
         next_sync_at: at(next_sync_at),
-        ..new_connection(user, consent, &credentials)
+        ..new_connection(user, consent)
     };
     db.connections().import(&new, &[], at(0)).await.unwrap().id
 }

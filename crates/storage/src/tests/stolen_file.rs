@@ -13,8 +13,8 @@ use crate::tests::fixtures::{
     start_sync, with_keys,
 };
 use crate::tests::support::{
-    CREDENTIALS, assert_fails, at, credentials, key, new_account, new_connection, on_sqlite,
-    operator_key, setup_token,
+    CREDENTIALS, assert_fails, at, key, new_account, new_connection, on_sqlite, operator_key,
+    setup_token,
 };
 use crate::{
     FinishedSync, Leftovers, NewConsentSession, NewSession, NewSignInLink, NewWebhookEvent,
@@ -53,11 +53,7 @@ fn file_holds_no_plain_secrets() {
         // Renewed a few times, so that the WAL also has older pages.
         for second in 0..5 {
             db.connections()
-                .import(
-                    &new_connection(user.id, "consent", &credentials()),
-                    &[],
-                    at(second),
-                )
+                .import(&new_connection(user.id, "consent"), &[], at(second))
                 .await
                 .unwrap();
         }
@@ -266,7 +262,7 @@ fn old_key_opens_nothing_after_rotation() {
         for consent in &consents {
             ids.push(
                 old.connections()
-                    .import(&new_connection(user, consent, &credentials()), &[], at(1))
+                    .import(&new_connection(user, consent), &[], at(1))
                     .await
                     .unwrap()
                     .id,
@@ -290,7 +286,7 @@ fn old_key_opens_nothing_after_rotation() {
         .unwrap();
         for consent in &consents {
             old.connections()
-                .import(&new_connection(user, consent, &credentials()), &[], at(2))
+                .import(&new_connection(user, consent), &[], at(2))
                 .await
                 .unwrap();
         }
@@ -340,7 +336,7 @@ fn old_key_opens_nothing_after_rotation() {
         // The service writes again and closes.
         service
             .connections()
-            .import(&new_connection(user, "c0", &credentials()), &[], at(3))
+            .import(&new_connection(user, "c0"), &[], at(3))
             .await
             .unwrap();
         service.close().await;

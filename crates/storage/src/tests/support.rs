@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::process::Command;
+use std::sync::LazyLock;
 use std::task::Poll;
 
 use bellbird_domain::{
@@ -166,13 +167,8 @@ impl TestDb {
         consent: &str,
         accounts: &[NewAccount<'_>],
     ) -> Connection {
-        let credentials = credentials();
         self.connections()
-            .import(
-                &new_connection(user, consent, &credentials),
-                accounts,
-                at(10),
-            )
+            .import(&new_connection(user, consent), accounts, at(10))
             .await
             .expect("a connection")
     }
@@ -420,18 +416,13 @@ pub(crate) fn setup_token(number: u8) -> SetupToken {
 
 pub(crate) const CREDENTIALS: &str = r#"{"userToken":"user_token_that_must_not_leak"}"#;
 
-pub(crate) fn credentials() -> SecretString {
-    SecretString::from(CREDENTIALS)
-}
+static STORED_CREDENTIALS: LazyLock<SecretString> =
+    LazyLock::new(|| SecretString::from(CREDENTIALS));
 
 /// The first sync of test connections: later than everything else.
 pub(crate) const FIRST_SYNC: i64 = 1_000_000;
 
-pub(crate) fn new_connection<'a>(
-    user_id: UserId,
-    consent: &'a str,
-    credentials: &'a SecretString,
-) -> NewConnection<'a> {
+pub(crate) fn new_connection(user_id: UserId, consent: &str) -> NewConnection<'_> {
     NewConnection {
         user_id,
         provider: "akahu",
@@ -440,7 +431,7 @@ pub(crate) fn new_connection<'a>(
         institution_id: "bank_1",
         institution_name: "First Bank",
         institution_logo: Some("https://example.com/logo.png"),
-        credentials,
+        credentials: &STORED_CREDENTIALS,
         provider_user_id: None,
         consent_expires_at: None,
         repairs: None,

@@ -1,6 +1,6 @@
 use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
 
-use crate::tests::support::{at, both, credentials, new_connection};
+use crate::tests::support::{at, both, new_connection};
 
 both! {
     async fn audit_lists_every_status_change(db) {
@@ -10,7 +10,7 @@ both! {
             (ConnectionStatus::Active, ConnectionStatus::Invalidated, ConnectionStatus::Deleting);
         // All at the same time: the rows keep the order of the changes.
         assert!(db.set_status((user.id, id), active, invalidated, at(20)).await);
-        db.connections().import(&new_connection(user.id, "consent", &credentials()), &[], at(20)).await.unwrap();
+        db.connections().import(&new_connection(user.id, "consent"), &[], at(20)).await.unwrap();
         assert!(db.remove(user.id, id, at(20)).await);
         let rows = db.connections().list_audit(id).await.unwrap();
         let steps: Vec<_> = rows.iter().map(|row| (row.from, row.to, row.cause.as_str())).collect();

@@ -2,8 +2,7 @@ use bellbird_domain::{ConnectionCategory, ConnectionId, ConnectionStatus, UserId
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::tests::support::{
-    CREDENTIALS, assert_fails, at, both, cancel_after, credentials, currency, new_account,
-    new_connection,
+    CREDENTIALS, assert_fails, at, both, cancel_after, currency, new_account, new_connection,
 };
 use crate::{NewConnection, in_tx};
 
@@ -66,7 +65,8 @@ both! {
         let new = NewConnection {
             institution_name: "First Bank Ltd",
             institution_logo: None,
-            ..new_connection(user.id, "consent", &credentials)
+            credentials: &credentials,
+            ..new_connection(user.id, "consent")
         };
         let accounts = [new_account("acc_1", "Daily"), new_account("acc_2", "New")];
         let again = db.connections().import(&new, &accounts, at(30)).await.unwrap();
@@ -89,13 +89,12 @@ both! {
     async fn consent_has_one_connection(db) {
         let (user, other) = (db.user("a@x").await, db.user("b@x").await);
         let made = db.connection(user.id, "consent", &[]).await;
-        let credentials = credentials();
         let import = async |user, consent, now| {
-            db.connections().import(&new_connection(user, consent, &credentials), &[], at(now)).await
+            db.connections().import(&new_connection(user, consent), &[], at(now)).await
         };
         assert_fails!(import(other.id, "consent", 20).await, Conflict(_));
         assert_eq!(db.revision(other.id).await, 0);
-        let elsewhere = NewConnection { provider: "fiskil", ..new_connection(other.id, "consent", &credentials) };
+        let elsewhere = NewConnection { provider: "fiskil", ..new_connection(other.id, "consent") };
         db.connections().import(&elsewhere, &[], at(20)).await.expect("another provider may use the same id");
         db.removals().begin(user.id, made.id, at(30), at(40)).await.unwrap().expect("hidden");
         assert_fails!(import(user.id, "consent", 40).await, Conflict(_));
@@ -144,10 +143,9 @@ both! {
 
     async fn lists_newest_first_then_by_id(db) {
         let user = db.user("a@x").await;
-        let credentials = credentials();
         let mut expected = Vec::new();
         for (consent, made) in [("c1", 10), ("c2", 30), ("c3", 20), ("c4", 30)] {
-            let new = new_connection(user.id, consent, &credentials);
+            let new = new_connection(user.id, consent);
             let made = db.connections().import(&new, &[], at(made)).await.unwrap();
             expected.push((std::cmp::Reverse(made.created_at), made.id));
         }
@@ -179,12 +177,11 @@ both! {
 
     async fn cancelled_import_stores_all_or_nothing(db) {
         let user = db.user("a@x").await;
-        let credentials = credentials();
         let mut made = 0;
         for polls in 0..40 {
             let consent = format!("c{polls}");
             let accounts = [new_account("acc_1", "One"), new_account("acc_2", "Two")];
-            let new = new_connection(user.id, &consent, &credentials);
+            let new = new_connection(user.id, &consent);
             let imported = cancel_after(polls, db.connections().import(&new, &accounts, at(10))).await;
             let stored = db.reopen().await.connections().list(user.id).await.unwrap().len();
             // A commit completes even if its caller was cancelled, perhaps only just now.

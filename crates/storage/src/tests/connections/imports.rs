@@ -6,7 +6,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use crate::digest::provider_user_digest;
 use crate::job_kinds::{REFRESH, REMOVAL};
 use crate::tests::support::{
-    CREDENTIALS, TestDb, assert_fails, at, both, credentials, masked, new_account, new_connection,
+    CREDENTIALS, TestDb, assert_fails, at, both, masked, new_account, new_connection,
 };
 use crate::{ClaimedJob, NewAccount, NewConnection, Sealer, Storage, StorageError};
 
@@ -24,7 +24,8 @@ async fn repair(
     let credentials = SecretString::from(NEW_CREDENTIALS);
     let new = NewConnection {
         repairs: Some(id),
-        ..new_connection(user, consent, &credentials)
+        credentials: &credentials,
+        ..new_connection(user, consent)
     };
     Ok(db.connections().import(&new, accounts, at(50)).await?.id)
 }
@@ -36,10 +37,9 @@ async fn broken(
     consent: &str,
     accounts: &[NewAccount<'_>],
 ) -> ConnectionId {
-    let credentials = credentials();
     let new = NewConnection {
         provider_user_id: Some("puser_1"),
-        ..new_connection(user, consent, &credentials)
+        ..new_connection(user, consent)
     };
     let id = db
         .connections()
@@ -148,9 +148,8 @@ both! {
             let error = repair(db, (user, id), consent, &[]).await.unwrap_err();
             assert!(matches!(error, StorageError::Conflict(_)), "{consent}: {error:?}");
         }
-        let credentials = credentials();
         let new =
-            NewConnection { repairs: Some(id), provider: "fiskil", ..new_connection(user, "elsewhere", &credentials) };
+            NewConnection { repairs: Some(id), provider: "fiskil", ..new_connection(user, "elsewhere") };
         assert_fails!(db.connections().import(&new, &[], at(50)).await, Conflict(_));
         assert_eq!(db.revision(user).await, revision);
         assert_eq!(db.connections().find(user, id).await.unwrap().unwrap().status, Revoked);
@@ -186,12 +185,11 @@ both! {
 
     async fn refresh_with_old_credentials_loses_its_lease(db) {
         let user = db.user("a@x").await.id;
-        let credentials = credentials();
         let new = NewConnection {
             next_refresh_at: Some(at(20)),
             backfill_ends_at: Some(at(90)),
             consent_expires_at: Some(at(5_000)),
-            ..new_connection(user, "c", &credentials)
+            ..new_connection(user, "c")
         };
         let end = async |id| db.connections().find(user, id).await.unwrap().unwrap().consent_expires_at;
         let id = db.connections().import(&new, &[new_account("acc_1", "One")], at(10)).await.unwrap().id;

@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::job_kinds::REFRESH;
 use crate::tests::fixtures::{empty_sync, start_sync, state_after};
-use crate::tests::support::{TestDb, at, both, credentials, new_account, new_connection};
+use crate::tests::support::{TestDb, at, both, new_account, new_connection};
 use crate::{ClaimedJob, FinishedSync, JobKey, NewAccount, NewConnection, Storage, SyncState};
 
 /// A connection with this next refresh, whose backfill ends at 500.
@@ -15,11 +15,10 @@ async fn connection_to_refresh(
     consent: &str,
     next_refresh_at: Option<Timestamp>,
 ) -> ConnectionId {
-    let credentials = credentials();
     let new = NewConnection {
         next_refresh_at,
         backfill_ends_at: Some(at(500)),
-        ..new_connection(user, consent, &credentials)
+        ..new_connection(user, consent)
     };
     db.connections().import(&new, &[], at(0)).await.unwrap().id
 }
@@ -223,11 +222,10 @@ both! {
         let user = db.user("a@x").await.id;
         let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
         let claim = due(db, 20).await.remove(0);
-        let credentials = credentials();
         let again = NewConnection {
             next_refresh_at: Some(at(25)),
             backfill_ends_at: Some(at(700)),
-            ..new_connection(user, "c", &credentials)
+            ..new_connection(user, "c")
         };
         db.connections().import(&again, &[], at(22)).await.unwrap();
         assert!(!db.refreshes().finish_backfill(&claim, Some(at(900))).await.unwrap(), "it started before the import");

@@ -12,8 +12,7 @@ use crate::tests::fixtures::{
 };
 use crate::tests::jobs::fixtures::ids;
 use crate::tests::support::{
-    TestDb, assert_fails, at, both, connect, credentials, masked, new_account, new_connection,
-    on_postgres,
+    TestDb, assert_fails, at, both, connect, masked, new_account, new_connection, on_postgres,
 };
 use crate::{
     FinishedSync, NewAccount, NewConnection, NewConsentSession, NewLink, NewWebhookEvent, in_tx,
@@ -111,14 +110,13 @@ both! {
         let user = db.user("a@x").await.id;
         let number = masked("06-1234-9876");
         let account = NewAccount { number: Some(&number), ..new_account("acc_provider_gone", "Rainy Day Gone") };
-        let credentials = credentials();
         let new = NewConnection {
             provider_user_id: Some("puser_gone"),
             next_refresh_at: Some(at(5)),
-            ..new_connection(user, "consent_before_gone", &credentials)
+            ..new_connection(user, "consent_before_gone")
         };
         let made = db.connections().import(&new, &[], at(10)).await.unwrap();
-        let new = NewConnection { repairs: Some(made.id), ..new_connection(user, "consent_gone", &credentials) };
+        let new = NewConnection { repairs: Some(made.id), ..new_connection(user, "consent_gone") };
         db.connections().import(&new, &[account], at(12)).await.unwrap();
         let replaced = db.claim_due(REMOVAL, at(12), at(50), 9).await.unwrap().remove(0);
         let kept = db.connection(user, "consent_kept", &[new_account("acc_provider_kept", "Kept")]).await;

@@ -14,9 +14,7 @@ use crate::tests::fixtures::{
     finish_sync_with, start_sync, state_after, wait_for_lock_waiters,
 };
 use crate::tests::jobs::fixtures::ids;
-use crate::tests::support::{
-    TestDb, assert_fails, at, both, connect, credentials, new_connection, on_postgres,
-};
+use crate::tests::support::{TestDb, assert_fails, at, both, connect, new_connection, on_postgres};
 use crate::{
     ClaimedJob, DegradedConnection, FailingJob, FinishedSync, JobCounts, JobKey, NewConnection,
     NewEndpoint, NewWebhookEvent, Storage, SyncState, UnreadRange, UnreadableRows, in_tx,
@@ -114,10 +112,9 @@ both! {
         let id = connection_to_sync(db, user, "c", 20).await;
         let began = async || db.syncs().find(user, id).await.unwrap().unwrap().rows_backfill_began_at;
         assert_eq!(began().await, at(0));
-        let credentials = credentials();
-        db.connections().import(&new_connection(user, "c", &credentials), &[], at(70)).await.unwrap();
+        db.connections().import(&new_connection(user, "c"), &[], at(70)).await.unwrap();
         assert_eq!(began().await, at(70));
-        let repair = NewConnection { repairs: Some(id), ..new_connection(user, "after", &credentials) };
+        let repair = NewConnection { repairs: Some(id), ..new_connection(user, "after") };
         db.connections().import(&repair, &[], at(90)).await.unwrap();
         assert_eq!(began().await, at(90));
     }
@@ -347,9 +344,8 @@ both! {
         assert_eq!(next_sync_of(db, user, id).await, at(1061));
         connection_to_sync(db, user, "c", 2000).await;
         assert_eq!(next_sync_of(db, user, id).await, at(1061), "an earlier time stays");
-        let credentials = credentials();
         let repair =
-            NewConnection { repairs: Some(id), next_sync_at: at(70), ..new_connection(user, "after", &credentials) };
+            NewConnection { repairs: Some(id), next_sync_at: at(70), ..new_connection(user, "after") };
         db.connections().import(&repair, &[], at(65)).await.unwrap();
         assert_eq!(next_sync_of(db, user, id).await, at(70));
         db.raw("UPDATE jobs SET run_at = NULL").await;

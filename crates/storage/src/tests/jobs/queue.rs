@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 
 use crate::job_kinds::SYNC;
 use crate::tests::fixtures::{claimed_registration, new_session, secret, session_with_callback};
-use crate::tests::support::{TestDb, at, both, credentials, new_connection};
+use crate::tests::support::{TestDb, at, both, new_connection};
 use crate::{ClaimedJob, JobKey, NewConnection, in_tx};
 
 const KIND: &str = "test";
@@ -301,8 +301,7 @@ both! {
         consistent().await;
         db.connection(user, "c", &[]).await;
         consistent().await;
-        let credentials = credentials();
-        let repair = NewConnection { repairs: Some(id), ..new_connection(user, "after", &credentials) };
+        let repair = NewConnection { repairs: Some(id), ..new_connection(user, "after") };
         db.connections().import(&repair, &[], at(20)).await.unwrap();
         consistent().await;
         let sync = db.claim(SYNC, user, id, at(21), at(90)).await.unwrap().expect("claimed");

@@ -1,7 +1,7 @@
 use bellbird_domain::{ConnectionId, UserId};
 
 use crate::tests::fixtures::{new_session, register_provider_user};
-use crate::tests::support::{TestDb, at, both, credentials, new_account, new_connection};
+use crate::tests::support::{TestDb, at, both, new_account, new_connection};
 use crate::{AffectedRef, NewAccount, NewConnection, NewConsentSession};
 
 async fn connection_of_provider_user(
@@ -11,10 +11,9 @@ async fn connection_of_provider_user(
     provider_user_id: &str,
     accounts: &[NewAccount<'_>],
 ) -> ConnectionId {
-    let credentials = credentials();
     let new = NewConnection {
         provider_user_id: Some(provider_user_id),
-        ..new_connection(user, consent, &credentials)
+        ..new_connection(user, consent)
     };
     db.connections()
         .import(&new, accounts, at(0))

@@ -19,9 +19,7 @@ use crate::tests::fixtures::{
     SYNCS_AND_CHANGES, chunk, claimed_endpoint, empty_sync, endpoint, fingerprint, fingerprints,
     finish_sync_with, finished_attempt, insert_setup_token, new_session, secret, start_sync,
 };
-use crate::tests::support::{
-    TestDb, at, credentials, key, new_account, new_connection, setup_token,
-};
+use crate::tests::support::{TestDb, at, key, new_account, new_connection, setup_token};
 use crate::writes::{keys, sessions};
 use crate::{
     AttemptOutcome, AuditAction, ClaimedEndpoint, ClaimedJob, FinishedAttempt, FinishedSync,
@@ -273,13 +271,11 @@ operations! {
         db.refreshes().set_status(&s.refresh, active, revoked, "refreshed", now(), now()).await?
     };
     "import" = |db, s, place| {
-        let credentials = credentials();
         let accounts = [new_account("1", "One"), new_account("4", "Four")];
-        db.connections().import(&new_connection(s.user, "consent", &credentials), &accounts, now()).await?.id
+        db.connections().import(&new_connection(s.user, "consent"), &accounts, now()).await?.id
     };
     "import another" = |db, s, place| {
-        let credentials = credentials();
-        db.connections().import(&new_connection(s.user, "another", &credentials), &[], now()).await?.id
+        db.connections().import(&new_connection(s.user, "another"), &[], now()).await?.id
     };
     "hide connection" = |db, s, place| {
         db.removals().begin(s.user, s.connection, now(), lease()).await?.is_some()

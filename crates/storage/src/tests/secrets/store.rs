@@ -7,24 +7,26 @@ use tokio::task::JoinSet;
 use crate::tests::fixtures::{
     SECRET, endpoint, register_provider_user, secret, session_with_callback, with_keys,
 };
-use crate::tests::support::{
-    CREDENTIALS, assert_fails, at, both, cancel_after, credentials, new_connection,
+use crate::tests::support::{CREDENTIALS, assert_fails, at, both, cancel_after, new_connection};
+use crate::{
+    Leftovers, NewConnection, ResealCounts, SealError, Sealer, Storage, StorageError, in_tx,
 };
-use crate::{Leftovers, ResealCounts, SealError, Sealer, Storage, StorageError, in_tx};
+
+/// Imports or renews a connection.
+async fn import(storage: &Storage, user: UserId, number: usize, credentials: &str) -> ConnectionId {
+    let (consent, credentials) = (format!("c{number}"), SecretString::from(credentials));
+    let new = NewConnection {
+        credentials: &credentials,
+        ..new_connection(user, &consent)
+    };
+    let imported = storage.connections().import(&new, &[], at(1)).await;
+    imported.unwrap().id
+}
 
 async fn connections(storage: &Storage, user: UserId, count: usize) -> Vec<ConnectionId> {
     let mut ids = Vec::new();
     for number in 0..count {
-        let credentials = SecretString::from(format!("{{\"number\":{number}}}"));
-        let consent = format!("c{number}");
-        ids.push(
-            storage
-                .connections()
-                .import(&new_connection(user, &consent, &credentials), &[], at(1))
-                .await
-                .unwrap()
-                .id,
-        );
+        ids.push(import(storage, user, number, &format!("{{\"number\":{number}}}")).await);
     }
     ids
 }
@@ -95,8 +97,7 @@ both! {
         first.secrets().check_sealing_key().await.unwrap();
         other.secrets().check_sealing_key().await.unwrap();
         assert_eq!(counts(&first.secrets().reseal_all(|_| ()).await.unwrap()), (1, 0, 0));
-        let credentials = credentials();
-        let denied = other.connections().import(&new_connection(user, "other", &credentials), &[], at(1)).await;
+        let denied = other.connections().import(&new_connection(user, "other"), &[], at(1)).await;
         let error = denied.unwrap_err();
         assert!(matches!(error, StorageError::Sealed(SealError::OtherKey { .. })), "{error:?}");
         assert!(error.to_string().contains("the master key `k1`"), "{error}");
@@ -136,13 +137,15 @@ both! {
         let (mut ids, mut keys) = (Vec::new(), Vec::new());
         for user in [user, other] {
             let id = old
-                .connections().import(&new_connection(user, &format!("c {user}"), &credentials()), &[], at(1))
+                .connections().import(&new_connection(user, &format!("c {user}")), &[], at(1))
                 .await
                 .unwrap()
                 .id;
             keys.push(old.syncs().fingerprint_key(user, id).await.unwrap().expect("made"));
             let endpoint = endpoint(&old, user, &[]).await;
-            assert!(in_tx!(old, endpoints::rotate_secret(old.secrets(), (user, endpoint), &secret("second"), at(100))).await.unwrap().is_some());
+            let to = secret("second");
+            let rotate = in_tx!(old, endpoints::rotate_secret(old.secrets(), (user, endpoint), &to, at(100)));
+            assert!(rotate.await.unwrap().is_some());
             ids.push((id, endpoint));
             register_provider_user(&old, user, "eu_1", &format!("provider user {user}")).await;
             for number in 0..30 {
@@ -199,10 +202,9 @@ both! {
     async fn unopenable_secrets_are_left_unchanged(db) {
         let user = db.user("a@x").await.id;
         connections(&with_keys(db, &[1]).await, user, 3).await;
-        let credentials = credentials();
         let other_key = with_keys(db, &[9])
             .await
-            .connections().import(&new_connection(user, "lost", &credentials), &[], at(1))
+            .connections().import(&new_connection(user, "lost"), &[], at(1))
             .await
             .unwrap()
             .id;
@@ -255,12 +257,8 @@ both! {
             tasks.spawn(async move {
                 for round in 0..10 {
                     for number in (0..10).filter(|number| number % 2 == task) {
-                        let credentials = SecretString::from(format!("{{\"number\":{number},\"round\":{round}}}"));
-                        let consent = format!("c{number}");
-                        writer
-                            .connections().import(&new_connection(user, &consent, &credentials), &[], at(2))
-                            .await
-                            .unwrap();
+                        let credentials = format!("{{\"number\":{number},\"round\":{round}}}");
+                        import(&writer, user, number, &credentials).await;
                     }
                 }
             });

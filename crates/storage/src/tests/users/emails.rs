@@ -3,7 +3,7 @@ use bellbird_domain::{Actor, EmailKind, UserId};
 use uuid::Uuid;
 
 use crate::tests::fixtures::endpoint;
-use crate::tests::support::{TestDb, at, both, credentials, new_connection};
+use crate::tests::support::{TestDb, at, both, new_connection};
 use crate::{
     AuditAction, DueEmail, NewConnection, NewSession, NewSignInLink, StorageError, UserChange,
     in_tx,
@@ -65,9 +65,8 @@ both! {
 
     async fn a_consent_that_ends_is_mentioned_when_events_are(db) {
         let user = db.user("a@x").await.id;
-        let credentials = credentials();
         let new =
-            NewConnection { consent_expires_at: Some(at(20 * DAY)), ..new_connection(user, "c", &credentials) };
+            NewConnection { consent_expires_at: Some(at(20 * DAY)), ..new_connection(user, "c") };
         db.connections().import(&new, &[], at(0)).await.unwrap();
         let mut sent = Vec::new();
         for day in [5, 6, 7, 17, 18, 20, 21] {

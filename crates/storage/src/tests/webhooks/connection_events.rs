@@ -8,7 +8,7 @@ use bellbird_domain::{
 
 use crate::job_kinds::REFRESH;
 use crate::tests::fixtures::{SYNCS_AND_CHANGES, claimed_endpoint, endpoint, states};
-use crate::tests::support::{TestDb, at, both, credentials, new_account, new_connection};
+use crate::tests::support::{TestDb, at, both, new_account, new_connection};
 use crate::{
     BrokenConnection, ConnectionCount, EndingConsent, EventConnection, NewConnection, WebhookEvent,
     in_tx,
@@ -133,8 +133,8 @@ both! {
         change(db, (user, id), Active, Invalidated, 20).await;
         change(db, (user, id), Invalidated, PendingMfa, 30).await;
         change(db, (user, id), PendingMfa, Revoked, 40).await;
-        let (credentials, accounts) = (credentials(), [new_account("acc", "One")]);
-        let renewed = NewConnection { institution_name: "Renamed Bank", ..new_connection(user, "c", &credentials) };
+        let accounts = [new_account("acc", "One")];
+        let renewed = NewConnection { institution_name: "Renamed Bank", ..new_connection(user, "c") };
         db.connections().import(&renewed, &accounts, at(50)).await.unwrap();
         db.connections().import(&renewed, &accounts, at(60)).await.unwrap();
         let said = |name: &str, previous_status, status, refreshed: Option<i64>| EventConnection {
@@ -163,8 +163,7 @@ both! {
         let id = db.connection(user, "before", &[]).await.id;
         let subscriber = endpoint(db, user, SUBSCRIBED).await;
         change(db, (user, id), Active, Revoked, 20).await;
-        let credentials = credentials();
-        let repair = NewConnection { repairs: Some(id), ..new_connection(user, "after", &credentials) };
+        let repair = NewConnection { repairs: Some(id), ..new_connection(user, "after") };
         db.connections().import(&repair, &[], at(30)).await.unwrap();
         assert_eq!(changes(db, user, subscriber).await, [(Active, Revoked), (Revoked, Active)]);
         let events = events(db, user, subscriber).await;
@@ -203,9 +202,8 @@ both! {
         const DAY: i64 = 86_400;
         let user = db.user("a@x").await.id;
         let subscriber = endpoint(db, user, &[EventType::ConnectionExpiring]).await;
-        let credentials = credentials();
         let with_end = async |consent: &str, end: Option<i64>, now: i64| {
-            let new = NewConnection { consent_expires_at: end.map(at), ..new_connection(user, consent, &credentials) };
+            let new = NewConnection { consent_expires_at: end.map(at), ..new_connection(user, consent) };
             db.connections().import(&new, &[], at(now)).await.unwrap().id
         };
         let id = with_end("c", Some(20 * DAY), 0).await;
@@ -287,7 +285,6 @@ both! {
     async fn consents_that_end_soon_are_found(db) {
         const DAY: i64 = 86_400;
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
-        let credentials = credentials();
         let mut ids = Vec::new();
         for (user, consent, end) in [
             (user, "later", Some(14 * DAY + 1)),
@@ -297,7 +294,7 @@ both! {
             (other, "revoked", Some(DAY)),
             (other, "soon", Some(3 * DAY)),
         ] {
-            let new = NewConnection { consent_expires_at: end.map(at), ..new_connection(user, consent, &credentials) };
+            let new = NewConnection { consent_expires_at: end.map(at), ..new_connection(user, consent) };
             ids.push((user, db.connections().import(&new, &[], at(0)).await.unwrap().id));
         }
         change(db, ids[4], Active, Revoked, 20).await;
