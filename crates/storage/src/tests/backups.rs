@@ -450,7 +450,7 @@ both! {
     async fn a_cut_ends_all_access(db) {
         let user = db.user("a@x").await.id;
         let other_operator = UserChange { is_operator: Some(true), ..UserChange::default() };
-        in_tx!(db, user::update(user, &other_operator)).await.unwrap();
+        db.change_user(user, &other_operator).await;
         let connection = db.connection(user, "consent", &[new_account("acc", "Everyday")]).await;
         for number in 0..3 {
             in_tx!(db, keys::insert(user, &key(number), "k", (number == 2).then(|| at(50)), at(0))).await.unwrap();
@@ -524,7 +524,7 @@ both! {
 
     async fn kept_access_works(db) {
         let user = db.user("a@x").await.id;
-        in_tx!(db, keys::insert(user, &key(1), "k", None, at(0))).await.unwrap();
+        db.key(user, 1).await;
         in_tx!(db, links::insert(&new_link(user, "link", at(1_000)), at(0))).await.unwrap();
         db.backups().set_copy().await.unwrap();
         db.backups().keep_access(&operator(), at(1)).await.unwrap();

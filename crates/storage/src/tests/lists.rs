@@ -130,7 +130,7 @@ both! {
             assert_eq!(found, counted, "{filter:?}");
         }
         let to = UserChange { is_operator: Some(true), ..UserChange::default() };
-        in_tx!(db, user::update(eve, &to)).await.unwrap();
+        db.change_user(eve, &to).await;
         assert_eq!(ids(UserFilter { operators_only: true, ..all }).await, [eve]);
     }
 

@@ -19,7 +19,10 @@ use tokio_postgres::NoTls;
 use uuid::Uuid;
 
 use crate::job_kinds::REFRESH;
-use crate::{NewAccount, NewConnection, NewUser, PostgresOptions, Sealer, Storage, in_tx};
+use crate::{
+    KeyRecord, NewAccount, NewConnection, NewUser, PostgresOptions, Sealer, Storage, UserChange,
+    in_tx,
+};
 
 /// Declares tests that run on both databases, as `name::sqlite` and `name::postgres`. On
 /// PostgreSQL, statements are sent whole, as through a pooler. All other tests prepare them.
@@ -159,6 +162,19 @@ impl TestDb {
         in_tx!(self, user::insert(&new, at(0)))
             .await
             .expect("a user")
+    }
+
+    pub(crate) async fn change_user(&self, user: UserId, change: &UserChange<'_>) -> User {
+        in_tx!(self, user::update(user, change))
+            .await
+            .expect("changed")
+    }
+
+    /// A key of the user that does not expire.
+    pub(crate) async fn key(&self, user: UserId, number: u8) -> KeyRecord {
+        in_tx!(self, keys::insert(user, &key(number), "k", None, at(0)))
+            .await
+            .expect("a key")
     }
 
     pub(crate) async fn connection(

@@ -1,6 +1,5 @@
 //! Both databases accept every statement of the crate.
 
-use crate::in_tx;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -155,9 +154,7 @@ fn sqlite_compiles_a_read_once() {
     on_sqlite(async |db| {
         for number in 0..5 {
             let user = db.user(&format!("{number}@x")).await.id;
-            in_tx!(db, keys::insert(user, &key(number), "k", None, at(0)))
-                .await
-                .unwrap();
+            db.key(user, number).await;
             db.connection(user, &format!("c{number}"), &[new_account("acc", "Name")])
                 .await;
             assert!(
@@ -185,9 +182,7 @@ fn sqlite_compiles_a_read_once() {
 fn statements_that_scan_on_sqlite_are_known() {
     on_sqlite(async |db| {
         let user = db.user("a@x").await.id;
-        in_tx!(db, keys::insert(user, &key(1), "k", None, at(0)))
-            .await
-            .unwrap();
+        db.key(user, 1).await;
         db.connection(user, "c", &[new_account("acc", "Name")])
             .await;
         db.storage().close().await;

@@ -42,7 +42,7 @@ both! {
         let user = db.user("a@x").await.id;
         assert!(found(db).await.has_code("code", at(1)), "a user is no operator");
         let operator = UserChange { is_operator: Some(true), ..UserChange::default() };
-        in_tx!(db, user::update(user, &operator)).await.unwrap();
+        db.change_user(user, &operator).await;
         assert!(!found(db).await.has_code("code", at(1)));
         assert!(!claim(db, "code", "browser", 1).await && !set_code(db, "next", 60).await);
     }
@@ -55,7 +55,7 @@ both! {
         assert!(in_tx!(db, first_start::leave_claim("browser", at(1), at(90))).await.unwrap());
         let user = db.user("a@x").await.id;
         let operator = UserChange { is_operator: Some(true), ..UserChange::default() };
-        in_tx!(db, user::update(user, &operator)).await.unwrap();
+        db.change_user(user, &operator).await;
         assert!(found(db).await.offers_key(at(89)) && !found(db).await.offers_key(at(90)));
         in_tx!(db, first_start::keep_key(at(2))).await.unwrap();
         assert!(!found(db).await.offers_key(at(3)));

@@ -137,7 +137,7 @@ both! {
         ];
         assert_eq!(found, expected);
         let change = UserChange { console_sign_in: Some(false), ..UserChange::default() };
-        in_tx!(db, user::update(user, &change)).await.unwrap();
+        db.change_user(user, &change).await;
         assert_eq!(due(db, 1).await.len(), 0, "nobody proved the address");
     }
 

@@ -65,7 +65,7 @@ both! {
         assert_eq!(sign_in(db, "2", "a@x").await, IdentitySignIn::OtherIdentity);
         assert_eq!(sign_in(db, "2", "c@x").await, IdentitySignIn::UnknownUser);
         let change = UserChange { email: Some("c@x"), console_sign_in: Some(true), ..UserChange::default() };
-        in_tx!(db, user::update(a, &change)).await.unwrap();
+        db.change_user(a, &change).await;
         assert_eq!(user(sign_in(db, "1", "a@x").await), Some(a), "its address has changed here");
         assert_eq!(user(sign_in(db, "2", "b@x").await), Some(b));
         assert_eq!(db.identities(a).await, [(ISSUER.to_owned(), "1".to_owned())]);
@@ -78,7 +78,7 @@ both! {
         assert_eq!(user(sign_in(db, "1", "a@x").await), Some(a));
         for id in [a, b] {
             let change = UserChange { console_sign_in: Some(false), ..UserChange::default() };
-            in_tx!(db, user::update(id, &change)).await.unwrap();
+            db.change_user(id, &change).await;
         }
         let plan = Some(Plan::Developer);
         for (subject, email) in [("1", "a@x"), ("2", "b@x")] {

@@ -25,17 +25,17 @@ both! {
 
     async fn user_change_is_visible_at_once(db) {
         let user = db.user("a@x").await;
-        in_tx!(db, keys::insert(user.id, &key(1), "k", None, at(0))).await.unwrap();
+        db.key(user.id, 1).await;
         let zone = db.keys().find_caller(&key(1), at(1)).await.unwrap().unwrap().caller.timezone;
         assert_eq!(zone, TimeZone::get("Australia/Sydney").unwrap(), "the default");
-        in_tx!(db, user::update(user.id, &UserChange { plan: Some(Plan::Saver), ..UserChange::default() })).await.unwrap();
+        db.change_user(user.id, &UserChange { plan: Some(Plan::Saver), ..UserChange::default() }).await;
         let caller = db.keys().find_caller(&key(1), at(1)).await.unwrap().unwrap().caller;
         assert_eq!((caller.plan, caller.revision), (Plan::Saver, 1));
     }
 
     async fn revoking_again_keeps_the_first_time(db) {
         let user = db.user("a@x").await;
-        let record = in_tx!(db, keys::insert(user.id, &key(1), "k", None, at(0))).await.unwrap();
+        let record = db.key(user.id, 1).await;
         assert_eq!(in_tx!(db, keys::revoke(record.id, at(5))).await.unwrap().revoked_at, Some(at(5)));
         assert_eq!(db.keys().find_caller(&key(1), at(4)).await.unwrap(), None);
         assert_eq!(db.keys().find_caller_by_id(user.id, record.id, at(4)).await.unwrap(), None);
@@ -46,7 +46,7 @@ both! {
 
     async fn key_that_was_revoked_meanwhile_is_not_rotated(db) {
         let user = db.user("a@x").await;
-        let before = in_tx!(db, keys::insert(user.id, &key(1), "k", None, at(0))).await.unwrap();
+        let before = db.key(user.id, 1).await;
         in_tx!(db, keys::revoke(before.id, at(1))).await.unwrap();
         assert_fails!(in_tx!(db, keys::rotate(&before, &key(2), at(9), at(2))).await, NotFound("key"));
         assert_eq!(db.keys().find_caller(&key(2), at(3)).await.unwrap(), None);
@@ -65,14 +65,14 @@ both! {
         let (_, old) = in_tx!(db, keys::rotate(&record, &key(3), at(50), at(10))).await.unwrap();
         assert_eq!(old.expires_at, Some(at(50)));
         assert!(db.keys().find_caller(&key(1), at(50)).await.unwrap().is_none());
-        let without_expiry = in_tx!(db, keys::insert(user.id, &key(4), "k", None, at(0))).await.unwrap();
+        let without_expiry = db.key(user.id, 4).await;
         let (_, old) = in_tx!(db, keys::rotate(&without_expiry, &key(5), at(70), at(10))).await.unwrap();
         assert_eq!(old.expires_at, Some(at(70)));
     }
 
     async fn last_use_never_moves_back(db) {
         let user = db.user("a@x").await;
-        let record = in_tx!(db, keys::insert(user.id, &key(1), "k", None, at(0))).await.unwrap();
+        let record = db.key(user.id, 1).await;
         db.keys().touch(user.id, record.id, at(20)).await.unwrap();
         db.keys().touch(user.id, record.id, at(10)).await.unwrap();
         assert_eq!(db.keys().find_caller(&key(1), at(30)).await.unwrap().unwrap().last_used_at, Some(at(20)));
@@ -94,13 +94,13 @@ both! {
     async fn rejects_unknown_user_and_duplicate_key(db) {
         assert_fails!(in_tx!(db, keys::insert(UserId::new(), &key(1), "k", None, at(0))).await, NotFound("user"));
         let user = db.user("a@x").await;
-        in_tx!(db, keys::insert(user.id, &key(1), "k", None, at(0))).await.unwrap();
+        db.key(user.id, 1).await;
         assert_fails!(in_tx!(db, keys::insert(user.id, &key(1), "k", None, at(0))).await, Conflict("this key"));
     }
 
     async fn an_unknown_timezone_is_corrupt(db) {
         let user = db.user("a@x").await;
-        in_tx!(db, keys::insert(user.id, &key(1), "k", None, at(0))).await.unwrap();
+        db.key(user.id, 1).await;
         db.raw("UPDATE users SET timezone = 'Mars/Olympus'").await;
         assert_fails!(db.keys().find_caller(&key(1), at(1)).await, Corrupt("a timezone"));
     }

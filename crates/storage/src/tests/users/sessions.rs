@@ -135,7 +135,7 @@ both! {
         sign_in(db, "1", "cookie", 1).await.unwrap();
         let set = async |allowed| {
             let change = UserChange { console_sign_in: Some(allowed), ..UserChange::default() };
-            in_tx!(db, user::update(user, &change)).await.unwrap();
+            db.change_user(user, &change).await;
         };
         set(false).await;
         assert_eq!(signed_in(db, "cookie", 2).await, None);
@@ -149,7 +149,7 @@ both! {
         assert_eq!(sign_in(db, "4", "again", 2).await, Some(user));
         insert_link(db, user, "5", None, 60).await;
         let moved = UserChange { email: Some("b@x"), console_sign_in: Some(true), ..UserChange::default() };
-        in_tx!(db, user::update(user, &moved)).await.unwrap();
+        db.change_user(user, &moved).await;
         let by_old_address = (signed_in(db, "again", 2).await, sign_in(db, "5", "other", 2).await);
         assert_eq!(by_old_address, (None, None));
     }

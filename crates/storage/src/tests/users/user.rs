@@ -45,11 +45,11 @@ both! {
         let other = db.user("b@x").await;
         assert_eq!(db.revision(user.id).await, 0);
         let plan = UserChange { plan: Some(Plan::Saver), ..UserChange::default() };
-        let changed = in_tx!(db, user::update(user.id, &plan)).await.unwrap();
+        let changed = db.change_user(user.id, &plan).await;
         assert_eq!((changed.plan, changed.timezone.as_deref()), (Plan::Saver, None));
         assert_eq!(db.revision(user.id).await, 1);
         let zone = UserChange { timezone: Some(Some("Asia/Tokyo")), ..UserChange::default() };
-        let changed = in_tx!(db, user::update(user.id, &zone)).await.unwrap();
+        let changed = db.change_user(user.id, &zone).await;
         assert_eq!((changed.plan, changed.timezone.as_deref()), (Plan::Saver, Some("Asia/Tokyo")));
         let zone_name =
             async || db.users().find_zone(user.id).await.unwrap().and_then(|zone| zone.iana_name().map(str::to_owned));
@@ -57,11 +57,11 @@ both! {
         assert_eq!(db.users().find(user.id).await.unwrap(), Some(changed));
         assert_eq!(db.revision(user.id).await, 2);
         for same in [plan, zone, UserChange::default()] {
-            in_tx!(db, user::update(user.id, &same)).await.unwrap();
+            db.change_user(user.id, &same).await;
         }
         assert_eq!(db.revision(user.id).await, 2, "nothing changed");
         let none = UserChange { timezone: Some(None), ..UserChange::default() };
-        assert_eq!(in_tx!(db, user::update(user.id, &none)).await.unwrap().timezone, None);
+        assert_eq!(db.change_user(user.id, &none).await.timezone, None);
         assert_eq!(zone_name().await.as_deref(), Some("Australia/Sydney"));
         assert!(db.users().find_zone(UserId::new()).await.unwrap().is_none());
         assert_eq!((db.revision(user.id).await, db.revision(other.id).await), (3, 0));
@@ -71,12 +71,12 @@ both! {
     async fn email_address_changes_and_stays_unique(db) {
         let (user, other) = (db.user("a@x").await, db.user("b@x").await);
         let to = |email| UserChange { email: Some(email), ..UserChange::default() };
-        let changed = in_tx!(db, user::update(user.id, &to("New@x"))).await.unwrap();
+        let changed = db.change_user(user.id, &to("New@x")).await;
         assert_eq!((changed.email.as_str(), changed.plan), ("New@x", user.plan));
         assert!(user.console_sign_in && !changed.console_sign_in, "nobody has proved the new address");
         let proven = UserChange { console_sign_in: Some(true), ..to("NEW@x") };
-        assert!(in_tx!(db, user::update(user.id, &proven)).await.unwrap().console_sign_in);
-        let changed = in_tx!(db, user::update(user.id, &to("New@x"))).await.unwrap();
+        assert!(db.change_user(user.id, &proven).await.console_sign_in);
+        let changed = db.change_user(user.id, &to("New@x")).await;
         assert!(changed.console_sign_in, "another case is the same address");
         assert_eq!(db.users().find_by_email("new@X").await.unwrap(), Some(changed.clone()));
         assert_eq!(db.users().find_by_email("a@x").await.unwrap(), None);
@@ -86,7 +86,7 @@ both! {
 
     async fn user_with_connections_is_not_deleted(db) {
         let user = db.user("a@x").await;
-        in_tx!(db, keys::insert(user.id, &key(1), "k", None, at(0))).await.unwrap();
+        db.key(user.id, 1).await;
         let connection = db.connection(user.id, "c", &[]).await;
         assert_fails!(in_tx!(db, user::delete(user.id, at(900))).await, Conflict(why) if why.contains("connections"));
         register_provider_user(db, user.id, "eu_1", "credentials").await;

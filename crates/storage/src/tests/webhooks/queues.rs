@@ -92,8 +92,7 @@ both! {
     async fn each_user_has_a_queue(db) {
         let shared = add(db, "https://all.example.com").await;
         let anna = synced(db, "a@x", 1).await;
-        in_tx!(db, user::update(anna, &UserChange { reference: Some(Some("customer-1")), ..UserChange::default() })).await
-            .unwrap();
+        db.change_user(anna, &UserChange { reference: Some(Some("customer-1")), ..UserChange::default() }).await;
         let own = endpoint(db, anna, SYNCS_AND_CHANGES).await;
         let ben = synced(db, "b@x", 3).await;
         db.user("quiet@x").await;
@@ -240,7 +239,7 @@ both! {
         let connection = connection_to_sync(db, user, "c", 20).await;
         let set_plan = async |plan| {
             let change = UserChange { plan: Some(plan), ..UserChange::default() };
-            in_tx!(db, user::update(user, &change)).await.unwrap();
+            db.change_user(user, &change).await;
         };
         let sync = async |now, event_type| {
             let claim = start_sync(db, user, connection, now).await;
@@ -304,7 +303,7 @@ both! {
         let user = synced(db, "a@x", 2).await;
         let own = endpoint(db, user, EventType::SUBSCRIBABLE_BY_USERS).await;
         let reference = UserChange { reference: Some(Some("customer-1")), ..UserChange::default() };
-        in_tx!(db, user::update(user, &reference)).await.unwrap();
+        db.change_user(user, &reference).await;
         remove(db, user).await;
         assert_eq!(db.users().find(user).await.unwrap(), None);
         assert_eq!(states(db, user, own).await, [], "its own endpoint is gone");
