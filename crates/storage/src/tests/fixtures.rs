@@ -165,6 +165,22 @@ pub(crate) async fn endpoint(db: &Storage, user: UserId, events: &[EventType]) -
         .id
 }
 
+/// Replaces an endpoint's secret, which stays valid until then. Returns false if there is no such
+/// endpoint.
+pub(crate) async fn rotate_secret(
+    db: &Storage,
+    of: (UserId, EndpointId),
+    to: &str,
+    until: i64,
+) -> bool {
+    let secret = secret(to);
+    let rotate = in_tx!(
+        db,
+        endpoints::rotate_secret(db.secrets(), of, &secret, at(until))
+    );
+    rotate.await.unwrap().is_some()
+}
+
 /// A user with a connection and an endpoint.
 pub(crate) async fn user_with_endpoint(
     db: &TestDb,

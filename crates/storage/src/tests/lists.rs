@@ -2,36 +2,18 @@
 //! other test of the crate makes.
 
 use bellbird_domain::{
-    Actor, ApiVersion, ConnectionId, ConnectionStatus, DeliveryState, EndpointId, EventId,
-    EventType, Plan, UserId,
+    Actor, ConnectionId, ConnectionStatus, DeliveryState, EndpointId, EventId, EventType, Plan,
+    UserId,
 };
 
 use crate::job_kinds::{REFRESH, USER_REMOVAL};
 use crate::tests::fixtures::{
-    SYNCS_AND_CHANGES, chunk, connection_to_sync, endpoint, finish_sync_with, secret,
+    SYNCS_AND_CHANGES, chunk, connection_to_sync, endpoint, finish_sync_with, rotate_secret,
 };
-use crate::tests::support::{TestDb, at, both};
-use crate::{
-    AuditAction, AuditFilter, JobKey, NewEndpoint, NewUser, UserChange, UserFilter, UserNeed, in_tx,
-};
+use crate::tests::support::{at, both};
+use crate::{AuditAction, AuditFilter, JobKey, NewUser, UserChange, UserFilter, UserNeed, in_tx};
 
 const HOUR: i64 = 3_600;
-
-/// An endpoint that gets the events of all users.
-async fn endpoint_of_the_installation(db: &TestDb) -> EndpointId {
-    let secret = secret("whsec_of_all");
-    let new = NewEndpoint {
-        user_id: UserId::INSTALLATION,
-        url: "https://hooks.example.com/all",
-        event_types: &[EventType::TransactionsSynced],
-        api_version: ApiVersion::DEFAULT,
-        secret: &secret,
-    };
-    in_tx!(db, endpoints::insert(db.secrets(), &new, 20, at(0)))
-        .await
-        .unwrap()
-        .id
-}
 
 both! {
     async fn users_and_connections_have_pages(db) {
@@ -187,8 +169,7 @@ both! {
     async fn old_secret_is_deleted_once_it_has_expired(db) {
         let user = db.user("a@x").await.id;
         let id = endpoint(db, user, SYNCS_AND_CHANGES).await;
-        let new = secret("whsec_new");
-        assert!(in_tx!(db, endpoints::rotate_secret(db.secrets(), (user, id), &new, at(100))).await.unwrap().is_some());
+        assert!(rotate_secret(db, (user, id), "whsec_new", 100).await);
         assert_eq!(db.endpoints().delete_old_secrets(at(99)).await.unwrap(), 0);
         assert_eq!(db.endpoints().delete_old_secrets(at(100)).await.unwrap(), 1);
     }
@@ -196,8 +177,9 @@ both! {
     async fn deliveries_are_found_alone_and_by_their_run(db) {
         let user = db.user("a@x").await.id;
         let connection = connection_to_sync(db, user, "c", 20).await;
+        let types = [EventType::TransactionsSynced];
         let (own, of_all) =
-            (endpoint(db, user, SYNCS_AND_CHANGES).await, endpoint_of_the_installation(db).await);
+            (endpoint(db, user, SYNCS_AND_CHANGES).await, endpoint(db, UserId::INSTALLATION, &types).await);
         let events = [chunk(1, 3), chunk(2, 3), chunk(3, 3)];
         let (run, _) = finish_sync_with(db, (user, connection), 30, &events).await;
         let found = db.deliveries().find(user, own, events[1].id).await.unwrap().expect("there");

@@ -9,8 +9,8 @@ use secrecy::ExposeSecret as _;
 use crate::digest::provider_user_digest;
 use crate::tests::fixtures::{
     chunk, empty_sync, endpoint, fingerprint, fingerprints, insert_setup_token, new_link,
-    new_session, register_provider_user, remembered_response, secret, session_with_callback,
-    start_sync, with_keys,
+    new_session, register_provider_user, remembered_response, rotate_secret, secret,
+    session_with_callback, start_sync, with_keys,
 };
 use crate::tests::support::{
     CREDENTIALS, assert_fails, at, key, new_account, new_connection, on_sqlite, operator_key,
@@ -145,20 +145,7 @@ fn file_holds_no_plain_secrets() {
             .unwrap()
             .expect("made");
         let endpoint = endpoint(db, user.id, &[EventType::TransactionsSynced]).await;
-        assert!(
-            in_tx!(
-                db,
-                endpoints::rotate_secret(
-                    db.secrets(),
-                    (user.id, endpoint),
-                    &secret("whsec_2_that_must_not_leak"),
-                    at(99)
-                )
-            )
-            .await
-            .unwrap()
-            .is_some()
-        );
+        assert!(rotate_secret(db, (user.id, endpoint), "whsec_2_that_must_not_leak", 99).await);
         let claim = start_sync(db, user.id, connection, 30).await;
         let fingerprints = fingerprints(&[fingerprint(0x6b, 0, 0x6a)]);
         let events = [NewWebhookEvent {

@@ -5,12 +5,10 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tokio::task::JoinSet;
 
 use crate::tests::fixtures::{
-    SECRET, endpoint, register_provider_user, secret, session_with_callback, with_keys,
+    SECRET, endpoint, register_provider_user, rotate_secret, session_with_callback, with_keys,
 };
 use crate::tests::support::{CREDENTIALS, assert_fails, at, both, cancel_after, new_connection};
-use crate::{
-    Leftovers, NewConnection, ResealCounts, SealError, Sealer, Storage, StorageError, in_tx,
-};
+use crate::{Leftovers, NewConnection, ResealCounts, SealError, Sealer, Storage, StorageError};
 
 /// Imports or renews a connection.
 async fn import(storage: &Storage, user: UserId, number: usize, credentials: &str) -> ConnectionId {
@@ -143,9 +141,7 @@ both! {
                 .id;
             keys.push(old.syncs().fingerprint_key(user, id).await.unwrap().expect("made"));
             let endpoint = endpoint(&old, user, &[]).await;
-            let to = secret("second");
-            let rotate = in_tx!(old, endpoints::rotate_secret(old.secrets(), (user, endpoint), &to, at(100)));
-            assert!(rotate.await.unwrap().is_some());
+            assert!(rotate_secret(&old, (user, endpoint), "second", 100).await);
             ids.push((id, endpoint));
             register_provider_user(&old, user, "eu_1", &format!("provider user {user}")).await;
             for number in 0..30 {

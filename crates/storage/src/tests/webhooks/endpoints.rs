@@ -5,7 +5,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::tests::fixtures::{
     SECRET, attempt, chunk, claimed_endpoint, connection_to_sync, endpoint, finish_sync_with,
-    secret,
+    rotate_secret, secret,
 };
 use crate::tests::support::{TestDb, assert_fails, at, both};
 use crate::{
@@ -34,16 +34,6 @@ async fn secrets(db: &Storage, user: UserId, id: EndpointId, now: i64) -> (Strin
         .expect("there");
     let text = |secret: SecretString| secret.expose_secret().to_owned();
     (text(found.current), found.old.map(text))
-}
-
-/// Replaces a secret, which stays valid until then. Returns false if there is no such endpoint.
-async fn rotate(db: &Storage, of: (UserId, EndpointId), to: &str, until: i64) -> bool {
-    let secret = secret(to);
-    let rotate = in_tx!(
-        db,
-        endpoints::rotate_secret(db.secrets(), of, &secret, at(until))
-    );
-    rotate.await.unwrap().is_some()
 }
 
 async fn find(db: &TestDb, id: EndpointId) -> Endpoint {
@@ -119,14 +109,14 @@ both! {
         let user = db.user("a@x").await.id;
         let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
         assert_eq!(secrets(db, user, id, 0).await, (SECRET.to_owned(), None));
-        assert!(rotate(db, (user, id), "second", 100).await);
+        assert!(rotate_secret(db, (user, id), "second", 100).await);
         assert_eq!(secrets(db, user, id, 99).await, ("second".to_owned(), Some(SECRET.to_owned())));
         assert_eq!(secrets(db, user, id, 100).await, ("second".to_owned(), None));
-        assert!(rotate(db, (user, id), "third", 200).await);
+        assert!(rotate_secret(db, (user, id), "third", 200).await);
         assert_eq!(secrets(db, user, id, 50).await, ("third".to_owned(), Some("second".to_owned())));
         assert_eq!((db.secrets_for("webhook").await, db.secrets_for("old_webhook").await), (1, 1));
         for (user, id) in [(UserId::new(), id), (user, EndpointId::new()), (db.user("b@x").await.id, id)] {
-            assert!(!rotate(db, (user, id), "no", 200).await);
+            assert!(!rotate_secret(db, (user, id), "no", 200).await);
             assert!(db.endpoints().secrets(user, id, at(0)).await.unwrap().is_none());
         }
         assert_eq!(db.secrets().count().await.unwrap(), 2, "nothing changed");
@@ -137,10 +127,10 @@ both! {
     async fn unopenable_secret_is_replaced(db) {
         let user = db.user("a@x").await.id;
         let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
-        assert!(rotate(db, (user, id), "second", 100).await);
+        assert!(rotate_secret(db, (user, id), "second", 100).await);
         let other_key = Storage::open(&db.url, Sealer::random()).await.unwrap();
         assert_fails!(other_key.endpoints().secrets(user, id, at(0)).await, Sealed(SealError::DoesNotOpen));
-        assert!(rotate(&other_key, (user, id), "third", 100).await);
+        assert!(rotate_secret(&other_key, (user, id), "third", 100).await);
         assert_eq!(secrets(&other_key, user, id, 0).await, ("third".to_owned(), None));
         assert_eq!((db.secrets_for("webhook").await, db.secrets_for("old_webhook").await), (1, 0));
     }
@@ -222,7 +212,7 @@ both! {
         let connection = connection_to_sync(db, user, "c", 20).await;
         let (id, kept) =
             (endpoint(db, user, EventType::SUBSCRIBABLE).await, endpoint(db, user, EventType::SUBSCRIBABLE).await);
-        assert!(rotate(db, (user, id), "second", 100).await);
+        assert!(rotate_secret(db, (user, id), "second", 100).await);
         let events = [chunk(1, 1)];
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         let claim = claimed_endpoint(db, id, 30).await;

@@ -16,25 +16,6 @@ use crate::{
 
 const OWNER: UserId = UserId::INSTALLATION;
 
-async fn add(db: &TestDb, url: &str) -> EndpointId {
-    add_for(db, url, SYNCS_AND_CHANGES).await
-}
-
-async fn add_for(db: &TestDb, url: &str, event_types: &[EventType]) -> EndpointId {
-    let secret = "whsec_c2VjcmV0".to_owned().into();
-    let new = NewEndpoint {
-        user_id: OWNER,
-        url,
-        event_types,
-        api_version: ApiVersion::DEFAULT,
-        secret: &secret,
-    };
-    in_tx!(db, endpoints::insert(db.secrets(), &new, 2, at(0)))
-        .await
-        .unwrap()
-        .id
-}
-
 /// Removes the user's only connection, and the user.
 async fn remove(db: &TestDb, user: UserId) {
     let connection = db.connections().list(user).await.unwrap().remove(0).id;
@@ -90,7 +71,7 @@ async fn claims(db: &TestDb, now: i64) -> Vec<ClaimedEndpoint> {
 
 both! {
     async fn each_user_has_a_queue(db) {
-        let shared = add(db, "https://all.example.com").await;
+        let shared = endpoint(db, OWNER, SYNCS_AND_CHANGES).await;
         let anna = synced(db, "a@x", 1).await;
         db.change_user(anna, &UserChange { reference: Some(Some("customer-1")), ..UserChange::default() }).await;
         let own = endpoint(db, anna, SYNCS_AND_CHANGES).await;
@@ -123,14 +104,14 @@ both! {
     }
 
     async fn only_what_it_subscribes_to_makes_a_queue(db) {
-        let shared = add_for(db, "https://t.example.com", &[EventType::TradesSynced]).await;
+        let shared = endpoint(db, OWNER, &[EventType::TradesSynced]).await;
         let user = synced(db, "a@x", 1).await;
         assert_eq!(states(db, user, shared).await, []);
         assert_eq!(db.rows("webhook_queues").await, 0);
     }
 
     async fn change_of_the_endpoint_writes_no_queue(db) {
-        let shared = add(db, "https://old.example.com").await;
+        let shared = endpoint(db, OWNER, SYNCS_AND_CHANGES).await;
         let users = [synced(db, "a@x", 1).await, synced(db, "b@x", 1).await];
         let queues = "SELECT CAST(fence AS TEXT) || COALESCE(CAST(due_at AS TEXT), '') FROM webhook_queues";
         let (running, before) = (claims(db, 30).await, db.texts(queues).await);
@@ -178,7 +159,7 @@ both! {
     }
 
     async fn gone_disables_the_endpoint_for_all_users(db) {
-        let shared = add(db, "https://all.example.com").await;
+        let shared = endpoint(db, OWNER, SYNCS_AND_CHANGES).await;
         let (anna, ben) = (synced(db, "a@x", 1).await, synced(db, "b@x", 1).await);
         let claims_before = claims(db, 30).await;
         let of_anna = claims_before.iter().find(|claim| claim.user_id == anna).expect("claimed");
@@ -192,7 +173,7 @@ both! {
     }
 
     async fn failures_of_one_user_are_over_when_the_endpoint_is_enabled(db) {
-        let shared = add(db, "https://all.example.com").await;
+        let shared = endpoint(db, OWNER, SYNCS_AND_CHANGES).await;
         let (anna, ben) = (synced(db, "a@x", 1).await, synced(db, "b@x", 1).await);
         let claims_before = claims(db, 30).await;
         for claim in &claims_before {
@@ -221,7 +202,7 @@ both! {
     }
 
     async fn last_success_is_written_once_a_minute(db) {
-        let shared = add(db, "https://all.example.com").await;
+        let shared = endpoint(db, OWNER, SYNCS_AND_CHANGES).await;
         let delivered = async || db.endpoints().find_any(shared).await.unwrap().expect("one").delivered_at;
         let user = db.user("a@x").await.id;
         let connection = connection_to_sync(db, user, "c", 20).await;
@@ -234,7 +215,7 @@ both! {
     }
 
     async fn events_need_the_plan_that_reads_their_rows(db) {
-        let shared = add(db, "https://all.example.com").await;
+        let shared = endpoint(db, OWNER, SYNCS_AND_CHANGES).await;
         let user = db.user("a@x").await.id;
         let connection = connection_to_sync(db, user, "c", 20).await;
         let set_plan = async |plan| {
@@ -267,7 +248,8 @@ both! {
     }
 
     async fn removed_endpoint_leaves_nothing(db) {
-        let (first, second) = (add(db, "https://1.example.com").await, add(db, "https://2.example.com").await);
+        let first = endpoint(db, OWNER, SYNCS_AND_CHANGES).await;
+        let second = endpoint(db, OWNER, SYNCS_AND_CHANGES).await;
         let secret = "whsec_c2VjcmV0".to_owned().into();
         let third = NewEndpoint {
             user_id: OWNER,
@@ -299,7 +281,7 @@ both! {
     }
 
     async fn undelivered_events_outlive_their_user(db) {
-        let shared = add_for(db, "https://all.example.com", EventType::SUBSCRIBABLE).await;
+        let shared = endpoint(db, OWNER, EventType::SUBSCRIBABLE).await;
         let user = synced(db, "a@x", 2).await;
         let own = endpoint(db, user, EventType::SUBSCRIBABLE_BY_USERS).await;
         let reference = UserChange { reference: Some(Some("customer-1")), ..UserChange::default() };
@@ -329,7 +311,7 @@ both! {
     }
 
     async fn user_without_undelivered_events_leaves_nothing(db) {
-        add(db, "https://all.example.com").await;
+        endpoint(db, OWNER, SYNCS_AND_CHANGES).await;
         let user = synced(db, "a@x", 1).await;
         let [claim] = &claims(db, 30).await[..] else { panic!("due") };
         attempt_all(db, claim, 30, AttemptOutcome::Delivered).await;
@@ -340,7 +322,7 @@ both! {
     }
 
     async fn sync_that_ends_after_its_user_leaves_no_queue(db) {
-        add(db, "https://all.example.com").await;
+        endpoint(db, OWNER, SYNCS_AND_CHANGES).await;
         let user = db.user("a@x").await.id;
         let connection = db.connection(user, "c", &[]).await.id;
         let claim = start_sync(db, user, connection, 14).await;

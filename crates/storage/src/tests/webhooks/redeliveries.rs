@@ -6,7 +6,7 @@ use bellbird_domain::{
 
 use crate::tests::fixtures::{
     SYNCS_AND_CHANGES, attempt, chunk, claimed_endpoint, connection_to_sync, endpoint,
-    finish_attempts, finish_sync_with, finished_attempt, secret, states, user_with_endpoint,
+    finish_attempts, finish_sync_with, finished_attempt, rotate_secret, states, user_with_endpoint,
     wait_for_lock_waiters,
 };
 use crate::tests::support::{assert_fails, at, both, connect, on_postgres};
@@ -210,7 +210,7 @@ both! {
         let (user, connection, id) = user_with_endpoint(db, "a@x").await;
         let (other, elsewhere, theirs) = user_with_endpoint(db, "b@x").await;
         for (user, connection, id) in [(user, connection, id), (other, elsewhere, theirs)] {
-            in_tx!(db, endpoints::rotate_secret(db.secrets(), (user, id), &secret("second"), at(90))).await.unwrap();
+            assert!(rotate_secret(db, (user, id), "second", 90).await);
             db.syncs().fingerprint_key(user, connection).await.unwrap().expect("made");
             finish_sync_with(db, (user, connection), 20, &[chunk(1, 1)]).await;
             ping(db, user, id, false).await.expect("written");
