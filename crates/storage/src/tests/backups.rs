@@ -12,37 +12,29 @@ use crate::tests::fixtures::{
     new_link, new_session, sealer_of, with_keys,
 };
 use crate::tests::support::{
-    TestDb, assert_fails, at, both, key, new_account, on_postgres, on_sqlite, operator_key,
-    setup_token,
+    TestDb, assert_contains, assert_fails, at, both, key, new_account, on_postgres, on_sqlite,
+    operator_key, setup_token,
 };
 use crate::{
-    AccessCut, Identity, NewSession, NewSignInLink, ServiceLock, SetupTokenClaim, StagedBackup,
-    Storage, StorageError, UserChange, in_tx,
+    AccessCut, Identity, NewSession, NewSignInLink, Sealer, ServiceLock, SetupTokenClaim,
+    StagedBackup, Storage, StorageError, UserChange, in_tx,
 };
 
 fn operator() -> Actor {
     Actor::command("root")
 }
 
-fn path(db: &TestDb) -> PathBuf {
-    PathBuf::from(db.url.strip_prefix("sqlite:").unwrap())
-}
-
 fn beside(db: &TestDb, name: &str) -> PathBuf {
-    path(db).with_file_name(name)
+    db.path().with_file_name(name)
 }
 
 fn mode(file: &Path) -> u32 {
     fs::metadata(file).unwrap().permissions().mode() & 0o777
 }
 
-async fn stage(db: &TestDb, file: &Path) -> Result<StagedBackup, StorageError> {
-    StagedBackup::new(
-        file,
-        ServiceLock::acquire(&db.url)?.unwrap(),
-        db.sealer.clone(),
-    )
-    .await
+async fn stage(url: &str, file: &Path, sealer: &Sealer) -> Result<StagedBackup, StorageError> {
+    let lock = ServiceLock::acquire(url)?.unwrap();
+    StagedBackup::new(file, lock, sealer.clone()).await
 }
 
 /// The reason for which a file is rejected.
@@ -133,10 +125,8 @@ fn backup_is_private_complete_and_new() {
         let before = fs::read(&file).unwrap();
         assert!(reason(db.back_up(&file).await).contains("backup.db exists already"));
         assert_eq!(fs::read(&file).unwrap(), before);
-        assert!(
-            reason(db.back_up(&beside(db, "no/folder.db")).await)
-                .contains("could not create a file in")
-        );
+        let error = reason(db.back_up(&beside(db, "no/folder.db")).await);
+        assert_contains!(error, "could not create a file in");
     });
 }
 
@@ -163,12 +153,6 @@ fn backup_under_write_load_is_of_one_moment() {
         };
         assert!(written > 2, "{written} writes beside the backup");
         let copy = TestDb::attach(format!("sqlite:{}", file.display()), db.sealer.clone()).await;
-        let count = async |table: &str| {
-            copy.texts(&format!("SELECT CAST(COUNT(*) AS TEXT) FROM {table}"))
-                .await
-                .remove(0)
-        };
-        let connections = contents.connections.to_string();
         // One transaction writes a row of each.
         for table in [
             "connections",
@@ -176,7 +160,11 @@ fn backup_under_write_load_is_of_one_moment() {
             "secrets WHERE purpose = 'credentials'",
             "jobs WHERE kind = 'refresh'",
         ] {
-            assert_eq!(count(table).await, connections, "{table}");
+            assert_eq!(
+                copy.rows(table).await as u64,
+                contents.connections,
+                "{table}"
+            );
         }
     });
 }
@@ -188,64 +176,48 @@ fn database_in_use_is_not_replaced() {
         db.back_up(&file).await.unwrap();
         db.user("later@x").await;
         // The test's own handle is open, as that of another command would be.
-        let error = reason(stage(db, &file).await);
-        assert!(
-            error.contains("test.db open: wait until it ends"),
-            "{error}"
-        );
+        let error = reason(stage(&db.url, &file, &db.sealer).await);
+        assert_contains!(error, "test.db open: wait until it ends");
         assert_eq!(db.users().list().await.unwrap().len(), 1);
     });
 }
 
-#[test]
-fn restore_keeps_others_out() {
+#[tokio::test]
+async fn restore_keeps_others_out() {
     let folder = tempfile::tempdir().unwrap();
-    block_on(async {
-        let (url, file, sealer) = closed(folder.path()).await;
-        let lock = ServiceLock::acquire(&url).unwrap().unwrap();
-        let staged = StagedBackup::new(&file, lock, sealer.clone())
-            .await
-            .unwrap();
-        assert_fails!(
-            ServiceLock::acquire(&url),
-            InUse(_),
-            "no service starts meanwhile"
-        );
-        match Storage::open(&url, sealer.clone()).await {
-            Err(StorageError::Open(text)) => assert!(
-                text.contains("a restore replaces the SQLite database"),
-                "{text}"
-            ),
-            _ => panic!("opened"),
-        }
-        staged.put_in_place(at(0)).await.unwrap();
-        let restored = Storage::open(&url, sealer).await.unwrap();
-        assert_eq!(restored.users().list().await.unwrap().len(), 1);
-    });
+    let (url, file, sealer) = closed(folder.path()).await;
+    let staged = stage(&url, &file, &sealer).await.unwrap();
+    assert_fails!(
+        ServiceLock::acquire(&url),
+        InUse(_),
+        "no service starts meanwhile"
+    );
+    let opened = Storage::open(&url, sealer.clone()).await;
+    assert_fails!(opened, Open(text) if text.contains("a restore replaces the SQLite database"));
+    staged.put_in_place(at(0)).await.unwrap();
+    let restored = Storage::open(&url, sealer).await.unwrap();
+    assert_eq!(restored.users().list().await.unwrap().len(), 1);
 }
 
 /// SQLite would apply the log of a lost database to the file that gets its name.
-#[test]
-fn log_of_a_lost_database_is_set_aside() {
+#[tokio::test]
+async fn log_of_a_lost_database_is_set_aside() {
     let folder = tempfile::tempdir().unwrap();
-    block_on(async {
-        let (url, file, sealer) = closed(folder.path()).await;
-        let (database, log) = (
-            folder.path().join("test.db"),
-            folder.path().join("test.db-wal"),
-        );
-        fs::rename(&database, folder.path().join("lost.db")).unwrap();
-        fs::write(&log, "frames").unwrap();
-        let lock = ServiceLock::acquire(&url).unwrap().unwrap();
-        let staged = StagedBackup::new(&file, lock, sealer).await.unwrap();
-        assert_eq!(staged.put_in_place(at(0)).await.unwrap(), None);
-        assert!(database.exists() && !log.exists());
-    });
+    let (url, file, sealer) = closed(folder.path()).await;
+    let (database, log) = (
+        folder.path().join("test.db"),
+        folder.path().join("test.db-wal"),
+    );
+    fs::rename(&database, folder.path().join("lost.db")).unwrap();
+    fs::write(&log, "frames").unwrap();
+    let staged = stage(&url, &file, &sealer).await.unwrap();
+    assert_eq!(staged.put_in_place(at(0)).await.unwrap(), None);
+    assert!(database.exists() && !log.exists());
 }
 
 /// A database whose handles are closed, with its folder, and a backup of it that is older than its
 /// last user.
-async fn closed(folder: &Path) -> (String, PathBuf, crate::Sealer) {
+async fn closed(folder: &Path) -> (String, PathBuf, Sealer) {
     let url = format!("sqlite:{}", folder.join("test.db").display());
     let db = TestDb::attach(url.clone(), sealer_of(&[1])).await;
     db.migrate().await.unwrap();
@@ -257,58 +229,45 @@ async fn closed(folder: &Path) -> (String, PathBuf, crate::Sealer) {
     (url, file, sealer_of(&[1]))
 }
 
-fn block_on<T>(body: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap()
-        .block_on(body)
-}
-
-#[test]
-fn restored_file_is_private_and_decided_or_not() {
+#[tokio::test]
+async fn restored_file_is_private_and_decided_or_not() {
     for is_decided in [true, false] {
         let folder = tempfile::tempdir().unwrap();
-        block_on(async {
-            let (url, file, sealer) = closed(folder.path()).await;
-            let database = folder.path().join("test.db");
-            fs::set_permissions(&database, fs::Permissions::from_mode(0o640)).unwrap();
-            fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-            let lock = ServiceLock::acquire(&url).unwrap().unwrap();
-            let staged = StagedBackup::new(&file, lock, sealer.clone())
+        let (url, file, sealer) = closed(folder.path()).await;
+        let database = folder.path().join("test.db");
+        fs::set_permissions(&database, fs::Permissions::from_mode(0o640)).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        let staged = stage(&url, &file, &sealer).await.unwrap();
+        if is_decided {
+            staged
+                .storage()
+                .backups()
+                .keep_access(&operator(), at(0))
                 .await
                 .unwrap();
-            if is_decided {
-                staged
-                    .storage()
-                    .backups()
-                    .keep_access(&operator(), at(0))
-                    .await
-                    .unwrap();
-            }
-            let aside = staged.put_in_place(at(0)).await.unwrap().unwrap();
-            assert_eq!(
-                aside,
-                folder.path().join("test.db.replaced-20270115T080000.000Z")
-            );
-            assert!(
-                !with_suffix(&aside, "-wal").exists(),
-                "the file has all rows"
-            );
-            assert_eq!((mode(&database), mode(&aside)), (0o600, 0o640));
-            let users = async |file: &Path| {
-                let db = Storage::open(&format!("sqlite:{}", file.display()), sealer.clone())
-                    .await
-                    .unwrap();
-                (
-                    db.users().list().await.unwrap().len(),
-                    db.backups().awaits_restore_decision().await.unwrap(),
-                )
-            };
-            assert_eq!(users(&database).await, (1, !is_decided));
-            assert_eq!(users(&aside).await, (2, false));
-            assert_eq!(users(&file).await, (1, true), "the backup itself stays");
-        });
+        }
+        let aside = staged.put_in_place(at(0)).await.unwrap().unwrap();
+        assert_eq!(
+            aside,
+            folder.path().join("test.db.replaced-20270115T080000.000Z")
+        );
+        assert!(
+            !with_suffix(&aside, "-wal").exists(),
+            "the file has all rows"
+        );
+        assert_eq!((mode(&database), mode(&aside)), (0o600, 0o640));
+        let users = async |file: &Path| {
+            let db = Storage::open(&format!("sqlite:{}", file.display()), sealer.clone())
+                .await
+                .unwrap();
+            (
+                db.users().list().await.unwrap().len(),
+                db.backups().awaits_restore_decision().await.unwrap(),
+            )
+        };
+        assert_eq!(users(&database).await, (1, !is_decided));
+        assert_eq!(users(&aside).await, (2, false));
+        assert_eq!(users(&file).await, (1, true), "the backup itself stays");
     }
 }
 
@@ -356,12 +315,13 @@ fn unusable_files_are_rejected() {
             ("raw.db", "a write-ahead log (-wal) is beside it"),
             ("test.db", "this is the database itself"),
         ] {
-            let error = reason(stage(db, &file(name)).await);
+            let error = reason(stage(&db.url, &file(name), &db.sealer).await);
             assert!(error.contains(message), "{name}: {error}");
         }
         // It is good, but the test has the database open.
-        assert!(reason(stage(db, &file("good.db")).await).contains("another process"));
-        let left = fs::read_dir(path(db).parent().unwrap()).unwrap();
+        let error = reason(stage(&db.url, &file("good.db"), &db.sealer).await);
+        assert_contains!(error, "another process");
+        let left = fs::read_dir(db.path().parent().unwrap()).unwrap();
         let left: Vec<_> = left
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
@@ -469,7 +429,7 @@ both! {
         let own = endpoint(db, user, &[EventType::TransactionsSynced]).await;
         db.raw("INSERT INTO first_start (id) VALUES (1)").await;
         for table in CUT {
-            assert_ne!(db.texts(&format!("SELECT '1' FROM {table}")).await, [""; 0], "{table} is not tested");
+            assert_ne!(db.rows(table).await, 0, "{table} is not tested");
         }
 
         db.backups().set_copy().await.unwrap();

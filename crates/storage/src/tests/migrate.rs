@@ -7,7 +7,7 @@ use crate::digest::{hash, hex};
 use crate::migrate::{MIGRATIONS, Migration, RetryBudget};
 use crate::tests::fixtures::wait_for_lock_waiters;
 use crate::tests::support::{
-    TestDb, assert_fails, both, connect, on_empty_postgres, on_postgres, on_sqlite,
+    TestDb, assert_contains, assert_fails, both, connect, on_empty_postgres, on_postgres, on_sqlite,
 };
 use crate::{Sealer, Storage, StorageError};
 
@@ -114,18 +114,17 @@ fn schema_error(error: StorageError) -> String {
     text
 }
 
-/// Nothing is applied to it, and each way to open it says the same.
+/// What each way to open a schema that is rejected says.
+async fn rejections(db: &TestDb) -> [String; 2] {
+    let migrated = db.migrate().await.map(drop);
+    let pending = db.pending_migrations().await.map(drop);
+    [migrated, pending].map(|rejected| schema_error(rejected.unwrap_err()))
+}
+
+/// Nothing is applied to it.
 async fn assert_unknown_schema(db: &TestDb, what: &str) {
-    let shown = [
-        db.migrate().await.map(drop),
-        db.pending_migrations().await.map(drop),
-    ];
-    for result in shown {
-        let text = schema_error(result.unwrap_err());
-        assert!(
-            text.contains("made by an unreleased or older version") && text.contains(what),
-            "{text}"
-        );
+    for text in rejections(db).await {
+        assert_contains!(text, "made by an unreleased or older version", what);
         assert!(
             text.contains("restore a backup of this version") && !text.contains("bellbird migrate"),
             "{text}"
@@ -232,9 +231,8 @@ both! {
     async fn older_program_rejects_a_contracted_schema(db) {
         let migrations = [MIGRATIONS, &[expand(), contract()]].concat();
         migrate_to(db, &migrations).await.unwrap();
-        for error in [db.migrate().await.unwrap_err(), db.pending_migrations().await.unwrap_err()] {
-            let text = schema_error(error);
-            assert!(text.contains("contract") && text.contains("upgrade"), "{text}");
+        for text in rejections(db).await {
+            assert_contains!(text, "contract", "upgrade");
         }
         let expanded = &migrations[..=MIGRATIONS.len()];
         assert_eq!(migrate_to(db, expanded).await.unwrap(), [""; 0], "the version between works with it");
@@ -242,9 +240,8 @@ both! {
 
     async fn newer_database_is_rejected(db) {
         db.raw("INSERT INTO schema_migrations VALUES (9999, '9999_later', 'x', 9999, 0)").await;
-        for error in [db.migrate().await.unwrap_err(), db.pending_migrations().await.unwrap_err()] {
-            let text = schema_error(error);
-            assert!(text.contains("newer version") && text.contains("9999_later"), "{text}");
+        for text in rejections(db).await {
+            assert_contains!(text, "newer version", "9999_later");
         }
     }
 
@@ -253,7 +250,7 @@ both! {
         assert_eq!(migrate_to(db, &[MIGRATIONS, &[third]].concat()).await.unwrap(), ["third"]);
         let error = migrate_to(db, &[MIGRATIONS, &[second, third]].concat()).await.unwrap_err();
         let text = schema_error(error);
-        assert!(text.contains("later migrations than second"), "{text}");
+        assert_contains!(text, "later migrations than second");
     }
 
     async fn later_migration_keeps_the_rows(db) {
@@ -336,13 +333,11 @@ fn postgres_says_which_role_owns_the_tables() {
                     .texts("SELECT CAST(current_user AS TEXT)")
                     .await
                     .remove(0);
-                assert!(
-                    text.contains(&format!(
-                        "which {owner} owns: connect as {owner}, or run `REASSIGN"
-                    )),
-                    "{text}"
+                assert_contains!(
+                    text,
+                    &format!("which {owner} owns: connect as {owner}, or run `REASSIGN")
                 );
-                assert!(text.contains(&format!(" TO {role}`")), "{text}");
+                assert_contains!(text, &format!(" TO {role}`"));
             }
         })
         .await;
@@ -421,8 +416,7 @@ const POSTGRES_INDEXES: &str = "SELECT n.relname || ' ' || t.relname || ' ' || C
 fn postgres_has_the_tables_of_sqlite() {
     let (mut sqlite, mut sqlite_indexes) = (Vec::new(), Vec::new());
     on_sqlite(async |db| {
-        let connection =
-            rusqlite::Connection::open(db.url.strip_prefix("sqlite:").unwrap()).unwrap();
+        let connection = rusqlite::Connection::open(db.path()).unwrap();
         let mut statement = connection.prepare(SQLITE_COLUMNS).unwrap();
         let column = |row: &rusqlite::Row<'_>| {
             Ok((

@@ -158,9 +158,7 @@ fn file_holds_no_plain_secrets() {
             ..empty_sync(30)
         };
         assert_eq!(db.syncs().finish(&claim, &finished).await.unwrap(), Some(1));
-        let folder = Path::new(db.url.strip_prefix("sqlite:").unwrap())
-            .parent()
-            .unwrap();
+        let folder = db.path().parent().unwrap();
         let provider_user = provider_user_digest("provider_user_id_that_must_not_leak");
         let check = |when: &str| {
             let bytes = bytes(folder);
@@ -177,24 +175,12 @@ fn file_holds_no_plain_secrets() {
                 .all(|text| contains(&bytes, text)),
                 "{when}: the search works"
             );
-            assert!(!contains(&bytes, &key.expose()[3..20]), "{when}: the key");
-            assert!(
-                !contains(&bytes, &key.expose()[20..]),
-                "{when}: the end of the key"
-            );
-            assert!(
-                !contains(&bytes, &operator_key(8).expose()[9..]),
-                "{when}: the operator key"
-            );
-            assert!(
-                !contains(&bytes, &setup_token(6).expose()[4..20]),
-                "{when}: the setup token"
-            );
-            assert!(
-                !contains(&bytes, &fingerprint_key.expose_secret()[..20]),
-                "{when}: the fingerprint key"
-            );
             for part in [
+                &key.expose()[3..20],
+                &key.expose()[20..],
+                &operator_key(8).expose()[9..],
+                &setup_token(6).expose()[4..20],
+                &fingerprint_key.expose_secret()[..20],
                 CREDENTIALS,
                 "userToken",
                 "that_must_not_leak",
@@ -214,7 +200,7 @@ fn file_holds_no_plain_secrets() {
 const PART_BYTES: usize = 12;
 
 /// Counts the sealed values of which a part occurs in the bytes.
-fn count_present(sealed: &[Vec<u8>], bytes: &[u8]) -> usize {
+fn count_present(sealed: &HashSet<Vec<u8>>, bytes: &[u8]) -> usize {
     let present: HashSet<&[u8]> = bytes.windows(PART_BYTES).collect();
     sealed
         .iter()
@@ -226,7 +212,7 @@ fn count_present(sealed: &[Vec<u8>], bytes: &[u8]) -> usize {
         .count()
 }
 
-fn all_sealed(file: &rusqlite::Connection) -> Vec<Vec<u8>> {
+fn all_sealed(file: &rusqlite::Connection) -> HashSet<Vec<u8>> {
     let mut statement = file.prepare("SELECT sealed FROM secrets").unwrap();
     let rows = statement.query_map([], |row| row.get(0)).unwrap();
     rows.map(Result::unwrap).collect()
@@ -236,9 +222,7 @@ fn all_sealed(file: &rusqlite::Connection) -> Vec<Vec<u8>> {
 #[test]
 fn old_key_opens_nothing_after_rotation() {
     on_sqlite(async |db| {
-        let folder = Path::new(db.url.strip_prefix("sqlite:").unwrap())
-            .parent()
-            .unwrap();
+        let folder = db.path().parent().unwrap();
         let user = db.user("a@x").await.id;
         let old = with_keys(db, &[1]).await;
         // As an older version wrote the file: deleted bytes stay in free pages.
@@ -258,12 +242,7 @@ fn old_key_opens_nothing_after_rotation() {
         let mut sealed = all_sealed(&file);
         let claim = session_with_callback(&old, user, "state").await;
         register_provider_user(&old, user, "eu_1", "provider user credentials").await;
-        sealed.extend(
-            all_sealed(&file)
-                .into_iter()
-                .filter(|value| !sealed.contains(value))
-                .collect::<Vec<_>>(),
-        );
+        sealed.extend(all_sealed(&file));
         assert_eq!(sealed.len(), 62);
         file.execute_batch(
             "CREATE TABLE big (x BLOB);
@@ -283,12 +262,7 @@ fn old_key_opens_nothing_after_rotation() {
                 .await
                 .unwrap()
         );
-        sealed.extend(
-            all_sealed(&file)
-                .into_iter()
-                .filter(|value| !sealed.contains(value))
-                .collect::<Vec<_>>(),
-        );
+        sealed.extend(all_sealed(&file));
         drop(file);
         assert_eq!(sealed.len(), 123);
         assert_eq!(
@@ -341,9 +315,7 @@ fn old_key_opens_nothing_after_rotation() {
 #[test]
 fn removed_connection_leaves_no_bytes() {
     on_sqlite(async |db| {
-        let folder = Path::new(db.url.strip_prefix("sqlite:").unwrap())
-            .parent()
-            .unwrap();
+        let folder = db.path().parent().unwrap();
         let user = db.user("a@x").await.id;
         let made = db
             .connection(

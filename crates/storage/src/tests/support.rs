@@ -3,6 +3,7 @@
 
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
 use std::pin::pin;
 use std::process::Command;
 use std::sync::LazyLock;
@@ -62,6 +63,15 @@ macro_rules! assert_fails {
 }
 pub(crate) use assert_fails;
 
+/// Checks that a text has all of these parts.
+macro_rules! assert_contains {
+    ($text:expr, $($part:expr),+ $(,)?) => {{
+        let text: &str = &$text;
+        $(assert!(text.contains($part), "{text}");)+
+    }};
+}
+pub(crate) use assert_contains;
+
 const SERVER: &str = "BELLBIRD_TEST_POSTGRES_URL";
 
 /// A migrated database for one test.
@@ -105,6 +115,11 @@ impl TestDb {
         Storage::open(&self.url, self.sealer.clone())
             .await
             .expect("opens again")
+    }
+
+    /// The file of an SQLite database.
+    pub(crate) fn path(&self) -> &Path {
+        Path::new(self.url.strip_prefix("sqlite:").expect("SQLite"))
     }
 
     /// Runs a statement on a connection of its own.

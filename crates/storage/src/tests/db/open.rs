@@ -4,7 +4,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use crate::db::{Db, Sql};
-use crate::tests::support::{assert_fails, on_postgres, on_sqlite};
+use crate::tests::support::{assert_contains, assert_fails, on_postgres, on_sqlite};
 use crate::{Sealer, Storage, StorageError};
 
 async fn open_error(url: &str) -> StorageError {
@@ -64,20 +64,17 @@ async fn unreachable_server_is_named() {
         );
     }
     let text = open_text("postgres://me:x?hunter2@127.0.0.1:1/db").await;
-    assert!(
-        text.contains("at 127.0.0.1, port 1 (connection refused)"),
-        "{text}"
-    );
+    assert_contains!(text, "at 127.0.0.1, port 1 (connection refused)");
     let text = open_text("postgres://me:hunter2@no-such-host.invalid/db").await;
-    assert!(
-        text.contains("at no-such-host.invalid, port 5432 (")
-            && text.contains("check the host name"),
-        "{text}"
+    assert_contains!(
+        text,
+        "at no-such-host.invalid, port 5432 (",
+        "check the host name"
     );
     let text = open_text("postgres://me:hunter2@%2Fno%2Fsuch%2Ffolder/db").await;
-    assert!(
-        text.contains("at /no/such/folder, port 5432 (no server has this socket)"),
-        "{text}"
+    assert_contains!(
+        text,
+        "at /no/such/folder, port 5432 (no server has this socket)"
     );
 }
 
@@ -88,18 +85,14 @@ fn postgres_that_rejects_is_quoted() {
         let url = db.url.as_str();
         let (server, _) = url.rsplit_once('/').unwrap();
         let text = open_text(&format!("{server}/no_such_database")).await;
-        assert!(
-            text.contains(
-                "database \"no_such_database\" does not exist): create the database with"
-            ),
-            "{text}"
+        assert_contains!(
+            text,
+            "database \"no_such_database\" does not exist): create the database with"
         );
         let text = open_text(&url.replace("bellbird@", "stranger:hunter2@")).await;
-        assert!(
-            text.contains(
-                "role \"stranger\" does not exist): correct user and password, or correct"
-            ),
-            "{text}"
+        assert_contains!(
+            text,
+            "role \"stranger\" does not exist): correct user and password, or correct"
         );
         let (_, name) = url.rsplit_once('/').unwrap();
         let role = format!("full_{}", name.trim_end_matches('?'));
@@ -108,17 +101,15 @@ fn postgres_that_rejects_is_quoted() {
             .await;
         let text = open_text(&url.replace("bellbird@", &format!("{role}@"))).await;
         db.raw(&format!("DROP ROLE {role}")).await;
-        assert!(
-            text.contains("too many connections for role")
-                && text.contains("lower database.pool_size or raise max_connections"),
-            "{text}"
+        assert_contains!(
+            text,
+            "too many connections for role",
+            "lower database.pool_size or raise max_connections"
         );
         let text = open_text(&format!("{}?sslmode=require", url.trim_end_matches('?'))).await;
-        assert!(
-            text.contains(
-                "server does not support TLS): enable TLS at the server, allow plain text"
-            ),
-            "{text}"
+        assert_contains!(
+            text,
+            "server does not support TLS): enable TLS at the server, allow plain text"
         );
     });
 }
@@ -133,19 +124,13 @@ async fn unusable_file_is_named() {
     );
     let folder = tempfile::tempdir().unwrap();
     let text = open_text(&format!("sqlite:{}", folder.path().display())).await;
-    assert!(
-        text.contains("(it is a folder): name a file in it"),
-        "{text}"
-    );
+    assert_contains!(text, "(it is a folder): name a file in it");
     let text = open_text(&format!(
         "sqlite:{}/a/../a/b.db",
         std::path::Path::new("/dev/null").display()
     ))
     .await;
-    assert!(
-        text.contains("does not exist): create the folder"),
-        "{text}"
-    );
+    assert_contains!(text, "does not exist): create the folder");
 }
 
 #[tokio::test]
@@ -240,9 +225,9 @@ async fn other_file_format_is_rejected() {
     )
     .unwrap();
     let text = open_text(&format!("sqlite:{}", path.display())).await;
-    assert!(
-        text.contains("notes.txt (the file is not a SQLite database): name another file"),
-        "{text}"
+    assert_contains!(
+        text,
+        "notes.txt (the file is not a SQLite database): name another file"
     );
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-use crate::tests::support::assert_fails;
+use crate::tests::support::{assert_contains, assert_fails};
 use crate::{Sealer, ServiceLock, Storage};
 
 #[test]
@@ -46,11 +46,9 @@ fn link_in_the_place_of_a_lock_is_not_followed() {
         (opened.err(), "-open"),
     ] {
         let text = error.expect("a link was followed").to_string();
-        assert!(
-            text.contains(&format!(
-                "b.db{end} is a symbolic link in the place of a lock: delete it"
-            )),
-            "{text}"
+        assert_contains!(
+            text,
+            &format!("b.db{end} is a symbolic link in the place of a lock: delete it")
         );
     }
     assert!(!outside.exists() && !folder.path().join("b.db").exists());

@@ -187,7 +187,7 @@ fn statements_that_scan_on_sqlite_are_known() {
             .await;
         db.storage().close().await;
 
-        let file = rusqlite::Connection::open(db.url.strip_prefix("sqlite:").unwrap()).unwrap();
+        let file = rusqlite::Connection::open(db.path()).unwrap();
         let mut found = BTreeSet::new();
         for sql in statements().filter(|sql| !sql.text.is_empty()) {
             let mut plan = file

@@ -7,7 +7,9 @@ use tokio::task::JoinSet;
 use crate::tests::fixtures::{
     SECRET, endpoint, register_provider_user, rotate_secret, session_with_callback, with_keys,
 };
-use crate::tests::support::{CREDENTIALS, assert_fails, at, both, cancel_after, new_connection};
+use crate::tests::support::{
+    CREDENTIALS, assert_contains, assert_fails, at, both, cancel_after, new_connection,
+};
 use crate::{Leftovers, NewConnection, ResealCounts, SealError, Sealer, Storage, StorageError};
 
 /// Imports or renews a connection.
@@ -72,8 +74,8 @@ both! {
         let error = other.secrets().check_sealing_key().await.unwrap_err();
         assert!(matches!(error, StorageError::Sealed(SealError::OtherKey { .. })), "{error:?}");
         let text = error.to_string();
-        assert!(text.contains("the master key `k1`") && text.contains("(credentials: 2)"), "{text}");
-        assert!(text.contains("find the old key") && text.contains("another id, such as `k1-2`"), "{text}");
+        assert_contains!(text, "the master key `k1`", "(credentials: 2)");
+        assert_contains!(text, "find the old key", "another id, such as `k1-2`");
         // Whoever begins again with a new id may seal, also beside what the lost key sealed.
         with_keys(db, &[2]).await.secrets().check_sealing_key().await.unwrap();
         // One secret that opens is enough, also if the first that is found does not.
