@@ -452,15 +452,16 @@ pub(crate) async fn with_keys(db: &TestDb, numbers: &[u8]) -> Storage {
         .expect("opens")
 }
 
+pub(crate) const REMEMBERED: Idempotency = Idempotency {
+    key_hash: [7; 32],
+    request_digest: [7; 32],
+};
+
 /// An operator's request whose response is remembered. Returns the operator.
 pub(crate) async fn remembered_response(db: &Storage, user: UserId, body: &str) -> OperatorKeyId {
     let operator = OperatorKeyId::new();
-    let idempotency = Idempotency {
-        key_hash: [7; 32],
-        request_digest: [7; 32],
-    };
     let IdempotentStart::New(mut change) = db
-        .begin_repeatable_change(operator, idempotency, at(1))
+        .begin_repeatable_change(operator, REMEMBERED, at(1))
         .await
         .unwrap()
     else {

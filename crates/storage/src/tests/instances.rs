@@ -10,7 +10,7 @@ use crate::tests::fixtures::{
 use crate::tests::support::{at, both};
 use crate::{Instance, JobKey, ProviderCalls, Storage};
 
-fn new_instance(number: u128) -> Instance {
+pub(crate) fn new_instance(number: u128) -> Instance {
     Instance {
         id: Uuid::from_u128(number),
         version: "0.1.0".to_owned(),

@@ -3,7 +3,7 @@ use jiff::SignedDuration;
 use secrecy::ExposeSecret as _;
 
 use crate::management::audit::delete_excess;
-use crate::tests::fixtures::{remembered_response, wait_for_lock_waiters};
+use crate::tests::fixtures::{REMEMBERED, remembered_response, wait_for_lock_waiters};
 use crate::tests::support::{TestDb, assert_fails, at, both, connect, key, on_postgres};
 use crate::writes::{keys, user};
 use crate::{
@@ -50,12 +50,8 @@ fn expired_response_is_forgotten_while_its_user_is_removed() {
             .await
             .unwrap();
         let request = async {
-            let idempotency = Idempotency {
-                key_hash: [7; 32],
-                request_digest: [7; 32],
-            };
             let IdempotentStart::New(mut change) = db
-                .begin_repeatable_change(operator, idempotency, later)
+                .begin_repeatable_change(operator, REMEMBERED, later)
                 .await?
             else {
                 panic!("more than a day old")
@@ -162,8 +158,7 @@ both! {
         assert_eq!(db.secrets_for("operator_request").await, 0);
         // Without a cleanup, the key is new after a day, too.
         let operator = remembered_response(db, user, "response").await;
-        let idempotency = Idempotency { key_hash: [7; 32], request_digest: [7; 32] };
-        let start = db.begin_repeatable_change(operator, idempotency, later).await.unwrap();
+        let start = db.begin_repeatable_change(operator, REMEMBERED, later).await.unwrap();
         assert!(matches!(start, IdempotentStart::New(_)));
         drop(start);
         in_tx!(db, user::delete(user, at(900))).await.unwrap();

@@ -6,50 +6,26 @@ use crate::tests::fixtures::{
     claimed_registration, new_session, register_provider_user, secret, session_with_callback,
     with_keys,
 };
+use crate::tests::instances::new_instance;
 use crate::tests::support::{TestDb, at, both};
-use crate::writes::provider_settings;
-use crate::{Instance, Storage};
+use crate::{Storage, in_tx};
 
 fn credentials(secret: &str) -> BTreeMap<String, SecretString> {
     [("client_secret".to_owned(), SecretString::from(secret))].into()
 }
 
 async fn set(db: &Storage, provider: &str, secret: &str, now: i64) {
-    let mut tx = db.db.begin().await.unwrap();
     let credentials = credentials(secret);
-    provider_settings::set(&mut tx, db.secrets(), provider, &credentials, at(now))
-        .await
-        .unwrap();
-    tx.commit().await.unwrap();
-}
-
-async fn remove(db: &TestDb, provider: &str, now: i64) {
-    let mut tx = db.storage().db.begin().await.unwrap();
-    provider_settings::remove(&mut tx, provider, at(now))
-        .await
-        .unwrap();
-    tx.commit().await.unwrap();
+    let set = in_tx!(
+        db,
+        provider_settings::set(db.secrets(), provider, &credentials, at(now))
+    );
+    set.await.unwrap();
 }
 
 /// As an instance with a row reads it.
 async fn revision(db: &TestDb) -> i64 {
-    let instance = Instance {
-        id: uuid::Uuid::from_u128(1),
-        version: String::new(),
-        host: String::new(),
-        api_url: String::new(),
-        roles: Vec::new(),
-        boot_id: String::new(),
-        console_url: String::new(),
-        key_ids: Vec::new(),
-        settings: BTreeMap::new(),
-        allow_loopback: false,
-        started_at: at(0),
-        last_seen_at: at(0),
-        clock_ahead_ms: 0,
-        provider_calls: Default::default(),
-    };
-    db.instances().renew(&instance, at(0)).await.unwrap();
+    db.instances().renew(&new_instance(1), at(0)).await.unwrap();
     *db.provider_settings().changes().borrow()
 }
 
@@ -60,11 +36,9 @@ both! {
         revisions.push(revision(db).await);
         set(db, "akahu", "b", 2).await;
         revisions.push(revision(db).await);
-        remove(db, "fiskil", 3).await;
+        in_tx!(db, provider_settings::remove("fiskil", at(3))).await.unwrap();
         revisions.push(revision(db).await);
-        let mut tx = db.storage().db.begin().await.unwrap();
-        provider_settings::use_sandbox(&mut tx, "akahu", at(4)).await.unwrap();
-        tx.commit().await.unwrap();
+        in_tx!(db, provider_settings::use_sandbox("akahu", at(4))).await.unwrap();
         revisions.push(revision(db).await);
         assert_eq!(revisions, [0, 1, 2, 3, 4]);
         let stored = db.provider_settings().list().await.unwrap();
@@ -92,40 +66,31 @@ both! {
 
     async fn connection_session_or_registration_is_a_use(db) {
         for provider in ["akahu", "fiskil"] {
-            set(&db.storage(), provider, "a", 1).await;
+            set(db, provider, "a", 1).await;
         }
         let in_use = async |now| db.provider_settings().list_in_use(at(now)).await.unwrap();
-        let is_linked = async |now| {
-            let mut tx = db.storage().db.begin().await.unwrap();
-            let found = provider_settings::is_linked(&mut tx, "akahu", at(now)).await.unwrap();
-            tx.rollback().await;
-            found
-        };
+        let is_linked = async |now| in_tx!(db, provider_settings::is_linked("akahu", at(now))).await.unwrap();
         let user = db.user("a@x").await.id;
         assert!(in_use(0).await.is_empty() && !is_linked(0).await);
         db.consent_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
         assert_eq!((in_use(59).await, is_linked(59).await), (vec!["akahu".to_owned()], true));
         assert!(in_use(60).await.is_empty() && !is_linked(60).await, "its browser did not come back");
-        session_with_callback(&db.storage(), user, "other").await;
+        session_with_callback(db, user, "other").await;
         assert!(is_linked(9999).await, "it is worked on");
 
-        register_provider_user(&db.storage(), user, "id", "credentials").await;
+        register_provider_user(db, user, "id", "credentials").await;
         assert_eq!(in_use(9999).await, ["akahu", "fiskil"]);
-        let mut tx = db.storage().db.begin().await.unwrap();
-        assert!(provider_settings::is_registered(&mut tx, "fiskil").await.unwrap());
-        provider_settings::forget_registrations(&mut tx, "fiskil").await.unwrap();
-        assert!(!provider_settings::is_registered(&mut tx, "fiskil").await.unwrap());
-        tx.commit().await.unwrap();
+        assert!(in_tx!(db, provider_settings::is_registered("fiskil")).await.unwrap());
+        in_tx!(db, provider_settings::forget_registrations("fiskil")).await.unwrap();
+        assert!(!in_tx!(db, provider_settings::is_registered("fiskil")).await.unwrap());
         assert_eq!(in_use(9999).await, ["akahu"]);
         assert_eq!(db.secrets_for("provider_user").await, 0);
     }
 
     async fn forgotten_registration_is_not_completed(db) {
         let user = db.user("a@x").await.id;
-        let claim = claimed_registration(&db.storage(), user, 0).await;
-        let mut tx = db.storage().db.begin().await.unwrap();
-        provider_settings::forget_registrations(&mut tx, "fiskil").await.unwrap();
-        tx.commit().await.unwrap();
+        let claim = claimed_registration(db, user, 0).await;
+        in_tx!(db, provider_settings::forget_registrations("fiskil")).await.unwrap();
         let finished = db.provider_users().finish(&claim, None, &secret("credentials")).await;
         assert!(!finished.unwrap());
         assert_eq!(db.secrets_for("provider_user").await, 0);
