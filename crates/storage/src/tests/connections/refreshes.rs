@@ -29,6 +29,13 @@ async fn due(db: &Storage, now: i64) -> Vec<ClaimedJob> {
         .unwrap()
 }
 
+/// A user whose only connection is being refreshed since 20, with a lease until 50.
+async fn claimed(db: &TestDb) -> (UserId, ConnectionId, ClaimedJob) {
+    let user = db.user("a@x").await.id;
+    let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
+    (user, id, due(db, 20).await.remove(0))
+}
+
 /// Requests a refresh without a minimum interval.
 async fn request(db: &Storage, user: UserId, id: ConnectionId, now: i64) -> bool {
     db.jobs()
@@ -71,9 +78,7 @@ both! {
     }
 
     async fn expired_lease_is_claimed_again(db) {
-        let user = db.user("a@x").await.id;
-        let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
-        let killed = due(db, 20).await.remove(0);
+        let (user, id, killed) = claimed(db).await;
         let next = due(db, 50).await.remove(0);
         assert!(!db.refreshes().finish_backfill(&killed, Some(at(1))).await.unwrap());
         assert!(!db.refreshes().apply(&killed, &[new_account("late", "Late")], true, at(51)).await.unwrap());
@@ -109,9 +114,7 @@ both! {
     }
 
     async fn refresh_stores_the_end_of_the_consent(db) {
-        let user = db.user("a@x").await.id;
-        let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
-        let killed = due(db, 20).await.remove(0);
+        let (user, id, killed) = claimed(db).await;
         let claim = due(db, 50).await.remove(0);
         let set = async |claim, end| db.refreshes().set_consent_expiry(claim, end).await.unwrap();
         let stored = async || {
@@ -137,9 +140,7 @@ both! {
     }
 
     async fn connection_being_deleted_is_not_refreshed(db) {
-        let user = db.user("a@x").await.id;
-        let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
-        let claim = due(db, 20).await.remove(0);
+        let (user, id, claim) = claimed(db).await;
         db.removals().begin(user, id, at(30), at(90)).await.unwrap().expect("hidden");
         assert!(!db.jobs().finish(&claim, Some(at(40))).await.unwrap());
         assert!(!db.refreshes().apply(&claim, &[], true, at(40)).await.unwrap());
@@ -153,9 +154,7 @@ both! {
     async fn missing_account_is_hidden_then_deleted(db) {
         const HOUR: i64 = 3_600;
         const DAY: i64 = 24 * HOUR;
-        let user = db.user("a@x").await.id;
-        let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
-        let claim = due(db, 20).await.remove(0);
+        let (user, id, claim) = claimed(db).await;
         let accounts = [new_account("acc_1", "One"), new_account("acc_2", "Two")];
         let refresh = async |listed: &[NewAccount<'_>], is_complete, now| {
             assert!(db.refreshes().apply(&claim, listed, is_complete, at(now)).await.unwrap());
@@ -195,9 +194,7 @@ both! {
     }
 
     async fn account_that_returns_during_a_sync_is_read_by_the_next(db) {
-        let user = db.user("a@x").await.id;
-        let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
-        let claim = due(db, 20).await.remove(0);
+        let (user, id, claim) = claimed(db).await;
         let accounts = ["acc_1", "acc_2", "acc_3"].map(|account| new_account(account, account));
         let reread_from = async || db.syncs().find(user, id).await.unwrap().unwrap().reread_from;
         for (listed, now, since) in [(3, 30, None), (1, 40, None), (2, 50, Some(at(40)))] {
@@ -219,9 +216,7 @@ both! {
     }
 
     async fn later_backfill_end_is_kept(db) {
-        let user = db.user("a@x").await.id;
-        let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
-        let claim = due(db, 20).await.remove(0);
+        let (user, id, claim) = claimed(db).await;
         let again = NewConnection {
             next_refresh_at: Some(at(25)),
             backfill_ends_at: Some(at(700)),

@@ -1,3 +1,3 @@
 pub(crate) mod fixtures;
-mod plans;
+pub(crate) mod plans;
 mod queue;

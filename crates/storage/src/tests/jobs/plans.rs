@@ -40,7 +40,8 @@ fn calls() -> impl Iterator<Item = (&'static Sql, &'static str)> {
         })
 }
 
-async fn plan(client: &Client, sql: &Sql, arguments: &str) -> String {
+/// How a statement runs with these arguments.
+pub(crate) async fn plan(client: &Client, sql: &Sql, arguments: &str) -> String {
     client
         .batch_execute(&format!(
             "DEALLOCATE ALL; PREPARE statement AS {}",

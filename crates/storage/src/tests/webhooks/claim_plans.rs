@@ -1,5 +1,6 @@
 //! How PostgreSQL claims queues when there are many.
 
+use crate::tests::jobs::plans::plan;
 use crate::tests::support::{connect, on_postgres};
 use crate::webhooks::deliveries;
 
@@ -40,32 +41,14 @@ fn postgres_claims_neither_sort_nor_scan() {
                 .iter()
                 .find(|sql| sql.name == "CLAIM")
                 .unwrap();
-            client
-                .batch_execute(&format!(
-                    "DEALLOCATE ALL; PREPARE claim AS {}",
-                    claim.postgres
-                ))
-                .await
-                .unwrap();
             for is_failing in [0, 1] {
-                let explain =
-                    format!("EXPLAIN EXECUTE claim (1000000, 2000000, 8, NULL, {is_failing})");
-                let rows = client.query(&explain, &[]).await.unwrap();
-                let plan = rows
-                    .iter()
-                    .map(|row| row.get::<_, String>(0))
-                    .collect::<Vec<_>>()
-                    .join("\n");
+                let arguments = format!("1000000, 2000000, 8, NULL, {is_failing}");
+                let plan = plan(&client, claim, &arguments).await;
+                let context = format!("{is_failing} with statistics {statistics}:\n{plan}");
                 for word in ["Sort", "Seq Scan", "Bitmap", "webhook_deliveries"] {
-                    assert!(
-                        !plan.contains(word),
-                        "{is_failing} with statistics {statistics}:\n{plan}"
-                    );
+                    assert!(!plan.contains(word), "{context}");
                 }
-                assert!(
-                    plan.contains("webhook_queues_due"),
-                    "{is_failing} with statistics {statistics}:\n{plan}"
-                );
+                assert!(plan.contains("webhook_queues_due"), "{context}");
             }
         }
     });
