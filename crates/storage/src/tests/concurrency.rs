@@ -1,6 +1,6 @@
 //! Concurrent tasks on several handles, as several processes have them.
 
-use bellbird_domain::{ApiKey, ConnectionStatus, Plan, UserId};
+use bellbird_domain::{ApiKey, ConnectionStatus, Plan};
 use tokio::task::JoinSet;
 
 use crate::job_kinds::REFRESH;

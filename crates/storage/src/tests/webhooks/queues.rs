@@ -1,8 +1,6 @@
 //! Endpoints of the installation, and their queues.
 
-use bellbird_domain::{
-    ApiVersion, DeliveryState, EndpointId, EndpointStatus, EventType, Plan, UserId,
-};
+use bellbird_domain::{ApiVersion, DeliveryState, EndpointStatus, EventType, Plan, UserId};
 
 use crate::tests::fixtures::{
     SYNCS_AND_CHANGES, chunk, connection_to_sync, empty_sync, endpoint, finish_attempts,
