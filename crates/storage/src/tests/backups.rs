@@ -9,7 +9,7 @@ use bellbird_domain::{Actor, EndpointStatus, EventType};
 use crate::db::file_user::with_suffix;
 use crate::tests::fixtures::{
     chunk, claimed_endpoint, connection_to_sync, endpoint, finish_sync_with, insert_setup_token,
-    new_link, new_session, sealer_of, with_keys,
+    new_link, sealer_of, start_session, with_keys,
 };
 use crate::tests::support::{
     TestDb, assert_contains, assert_fails, at, both, key, new_account, on_postgres, on_sqlite,
@@ -420,7 +420,7 @@ both! {
         in_tx!(db, operator_keys::insert(&operator_key(1), "k", None, at(0))).await.unwrap();
         in_tx!(db, links::insert(&new_link(user, "link", at(1_000)), at(0))).await.unwrap();
         insert_setup_token(db, user, 1, at(1_000)).await;
-        db.consent_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
+        start_session(db, user, "state").await;
         let session = NewSession { token: "cookie", browser: "Firefox", known_browser: "b", expires_at: at(1_000) };
         let identity = Identity { issuer: "https://id.example", subject: "1", email: "a@x" };
         db.sessions().sign_in_as(&identity, None, &session, at(0)).await.unwrap();

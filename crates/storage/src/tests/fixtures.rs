@@ -46,6 +46,12 @@ pub(crate) fn new_session(user_id: UserId, state: &str) -> NewConsentSession<'_>
     }
 }
 
+/// Stores [`new_session`].
+pub(crate) async fn start_session(db: &Storage, user: UserId, state: &str) {
+    let new = new_session(user, state);
+    assert!(db.consent_sessions().insert(&new, at(0)).await.unwrap());
+}
+
 pub(crate) fn secret(text: &str) -> SecretString {
     SecretString::from(text)
 }

@@ -21,8 +21,8 @@ use uuid::Uuid;
 
 use crate::job_kinds::REFRESH;
 use crate::{
-    KeyRecord, NewAccount, NewConnection, NewUser, PostgresOptions, Sealer, Storage, UserChange,
-    in_tx,
+    ClaimedJob, KeyRecord, NewAccount, NewConnection, NewUser, PostgresOptions, Sealer, Storage,
+    UserChange, in_tx,
 };
 
 /// Declares tests that run on both databases, as `name::sqlite` and `name::postgres`. On
@@ -185,6 +185,12 @@ impl TestDb {
             .expect("changed")
     }
 
+    pub(crate) async fn delete_user(&self, user: UserId) {
+        in_tx!(self, user::delete(user, at(900)))
+            .await
+            .expect("deleted");
+    }
+
     /// A key of the user that does not expire.
     pub(crate) async fn key(&self, user: UserId, number: u8) -> KeyRecord {
         in_tx!(self, keys::insert(user, &key(number), "k", None, at(0)))
@@ -254,6 +260,21 @@ impl TestDb {
                 .expect("refreshed")
         );
         self.jobs().finish(&claim, None).await.expect("finished")
+    }
+
+    /// Hides a connection, whose removal has a lease until then.
+    pub(crate) async fn hide(
+        &self,
+        user: UserId,
+        connection: ConnectionId,
+        now: i64,
+        until: i64,
+    ) -> ClaimedJob {
+        self.removals()
+            .begin(user, connection, at(now), at(until))
+            .await
+            .expect("begins")
+            .expect("hidden")
     }
 
     /// Hides and deletes a connection.

@@ -96,7 +96,7 @@ both! {
         assert_eq!(db.revision(other.id).await, 0);
         let elsewhere = NewConnection { provider: "fiskil", ..new_connection(other.id, "consent") };
         db.connections().import(&elsewhere, &[], at(20)).await.expect("another provider may use the same id");
-        db.removals().begin(user.id, made.id, at(30), at(40)).await.unwrap().expect("hidden");
+        db.hide(user.id, made.id, 30, 40).await;
         assert_fails!(import(user.id, "consent", 40).await, Conflict(_));
         assert_fails!(import(UserId::new(), "c2", 40).await, NotFound("user"));
     }
@@ -105,7 +105,7 @@ both! {
         let user = db.user("a@x").await;
         let made = db.connection(user.id, "consent", &[new_account("acc_1", "Everyday")]).await;
         let account = db.visible_accounts(user.id).await[0].id;
-        db.removals().begin(user.id, made.id, at(20), at(40)).await.unwrap().expect("hidden");
+        db.hide(user.id, made.id, 20, 40).await;
         assert_eq!(db.connections().find(user.id, made.id).await.unwrap(), None);
         assert_eq!(db.connections().list(user.id).await.unwrap(), []);
         assert_eq!(db.accounts().list(user.id, 10, 0).await.unwrap(), (vec![], 0));

@@ -131,7 +131,7 @@ both! {
         assert_eq!(db.secrets_for("fingerprints").await, 2);
         let other_key = Storage::open(&db.url, Sealer::random()).await.unwrap();
         assert_fails!(other_key.syncs().fingerprint_key(user, id).await, Sealed(SealError::DoesNotOpen));
-        db.removals().begin(user, id, at(20), at(90)).await.unwrap().expect("hidden");
+        db.hide(user, id, 20, 90).await;
         assert!(db.syncs().fingerprint_key(user, id).await.unwrap().is_none(), "it is being deleted");
     }
 

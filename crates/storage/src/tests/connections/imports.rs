@@ -142,7 +142,7 @@ both! {
         db.connection(user, "own", &[]).await;
         db.connection(other, "strange", &[]).await;
         let going = db.connection(user, "going", &[]).await.id;
-        db.removals().begin(user, going, at(20), at(999)).await.unwrap().expect("hidden");
+        db.hide(user, going, 20, 999).await;
         let revision = db.revision(user).await;
         for consent in ["own", "strange", "going"] {
             let error = repair(db, (user, id), consent, &[]).await.unwrap_err();
@@ -159,7 +159,7 @@ both! {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         let strange = db.connection(other, "strange", &[]).await.id;
         let hidden = db.connection(user, "hidden", &[]).await.id;
-        db.removals().begin(user, hidden, at(20), at(999)).await.unwrap().expect("hidden");
+        db.hide(user, hidden, 20, 999).await;
         let same = db.connection(user, "same", &[]).await.id;
         let mut made = std::collections::BTreeSet::new();
         for (number, id) in [ConnectionId::new(), strange, hidden].into_iter().enumerate() {

@@ -108,7 +108,7 @@ both! {
         assert!(db.jobs().finish(&claim, None).await.unwrap());
         assert!(!set(&claim, mfa, revoked).await, "released");
         let claim = db.claim(REFRESH, user, id, at(60), at(90)).await.unwrap().expect("claimed");
-        db.removals().begin(user, id, at(61), at(90)).await.unwrap().expect("hidden");
+        db.hide(user, id, 61, 90).await;
         assert!(!set(&claim, mfa, active).await, "it is being deleted");
         assert_eq!(db.connections().find_any(id).await.unwrap().unwrap().status, ConnectionStatus::Deleting);
     }
@@ -141,7 +141,7 @@ both! {
 
     async fn connection_being_deleted_is_not_refreshed(db) {
         let (user, id, claim) = claimed(db).await;
-        db.removals().begin(user, id, at(30), at(90)).await.unwrap().expect("hidden");
+        db.hide(user, id, 30, 90).await;
         assert!(!db.jobs().finish(&claim, Some(at(40))).await.unwrap());
         assert!(!db.refreshes().apply(&claim, &[], true, at(40)).await.unwrap());
         assert!(!request(db, user, id, 40).await);

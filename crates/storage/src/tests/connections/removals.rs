@@ -30,7 +30,7 @@ both! {
     async fn begin_removal_hides_and_claims(db) {
         let user = db.user("a@x").await.id;
         let id = db.connection(user, "c", &[]).await.id;
-        let claim = db.removals().begin(user, id, at(20), at(50)).await.unwrap().expect("hidden");
+        let claim = db.hide(user, id, 20, 50).await;
         assert_eq!(
             (claim.user_id(), claim.connection_id(), claim.provider.as_str(), claim.attempts),
             (user, id, "akahu", 0)
@@ -62,7 +62,7 @@ both! {
         for connection in [id, kept] {
             finish_sync_with(db, (user, connection), 14, &[chunk(1, 3), chunk(2, 3), chunk(3, 3)]).await;
         }
-        let claim = db.removals().begin(user, id, at(20), at(50)).await.unwrap().expect("hidden");
+        let claim = db.hide(user, id, 20, 50).await;
         assert_eq!(db.rows("webhook_deliveries").await, 3, "only the other's");
         assert_eq!(db.removals().delete_webhook_events(&claim, 2).await.unwrap(), Some(2));
         assert_eq!(db.rows("webhook_events").await, 4);
@@ -77,7 +77,7 @@ both! {
     async fn failed_attempt_records_error_and_time(db) {
         let user = db.user("a@x").await.id;
         let id = db.connection(user, "c", &[]).await.id;
-        let claim = db.removals().begin(user, id, at(20), at(50)).await.unwrap().expect("hidden");
+        let claim = db.hide(user, id, 20, 50).await;
         assert!(db.jobs().fail(&claim, "the provider is not available", at(30)).await.unwrap());
         let waiting = db.removals().list().await.unwrap();
         assert_eq!(db.removals().find(user, id).await.unwrap().as_ref(), Some(&waiting[0]));
@@ -98,7 +98,7 @@ both! {
         let hidden = db.connection(other, "hidden", &[]).await.id;
         db.connection(user, "stays", &[]).await;
         assert!(db.remove(user, gone, at(20)).await);
-        db.removals().begin(other, hidden, at(30), at(90)).await.unwrap().expect("hidden");
+        db.hide(other, hidden, 30, 90).await;
         let ended =
             async |since| db.connections().list_ended(at(since)).await.unwrap().into_iter().collect::<BTreeSet<_>>();
         assert_eq!(ended(0).await, BTreeSet::from([(user, gone), (other, hidden)]));
@@ -155,7 +155,7 @@ both! {
         for name in &names {
             assert!(!columns_containing(db, name).await.is_empty(), "{name}: the search works");
         }
-        let claim = db.removals().begin(user, made.id, at(20), at(50)).await.unwrap().expect("hidden");
+        let claim = db.hide(user, made.id, 20, 50).await;
         assert_eq!(columns_containing(db, &events[0].id.to_string()).await, ["webhook_events.id"], "nothing is sent");
         assert_eq!(db.removals().delete_webhook_events(&claim, 9).await.unwrap(), Some(1));
         assert!(db.jobs().fail(&claim, "the provider is not available", at(30)).await.unwrap());
@@ -211,12 +211,7 @@ fn postgres_transactions_do_not_deadlock() {
             ..new_session(other, "of the connection")
         };
         db.consent_sessions().insert(&session, at(0)).await.unwrap();
-        let claim = db
-            .removals()
-            .begin(other, id, at(20), at(90))
-            .await
-            .unwrap()
-            .expect("hidden");
+        let claim = db.hide(other, id, 20, 90).await;
         let sealing = connect(&db.url).await;
         sealing
             .batch_execute(

@@ -212,7 +212,7 @@ both! {
             connection_to_sync(db, user, &format!("c{number}"), next_sync_at).await;
         }
         let gone = connection_to_sync(db, user, "gone", 5).await;
-        let removal = db.removals().begin(user, gone, at(6), at(999)).await.unwrap().expect("hidden");
+        let removal = db.hide(user, gone, 6, 999).await;
         assert!(db.jobs().fail(&removal, "the provider is not available", at(60)).await.unwrap());
         let running = db.claim_due(SYNC, at(40), at(80), 1).await.unwrap().remove(0);
         let killed = db.claim_due(SYNC, at(40), at(45), 1).await.unwrap().remove(0);
@@ -267,7 +267,7 @@ both! {
         let user = db.user("a@x").await.id;
         let id = connection_to_sync(db, user, "c", 20).await;
         let claim = due(db, 20).await.remove(0);
-        db.removals().begin(user, id, at(30), at(90)).await.unwrap().expect("hidden");
+        db.hide(user, id, 30, 90).await;
         assert_eq!(db.syncs().finish(&claim, &empty_sync(20)).await.unwrap(), None);
         assert!(!db.jobs().renew(&claim, at(40)).await.unwrap());
         assert!(!db.jobs().fail(&claim, "late", at(40)).await.unwrap());

@@ -5,9 +5,9 @@ use bellbird_domain::lab::{self, Chance};
 use jiff::SignedDuration;
 
 use crate::job_kinds::SYNC;
-use crate::tests::fixtures::{claimed_registration, new_session, secret, session_with_callback};
+use crate::tests::fixtures::{claimed_registration, secret, session_with_callback, start_session};
 use crate::tests::support::{TestDb, at, both, new_connection};
-use crate::{ClaimedJob, JobKey, NewConnection, in_tx};
+use crate::{ClaimedJob, JobKey, NewConnection};
 
 const KIND: &str = "test";
 const SUBJECTS: usize = 3;
@@ -305,7 +305,7 @@ both! {
         db.connections().import(&repair, &[], at(20)).await.unwrap();
         consistent().await;
         let sync = db.claim(SYNC, user, id, at(21), at(90)).await.unwrap().expect("claimed");
-        let removal = db.removals().begin(user, id, at(30), at(60)).await.unwrap().expect("hidden");
+        let removal = db.hide(user, id, 30, 60).await;
         consistent().await;
         assert!(!db.jobs().finish(&sync, Some(at(40))).await.unwrap());
         assert!(!db.jobs().request(&sync.key, at(40), SignedDuration::ZERO).await.unwrap());
@@ -313,7 +313,7 @@ both! {
         assert!(db.removals().finish(&removal, "deleted", at(50)).await.unwrap());
         assert!(!db.jobs().fail(&removal, "late", at(60)).await.unwrap());
         consistent().await;
-        db.consent_sessions().insert(&new_session(user, "expires"), at(0)).await.unwrap();
+        start_session(db, user, "expires").await;
         let session = session_with_callback(db, user, "ends").await;
         let registration = claimed_registration(db, user, 0).await;
         consistent().await;
@@ -326,11 +326,11 @@ both! {
         assert!(!db.jobs().fail(&registration.job, "late", at(60)).await.unwrap());
         consistent().await;
         let leaving = db.user("b@x").await.id;
-        db.consent_sessions().insert(&new_session(leaving, "open"), at(0)).await.unwrap();
-        in_tx!(db, user::delete(leaving, at(900))).await.unwrap();
+        start_session(db, leaving, "open").await;
+        db.delete_user(leaving).await;
         consistent().await;
         let other = db.connections().list(user).await.unwrap()[0].id;
-        db.removals().begin(user, other, at(70), at(90)).await.unwrap().expect("hidden");
+        db.hide(user, other, 70, 90).await;
         consistent().await;
         db.raw("DELETE FROM jobs WHERE kind = 'removal'").await;
         assert_eq!(db.texts(INCONSISTENT).await, ["no job: deleting"; 2], "the search works");

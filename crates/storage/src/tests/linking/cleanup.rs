@@ -1,5 +1,5 @@
 use crate::in_tx;
-use crate::tests::fixtures::{new_link, new_session, secret, session_with_callback};
+use crate::tests::fixtures::{new_link, secret, session_with_callback, start_session};
 use crate::tests::support::{at, both};
 
 const DAY: i64 = 24 * 60 * 60;
@@ -9,7 +9,7 @@ both! {
         let user = db.user("a@x").await.id;
         in_tx!(db, links::insert(&new_link(user, "old", at(60)), at(0))).await.unwrap();
         in_tx!(db, links::insert(&new_link(user, "new", at(61)), at(0))).await.unwrap();
-        db.consent_sessions().insert(&new_session(user, "started"), at(0)).await.unwrap();
+        start_session(db, user, "started").await;
         let claim = session_with_callback(db, user, "ended").await;
         assert!(db.consent_sessions().end(&claim, "linked").await.unwrap());
         session_with_callback(db, user, "callback_received").await;
@@ -41,7 +41,7 @@ both! {
 
     async fn claimed_session_is_kept(db) {
         let user = db.user("a@x").await.id;
-        db.consent_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
+        start_session(db, user, "state").await;
         let now = at(60 + DAY);
         let claim = db.claim_due_consent_sessions(now, at(90 + DAY), 1).await.unwrap().remove(0);
         assert_eq!(db.consent_sessions().delete_outdated(now).await.unwrap(), 0);

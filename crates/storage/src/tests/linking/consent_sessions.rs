@@ -6,7 +6,7 @@ use bellbird_domain::{Confirmation, ConnectionId, LinkPhase, UserId};
 use secrecy::ExposeSecret as _;
 
 use crate::digest::{hash, hex};
-use crate::tests::fixtures::{new_session, secret, session_with_callback};
+use crate::tests::fixtures::{new_session, secret, session_with_callback, start_session};
 use crate::tests::support::{TestDb, assert_fails, at, both};
 use crate::{
     AffectedRef, ClaimedConsentSession, NewConsentSession, OtherConsentSession, Sealer, Storage,
@@ -104,7 +104,7 @@ both! {
 
     async fn confirming_browser_and_reason_are_kept(db) {
         let user = db.user("a@x").await.id;
-        db.consent_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
+        start_session(db, user, "state").await;
         let started = db.consent_sessions().find("state").await.unwrap().expect("there");
         let answer = (Confirmation::Confirmed, Some("another browser"));
         let sessions = db.consent_sessions();
@@ -121,7 +121,7 @@ both! {
 
     async fn state_belongs_to_one_session(db) {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
-        db.consent_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
+        start_session(db, user, "state").await;
         assert_fails!(db.consent_sessions().insert(&new_session(other, "state"), at(0)).await, Conflict("this state"));
         assert_fails!(db.consent_sessions().insert(&new_session(UserId::new(), "s2"), at(0)).await, NotFound("user"));
         let connection = db.connection(user, "c", &[]).await.id;
@@ -134,7 +134,7 @@ both! {
 
     async fn only_the_browser_that_started_a_session_confirms_it(db) {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
-        db.consent_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
+        start_session(db, user, "state").await;
         let session = db.consent_sessions().find("state").await.unwrap().unwrap();
         assert_eq!(session.confirmation, Confirmation::Open);
         assert!(session.is_bound_to("browser") && !session.is_bound_to("another"));
@@ -176,7 +176,7 @@ both! {
         db.consent_sessions().deny_ended(&ended).await.unwrap();
         assert_eq!(phase(db, "state").await, (LinkPhase::Ended, Some("withdrawn".to_owned())));
         // A session that was denied before its callback stays denied.
-        db.consent_sessions().insert(&new_session(user, "later"), at(0)).await.unwrap();
+        start_session(db, user, "later").await;
         let later = db.consent_sessions().find("later").await.unwrap().unwrap();
         assert!(db.consent_sessions().deny(&later, at(1)).await.unwrap());
         let answer = (Confirmation::Confirmed, None);
@@ -189,7 +189,7 @@ both! {
         let handles = [db.reopen().await, db.reopen().await];
         for round in 0..6 {
             let state = format!("state{round}");
-            db.consent_sessions().insert(&new_session(user, &state), at(0)).await.unwrap();
+            start_session(db, user, &state).await;
             let callbacks = [secret("one"), secret("other")];
             let answer = (Confirmation::Confirmed, None);
             let (one, other) = tokio::join!(
@@ -206,7 +206,7 @@ both! {
 
     async fn invalid_callbacks_change_nothing(db) {
         let user = db.user("a@x").await.id;
-        db.consent_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
+        start_session(db, user, "state").await;
         let callback =
             async |state, now| receive(db, state, "forged", (now, 99)).await;
         assert!(callback("state", 60).await.is_none(), "too late");
@@ -255,7 +255,7 @@ both! {
 
     async fn session_without_callback_becomes_due(db) {
         let user = db.user("a@x").await.id;
-        db.consent_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
+        start_session(db, user, "state").await;
         assert_eq!(due(db, 119).await.len(), 0);
         let claim = due(db, 120).await.remove(0);
         assert_eq!((claim.session.phase, secret_text(&claim)), (LinkPhase::Started, None));
@@ -267,7 +267,7 @@ both! {
 
     async fn callback_ends_an_earlier_lease(db) {
         let user = db.user("a@x").await.id;
-        db.consent_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
+        start_session(db, user, "state").await;
         db.provider_events().wake_consent_sessions("akahu", &[AffectedRef::User(user)], at(5)).await.unwrap();
         let earlier = due(db, 5).await.remove(0);
         let callback =
@@ -305,7 +305,7 @@ both! {
             .await
             .unwrap();
         }
-        db.consent_sessions().insert(&new_session(user, "empty"), at(0)).await.unwrap();
+        start_session(db, user, "empty").await;
         let callback = async |state| {
             receive(db, state, "answer", (10, 40)).await.expect("in time")
         };

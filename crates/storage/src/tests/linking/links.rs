@@ -35,7 +35,7 @@ both! {
             let new = NewLink { connection_id: Some(connection), ..new_link(user, "token", at(60)) };
             assert_fails!(in_tx!(db, links::insert(&new, at(0))).await, NotFound("connection"));
         }
-        db.removals().begin(user, connection, at(1), at(9)).await.unwrap().expect("hidden");
+        db.hide(user, connection, 1, 9).await;
         let new = NewLink { connection_id: Some(connection), ..new_link(user, "token", at(60)) };
         assert_fails!(in_tx!(db, links::insert(&new, at(0))).await, NotFound("connection"));
         in_tx!(db, links::insert(&new_link(user, "token", at(60)), at(0))).await.unwrap();

@@ -1,6 +1,6 @@
 use bellbird_domain::{ConnectionId, UserId};
 
-use crate::tests::fixtures::{new_session, register_provider_user};
+use crate::tests::fixtures::{new_session, register_provider_user, start_session};
 use crate::tests::support::{TestDb, at, both, new_account, new_connection};
 use crate::{AffectedRef, NewAccount, NewConnection, NewConsentSession};
 
@@ -88,7 +88,7 @@ both! {
         ] {
             assert_eq!(affected_connections(db, "akahu", &[unknown]).await, [], "{unknown:?}");
         }
-        db.removals().begin(user, first, at(1), at(9)).await.unwrap().expect("hidden");
+        db.hide(user, first, 1, 9).await;
         assert_eq!(affected_connections(db, "akahu", &all).await, [(user, second)]);
         assert_eq!(affected_connections(db, "akahu", &[AffectedRef::Account("acc_1")]).await, [(other, third)]);
     }
@@ -138,7 +138,7 @@ both! {
 
     async fn claimed_session_is_due_after_release(db) {
         let user = db.user("a@x").await.id;
-        db.consent_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
+        start_session(db, user, "state").await;
         let claim = db.claim_due_consent_sessions(at(120), at(150), 9).await.unwrap().remove(0);
         db.provider_events().wake_consent_sessions("akahu", &[AffectedRef::User(user)], at(125)).await.unwrap();
         assert_eq!(due(db, 126).await, 0, "leased");

@@ -97,7 +97,7 @@ both! {
         assert!(!db.provider_users().finish(&stale, None, &secret("late")).await.unwrap());
         assert!(db.provider_users().finish(&current, None, &secret("credentials")).await.unwrap());
         db.provider_users().delete(user, "fiskil").await.unwrap();
-        in_tx!(db, user::delete(user, at(900))).await.unwrap();
+        db.delete_user(user).await;
     }
 
     async fn unfinished_registration_can_be_undone(db) {

@@ -6,9 +6,7 @@ use crate::management::audit::delete_excess;
 use crate::tests::fixtures::{REMEMBERED, remembered_response, wait_for_lock_waiters};
 use crate::tests::support::{TestDb, assert_fails, at, both, connect, key, on_postgres};
 use crate::writes::{keys, user};
-use crate::{
-    AuditAction, Idempotency, IdempotentStart, ManagementChange, NewUser, StoredResponse, in_tx,
-};
+use crate::{AuditAction, Idempotency, IdempotentStart, ManagementChange, NewUser, StoredResponse};
 
 const REQUEST: Idempotency = Idempotency {
     key_hash: [1; 32],
@@ -161,7 +159,7 @@ both! {
         let start = db.begin_repeatable_change(operator, REMEMBERED, later).await.unwrap();
         assert!(matches!(start, IdempotentStart::New(_)));
         drop(start);
-        in_tx!(db, user::delete(user, at(900))).await.unwrap();
+        db.delete_user(user).await;
         assert_eq!(db.secrets_for("operator_request").await, 0);
         let rows = db.audit().list_before(None, Some(user), 9).await.unwrap();
         assert_eq!(rows.len(), 2, "the audit outlives the user");

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::tests::fixtures::{
-    claimed_registration, new_session, register_provider_user, secret, session_with_callback,
+    claimed_registration, register_provider_user, secret, session_with_callback, start_session,
     with_keys,
 };
 use crate::tests::instances::new_instance;
@@ -72,7 +72,7 @@ both! {
         let is_linked = async |now| in_tx!(db, provider_settings::is_linked("akahu", at(now))).await.unwrap();
         let user = db.user("a@x").await.id;
         assert!(in_use(0).await.is_empty() && !is_linked(0).await);
-        db.consent_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
+        start_session(db, user, "state").await;
         assert_eq!((in_use(59).await, is_linked(59).await), (vec!["akahu".to_owned()], true));
         assert!(in_use(60).await.is_empty() && !is_linked(60).await, "its browser did not come back");
         session_with_callback(db, user, "other").await;

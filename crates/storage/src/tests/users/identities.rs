@@ -1,7 +1,7 @@
 use bellbird_domain::{Actor, Plan, UserId};
 
 use crate::tests::support::{TestDb, at, both};
-use crate::{AuditAction, Identity, IdentitySignIn, NewSession, UserChange, in_tx};
+use crate::{AuditAction, Identity, IdentitySignIn, NewSession, UserChange};
 
 const ISSUER: &str = "https://login.example";
 
@@ -100,7 +100,7 @@ both! {
     async fn identity_is_deleted_with_its_user(db) {
         let a = db.user("a@x").await.id;
         assert_eq!(user(sign_in(db, "1", "a@x").await), Some(a));
-        in_tx!(db, user::delete(a, at(900))).await.unwrap();
+        db.delete_user(a).await;
         assert_eq!(sign_in(db, "1", "a@x").await, IdentitySignIn::UnknownUser);
         let again = db.user("a@x").await.id;
         assert_eq!(user(sign_in(db, "2", "a@x").await), Some(again));

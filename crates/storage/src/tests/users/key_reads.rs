@@ -47,7 +47,7 @@ both! {
         assert_eq!(counted(30 * DAY).await, both(4), "the first day is over");
         db.key_reads().delete_outdated(after_midnight(30 * DAY)).await.unwrap();
         assert_eq!(counted(2 * DAY).await, both(4));
-        in_tx!(db, user::delete(user, at(900))).await.unwrap();
+        db.delete_user(user).await;
         assert_eq!(counted(2 * DAY).await, []);
     }
 }

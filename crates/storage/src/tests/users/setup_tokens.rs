@@ -129,7 +129,7 @@ both! {
         }
         claimed(db, 1, 8, 10).await;
         claimed(db, 3, 9, 10).await;
-        in_tx!(db, user::delete(user, at(900))).await.unwrap();
+        db.delete_user(user).await;
         for table in ["setup_tokens", "key_audit"] {
             let left = db.texts(&format!("SELECT DISTINCT user_id FROM {table}")).await;
             assert_eq!(left, [other.to_string()], "{table}");

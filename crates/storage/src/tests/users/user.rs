@@ -1,7 +1,7 @@
 use bellbird_domain::{Plan, UserId};
 
 use crate::tests::fixtures::{
-    new_link, new_session, register_provider_user, session_with_callback,
+    new_link, register_provider_user, session_with_callback, start_session,
 };
 use crate::tests::support::{assert_fails, at, both, key};
 use crate::{NewUser, StorageError, UserChange, in_tx};
@@ -95,7 +95,7 @@ both! {
         db.provider_users().delete(user.id, "fiskil").await.unwrap();
         assert_eq!(db.keys().list(user.id).await.unwrap().len(), 1, "nothing was deleted");
         assert!(db.remove(user.id, connection.id, at(1)).await);
-        in_tx!(db, user::delete(user.id, at(900))).await.unwrap();
+        db.delete_user(user.id).await;
         assert_eq!(db.users().find(user.id).await.unwrap(), None);
         assert_eq!(db.keys().find_caller(&key(1), at(1)).await.unwrap(), None);
         assert_eq!(db.connections().list_audit(connection.id).await.unwrap().len(), 3, "the audit outlives the user");
@@ -107,19 +107,19 @@ both! {
         for user in [user, other] {
             in_tx!(db, links::insert(&new_link(user, &user.to_string(), at(60)), at(0))).await.unwrap();
             session_with_callback(db, user, &format!("callback {user}")).await;
-            db.consent_sessions().insert(&new_session(user, &format!("started {user}")), at(0)).await.unwrap();
+            start_session(db, user, &format!("started {user}")).await;
         }
         register_provider_user(db, user, "eu_1", "credentials").await;
         assert_fails!(in_tx!(db, user::delete(user, at(900))).await, Conflict(why) if why.contains("registered"));
         assert_eq!(db.secrets_for("consent_session").await, 2, "nothing was deleted");
         db.provider_users().delete(user, "fiskil").await.unwrap();
-        in_tx!(db, user::delete(user, at(900))).await.unwrap();
+        db.delete_user(user).await;
         let left_rows =
             [("users", 1), ("links", 1), ("consent_sessions", 2), ("secrets", 1), ("provider_users", 0)];
         for (table, left) in left_rows {
             assert_eq!(db.rows(table).await, left, "{table}");
         }
-        in_tx!(db, user::delete(other, at(900))).await.unwrap();
+        db.delete_user(other).await;
     }
 
     async fn an_unknown_plan_is_corrupt(db) {

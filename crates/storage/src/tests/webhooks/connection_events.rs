@@ -184,7 +184,7 @@ both! {
         let shown = created.shown.expect("a connection");
         assert_eq!((shown.status, shown.previous_status, &*shown.institution_name), (Active, None, "First Bank"));
 
-        let removal = db.removals().begin(user, id, at(30), at(90)).await.unwrap().expect("hidden");
+        let removal = db.hide(user, id, 30, 90).await;
         let removed = events(db, user, subscriber).await.remove(0);
         assert_eq!((removed.event_type, removed.connection_id, removed.shown.clone()), (types[1], Some(id), None));
         assert_eq!((removed.new_count, removed.updated_count), (0, 0));
