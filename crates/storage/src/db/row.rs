@@ -4,7 +4,8 @@ use std::str::FromStr;
 
 use bellbird_domain::{Currency, MaskedNumber};
 use jiff::Timestamp;
-use tokio_postgres::types::Type;
+use rusqlite::types::{FromSqlResult, ValueRef};
+use tokio_postgres::types::{FromSql, Type};
 use uuid::Uuid;
 
 use crate::error::{Result, StorageError};
@@ -31,25 +32,11 @@ impl Row<'_> {
     }
 
     pub(crate) fn opt_text(&self, column: usize) -> Result<Option<&str>> {
-        match self {
-            Self::Sqlite(row) => row
-                .get_ref(column)
-                .ok()
-                .and_then(|value| value.as_str_or_null().ok())
-                .ok_or(WRONG_TYPE),
-            Self::Postgres(row) => row.try_get(column).map_err(|_| WRONG_TYPE),
-        }
+        self.read(column, ValueRef::as_str_or_null)
     }
 
     pub(crate) fn opt_int(&self, column: usize) -> Result<Option<i64>> {
-        match self {
-            Self::Sqlite(row) => row
-                .get_ref(column)
-                .ok()
-                .and_then(|value| value.as_i64_or_null().ok())
-                .ok_or(WRONG_TYPE),
-            Self::Postgres(row) => row.try_get(column).map_err(|_| WRONG_TYPE),
-        }
+        self.read(column, ValueRef::as_i64_or_null)
     }
 
     /// Reads an integer of a smaller range. A value outside it is corrupt, and `what` names it.
@@ -73,12 +60,22 @@ impl Row<'_> {
     }
 
     fn opt_blob(&self, column: usize) -> Result<Option<&[u8]>> {
+        self.read(column, ValueRef::as_bytes_or_null)
+    }
+
+    /// Reads a nullable column by the function that fits on SQLite.
+    fn read<'r, T: FromSql<'r>>(
+        &'r self,
+        column: usize,
+        of_sqlite: impl FnOnce(&ValueRef<'r>) -> FromSqlResult<Option<T>>,
+    ) -> Result<Option<T>> {
         match self {
-            Self::Sqlite(row) => row
-                .get_ref(column)
-                .ok()
-                .and_then(|value| value.as_bytes_or_null().ok())
-                .ok_or(WRONG_TYPE),
+            Self::Sqlite(row) => {
+                let value = row.get_ref(column).ok();
+                value
+                    .and_then(|value| of_sqlite(&value).ok())
+                    .ok_or(WRONG_TYPE)
+            }
             Self::Postgres(row) => row.try_get(column).map_err(|_| WRONG_TYPE),
         }
     }
