@@ -153,6 +153,10 @@ impl Sqlite {
             .unwrap_or_else(|| self.readers[preferred].lock())
     }
 
+    async fn writer(&self) -> Writer {
+        Arc::clone(&self.writer).lock_owned().await
+    }
+
     pub(crate) fn all<T>(&self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Vec<T>> {
         all(&self.reader(), self.link.statement(sql), params, map)
     }
@@ -182,7 +186,7 @@ impl Sqlite {
     /// waiting for `busy_timeout`.
     pub(crate) async fn begin(&self, begin_statement: &'static str) -> Result<SqliteTx> {
         self.link.pass(DatabaseStep::Begin).await?;
-        let writer = Arc::clone(&self.writer).lock_owned().await;
+        let writer = self.writer().await;
         let link = self.link.clone();
         blocking(move || {
             if !writer.is_autocommit() {
@@ -202,7 +206,7 @@ impl Sqlite {
     /// Moves the WAL into the file, unless a reader blocks that.
     pub(crate) async fn close(&self) -> Result<()> {
         let checkpoint = async {
-            let writer = Arc::clone(&self.writer).lock_owned().await;
+            let writer = self.writer().await;
             blocking(move || {
                 // Returns a row that says "busy" if a reader blocks the checkpoint. The next open
                 // then does it.
@@ -222,7 +226,7 @@ impl Sqlite {
     /// `secure_delete` covers what this version deletes. Older versions left deleted bytes in free
     /// pages, and the WAL keeps old pages until it restarts.
     pub(crate) async fn compact(&self) -> Result<bool> {
-        let writer = Arc::clone(&self.writer).lock_owned().await;
+        let writer = self.writer().await;
         blocking(move || {
             if !writer.is_autocommit() {
                 writer.execute_batch("ROLLBACK")?;
@@ -258,7 +262,7 @@ impl Sqlite {
 
     /// Whether the file's structure and its references are in order.
     pub(crate) async fn is_intact(&self) -> Result<bool> {
-        let writer = Arc::clone(&self.writer).lock_owned().await;
+        let writer = self.writer().await;
         blocking(move || {
             let ok = writer.query_row("PRAGMA integrity_check(1)", [], |row| {
                 row.get::<_, String>(0)
