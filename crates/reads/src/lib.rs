@@ -39,7 +39,7 @@ pub use cursor_cache::{QueryKey, WindowKey};
 pub use error::ReadError;
 pub use filter::TransactionFilter;
 pub use merged::Merged;
-pub use range::{Attempts, Range};
+pub use range::{Attempts, NewCall, Range};
 pub use select::{SelectError, Selected, SelectedAccounts, Selection, UnreadableConnection};
 pub use summary::{Group, GroupBy, GroupTotals, Summary};
 use trades::TradeCursorIndex;

@@ -231,7 +231,7 @@ async fn export(
             bail!("the connection {id} was removed meanwhile");
         }
         has_more = export
-            .next_page(Retries::On, &mut || new_call(), &mut page)
+            .next_page(Retries::On, &new_call, &mut page)
             .await
             .map_err(describe)?;
         if !target.write(&page)? {

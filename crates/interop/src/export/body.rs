@@ -95,11 +95,7 @@ impl FileBody {
             }
         }
         let read = export
-            .next_page(
-                Retries::Off,
-                &mut || context.call_context(&caller),
-                &mut page,
-            )
+            .next_page(Retries::Off, &|| context.call_context(&caller), &mut page)
             .await;
         let has_more = match read {
             Ok(has_more) => has_more,
@@ -187,7 +183,7 @@ impl FileBody {
             .export
             .next_page(
                 Retries::On,
-                &mut || context.call_context(caller),
+                &|| context.call_context(caller),
                 &mut self.page,
             )
             .await;

@@ -11,10 +11,9 @@ use bellbird_domain::{
     Account, AccountId, Balance, Bound, Caller, ConnectionId, ConnectionStatus, DateFilter,
     DateRange, Holding, Trade, Transaction,
 };
-use bellbird_reads::range::NewCall;
 use bellbird_reads::{
-    Attempts, CallContext, ConnectionContext, Range, ReadError, Reads, RowKind, SelectError,
-    Selected, SelectedAccounts, Selection, Trades, Transactions, UnreadableConnection,
+    Attempts, ConnectionContext, NewCall, Range, ReadError, Reads, RowKind, SelectError, Selected,
+    SelectedAccounts, Selection, Trades, Transactions, UnreadableConnection,
 };
 use bellbird_storage::Storage;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
@@ -235,7 +234,7 @@ impl Export {
     pub async fn leave_out_broken(
         &mut self,
         retries: Retries,
-        new_call: &(dyn Fn() -> CallContext + Sync),
+        new_call: &NewCall<'_>,
     ) -> Result<Vec<ExportError>, ExportError> {
         if self.left_out.is_none() || self.reading.is_some() {
             return Ok(Vec::new());
@@ -246,9 +245,7 @@ impl Export {
             .map(|unread| self.alone(unread))
             .collect::<Result<_, _>>()?;
         let checks = checks.into_iter().map(async |mut check| {
-            let read = check
-                .next_page(retries, &mut || new_call(), &mut Vec::new())
-                .await;
+            let read = check.next_page(retries, new_call, &mut Vec::new()).await;
             (read.err(), check.calls)
         });
         let checked: Vec<_> = stream::iter(checks)
@@ -365,7 +362,7 @@ impl Export {
     pub async fn next_page(
         &mut self,
         retries: Retries,
-        new_call: &mut NewCall<'_>,
+        new_call: &NewCall<'_>,
         out: &mut Vec<u8>,
     ) -> Result<bool, ExportError> {
         let give_up_at = (retries == Retries::On).then_some(self.give_up_at);

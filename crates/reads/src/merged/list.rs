@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::position::{AccountList, LATE_MAX, MergedPosition};
 use super::{Awaited, MapRow};
-use crate::{Attempts, Range, ReadError};
+use crate::{Attempts, NewCall, Range, ReadError};
 
 /// How far a list was read.
 #[derive(Debug, Clone)]
@@ -34,7 +34,7 @@ pub(super) enum Calls<'s> {
     /// Once, within this call.
     One(&'s CallContext),
     /// Again after a failure, as [`Attempts`] says, each time within a new call.
-    Several(&'s (dyn Fn() -> CallContext + Sync)),
+    Several(&'s NewCall<'s>),
 }
 
 /// What all lists share.
@@ -149,8 +149,7 @@ impl<K: RowKind, T: Send> MergedList<K, T> {
                 match calls {
                     Calls::One(call) => self.read_page(read, call).await,
                     Calls::Several(new_call) => {
-                        let mut new_call = || new_call();
-                        let mut attempts = Attempts::new(Some(read.stop_at), &mut new_call);
+                        let mut attempts = Attempts::new(Some(read.stop_at), new_call);
                         attempts
                             .run((&mut *self, read), |(list, read), call| {
                                 Box::pin(list.read_page(read, call))

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::{Range, ReadError};
+use crate::{NewCall, Range, ReadError};
 pub use list::ListState;
 use list::{Calls, MergedList, MergedRead};
 use position::LATE_MAX;
@@ -142,7 +142,7 @@ impl<'m, K: RowKind, T: Send> Merged<'m, K, T> {
     /// [`Attempts`](crate::Attempts) says.
     pub async fn next_with_retries(
         &mut self,
-        new_call: &(dyn Fn() -> CallContext + Sync),
+        new_call: &NewCall<'_>,
     ) -> Result<Option<T>, PositionLost> {
         self.next_of(Calls::Several(new_call)).await
     }

@@ -20,11 +20,11 @@ const PAGE_MAX: Duration = Duration::from_secs(120);
 const LIST_MAX: Duration = Duration::from_secs(3_600);
 
 /// Makes the call context of an attempt.
-pub type NewCall<'c> = dyn FnMut() -> CallContext + Send + 'c;
+pub type NewCall<'c> = dyn Fn() -> CallContext + Sync + 'c;
 
 /// The attempts to read a page, each with its own call context, within the retry budget above.
 pub struct Attempts<'c> {
-    new_call: &'c mut NewCall<'c>,
+    new_call: &'c NewCall<'c>,
     give_up_at: Option<Instant>,
     calls: u32,
 }
@@ -34,7 +34,7 @@ impl<'c> Attempts<'c> {
     /// transient failure and a wait for the user's budget of provider calls, until three attempts
     /// have failed, two minutes have passed for one page, or it is `give_up_at`. A used-up budget
     /// is not a failed attempt, because no call was made.
-    pub fn new(give_up_at: Option<Instant>, new_call: &'c mut NewCall<'c>) -> Self {
+    pub fn new(give_up_at: Option<Instant>, new_call: &'c NewCall<'c>) -> Self {
         Self {
             new_call,
             give_up_at,

@@ -94,8 +94,8 @@ async fn retried_page_until(
     range: &mut Range<Transactions>,
 ) -> (Result<Vec<String>, ReadError>, u64) {
     let started = Instant::now();
-    let mut new_call = || world.call();
-    let mut attempts = Attempts::new(Some(give_up_at), &mut new_call);
+    let new_call = || world.call();
+    let mut attempts = Attempts::new(Some(give_up_at), &new_call);
     let outcome = attempts
         .run(range, |range, call| {
             page_of(call, range).map_ok(|(ids, _)| ids).boxed()
@@ -476,8 +476,8 @@ async fn trades_that_change_meanwhile_fail_for_good() {
     let mut range = world.trades(&context);
     broker.fail_next([Some(UNAVAILABLE), Some(UNAVAILABLE)]);
     let started = Instant::now();
-    let mut new_call = || world.call();
-    let mut attempts = Attempts::new(Some(Attempts::end_of_list()), &mut new_call);
+    let new_call = || world.call();
+    let mut attempts = Attempts::new(Some(Attempts::end_of_list()), &new_call);
     let (first, _) = attempts
         .run(&mut range, |range, call| trade_page_of(call, range).boxed())
         .await
