@@ -9,7 +9,7 @@ use bellbird_api::http::problem::problem_from_read;
 use bellbird_domain::date::day_of;
 use bellbird_domain::{
     Account, AccountId, Balance, Bound, Caller, ConnectionId, ConnectionStatus, DateFilter,
-    DateRange, Holding, Trade, Transaction,
+    DateRange, Holding,
 };
 use bellbird_reads::{
     Attempts, ConnectionContext, NewCall, Range, ReadError, Reads, RowKind, SelectError, Selected,
@@ -22,9 +22,9 @@ use jiff::civil::Date;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::formats::{FormatError, Head, LeftOut, Table, WriteTransactions};
+use super::formats::{FormatError, Head, LeftOut, Resource, WriteFile};
 use super::names::{FileName, NameParts};
-use super::request::{FileRequest, Resource};
+use super::request::FileRequest;
 
 /// More accounts of a user than this are not compared for their names.
 const COMPARED_MAX: u32 = 10_000;
@@ -145,10 +145,7 @@ enum ExportRead {
     Holdings(SelectedAccounts),
 }
 
-enum Writer {
-    Transactions(Box<dyn WriteTransactions>),
-    Table(Table),
-}
+type Writer = Box<dyn WriteFile>;
 
 impl Export {
     /// Finds the connections to read. Calls no provider.
@@ -162,7 +159,13 @@ impl Export {
         if request.lacks_account() {
             return Err(OpenError::Format(FormatError::OneAccount));
         }
-        let writer = Writer::new(&request).ok_or(OpenError::Format(FormatError::Internal))?;
+        if !request
+            .resource
+            .formats()
+            .any(|format| format == request.format)
+        {
+            return Err(OpenError::Format(FormatError::Internal));
+        }
         let found = select(&reads, &caller, &request).await?;
         let leaves_out = request.partial && found.len() > 1;
         // Those that may be left out are opened when they are checked.
@@ -209,7 +212,7 @@ impl Export {
             reading: None,
             context: None,
             give_up_at: Attempts::end_of_list(),
-            writer,
+            writer: request.format.writer(request.options),
             is_begun: false,
             rows: 0,
             calls: 0,
@@ -243,7 +246,7 @@ impl Export {
             .unread
             .iter()
             .map(|unread| self.alone(unread))
-            .collect::<Result<_, _>>()?;
+            .collect();
         let checks = checks.into_iter().map(async |mut check| {
             let read = check.next_page(retries, new_call, &mut Vec::new()).await;
             (read.err(), check.calls)
@@ -288,8 +291,8 @@ impl Export {
     }
 
     /// The same file of this connection alone.
-    fn alone(&self, unread: &Unread) -> Result<Self, FormatError> {
-        Ok(Self {
+    fn alone(&self, unread: &Unread) -> Self {
+        Self {
             reads: self.reads.clone(),
             caller: self.caller.clone(),
             request: self.request,
@@ -302,11 +305,11 @@ impl Export {
             reading: None,
             context: None,
             give_up_at: Attempts::end_of_list(),
-            writer: Writer::new(&self.request).ok_or(FormatError::Internal)?,
+            writer: self.request.format.writer(self.request.options),
             is_begun: false,
             rows: 0,
             calls: 0,
-        })
+        }
     }
 
     /// The connections that the file lacks. Known before the first page.
@@ -390,7 +393,8 @@ impl Export {
                 .await?
                 .map(ExportRead::Trades),
             Some(ExportRead::Holdings(selected)) => {
-                self.holdings(&selected, &mut attempts, out).await?
+                self.holdings(&selected, &mut attempts, out).await?;
+                None
             }
             None => None,
         };
@@ -400,10 +404,8 @@ impl Export {
         }
         let has_more = self.next_connection().is_some();
         let left_out = self.left_out.as_deref();
-        match &mut self.writer {
-            _ if has_more => {}
-            Writer::Transactions(writer) => writer.end(self.rows, left_out, out),
-            Writer::Table(table) => table.end(left_out, out),
+        if !has_more {
+            self.writer.end(self.rows, left_out, out);
         }
         Ok(has_more)
     }
@@ -426,6 +428,7 @@ impl Export {
         let today = day_of(self.now, &self.caller.timezone);
         let accounts = &self.accounts;
         let head = Head {
+            resource: self.request.resource,
             account,
             accounts,
             balance,
@@ -433,12 +436,7 @@ impl Export {
             read_at: self.now,
             today,
         };
-        match (&mut self.writer, self.request.resource) {
-            (Writer::Transactions(writer), _) => writer.start(&head, out)?,
-            (Writer::Table(table), Resource::Holdings) => table.start_holdings(out),
-            (Writer::Table(table), _) => table.start_trades(out),
-        }
-        Ok(())
+        Ok(self.writer.start(&head, out)?)
     }
 
     /// Reads the balance of the account. None if the provider does not say it.
@@ -550,13 +548,10 @@ impl Export {
         selected: &SelectedAccounts,
         attempts: &mut Attempts<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Option<ExportRead>, ExportError> {
-        let Writer::Table(table) = &mut self.writer else {
-            return Ok(None);
-        };
-        let table = Mutex::new(table);
+    ) -> Result<(), ExportError> {
+        let writer = Mutex::new(&mut self.writer);
         let add = |holding: &Holding<'_>, (rows, written): &mut (u64, Vec<u8>)| {
-            table.lock().holding(holding, written);
+            writer.lock().holding(holding, written);
             *rows += 1;
         };
         let read = attempts.run((&self.reads, &add), |(reads, add), call| {
@@ -579,7 +574,7 @@ impl Export {
             self.rows += rows;
             out.extend_from_slice(&written);
         }
-        Ok(None)
+        Ok(())
     }
 }
 
@@ -596,38 +591,6 @@ impl From<Result<SelectedAccounts, UnreadableConnection>> for Unread {
             connection_id: connection.id,
             institution_name: connection.institution_name.clone(),
             account_ids,
-        }
-    }
-}
-
-impl Writer {
-    /// None if the format does not hold the resource.
-    fn new(request: &FileRequest) -> Option<Self> {
-        match request.resource {
-            Resource::Transactions => Some(Self::Transactions(
-                request.format.transactions(request.options),
-            )),
-            Resource::Trades | Resource::Holdings => {
-                Table::new(request.format, request.options).map(Self::Table)
-            }
-        }
-    }
-
-    fn transaction(
-        &mut self,
-        row: &Transaction<'_>,
-        day: Date,
-        out: &mut Vec<u8>,
-    ) -> Result<(), FormatError> {
-        match self {
-            Self::Transactions(writer) => writer.row(row, day, out),
-            Self::Table(_) => Ok(()),
-        }
-    }
-
-    fn trade(&mut self, row: &Trade<'_>, out: &mut Vec<u8>) {
-        if let Self::Table(table) = self {
-            table.trade(row, out);
         }
     }
 }

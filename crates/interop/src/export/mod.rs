@@ -9,6 +9,7 @@ mod request;
 mod routes;
 
 pub use file::{Export, ExportError, OpenError, Retries};
+pub use formats::Resource;
 pub use names::{FileName, NameParts};
-pub use request::{FileRequest, Resource};
+pub use request::FileRequest;
 pub use routes::routes;

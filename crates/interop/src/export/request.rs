@@ -1,53 +1,8 @@
 //! What a file contains, and in which form.
 
-use bellbird_domain::{AccountId, ConnectionCategory, ConnectionId, DateFilter};
+use bellbird_domain::{AccountId, ConnectionId, DateFilter};
 
-use super::formats::{Format, Options};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Resource {
-    Transactions,
-    Trades,
-    Holdings,
-}
-
-impl Resource {
-    pub const ALL: [Self; 3] = [Self::Transactions, Self::Trades, Self::Holdings];
-
-    /// As in paths and commands.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Transactions => "transactions",
-            Self::Trades => "trades",
-            Self::Holdings => "holdings",
-        }
-    }
-
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|resource| resource.as_str() == name)
-    }
-
-    /// The formats that can hold it.
-    pub fn formats(self) -> impl Iterator<Item = Format> {
-        Format::ALL
-            .iter()
-            .copied()
-            .filter(move |format| self == Self::Transactions || format.holds_tables())
-    }
-
-    /// The category of the connections that have it.
-    #[must_use]
-    pub fn category(self) -> ConnectionCategory {
-        match self {
-            Self::Transactions => ConnectionCategory::Banking,
-            Self::Trades | Self::Holdings => ConnectionCategory::Brokerage,
-        }
-    }
-}
+use super::formats::{Format, Options, Resource};
 
 #[derive(Debug, Clone, Copy)]
 pub struct FileRequest {

@@ -28,9 +28,9 @@ use utoipa_axum::routes;
 
 use super::body::{CutOff, FileBody, ROWS_TRAILER, problem_of_format};
 use super::file::{Export, OpenError};
-use super::formats::{Format, LeftOut};
+use super::formats::{Format, LeftOut, Resource};
 use super::queries::{FileQuery, HoldingsFileQuery, TradesFileQuery};
-use super::request::{FileRequest, Resource};
+use super::request::FileRequest;
 use crate::Interop;
 
 /// A file holds a connection's opened credentials, and a place among its key's concurrent requests.

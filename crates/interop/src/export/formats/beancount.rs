@@ -6,7 +6,7 @@ use jiff::civil::Date;
 
 use super::accounts::{AccountNames, OtherSide, is_liability, label};
 use super::text::{end_comments, line, one_line};
-use super::{FormatError, Head, LeftOut, WriteTransactions, amounts};
+use super::{FormatError, Head, LeftOut, WriteFile, amounts};
 
 /// Beancount rounds negative numbers to the precision of Python's decimals.
 const DIGITS_MAX: usize = 28;
@@ -16,7 +16,7 @@ pub(super) struct Beancount {
     names: AccountNames,
 }
 
-impl WriteTransactions for Beancount {
+impl WriteFile for Beancount {
     fn start(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
         self.names = AccountNames::new(head.accounts, account_name);
         line(
@@ -58,7 +58,7 @@ impl WriteTransactions for Beancount {
         Ok(())
     }
 
-    fn row(
+    fn transaction(
         &mut self,
         row: &Transaction<'_>,
         date: Date,

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use bellbird_domain::{Account, Category, MaskedNumber, Transaction};
+use bellbird_domain::{Account, Category, Decimal, Holding, MaskedNumber, Trade, Transaction};
 use jiff::civil::Date;
 use uuid::Uuid;
 
-use super::{FormatError, Head, Options, WriteTransactions};
+use super::{FormatError, Head, Options, Resource, WriteFile};
 
-const COLUMNS: [&str; 15] = [
+const TRANSACTION_COLUMNS: [&str; 15] = [
     "id",
     "accountId",
     "accountName",
@@ -22,6 +22,42 @@ const COLUMNS: [&str; 15] = [
     "category",
     "merchantName",
     "merchantCategoryCode",
+    "institutionName",
+    "accountNumber",
+];
+
+const TRADE_COLUMNS: [&str; 16] = [
+    "id",
+    "accountId",
+    "accountName",
+    "symbol",
+    "name",
+    "type",
+    "quantity",
+    "price",
+    "currency",
+    "totalAmount",
+    "fees",
+    "tradeDate",
+    "settlementDate",
+    "description",
+    "institutionName",
+    "accountNumber",
+];
+
+const HOLDING_COLUMNS: [&str; 14] = [
+    "id",
+    "accountId",
+    "accountName",
+    "symbol",
+    "name",
+    "exchange",
+    "currency",
+    "quantity",
+    "averagePrice",
+    "currentPrice",
+    "marketValue",
+    "unrealizedPnl",
     "institutionName",
     "accountNumber",
 ];
@@ -163,21 +199,26 @@ fn begins_formula(text: &str) -> bool {
     text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'])
 }
 
-pub(super) struct Transactions(CsvLines);
+pub(super) struct Csv(CsvLines);
 
-impl Transactions {
+impl Csv {
     pub(super) fn new(options: Options) -> Self {
         Self(CsvLines::new(options))
     }
 }
 
-impl WriteTransactions for Transactions {
-    fn start(&mut self, _head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
-        self.0.header(&COLUMNS, out);
+impl WriteFile for Csv {
+    fn start(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        let columns: &[&str] = match head.resource {
+            Resource::Transactions => &TRANSACTION_COLUMNS,
+            Resource::Trades => &TRADE_COLUMNS,
+            Resource::Holdings => &HOLDING_COLUMNS,
+        };
+        self.0.header(columns, out);
         Ok(())
     }
 
-    fn row(
+    fn transaction(
         &mut self,
         row: &Transaction<'_>,
         date: Date,
@@ -201,5 +242,46 @@ impl WriteTransactions for Transactions {
         );
         lines.end_line_of(row.account, out);
         Ok(())
+    }
+
+    fn trade(&mut self, trade: &Trade<'_>, out: &mut Vec<u8>) {
+        let lines = &mut self.0;
+        let or_zero =
+            |number: &Option<Decimal<'_>>| number.as_ref().map_or("0", Decimal::as_str).to_owned();
+        lines.text(&trade.id().to_string(), out);
+        lines.account(trade.account, out);
+        lines.text(&trade.symbol, out);
+        lines.text(trade.name.as_deref().unwrap_or_default(), out);
+        lines.plain(trade.trade_type.as_str(), out);
+        lines.plain(&or_zero(&trade.quantity), out);
+        lines.plain(&or_zero(&trade.price), out);
+        lines.text(&trade.currency, out);
+        lines.plain(&or_zero(&trade.total_amount), out);
+        lines.plain(trade.fees.as_ref().map_or("", Decimal::as_str), out);
+        lines.text(&trade.trade_date, out);
+        lines.text(trade.settlement_date.as_deref().unwrap_or_default(), out);
+        lines.text(trade.description.as_deref().unwrap_or_default(), out);
+        lines.end_line_of(trade.account, out);
+    }
+
+    fn holding(&mut self, holding: &Holding<'_>, out: &mut Vec<u8>) {
+        let lines = &mut self.0;
+        let numbers = [
+            &holding.average_price,
+            &holding.current_price,
+            &holding.market_value,
+            &holding.unrealized_pnl,
+        ];
+        lines.text(&holding.id(), out);
+        lines.account(holding.account, out);
+        lines.text(&holding.symbol, out);
+        lines.text(holding.name.as_deref().unwrap_or_default(), out);
+        lines.text(holding.exchange.as_deref().unwrap_or_default(), out);
+        lines.text(&holding.currency, out);
+        lines.plain(holding.quantity.as_str(), out);
+        for number in numbers {
+            lines.plain(number.as_ref().map_or("", Decimal::as_str), out);
+        }
+        lines.end_line_of(holding.account, out);
     }
 }

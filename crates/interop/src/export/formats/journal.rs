@@ -5,7 +5,7 @@ use jiff::civil::Date;
 
 use super::accounts::{AccountNames, OtherSide, is_liability, label};
 use super::text::{end_comments, key, line, one_line};
-use super::{FormatError, Head, LeftOut, WriteTransactions};
+use super::{FormatError, Head, LeftOut, WriteFile};
 
 /// An id is the value of a tag, which ends at a comma. Longer ones, and ones with other characters,
 /// become a digest.
@@ -16,7 +16,7 @@ pub(super) struct Journal {
     names: AccountNames,
 }
 
-impl WriteTransactions for Journal {
+impl WriteFile for Journal {
     fn start(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
         self.names = AccountNames::new(head.accounts, account_name);
         line(
@@ -54,7 +54,7 @@ impl WriteTransactions for Journal {
         Ok(())
     }
 
-    fn row(
+    fn transaction(
         &mut self,
         row: &Transaction<'_>,
         date: Date,

@@ -1,21 +1,29 @@
 //! JSON Lines: one object of `/v1` a line.
 
 use bellbird_api::http::json::write_json;
-use bellbird_api::v1::TransactionView;
-use bellbird_domain::Transaction;
+use bellbird_api::v1::{HoldingView, TradeView, TransactionView};
+use bellbird_domain::{Holding, Trade, Transaction};
 use jiff::civil::Date;
 use serde::Serialize;
 
-use super::{FormatError, Head, LeftOut, WriteTransactions};
+use super::{FormatError, Head, LeftOut, WriteFile};
 
-pub(super) struct Transactions;
+pub(super) struct Jsonl;
 
-impl WriteTransactions for Transactions {
+/// The last line of a file that may leave out connections. It has the line even if none is left
+/// out, so that a reader always takes the last line away, and misses it in a file that broke off.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LastLine<'l> {
+    left_out: &'l [LeftOut],
+}
+
+impl WriteFile for Jsonl {
     fn start(&mut self, _head: &Head<'_>, _out: &mut Vec<u8>) -> Result<(), FormatError> {
         Ok(())
     }
 
-    fn row(
+    fn transaction(
         &mut self,
         row: &Transaction<'_>,
         date: Date,
@@ -26,21 +34,22 @@ impl WriteTransactions for Transactions {
         Ok(())
     }
 
+    fn trade(&mut self, trade: &Trade<'_>, out: &mut Vec<u8>) {
+        write_line(&TradeView::new(trade), out);
+    }
+
+    fn holding(&mut self, holding: &Holding<'_>, out: &mut Vec<u8>) {
+        write_line(&HoldingView::new(holding), out);
+    }
+
     fn end(&mut self, _rows: u64, left_out: Option<&[LeftOut]>, out: &mut Vec<u8>) {
-        write_left_out(left_out, out);
+        if let Some(left_out) = left_out {
+            write_line(&LastLine { left_out }, out);
+        }
     }
 }
 
-/// The last line of a file that may leave out connections. It has the line even if none is left
-/// out, so that a reader always takes the last line away, and misses it in a file that broke off.
-pub(super) fn write_left_out(left_out: Option<&[LeftOut]>, out: &mut Vec<u8>) {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct LastLine<'l> {
-        left_out: &'l [LeftOut],
-    }
-    if let Some(left_out) = left_out {
-        write_json(&LastLine { left_out }, out);
-        out.push(b'\n');
-    }
+fn write_line(view: &impl Serialize, out: &mut Vec<u8>) {
+    write_json(view, out);
+    out.push(b'\n');
 }

@@ -10,19 +10,65 @@ mod journal;
 mod jsonl;
 mod ofx;
 mod qif;
-mod table;
 #[cfg(test)]
 mod tests;
 mod text;
 mod ynab;
 
-use bellbird_domain::{Account, Balance, ConnectionId, Transaction};
+use bellbird_domain::{
+    Account, Balance, ConnectionCategory, ConnectionId, Holding, Trade, Transaction,
+};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use serde::Serialize;
 
 pub use csv::CsvLines;
-pub use table::Table;
+
+/// What a file contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resource {
+    Transactions,
+    Trades,
+    Holdings,
+}
+
+impl Resource {
+    pub const ALL: [Self; 3] = [Self::Transactions, Self::Trades, Self::Holdings];
+
+    /// As in paths and commands.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Transactions => "transactions",
+            Self::Trades => "trades",
+            Self::Holdings => "holdings",
+        }
+    }
+
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|resource| resource.as_str() == name)
+    }
+
+    /// The formats that can hold it.
+    pub fn formats(self) -> impl Iterator<Item = Format> {
+        Format::ALL
+            .iter()
+            .copied()
+            .filter(move |format| self == Self::Transactions || format.holds_tables())
+    }
+
+    /// The category of the connections that have it.
+    #[must_use]
+    pub fn category(self) -> ConnectionCategory {
+        match self {
+            Self::Transactions => ConnectionCategory::Banking,
+            Self::Trades | Self::Holdings => ConnectionCategory::Brokerage,
+        }
+    }
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
@@ -57,6 +103,7 @@ pub struct Options {
 
 /// What is known before the rows.
 pub struct Head<'a> {
+    pub resource: Resource,
     /// `None` if the file has rows of several accounts.
     pub account: Option<&'a Account>,
     /// The user's accounts. See [`Format::names_accounts`].
@@ -104,21 +151,27 @@ pub enum FormatError {
     Internal,
 }
 
-/// Writes a file of transactions. Call `start` once, `row` for each row in the order of `/v1`, and
-/// `end` once.
+/// Writes a file. Call `start` once, the method of the resource for each row in the order of `/v1`,
+/// and `end` once.
 ///
 /// Each call appends to `out`, which the caller may empty between calls. After an error the file
 /// cannot be continued.
-pub trait WriteTransactions: Send {
+pub trait WriteFile: Send {
     fn start(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError>;
 
     /// `date` is the day of posting in the user's timezone.
-    fn row(
+    fn transaction(
         &mut self,
         row: &Transaction<'_>,
         date: Date,
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError>;
+
+    /// Formats that do not hold trades ([`Resource::formats`]) write nothing.
+    fn trade(&mut self, _trade: &Trade<'_>, _out: &mut Vec<u8>) {}
+
+    /// As [`Self::trade`].
+    fn holding(&mut self, _holding: &Holding<'_>, _out: &mut Vec<u8>) {}
 
     /// What follows the last of all rows: nothing in formats that have no place for it. `left_out`
     /// is `None` for files that leave nothing out.
@@ -192,18 +245,18 @@ impl Format {
         matches!(self, Self::Journal | Self::Beancount)
     }
 
-    /// Whether [`Table`] writes trades and holdings in this format.
+    /// Whether it holds trades and holdings.
     #[must_use]
     pub const fn holds_tables(self) -> bool {
         matches!(self, Self::Csv | Self::Jsonl)
     }
 
     #[must_use]
-    pub fn transactions(self, options: Options) -> Box<dyn WriteTransactions> {
+    pub fn writer(self, options: Options) -> Box<dyn WriteFile> {
         match self {
             Self::Csv if options.layout == Layout::Ynab => Box::new(ynab::Ynab::new(options)),
-            Self::Csv => Box::new(csv::Transactions::new(options)),
-            Self::Jsonl => Box::new(jsonl::Transactions),
+            Self::Csv => Box::new(csv::Csv::new(options)),
+            Self::Jsonl => Box::new(jsonl::Jsonl),
             Self::Ofx => Box::new(ofx::Ofx::default()),
             Self::Qif => Box::new(qif::Qif::default()),
             Self::Journal => Box::new(journal::Journal::default()),

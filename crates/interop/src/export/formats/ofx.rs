@@ -10,7 +10,7 @@ use bellbird_domain::{Account, AccountType, Currency, Transaction};
 use jiff::civil::Date;
 
 use super::text::{cut, key, one_line, payee};
-use super::{FormatError, Head, LeftOut, WriteTransactions};
+use super::{FormatError, Head, LeftOut, WriteFile};
 
 const HEADER: &str = "OFXHEADER:100\nDATA:OFXSGML\nVERSION:103\nSECURITY:NONE\nENCODING:UTF-8\nCHARSET:NONE\n\
                       COMPRESSION:NONE\nOLDFILEUID:NONE\nNEWFILEUID:NONE\n\n";
@@ -32,7 +32,7 @@ pub(super) struct Ofx {
     rest: String,
 }
 
-impl WriteTransactions for Ofx {
+impl WriteFile for Ofx {
     fn start(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
         let account = head.account.ok_or(FormatError::OneAccount)?;
         let balance = head.balance.ok_or(FormatError::NoBalance)?;
@@ -95,7 +95,7 @@ impl WriteTransactions for Ofx {
         Ok(())
     }
 
-    fn row(
+    fn transaction(
         &mut self,
         row: &Transaction<'_>,
         date: Date,

@@ -5,7 +5,7 @@ use bellbird_domain::{AccountType, Currency, Transaction};
 use jiff::civil::Date;
 
 use super::text::{line, one_line, payee};
-use super::{FormatError, Head, WriteTransactions, amounts};
+use super::{FormatError, Head, WriteFile, amounts};
 
 /// Actual drops rows with more digits than its numbers hold.
 const DIGITS_MAX: usize = 15;
@@ -15,7 +15,7 @@ pub(super) struct Qif {
     currency: Option<Currency>,
 }
 
-impl WriteTransactions for Qif {
+impl WriteFile for Qif {
     fn start(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
         let account = head.account.ok_or(FormatError::OneAccount)?;
         self.currency = Some(account.currency).filter(|currency| *currency != Currency::UNKNOWN);
@@ -28,7 +28,7 @@ impl WriteTransactions for Qif {
         Ok(())
     }
 
-    fn row(
+    fn transaction(
         &mut self,
         row: &Transaction<'_>,
         date: Date,

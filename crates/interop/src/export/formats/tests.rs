@@ -13,7 +13,7 @@ use bellbird_domain::{
 use jiff::Timestamp;
 use jiff::civil::{Date, date};
 
-use super::{Format, FormatError, Head, LeftOut, Options};
+use super::{Format, FormatError, Head, LeftOut, Options, Resource};
 
 const DAY: Date = date(2026, 11, 20);
 
@@ -107,6 +107,7 @@ fn file_with(
     rows: &[Given],
 ) -> Result<Vec<u8>, FormatError> {
     let head = Head {
+        resource: Resource::Transactions,
         account: Some(account),
         accounts: std::slice::from_ref(account),
         balance,
@@ -114,12 +115,12 @@ fn file_with(
         read_at: "2026-11-21T10:30:00Z".parse().unwrap(),
         today: date(2026, 11, 21),
     };
-    let (mut writer, mut whole, mut out) = (format.transactions(options), Vec::new(), Vec::new());
+    let (mut writer, mut whole, mut out) = (format.writer(options), Vec::new(), Vec::new());
     writer.start(&head, &mut out)?;
     for given in rows {
         // As a stream does it.
         whole.append(&mut out);
-        writer.row(&given.row(account), DAY, &mut out)?;
+        writer.transaction(&given.row(account), DAY, &mut out)?;
     }
     whole.append(&mut out);
     writer.end(rows.len() as u64, None, &mut whole);
@@ -129,6 +130,7 @@ fn file_with(
 fn head_of_several() -> Head<'static> {
     let read_at = Timestamp::UNIX_EPOCH;
     Head {
+        resource: Resource::Transactions,
         account: None,
         accounts: &[],
         balance: None,

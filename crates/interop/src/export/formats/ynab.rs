@@ -5,7 +5,7 @@ use jiff::civil::Date;
 
 use super::csv::CsvLines;
 use super::text::payee;
-use super::{FormatError, Head, Options, WriteTransactions, amounts};
+use super::{FormatError, Head, Options, WriteFile, amounts};
 
 const COLUMNS: [&str; 5] = ["Date", "Payee", "Memo", "Outflow", "Inflow"];
 
@@ -23,7 +23,7 @@ impl Ynab {
     }
 }
 
-impl WriteTransactions for Ynab {
+impl WriteFile for Ynab {
     fn start(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
         let account = head.account.ok_or(FormatError::OneAccount)?;
         self.currency = Some(account.currency).filter(|currency| *currency != Currency::UNKNOWN);
@@ -31,7 +31,7 @@ impl WriteTransactions for Ynab {
         Ok(())
     }
 
-    fn row(
+    fn transaction(
         &mut self,
         row: &Transaction<'_>,
         date: Date,

@@ -233,7 +233,7 @@ fn accounts_of_one_name_stay_apart() {
     ] {
         let accounts = [one.clone(), two.clone(), card.clone()];
         let names_of = |rows: &[&Account]| {
-            let mut writer = format.transactions(Options::default());
+            let mut writer = format.writer(Options::default());
             let (mut head, mut out) = (Vec::new(), Vec::new());
             writer
                 .start(
@@ -245,7 +245,9 @@ fn accounts_of_one_name_stay_apart() {
                 )
                 .unwrap();
             for account in rows {
-                writer.row(&row.row(account), DAY, &mut out).unwrap();
+                writer
+                    .transaction(&row.row(account), DAY, &mut out)
+                    .unwrap();
             }
             let entries = read(std::str::from_utf8(&out).unwrap());
             entries
@@ -279,11 +281,9 @@ fn what_is_left_out_is_a_comment_at_the_end() {
     };
     for format in [Format::Journal, Format::Beancount] {
         let mut out = Vec::new();
-        format.transactions(Options::default()).end(
-            3,
-            Some(std::slice::from_ref(&left_out)),
-            &mut out,
-        );
+        format
+            .writer(Options::default())
+            .end(3, Some(std::slice::from_ref(&left_out)), &mut out);
         let expected = format!(
             "\n; Left out: Iron 2026-01-01 open Assets:X, connection {}: reconnect_required\n\n\
              ; End of the file. Transactions: 3\n",

@@ -147,9 +147,10 @@ fn row_in_another_currency_is_rejected() {
         (Format::Qif, Options::default()),
         (Format::Csv, ynab),
     ] {
-        let mut writer = format.transactions(options);
+        let mut writer = format.writer(options);
         let balance = balance(Some("1.00"), "AUD");
         let head = Head {
+            resource: Resource::Transactions,
             account: Some(&account),
             accounts: &[],
             balance: Some(&balance),
@@ -163,13 +164,13 @@ fn row_in_another_currency_is_rejected() {
             currency: Currency::parse("AUD"),
             ..row.row(&account)
         };
-        assert_eq!(writer.row(&own, DAY, &mut out), Ok(()));
+        assert_eq!(writer.transaction(&own, DAY, &mut out), Ok(()));
         let other = Transaction {
             currency: Currency::parse("USD"),
             ..row.row(&account)
         };
         assert_eq!(
-            writer.row(&other, DAY, &mut out),
+            writer.transaction(&other, DAY, &mut out),
             Err(FormatError::OtherCurrency)
         );
     }
@@ -181,7 +182,7 @@ fn file_of_several_accounts_is_rejected() {
     for format in Format::ALL {
         for layout in [super::super::Layout::Wide, super::super::Layout::Ynab] {
             let started = format
-                .transactions(Options {
+                .writer(Options {
                     layout,
                     ..Options::default()
                 })

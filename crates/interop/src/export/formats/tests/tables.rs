@@ -1,7 +1,7 @@
 use bellbird_api::v1::{HoldingView, TradeView, TransactionView};
 use bellbird_domain::{Holding, Trade, TradeTime, TradeType};
 
-use super::super::{Layout, Table};
+use super::super::{Layout, WriteFile};
 use super::*;
 
 fn decimal(text: &str) -> Decimal<'_> {
@@ -162,11 +162,9 @@ fn ynab_layout_splits_amounts() {
     );
 }
 
-#[test]
-fn trades_have_the_members_of_v1() {
-    let account = account();
-    let trade = Trade {
-        account: &account,
+fn trade(account: &Account) -> Trade<'_> {
+    Trade {
+        account,
         symbol: "=VAB".into(),
         name: Some("FUND, \"A\"\nB".into()),
         trade_type: TradeType::Buy,
@@ -180,11 +178,27 @@ fn trades_have_the_members_of_v1() {
         time: TradeTime::Day(DAY),
         settlement_date: None,
         description: Some("BOUGHT".into()),
+    }
+}
+
+/// A file with its first line.
+fn started(format: Format, options: Options, resource: Resource) -> (Box<dyn WriteFile>, Vec<u8>) {
+    let (mut writer, mut out) = (format.writer(options), Vec::new());
+    let head = Head {
+        resource,
+        ..head_of_several()
     };
+    writer.start(&head, &mut out).unwrap();
+    (writer, out)
+}
+
+#[test]
+fn trades_have_the_members_of_v1() {
+    let account = account();
+    let trade = trade(&account);
     let write = |format, options| {
-        let (mut table, mut out) = (Table::new(format, options).unwrap(), Vec::new());
-        table.start_trades(&mut out);
-        table.trade(&trade, &mut out);
+        let (mut writer, mut out) = started(format, options, Resource::Trades);
+        writer.trade(&trade, &mut out);
         out
     };
     assert_eq!(
@@ -231,9 +245,8 @@ fn holdings_have_the_members_of_v1() {
         unrealized_pnl: Some(decimal("-3")),
     };
     let write = |format| {
-        let (mut table, mut out) = (Table::new(format, Options::default()).unwrap(), Vec::new());
-        table.start_holdings(&mut out);
-        table.holding(&holding, &mut out);
+        let (mut writer, mut out) = started(format, Options::default(), Resource::Holdings);
+        writer.holding(&holding, &mut out);
         out
     };
     assert_eq!(
@@ -253,11 +266,10 @@ fn holdings_have_the_members_of_v1() {
 
 #[test]
 fn only_csv_and_json_lines_hold_tables() {
+    let account = account();
     for format in Format::ALL {
-        assert_eq!(
-            Table::new(*format, Options::default()).is_some(),
-            format.holds_tables(),
-            "{format:?}"
-        );
+        let (mut out, mut writer) = (Vec::new(), format.writer(Options::default()));
+        writer.trade(&trade(&account), &mut out);
+        assert_eq!(!out.is_empty(), format.holds_tables(), "{format:?}");
     }
 }
