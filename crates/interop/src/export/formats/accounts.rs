@@ -4,79 +4,82 @@ use std::collections::{HashMap, HashSet};
 
 use bellbird_domain::{Account, AccountId, AccountType, Category, Transaction};
 
-/// Where money came from or went to. A provider sends no more than a category.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum OtherSide {
-    Expenses(Category),
-    UnknownExpenses,
-    UnknownIncome,
-    Transfers,
-}
+/// Writes a part of a name as the journal takes it, or the default if nothing of the text is left.
+type WritePart = fn(&str, &str) -> String;
 
-impl OtherSide {
-    pub(super) fn of(row: &Transaction<'_>) -> Self {
-        match row.category {
-            Some(Category::TransferIn | Category::TransferOut) => Self::Transfers,
-            Some(Category::Income) => Self::UnknownIncome,
-            // A refund too: it makes the expenses smaller.
-            Some(category) => Self::Expenses(category),
-            None if row.amount.is_negative() => Self::UnknownExpenses,
-            None => Self::UnknownIncome,
-        }
+/// The account on the other side of a row, as its kind and its words with `_` between them. A
+/// provider sends no more than a category.
+pub(super) fn other_side(row: &Transaction<'_>) -> (&'static str, &'static str) {
+    match row.category {
+        Some(Category::TransferIn | Category::TransferOut) => ("equity", "TRANSFERS"),
+        Some(Category::Income) => ("income", "UNKNOWN"),
+        // A refund too: it makes the expenses smaller.
+        Some(category) => ("expenses", category.key()),
+        None if row.amount.is_negative() => ("expenses", "UNKNOWN"),
+        None => ("income", "UNKNOWN"),
     }
-}
-
-pub(super) const fn is_liability(account: &Account) -> bool {
-    matches!(
-        account.account_type,
-        AccountType::CreditCard | AccountType::Loan
-    )
 }
 
 /// The names of a user's accounts. Two accounts never share one, and each has the same in every
 /// file of the user.
-#[derive(Default)]
 pub(super) struct AccountNames {
+    part: WritePart,
     names: HashMap<AccountId, String>,
     /// The accounts of each name without a suffix.
     accounts: HashMap<String, HashSet<AccountId>>,
 }
 
 impl AccountNames {
-    pub(super) fn new(accounts: &[Account], make: impl Fn(&Account, &str) -> String) -> Self {
-        let mut names = Self::default();
-        for account in accounts {
-            names
-                .accounts
-                .entry(make(account, ""))
-                .or_default()
-                .insert(account.id);
+    pub(super) fn new(part: WritePart) -> Self {
+        Self {
+            part,
+            names: HashMap::new(),
+            accounts: HashMap::new(),
         }
-        names
     }
 
-    /// `make` builds the name, with a suffix if another account has the name without it.
-    pub(super) fn get(
-        &mut self,
-        account: &Account,
-        make: impl Fn(&Account, &str) -> String,
-    ) -> &str {
-        let accounts = &mut self.accounts;
+    /// Keeps the names of these accounts apart from those of others.
+    pub(super) fn compare(&mut self, accounts: &[Account]) {
+        for account in accounts {
+            let name = name_of(account, "", self.part);
+            self.accounts.entry(name).or_default().insert(account.id);
+        }
+    }
+
+    /// The name, with a suffix if another account has the name without it.
+    pub(super) fn get(&mut self, account: &Account) -> &str {
+        let (accounts, part) = (&mut self.accounts, self.part);
         self.names.entry(account.id).or_insert_with(|| {
-            let name = make(account, "");
+            let name = name_of(account, "", part);
             let of_name = accounts.entry(name.clone()).or_default();
             of_name.insert(account.id);
             if of_name.len() == 1 {
                 name
             } else {
-                make(account, &account.id.uuid().simple().to_string())
+                name_of(account, &account.id.uuid().simple().to_string(), part)
             }
         })
     }
 }
 
+/// `assets:institution:account 1234`.
+fn name_of(account: &Account, suffix: &str, part: WritePart) -> String {
+    let kind = match account.account_type {
+        AccountType::CreditCard | AccountType::Loan => "liabilities",
+        _ => "assets",
+    };
+    let institution = account.institution_name.as_deref().unwrap_or_default();
+    let label = label(account, suffix);
+    [
+        part(kind, ""),
+        part(institution, "bank"),
+        part(&label, "account"),
+    ]
+    .join(":")
+}
+
 /// The name of the account, its last digits unless the name has them, and a suffix.
-pub(super) fn label(account: &Account, suffix: &str) -> String {
+fn label(account: &Account, suffix: &str) -> String {
     let digits = account
         .number
         .as_ref()

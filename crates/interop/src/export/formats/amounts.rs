@@ -1,8 +1,27 @@
-//! Exact changes to the text of an amount. No amount becomes a number on the way.
+//! Exact changes to the text of an amount. No amount becomes a number on the way. And the currency
+//! of a file that says none for each row.
 
 use std::borrow::Cow;
 
-use bellbird_domain::Decimal;
+use bellbird_domain::{Currency, Decimal};
+
+use super::FormatError;
+
+/// The currency, unless it is the code for none.
+pub(super) fn known(currency: Currency) -> Option<Currency> {
+    Some(currency).filter(|currency| *currency != Currency::UNKNOWN)
+}
+
+/// Fails if a row is in another currency than its file, as far as both are known.
+pub(super) fn require_currency(
+    of_file: Option<Currency>,
+    of_row: Option<Currency>,
+) -> Result<(), FormatError> {
+    match of_file.zip(of_row) {
+        Some((of_file, of_row)) if of_file != of_row => Err(FormatError::OtherCurrency),
+        _ => Ok(()),
+    }
+}
 
 /// The digits behind the point, without zeros at the end.
 fn fraction(amount: &str) -> &str {

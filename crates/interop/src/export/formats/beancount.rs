@@ -1,24 +1,30 @@
 //! Beancount 3. It sorts by date itself.
 
-use bellbird_domain::{Account, Category, Transaction};
+use bellbird_domain::Transaction;
 use jiff::ToSpan as _;
 use jiff::civil::Date;
 
-use super::accounts::{AccountNames, OtherSide, is_liability, label};
+use super::accounts::{AccountNames, other_side};
 use super::text::{end_comments, line, one_line};
 use super::{FormatError, Head, LeftOut, WriteFile, amounts};
 
 /// Beancount rounds negative numbers to the precision of Python's decimals.
 const DIGITS_MAX: usize = 28;
 
-#[derive(Default)]
 pub(super) struct Beancount {
     names: AccountNames,
 }
 
+impl Beancount {
+    pub(super) fn new() -> Self {
+        let names = AccountNames::new(part);
+        Self { names }
+    }
+}
+
 impl WriteFile for Beancount {
     fn start(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
-        self.names = AccountNames::new(head.accounts, account_name);
+        self.names.compare(head.accounts);
         line(
             &[
                 "; Transactions of Bellbird, read at ",
@@ -36,7 +42,7 @@ impl WriteFile for Beancount {
             let currency = balance.currency.unwrap_or(account.currency);
             // A balance counts at the start of its day.
             let day = head.today.saturating_add(1.day()).to_string();
-            let name = self.names.get(account, account_name);
+            let name = self.names.get(account);
             line(
                 &["; The balance then, as an assertion that holds once the ledger is complete:"],
                 out,
@@ -83,7 +89,7 @@ impl WriteFile for Beancount {
             line(&["  category: \"", category.key(), "\""], out);
         }
         let currency = row.currency.unwrap_or(row.account.currency);
-        let name = self.names.get(row.account, account_name);
+        let name = self.names.get(row.account);
         line(
             &[
                 "  ",
@@ -97,8 +103,9 @@ impl WriteFile for Beancount {
         );
         // Both amounts are given, because an inferred one would be rounded to the precision of
         // Python's decimals.
-        for part in ["  ", &other_side(OtherSide::of(row)), "  "] {
-            out.extend_from_slice(part.as_bytes());
+        let (kind, words) = other_side(row);
+        for text in ["  ", &part(kind, ""), ":", &words_of(words), "  "] {
+            out.extend_from_slice(text.as_bytes());
         }
         amounts::write_negated(&row.amount, out);
         line(&[" ", currency.as_str()], out);
@@ -125,23 +132,6 @@ fn quoted(text: &str) -> String {
     literal
 }
 
-/// `Assets:Institution:Account-1234`.
-fn account_name(account: &Account, suffix: &str) -> String {
-    let kind = if is_liability(account) {
-        "Liabilities"
-    } else {
-        "Assets"
-    };
-    let institution = part(
-        account.institution_name.as_deref().unwrap_or_default(),
-        "Bank",
-    );
-    format!(
-        "{kind}:{institution}:{}",
-        part(&label(account, suffix), "Account")
-    )
-}
-
 /// Letters, digits and single hyphens, beginning with a capital or a digit.
 fn part(text: &str, default: &str) -> String {
     let kept: String = text
@@ -150,10 +140,14 @@ fn part(text: &str, default: &str) -> String {
         .collect();
     let words: Vec<_> = kept.split('-').filter(|word| !word.is_empty()).collect();
     let name = words.join("-");
-    let Some(first) = name.chars().next() else {
-        return default.to_owned();
+    let name = if name.is_empty() {
+        default
+    } else {
+        name.as_str()
     };
-    first.to_uppercase().chain(name.chars().skip(1)).collect()
+    let mut letters = name.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(letters).collect()
 }
 
 /// Latin letters and ASCII digits. Other scripts lack capitals, which beancount demands.
@@ -162,18 +156,9 @@ const fn is_letter(character: char) -> bool {
     character.is_ascii_alphanumeric() || is_latin
 }
 
-fn other_side(side: OtherSide) -> String {
-    match side {
-        OtherSide::Transfers => "Equity:Transfers".to_owned(),
-        OtherSide::UnknownIncome => "Income:Unknown".to_owned(),
-        OtherSide::UnknownExpenses => "Expenses:Unknown".to_owned(),
-        OtherSide::Expenses(category) => format!("Expenses:{}", words_of(category)),
-    }
-}
-
 /// `FOOD_AND_DRINK` as `Food-And-Drink`.
-fn words_of(category: Category) -> String {
-    let key = category.key().to_ascii_lowercase();
-    let words = key.split('_').map(|word| part(word, ""));
+fn words_of(words: &str) -> String {
+    let words = words.to_ascii_lowercase();
+    let words = words.split('_').map(|word| part(word, ""));
     words.collect::<Vec<_>>().join("-")
 }

@@ -1,9 +1,9 @@
 //! A journal for hledger and ledger. Both sort by date themselves.
 
-use bellbird_domain::{Account, Category, Transaction};
+use bellbird_domain::Transaction;
 use jiff::civil::Date;
 
-use super::accounts::{AccountNames, OtherSide, is_liability, label};
+use super::accounts::{AccountNames, other_side};
 use super::text::{end_comments, key, line, one_line};
 use super::{FormatError, Head, LeftOut, WriteFile};
 
@@ -11,14 +11,20 @@ use super::{FormatError, Head, LeftOut, WriteFile};
 /// become a digest.
 const ID_MAX: usize = 255;
 
-#[derive(Default)]
 pub(super) struct Journal {
     names: AccountNames,
 }
 
+impl Journal {
+    pub(super) fn new() -> Self {
+        let names = AccountNames::new(part);
+        Self { names }
+    }
+}
+
 impl WriteFile for Journal {
     fn start(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
-        self.names = AccountNames::new(head.accounts, account_name);
+        self.names.compare(head.accounts);
         line(
             &[
                 "; Transactions of Bellbird, read at ",
@@ -36,7 +42,7 @@ impl WriteFile for Journal {
                 out,
             );
             line(&["; ", &head.today.to_string(), " * balance"], out);
-            let name = self.names.get(account, account_name);
+            let name = self.names.get(account);
             line(
                 &[
                     ";     ",
@@ -71,7 +77,7 @@ impl WriteFile for Journal {
             line(&["    ; category: ", category.key()], out);
         }
         let currency = row.currency.unwrap_or(row.account.currency);
-        let name = self.names.get(row.account, account_name);
+        let name = self.names.get(row.account);
         line(
             &[
                 "    ",
@@ -83,7 +89,8 @@ impl WriteFile for Journal {
             ],
             out,
         );
-        line(&["    ", &other_side(OtherSide::of(row))], out);
+        let (kind, words) = other_side(row);
+        line(&["    ", kind, ":", &words_of(words)], out);
         Ok(())
     }
 
@@ -108,23 +115,6 @@ fn description(row: &Transaction<'_>) -> String {
     }
 }
 
-/// `assets:institution:account 1234`.
-fn account_name(account: &Account, suffix: &str) -> String {
-    let kind = if is_liability(account) {
-        "liabilities"
-    } else {
-        "assets"
-    };
-    let institution = part(
-        account.institution_name.as_deref().unwrap_or_default(),
-        "bank",
-    );
-    format!(
-        "{kind}:{institution}:{}",
-        part(&label(account, suffix), "account")
-    )
-}
-
 /// Letters, digits and a few signs without a meaning, in lower case. Single blanks, because two end
 /// a name.
 fn part(text: &str, default: &str) -> String {
@@ -143,16 +133,7 @@ fn part(text: &str, default: &str) -> String {
     }
 }
 
-fn other_side(side: OtherSide) -> String {
-    match side {
-        OtherSide::Transfers => "equity:transfers".to_owned(),
-        OtherSide::UnknownIncome => "income:unknown".to_owned(),
-        OtherSide::UnknownExpenses => "expenses:unknown".to_owned(),
-        OtherSide::Expenses(category) => format!("expenses:{}", words_of(category)),
-    }
-}
-
 /// `FOOD_AND_DRINK` as `food and drink`.
-fn words_of(category: Category) -> String {
-    category.key().to_ascii_lowercase().replace('_', " ")
+fn words_of(words: &str) -> String {
+    words.to_ascii_lowercase().replace('_', " ")
 }

@@ -259,8 +259,8 @@ impl Format {
             Self::Jsonl => Box::new(jsonl::Jsonl),
             Self::Ofx => Box::new(ofx::Ofx::default()),
             Self::Qif => Box::new(qif::Qif::default()),
-            Self::Journal => Box::new(journal::Journal::default()),
-            Self::Beancount => Box::new(beancount::Beancount::default()),
+            Self::Journal => Box::new(journal::Journal::new()),
+            Self::Beancount => Box::new(beancount::Beancount::new()),
         }
     }
 }

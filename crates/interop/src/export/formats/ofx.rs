@@ -9,6 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bellbird_domain::{Account, AccountType, Currency, Transaction};
 use jiff::civil::Date;
 
+use super::amounts::{known, require_currency};
 use super::text::{cut, key, one_line, payee};
 use super::{FormatError, Head, LeftOut, WriteFile};
 
@@ -101,10 +102,7 @@ impl WriteFile for Ofx {
         date: Date,
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
-        let currency = row.currency.and_then(known);
-        if currency.is_some() && self.currency.is_some() && currency != self.currency {
-            return Err(FormatError::OtherCurrency);
-        }
+        require_currency(self.currency, row.currency.and_then(known))?;
         let mut text = String::with_capacity(320);
         text.push_str("<STMTTRN>");
         tag(
@@ -171,10 +169,6 @@ impl Statement {
             ),
         }
     }
-}
-
-fn known(currency: Currency) -> Option<Currency> {
-    Some(currency).filter(|currency| *currency != Currency::UNKNOWN)
 }
 
 fn tag(name: &str, value: &str, out: &mut String) {

@@ -18,7 +18,7 @@ pub(super) struct Qif {
 impl WriteFile for Qif {
     fn start(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
         let account = head.account.ok_or(FormatError::OneAccount)?;
-        self.currency = Some(account.currency).filter(|currency| *currency != Currency::UNKNOWN);
+        self.currency = amounts::known(account.currency);
         let kind = if account.account_type == AccountType::CreditCard {
             "CCard"
         } else {
@@ -34,12 +34,7 @@ impl WriteFile for Qif {
         date: Date,
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
-        if row
-            .currency
-            .is_some_and(|currency| self.currency.is_some_and(|expected| expected != currency))
-        {
-            return Err(FormatError::OtherCurrency);
-        }
+        amounts::require_currency(self.currency, row.currency)?;
         if amounts::significant_digits(&row.amount) > DIGITS_MAX {
             return Err(FormatError::TooManyDigits);
         }

@@ -26,7 +26,7 @@ impl Ynab {
 impl WriteFile for Ynab {
     fn start(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
         let account = head.account.ok_or(FormatError::OneAccount)?;
-        self.currency = Some(account.currency).filter(|currency| *currency != Currency::UNKNOWN);
+        self.currency = amounts::known(account.currency);
         self.lines.header(&COLUMNS, out);
         Ok(())
     }
@@ -37,12 +37,7 @@ impl WriteFile for Ynab {
         date: Date,
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
-        if row
-            .currency
-            .is_some_and(|currency| self.currency.is_some_and(|expected| expected != currency))
-        {
-            return Err(FormatError::OtherCurrency);
-        }
+        amounts::require_currency(self.currency, row.currency)?;
         let lines = &mut self.lines;
         let amount = amounts::absolute(&row.amount);
         let (outflow, inflow) = if row.amount.is_negative() {
