@@ -57,10 +57,9 @@ impl<S: Send + Sync> FromRequestParts<OperatorState<S>> for IdempotencyKey {
             .to_str()
             .is_ok_and(|text| (1..=255).contains(&text.trim().len()));
         if !is_valid || lines.next().is_some() {
-            return Err(Problem::BadRequest {
-                message: "The header Idempotency-Key must be sent once, with 1 to 255 characters of ASCII".into(),
-                details: Vec::new(),
-            });
+            return Err(Problem::bad_request(
+                "The header Idempotency-Key must be sent once, with 1 to 255 characters of ASCII",
+            ));
         }
         Ok(Self(Some(sha256(line.as_bytes()))))
     }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
-use bellbird_domain::{AccountId, Caller, ConnectionCategory};
+use bellbird_domain::{AccountId, Caller, ConnectionCategory, DateFilter};
 use bellbird_reads::{ConnectionContext, ReadError};
 use http::request::Parts;
 use jiff::Timestamp;
@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::http::context::ApiContext;
-use crate::http::parameters::{self, AccountParam, ConnectionParam, Id, RawParams};
+use crate::http::parameters::{self, AccountParam, ConnectionParam, DateBound, Id, RawParams};
 use crate::http::problem::{Problem, problem_for_category};
 use crate::http::quota::{LivePermit, QuotaClass};
 
@@ -79,6 +79,22 @@ fn read_query<T: DeserializeOwned>(parts: &Parts) -> Result<T, Problem> {
     ))?)
 }
 
+impl<T> Id<T> {
+    /// The id. Text that is not an id is treated as an unknown one.
+    pub fn require(self, noun: &'static str) -> Result<T, Problem> {
+        self.0.ok_or(Problem::NotFound(noun))
+    }
+}
+
+/// The range between the parameters `from` and `to`.
+pub fn date_filter(from: Option<DateBound>, to: Option<DateBound>) -> DateFilter {
+    let bound = |date: Option<DateBound>| date.map(|DateBound(bound)| bound);
+    DateFilter {
+        from: bound(from),
+        to: bound(to),
+    }
+}
+
 /// Query parameters that name a connection, and perhaps one of its accounts.
 pub trait ConnectionQuery: DeserializeOwned + Send {
     fn ids(&self) -> (ConnectionParam, Option<AccountParam>);
@@ -129,7 +145,6 @@ impl<S: Send + Sync, Q: ConnectionQuery> FromRequestParts<UserState<S>> for Brok
 }
 
 /// Finds the caller's connection, checks its category, and then that it has the requested account.
-/// Text that is not an id is treated as an unknown id.
 async fn select<S: Send + Sync, Q: ConnectionQuery>(
     state: &UserState<S>,
     parts: &mut Parts,
@@ -137,8 +152,8 @@ async fn select<S: Send + Sync, Q: ConnectionQuery>(
 ) -> Result<Selected<Q>, Problem> {
     let problem = |error: ReadError| problem_for_category(&error, "Connection", category);
     let query: Q = read_query(parts)?;
-    let (Id(connection_id), account_id) = query.ids();
-    let connection_id = connection_id.ok_or(Problem::NotFound("Connection"))?;
+    let (connection_id, account_id) = query.ids();
+    let connection_id = connection_id.require("Connection")?;
     let Authorized { caller, .. } = parts.extensions.get().ok_or(Problem::Internal)?;
     let context = state
         .context
@@ -147,9 +162,7 @@ async fn select<S: Send + Sync, Q: ConnectionQuery>(
         .await;
     let context = context.map_err(|error| problem(error).at(connection_id))?;
     context.require_category(category).map_err(problem)?;
-    let account_id = account_id
-        .map(|Id(id)| id.ok_or(Problem::NotFound("Account")))
-        .transpose()?;
+    let account_id = account_id.map(|id| id.require("Account")).transpose()?;
     context
         .accounts_of(account_id)
         .map_err(|error| problem_for_category(&error, "Account", category))?;

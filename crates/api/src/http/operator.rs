@@ -138,8 +138,10 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<OperatorState<S>> for Json
             .await
             .map_err(|error| match error {
                 BodyError::TooLarge => Problem::BodyTooLarge,
-                BodyError::Incomplete => bad_request("The body is incomplete"),
-                BodyError::TooSlow => bad_request("The body was not complete within 10 seconds"),
+                BodyError::Incomplete => Problem::bad_request("The body is incomplete"),
+                BodyError::TooSlow => {
+                    Problem::bad_request("The body was not complete within 10 seconds")
+                }
             })?;
         let parts = [
             head.method.as_str().as_bytes(),
@@ -153,7 +155,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<OperatorState<S>> for Json
             return Self::read(&Members::default(), request_digest);
         }
         if !is_json(&head.headers) {
-            return Err(bad_request(
+            return Err(Problem::bad_request(
                 "Send the body as JSON, with the header Content-Type: application/json",
             ));
         }
@@ -182,11 +184,4 @@ fn is_json(headers: &HeaderMap) -> bool {
         .get(CONTENT_TYPE)
         .and_then(|value| value.to_str().ok()?.split(';').next());
     media_type.is_some_and(|media_type| media_type.trim().eq_ignore_ascii_case("application/json"))
-}
-
-fn bad_request(message: &'static str) -> Problem {
-    Problem::BadRequest {
-        message: message.into(),
-        details: Vec::new(),
-    }
 }

@@ -169,6 +169,14 @@ impl Problem {
         }
     }
 
+    /// An error of the request as a whole.
+    pub fn bad_request(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::BadRequest {
+            message: message.into(),
+            details: Vec::new(),
+        }
+    }
+
     pub fn reconnect(status: ConnectionStatus) -> Self {
         Self::Reconnect {
             status,
@@ -373,10 +381,7 @@ pub fn problem_from_read(
 ) -> Problem {
     match error {
         ReadError::NotFound => Problem::NotFound(resource),
-        ReadError::WrongCategory => Problem::BadRequest {
-            message: wrong_category.into(),
-            details: Vec::new(),
-        },
+        ReadError::WrongCategory => Problem::bad_request(wrong_category),
         ReadError::Reconnect(status) => Problem::reconnect(*status),
         ReadError::BudgetUsedUp { retry_after } => {
             Problem::BudgetUsedUp(whole_seconds(*retry_after))
@@ -452,17 +457,13 @@ mod tests {
     fn wrong_category_names_the_category_that_the_endpoint_needs() {
         let message =
             |category| problem_for_category(&ReadError::WrongCategory, "Account", category);
-        let bad = |text: &'static str| Problem::BadRequest {
-            message: text.into(),
-            details: Vec::new(),
-        };
         assert_eq!(
             message(ConnectionCategory::Banking),
-            bad("The connection must be a banking connection")
+            Problem::bad_request("The connection must be a banking connection")
         );
         assert_eq!(
             message(ConnectionCategory::Brokerage),
-            bad("The connection must be a brokerage connection")
+            Problem::bad_request("The connection must be a brokerage connection")
         );
         let not_found =
             problem_for_category(&ReadError::NotFound, "Account", ConnectionCategory::Banking);

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::http::documented::PlanErrors;
 use crate::http::json::{json_bytes, respond, to_json};
-use crate::http::parameters::{self, ConnectionParam, Id, Limit, Offset};
+use crate::http::parameters::{self, ConnectionParam, Limit, Offset};
 use crate::http::{Authorized, Problem, Query};
 use crate::v1::metadata_cache::MetadataList;
 use crate::v1::pagination::Pagination;
@@ -37,7 +37,7 @@ pub(super) async fn list_accounts(
     Query(query): Query<AccountsQuery>,
 ) -> Result<Response, Problem> {
     let page = parameters::page(query.limit, query.offset);
-    if let Some(Id(connection_id)) = query.connection_id {
+    if let Some(connection_id) = query.connection_id {
         return list_of_connection(&state, caller.user_id, connection_id, page).await;
     }
     let (cache, list) = (&state.inner.metadata_cache, MetadataList::Accounts(page));
@@ -62,16 +62,16 @@ pub(super) async fn list_accounts(
 async fn list_of_connection(
     state: &V1State,
     user_id: UserId,
-    connection_id: Option<ConnectionId>,
+    connection_id: ConnectionParam,
     page: Page,
 ) -> Result<Response, Problem> {
-    const UNKNOWN: Problem = Problem::NotFound("Connection");
-    let (storage, id) = (state.context.storage(), connection_id.ok_or(UNKNOWN)?);
+    const NOUN: &str = "Connection";
+    let (storage, id) = (state.context.storage(), connection_id.require(NOUN)?);
     storage
         .connections()
         .find(user_id, id)
         .await?
-        .ok_or(UNKNOWN)?;
+        .ok_or(Problem::NotFound(NOUN))?;
     let accounts = storage.accounts().list_of_connection(user_id, id).await?;
     let offset = usize::try_from(page.offset).unwrap_or(usize::MAX);
     let data = accounts

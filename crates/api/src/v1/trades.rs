@@ -5,12 +5,12 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_domain::trade::TradeId;
-use bellbird_domain::{AccountId, Caller, DateFilter, Decimal, Trade, TradeType, page};
+use bellbird_domain::{AccountId, Caller, Decimal, Trade, TradeType, page};
 use bellbird_reads::{ConnectionContext, QueryKey, WindowKey};
 use serde::{Deserialize, Serialize};
 
 use crate::http::documented::BrokerageErrors;
-use crate::http::extract::{ConnectionQuery, Selected};
+use crate::http::extract::{ConnectionQuery, Selected, date_filter};
 use crate::http::json::write_json;
 use crate::http::parameters::{self, AccountParam, ConnectionParam, DateBound, Limit, Offset};
 use crate::http::{Authorized, BrokerageConnection, LivePermit, Problem};
@@ -60,10 +60,7 @@ pub(super) async fn list_trades(
         account_id,
         query,
     } = broker;
-    let dates = DateFilter {
-        from: query.from.map(|date| date.0),
-        to: query.to.map(|date| date.0),
-    };
+    let dates = date_filter(query.from, query.to);
     let page = parameters::page(query.limit, query.offset);
     let query = QueryKey {
         key_id: caller.key_id,

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_domain::{
-    AccountId, Caller, Category, Currency, DateFilter, Decimal, Page, Transaction, page,
-};
+use bellbird_domain::{AccountId, Caller, Category, Currency, Decimal, Page, Transaction, page};
 use bellbird_reads::{ConnectionContext, QueryKey, WindowKey};
 use http::HeaderValue;
 use http::header::LINK;
@@ -16,7 +14,7 @@ use uuid::Uuid;
 
 use self::words::{CategoryKey, Direction, Status};
 use crate::http::documented::ProviderErrors;
-use crate::http::extract::{ConnectionQuery, Selected};
+use crate::http::extract::{ConnectionQuery, Selected, date_filter};
 use crate::http::json::{write_json, write_string};
 use crate::http::parameters::{self, AccountParam, ConnectionParam, DateBound, Limit, Offset};
 use crate::http::{Authorized, BankingConnection, LivePermit, Problem};
@@ -68,10 +66,7 @@ pub(super) async fn list_transactions(
         account_id,
         query,
     } = bank;
-    let dates = DateFilter {
-        from: query.from.map(|date| date.0),
-        to: query.to.map(|date| date.0),
-    };
+    let dates = date_filter(query.from, query.to);
     let page = parameters::page(query.limit, query.offset);
     let query = QueryKey {
         key_id: caller.key_id,

@@ -264,17 +264,12 @@ async fn problem_of(api: &ApiContext, caller: &Caller, error: ExportError) -> Pr
 
 /// The client can choose another format.
 pub(crate) fn problem_of_format(error: FormatError) -> Problem {
-    let message = match error {
-        FormatError::Internal => return Problem::Internal,
-        FormatError::OneAccount => {
-            "A file of this format holds one account: add accountId, an id from /v1/accounts"
-                .to_owned()
-        }
-        error => format!("This format cannot hold the rows: {error}"),
-    };
-    Problem::BadRequest {
-        message: message.into(),
-        details: Vec::new(),
+    match error {
+        FormatError::Internal => Problem::Internal,
+        FormatError::OneAccount => Problem::bad_request(
+            "A file of this format holds one account: add accountId, an id from /v1/accounts",
+        ),
+        error => Problem::bad_request(format!("This format cannot hold the rows: {error}")),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The parameters of a file. The OpenAPI document describes them from the same structs.
 
 use bellbird_api::http::Problem;
+use bellbird_api::http::extract::date_filter;
 use bellbird_api::http::parameters::{AccountParam, ConnectionParam, DateBound};
 use bellbird_domain::DateFilter;
 use serde::{Deserialize, Deserializer, de};
@@ -100,11 +101,7 @@ pub(super) struct HoldingsFileQuery {
 
 impl FileQuery {
     pub(super) fn dates(&self) -> DateFilter {
-        let bound = |date: &Option<DateBound>| date.as_ref().map(|DateBound(bound)| *bound);
-        DateFilter {
-            from: bound(&self.from),
-            to: bound(&self.to),
-        }
+        date_filter(self.from, self.to)
     }
 
     pub(super) fn is_partial(&self) -> bool {
@@ -141,47 +138,30 @@ impl FileQuery {
 
 impl From<TradesFileQuery> for FileQuery {
     fn from(query: TradesFileQuery) -> Self {
-        let TradesFileQuery {
-            connection_id,
-            account_id,
-            from,
-            to,
-            byte_order_mark,
-            quote_formulas,
-            partial,
-        } = query;
         Self {
-            connection_id,
-            account_id,
-            from,
-            to,
+            connection_id: query.connection_id,
+            account_id: query.account_id,
+            from: query.from,
+            to: query.to,
             layout: None,
-            byte_order_mark,
-            quote_formulas,
-            partial,
+            byte_order_mark: query.byte_order_mark,
+            quote_formulas: query.quote_formulas,
+            partial: query.partial,
         }
     }
 }
 
 impl From<HoldingsFileQuery> for FileQuery {
     fn from(query: HoldingsFileQuery) -> Self {
-        let HoldingsFileQuery {
-            connection_id,
-            account_id,
-            byte_order_mark,
-            quote_formulas,
-            partial,
-        } = query;
-        let (from, to, layout) = (None, None, None);
         Self {
-            connection_id,
-            account_id,
-            from,
-            to,
-            layout,
-            byte_order_mark,
-            quote_formulas,
-            partial,
+            connection_id: query.connection_id,
+            account_id: query.account_id,
+            from: None,
+            to: None,
+            layout: None,
+            byte_order_mark: query.byte_order_mark,
+            quote_formulas: query.quote_formulas,
+            partial: query.partial,
         }
     }
 }

@@ -9,7 +9,6 @@ use axum::extract::{FromRequestParts, MatchedPath, State};
 use axum::response::Response;
 use bellbird_api::http::documented::{ProfessionalErrors, ProviderErrors};
 use bellbird_api::http::log::add_provider_calls;
-use bellbird_api::http::parameters::Id;
 use bellbird_api::http::problem::problem_from_read;
 use bellbird_api::http::{Authorized, Problem, Query, Routes, UserState};
 use bellbird_api::serve::ResponseTimeout;
@@ -178,12 +177,9 @@ impl<S: Send + Sync> FromRequestParts<S> for FileHead {
         if parts.version < Version::HTTP_11 {
             // Such a response ends where the connection ends, so a file that was cut off would seem
             // whole.
-            let message =
-                "Files need HTTP/1.1: with an older version, a file that breaks off looks whole";
-            return Err(Problem::BadRequest {
-                message: message.into(),
-                details: Vec::new(),
-            });
+            return Err(Problem::bad_request(
+                "Files need HTTP/1.1: with an older version, a file that breaks off looks whole",
+            ));
         }
         let route = parts.extensions.get::<MatchedPath>().cloned();
         let route = route.ok_or(Problem::NoSuchPath)?;
@@ -271,11 +267,11 @@ async fn export(
         options: query.options(format)?,
         connection_id: query
             .connection_id
-            .map(|Id(id)| id.ok_or(Problem::NotFound("Connection")))
+            .map(|id| id.require("Connection"))
             .transpose()?,
         account_id: query
             .account_id
-            .map(|Id(id)| id.ok_or(Problem::NotFound("Account")))
+            .map(|id| id.require("Account"))
             .transpose()?,
         dates: query.dates(),
         partial: query.is_partial(),

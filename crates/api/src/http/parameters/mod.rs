@@ -583,7 +583,7 @@ impl<'de> Deserialize<'de> for Offset {
 }
 
 /// `from` or `to`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct DateBound(pub Bound);
 
 impl<'de> Deserialize<'de> for DateBound {
