@@ -1,12 +1,10 @@
 //! What all changes share: the `Idempotency-Key`, the audit, and the response.
 
-use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::response::{IntoResponse, Response};
 use bellbird_domain::Actor;
 use bellbird_management::{ManagementChange, Refusal};
 use bellbird_storage::{Idempotency, IdempotentStart, StorageError, StoredResponse};
-use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode};
 use secrecy::ExposeSecret as _;
@@ -19,6 +17,7 @@ use utoipa::openapi::schema::{ObjectBuilder, Type};
 
 use crate::admin::list::Item;
 use crate::admin::state::Admin;
+use crate::http::json::json_bytes;
 use crate::http::{JsonBody, Operator, OperatorState, Problem, sha256};
 
 const HEADER: &str = "idempotency-key";
@@ -177,10 +176,7 @@ pub(crate) async fn commit(
 }
 
 fn respond(stored: &StoredResponse) -> Result<Response, Problem> {
-    let mut response = Response::new(Body::from(stored.body.expose_secret().to_owned()));
+    let mut response = json_bytes(stored.body.expose_secret().to_owned());
     *response.status_mut() = StatusCode::from_u16(stored.status).map_err(|_| Problem::Internal)?;
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(response)
 }

@@ -2,7 +2,7 @@
 //! business.
 
 use axum::extract::State;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use bellbird_connections::ProviderSchema;
 use bellbird_domain::{Connection, ConnectionCategory, ConnectionId, ConnectionStatus, UserId};
 use bellbird_management::connections::{self, ConnectionDetails};
@@ -261,11 +261,8 @@ pub(super) async fn remove_connection(
         ..connection
     };
     let details = connections::details(admin.storage(), connection).await?;
-    let mut response = respond(&Item {
-        data: DetailsView::from(details),
-    })?;
-    *response.status_mut() = StatusCode::ACCEPTED;
-    Ok(response)
+    let data = DetailsView::from(details);
+    Ok((StatusCode::ACCEPTED, respond(&Item { data })?).into_response())
 }
 
 async fn find(storage: &Storage, id: ConnectionId) -> Result<Connection, Problem> {

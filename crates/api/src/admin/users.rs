@@ -338,11 +338,8 @@ async fn begin_removal(
         change.commit().await?;
         admin.context.connections().user_removals().wake();
     }
-    let mut response = respond(&Item {
-        data: UserView::from(user),
-    })?;
-    *response.status_mut() = StatusCode::ACCEPTED;
-    Ok(response)
+    let data = UserView::from(user);
+    Ok((StatusCode::ACCEPTED, respond(&Item { data })?).into_response())
 }
 
 pub(crate) async fn find(storage: &Storage, id: UserId) -> Result<User, Problem> {

@@ -10,8 +10,8 @@ use serde::Serialize;
 use crate::http::problem::Problem;
 
 /// A response whose body is serialized already.
-pub fn json_bytes(body: Bytes) -> Response {
-    let mut response = Response::new(Body::from(body));
+pub fn json_bytes(body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
     response
         .headers_mut()
         .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

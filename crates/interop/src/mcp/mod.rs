@@ -20,14 +20,15 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
+use bellbird_api::http::json::json_bytes;
 use bellbird_api::http::log::add_provider_calls;
 use bellbird_api::http::problem::json_response;
 use bellbird_api::http::{
     Authorized, Interface, Problem, Routes, UnknownPath, UserState, WireStyle,
 };
 use bellbird_domain::Caller;
-use http::header::{CONTENT_TYPE, ORIGIN};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::header::ORIGIN;
+use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -115,11 +116,8 @@ async fn handle_message(
 }
 
 fn respond(status: StatusCode, body: Vec<u8>) -> Response {
-    let mut response = Response::new(Body::from(body));
+    let mut response = json_bytes(body);
     *response.status_mut() = status;
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 

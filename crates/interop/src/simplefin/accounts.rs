@@ -6,15 +6,14 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_api::http::json::write_json;
+use bellbird_api::http::json::{json_bytes, write_json};
 use bellbird_api::http::log::add_provider_calls;
 use bellbird_api::http::{Authorized, Problem};
 use bellbird_api::serve::ResponseTimeout;
 use bellbird_domain::{Account, AccountId, Connection, ConnectionStatus, Currency};
 use bellbird_reads::{SelectError, Selected, Selection, UnreadableConnection};
 use futures_util::stream::{self, StreamExt as _};
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Uri};
+use http::Uri;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::oneshot::error::RecvError;
 
@@ -56,10 +55,7 @@ pub(super) async fn list_accounts(
         return Err(problem);
     }
     add_provider_calls(set.request.call.calls());
-    let mut response = Response::new(body(set, first));
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let mut response = json_bytes(body(set, first));
     response
         .extensions_mut()
         .insert(ResponseTimeout(RESPONSE_TIMEOUT));
