@@ -22,6 +22,7 @@ mod parameters_schema;
 pub mod problem;
 pub mod quota;
 mod route_metrics;
+pub mod sealed_cursor;
 mod trace;
 
 pub(crate) use auth::sha256;

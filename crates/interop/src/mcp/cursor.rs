@@ -4,8 +4,7 @@
 //! arguments of the first call and a position in lists, and no row. So nothing is kept between
 //! requests, and any instance can continue.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bellbird_api::http::sealed_cursor;
 use bellbird_domain::Caller;
 use bellbird_storage::Storage;
 use jiff::{SignedDuration, Timestamp};
@@ -63,7 +62,9 @@ impl<P: Serialize + DeserializeOwned + Default> Resumed<P> {
             Some(Value::String(cursor)) if cursor.len() <= CURSOR_CHARS_MAX => cursor,
             Some(_) => return Err(BEGIN_AGAIN.to_owned()),
         };
-        let mut resumed = Self::open(seal, &cursor).ok_or(BEGIN_AGAIN)?;
+        let (user, purpose) = (seal.caller.user_id, seal.tool.name());
+        let opened = sealed_cursor::open::<Self>(seal.storage, user, purpose, &cursor);
+        let mut resumed = opened.ok_or(BEGIN_AGAIN)?;
         let age = now.duration_since(resumed.asked_at());
         if age > AGE_MAX || age < -AGE_MAX {
             return Err(BEGIN_AGAIN.to_owned());
@@ -76,15 +77,6 @@ impl<P: Serialize + DeserializeOwned + Default> Resumed<P> {
             }
         }
         Ok(resumed)
-    }
-
-    fn open(seal: &Seal<'_>, cursor: &str) -> Option<Self> {
-        let sealed = URL_SAFE_NO_PAD.decode(cursor).ok()?;
-        let contents =
-            seal.storage
-                .secrets()
-                .open_cursor(seal.caller.user_id, seal.tool.name(), &sealed)?;
-        serde_json::from_slice(&contents).ok()
     }
 
     pub(super) fn asked_at(&self) -> Timestamp {
@@ -105,14 +97,8 @@ impl<P: Serialize + DeserializeOwned + Default> Resumed<P> {
             arguments: self.arguments.clone(),
             position,
         };
-        let sealed = serde_json::to_vec(&rest).ok().and_then(|contents| {
-            seal.storage
-                .secrets()
-                .seal_cursor(seal.caller.user_id, seal.tool.name(), &contents)
-                .ok()
-        });
-        sealed
-            .map(|sealed| URL_SAFE_NO_PAD.encode(sealed))
+        let (user, purpose) = (seal.caller.user_id, seal.tool.name());
+        sealed_cursor::seal(seal.storage, user, purpose, &rest)
             .ok_or_else(|| "Internal error: try again".to_owned())
     }
 }

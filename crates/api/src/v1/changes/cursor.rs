@@ -1,7 +1,5 @@
 //! The cursor of a client that follows changes: how far it has come, sealed for its user.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bellbird_connections::following::{DeliveredDaySum, PendingRow};
 use bellbird_domain::{AccountId, Bound, ConnectionId, RowKey, RowKeyError, UserId};
 use bellbird_reads::merged::MergedPosition;
@@ -10,7 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::http::Problem;
+use crate::http::{Problem, sealed_cursor};
 
 /// Longest cursor, in characters, none of which a URL has to encode. Proxies such as nginx take
 /// request lines of 8 KiB.
@@ -170,34 +168,19 @@ impl ChangesCursor {
         cursor: &str,
         (connection, account): (ConnectionId, Option<AccountId>),
     ) -> Result<Self, Problem> {
-        let opened = || {
-            let sealed = URL_SAFE_NO_PAD.decode(cursor).ok()?;
-            let contents = storage.secrets().open_cursor(user, PURPOSE, &sealed)?;
-            serde_json::from_slice::<Self>(&contents).ok()
-        };
-        let opened = if cursor.len() <= CHARS_MAX {
-            opened()
-        } else {
-            None
-        };
+        if cursor.len() > CHARS_MAX {
+            return Err(Problem::InvalidCursor);
+        }
         let ids = (connection.uuid(), account.map(AccountId::uuid));
-        opened
-            .filter(|cursor| (cursor.connection, cursor.account) == ids)
+        sealed_cursor::open(storage, user, PURPOSE, cursor)
+            .filter(|cursor: &Self| (cursor.connection, cursor.account) == ids)
             .ok_or(Problem::InvalidCursor)
     }
 
     pub(super) fn seal(&self, storage: &Storage, user: UserId) -> Result<String, Problem> {
-        let contents = serde_json::to_vec(self).map_err(|_| Problem::Internal)?;
-        let sealed = storage
-            .secrets()
-            .seal_cursor(user, PURPOSE, &contents)
-            .map_err(|_| Problem::Internal)?;
-        let cursor = URL_SAFE_NO_PAD.encode(sealed);
-        if cursor.len() <= CHARS_MAX {
-            Ok(cursor)
-        } else {
-            Err(Problem::Internal)
-        }
+        sealed_cursor::seal(storage, user, PURPOSE, self)
+            .filter(|cursor| cursor.len() <= CHARS_MAX)
+            .ok_or(Problem::Internal)
     }
 }
 
@@ -219,6 +202,8 @@ impl Paging {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     use bellbird_reads::merged::ShownRows;
 
     use super::*;
