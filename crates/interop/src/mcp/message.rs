@@ -31,8 +31,8 @@ pub struct Unreadable {
     pub error: RpcError,
 }
 
-impl Unreadable {
-    fn new(error: RpcError) -> Self {
+impl From<RpcError> for Unreadable {
+    fn from(error: RpcError) -> Self {
         Self { id: None, error }
     }
 }
@@ -40,32 +40,20 @@ impl Unreadable {
 impl Message {
     /// Reads a message. Nesting is limited to 127 by serde_json, and the size by the caller.
     pub fn parse(body: &[u8]) -> Result<Self, Unreadable> {
-        let value: Value = serde_json::from_slice(body).map_err(|_| {
-            Unreadable::new(RpcError::parse(
-                "The message is not JSON, or is nested too deep",
-            ))
-        })?;
+        let value: Value = serde_json::from_slice(body)
+            .map_err(|_| RpcError::parse("The message is not JSON, or is nested too deep"))?;
         let mut members = match value {
             Value::Object(members) => members,
             Value::Array(_) => {
-                return Err(Unreadable::new(RpcError::invalid(
-                    "Send one message at a time: no batches",
-                )));
+                return Err(RpcError::invalid("Send one message at a time: no batches").into());
             }
-            _ => {
-                return Err(Unreadable::new(RpcError::invalid(
-                    "A message is a JSON object",
-                )));
-            }
+            _ => return Err(RpcError::invalid("A message is a JSON object").into()),
         };
-        let id = match members.get("id") {
-            None => None,
-            Some(value) => Some(Id::of(value).ok_or_else(|| {
-                Unreadable::new(RpcError::invalid(
-                    "id: must be a short string or an integer",
-                ))
-            })?),
-        };
+        let id = members.get("id").map(|value| {
+            Id::of(value)
+                .ok_or_else(|| RpcError::invalid("id: must be a short string or an integer"))
+        });
+        let id = id.transpose()?;
         let rejected = |error| Unreadable {
             id: id.clone(),
             error,

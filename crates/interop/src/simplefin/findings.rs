@@ -20,6 +20,24 @@ pub(super) struct Finding {
 }
 
 impl Finding {
+    fn new(code: &'static str, msg: impl Into<String>) -> Self {
+        Self {
+            code,
+            msg: msg.into(),
+            conn_id: None,
+            account_id: None,
+            text: None,
+        }
+    }
+
+    fn of_account(code: &'static str, msg: String, connection: &Connection, id: AccountId) -> Self {
+        Self {
+            conn_id: Some(connection.id),
+            account_id: Some(id),
+            ..Self::new(code, msg)
+        }
+    }
+
     pub(super) fn text(&self) -> &str {
         self.text.as_deref().unwrap_or(&self.msg)
     }
@@ -41,11 +59,9 @@ impl Finding {
         let text = format!("Connection to {name} may need attention");
         let msg = format!("{text}: {what}");
         Self {
-            code: ATTENTION_CODE,
-            msg,
             conn_id: Some(connection.id),
-            account_id: None,
             text: Some(text),
+            ..Self::new(ATTENTION_CODE, msg)
         }
     }
 
@@ -55,13 +71,7 @@ impl Finding {
             "The account {name} of {} could not be read and is left out",
             connection.institution_name
         );
-        Self {
-            code: "act.failed",
-            msg,
-            conn_id: Some(connection.id),
-            account_id: Some(id),
-            text: None,
-        }
+        Self::of_account("act.failed", msg, connection, id)
     }
 
     /// The oldest rows of the window are left out.
@@ -70,53 +80,32 @@ impl Finding {
             "The account {name} of {} has more transactions in this time: the newest {rows} are shown",
             connection.institution_name
         );
-        Self {
-            code: "act.missingdata",
-            msg,
-            conn_id: Some(connection.id),
-            account_id: Some(id),
-            text: None,
-        }
+        Self::of_account("act.missingdata", msg, connection, id)
     }
 
     /// A requested account does not exist, or belongs to another user. Clients cannot distinguish
     /// the two.
     pub(super) fn unknown_account() -> Self {
-        let msg = "A requested account is unknown: it was removed, or it never was one of yours"
-            .to_owned();
-        Self {
-            code: "gen.api",
-            msg,
-            conn_id: None,
-            account_id: None,
-            text: None,
-        }
+        Self::new(
+            "gen.api",
+            "A requested account is unknown: it was removed, or it never was one of yours",
+        )
     }
 
     /// The window can have no rows. Not a failure: a client that starts from its own rows may ask
     /// so.
     pub(super) fn mistaken_window() -> Self {
-        let msg = "start-date is after end-date, or not in seconds: no transaction can be shown"
-            .to_owned();
-        Self {
-            code: "gen.api",
-            msg,
-            conn_id: None,
-            account_id: None,
-            text: None,
-        }
+        Self::new(
+            "gen.api",
+            "start-date is after end-date, or not in seconds: no transaction can be shown",
+        )
     }
 
     /// The user has more accounts than one response shows.
     pub(super) fn too_many_accounts(shown: usize) -> Self {
-        let msg =
-            format!("Only the first {shown} accounts are shown: ask for the others by their ids");
-        Self {
-            code: "gen.",
-            msg,
-            conn_id: None,
-            account_id: None,
-            text: None,
-        }
+        Self::new(
+            "gen.",
+            format!("Only the first {shown} accounts are shown: ask for the others by their ids"),
+        )
     }
 }
