@@ -40,7 +40,9 @@ pub use error::ReadError;
 pub use filter::TransactionFilter;
 pub use merged::Merged;
 pub use range::{Attempts, NewCall, Range};
-pub use select::{SelectError, Selected, SelectedAccounts, Selection, UnreadableConnection};
+pub use select::{
+    FoundConnection, SelectError, Selected, SelectedAccounts, Selection, UnreadableConnection,
+};
 pub use summary::{Group, GroupBy, GroupTotals, Summary};
 use trades::TradeCursorIndex;
 use transactions::CursorIndex;

@@ -32,11 +32,14 @@ pub struct UnreadableConnection {
     pub error: ReadError,
 }
 
+/// A connection with selected accounts. One may fail to load while the others succeed.
+pub type FoundConnection = Result<SelectedAccounts, UnreadableConnection>;
+
 /// What a selection finds.
 pub struct Selected {
-    /// In the order of `/v1/connections`. One may fail to load while the others succeed, unless the
-    /// selection names it.
-    pub connections: Vec<Result<SelectedAccounts, UnreadableConnection>>,
+    /// In the order of `/v1/connections`. If the selection names one that fails to load, the whole
+    /// selection fails.
+    pub connections: Vec<FoundConnection>,
     /// Requested accounts that do not exist, or belong to another user or connection.
     pub unknown: Vec<AccountId>,
 }
@@ -52,10 +55,7 @@ pub enum SelectError {
 }
 
 impl Selected {
-    fn new(
-        connections: Vec<Result<SelectedAccounts, UnreadableConnection>>,
-        requested: Option<&[AccountId]>,
-    ) -> Self {
+    fn new(connections: Vec<FoundConnection>, requested: Option<&[AccountId]>) -> Self {
         let is_found = |id: AccountId| {
             connections.iter().any(|connection| match connection {
                 Ok(selected) => selected.accounts().any(|account| account.id == id),
@@ -75,9 +75,7 @@ impl Selected {
     }
 
     /// For a request that fails as a whole if one of its accounts is unknown.
-    pub fn require_known(
-        self,
-    ) -> Result<Vec<Result<SelectedAccounts, UnreadableConnection>>, SelectError> {
+    pub fn require_known(self) -> Result<Vec<FoundConnection>, SelectError> {
         if self.unknown.is_empty() {
             Ok(self.connections)
         } else {

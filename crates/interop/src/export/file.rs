@@ -8,12 +8,12 @@ use std::sync::Arc;
 use bellbird_api::http::problem::problem_from_read;
 use bellbird_domain::date::day_of;
 use bellbird_domain::{
-    Account, AccountId, Balance, Bound, Caller, ConnectionId, ConnectionStatus, DateFilter,
-    DateRange, Holding,
+    Account, AccountId, Balance, Bound, Caller, Connection, ConnectionId, ConnectionStatus,
+    DateFilter, DateRange, Holding,
 };
 use bellbird_reads::{
-    Attempts, ConnectionContext, NewCall, Range, ReadError, Reads, RowKind, SelectError, Selected,
-    SelectedAccounts, Selection, Trades, Transactions, UnreadableConnection,
+    Attempts, ConnectionContext, FoundConnection, NewCall, Range, ReadError, Reads, RowKind,
+    SelectError, Selected, SelectedAccounts, Selection, Trades, Transactions, UnreadableConnection,
 };
 use bellbird_storage::Storage;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
@@ -199,23 +199,12 @@ impl Export {
             .into_iter()
             .chain(selected.map(Ok))
             .map(Unread::from);
+        let unread = unread.collect();
         let mut export = Self {
-            reads,
-            caller,
-            request,
-            now,
-            name,
             accounts,
             account,
-            unread: unread.collect(),
             left_out: request.partial.then(Vec::new),
-            reading: None,
-            context: None,
-            give_up_at: Attempts::end_of_list(),
-            writer: request.format.writer(request.options),
-            is_begun: false,
-            rows: 0,
-            calls: 0,
+            ..Self::new(reads, caller, request, now, name, unread)
         };
         if let Some(first) = first {
             let connection_id = first.context.connection.id;
@@ -225,6 +214,35 @@ impl Export {
             })?);
         }
         Ok(export)
+    }
+
+    /// A file that was not begun, of connections that are not open yet.
+    fn new(
+        reads: Reads,
+        caller: Caller,
+        request: FileRequest,
+        now: Timestamp,
+        name: FileName,
+        unread: VecDeque<Unread>,
+    ) -> Self {
+        Self {
+            reads,
+            caller,
+            request,
+            now,
+            name,
+            accounts: Vec::new(),
+            account: None,
+            unread,
+            left_out: None,
+            reading: None,
+            context: None,
+            give_up_at: Attempts::end_of_list(),
+            writer: request.format.writer(request.options),
+            is_begun: false,
+            rows: 0,
+            calls: 0,
+        }
     }
 
     /// Leaves out the connections of a partial file that cannot be read, and returns why. Fails if
@@ -292,24 +310,14 @@ impl Export {
 
     /// The same file of this connection alone.
     fn alone(&self, unread: &Unread) -> Self {
-        Self {
-            reads: self.reads.clone(),
-            caller: self.caller.clone(),
-            request: self.request,
-            now: self.now,
-            name: self.name.clone(),
-            accounts: Vec::new(),
-            account: None,
-            unread: VecDeque::from([unread.clone()]),
-            left_out: None,
-            reading: None,
-            context: None,
-            give_up_at: Attempts::end_of_list(),
-            writer: self.request.format.writer(self.request.options),
-            is_begun: false,
-            rows: 0,
-            calls: 0,
-        }
+        Self::new(
+            self.reads.clone(),
+            self.caller.clone(),
+            self.request,
+            self.now,
+            self.name.clone(),
+            [unread.clone()].into(),
+        )
     }
 
     /// The connections that the file lacks. Known before the first page.
@@ -578,20 +586,24 @@ impl Export {
     }
 }
 
-impl From<Result<SelectedAccounts, UnreadableConnection>> for Unread {
-    fn from(found: Result<SelectedAccounts, UnreadableConnection>) -> Self {
-        let (connection, account_ids) = match &found {
-            Ok(selected) => (
-                &selected.context.connection,
-                selected.accounts().map(|account| account.id).collect(),
-            ),
-            Err(unreadable) => (&unreadable.connection, unreadable.account_ids.clone()),
-        };
+impl From<FoundConnection> for Unread {
+    fn from(found: FoundConnection) -> Self {
+        let connection = connection_of(&found);
         Self {
             connection_id: connection.id,
             institution_name: connection.institution_name.clone(),
-            account_ids,
+            account_ids: match found {
+                Ok(selected) => selected.accounts().map(|account| account.id).collect(),
+                Err(unreadable) => unreadable.account_ids,
+            },
         }
+    }
+}
+
+fn connection_of(found: &FoundConnection) -> &Connection {
+    match found {
+        Ok(selected) => &selected.context.connection,
+        Err(unreadable) => &unreadable.connection,
     }
 }
 
@@ -601,7 +613,7 @@ async fn select(
     reads: &Reads,
     caller: &Caller,
     request: &FileRequest,
-) -> Result<Vec<Result<SelectedAccounts, UnreadableConnection>>, OpenError> {
+) -> Result<Vec<FoundConnection>, OpenError> {
     let selection = Selection {
         connection_id: request.connection_id,
         account_ids: request.account_id.as_ref().map(std::slice::from_ref),
@@ -611,13 +623,7 @@ async fn select(
         .select(caller, selection)
         .await
         .and_then(Selected::require_known)?;
-    found.sort_by_key(|found| {
-        let connection = match found {
-            Ok(selected) => &selected.context.connection,
-            Err(unreadable) => &unreadable.connection,
-        };
-        connection.status == ConnectionStatus::Active
-    });
+    found.sort_by_key(|found| connection_of(found).status == ConnectionStatus::Active);
     Ok(found)
 }
 
