@@ -32,6 +32,14 @@ pub use position::{MergedPosition, PositionError, ShownRows};
 /// Provider calls of one merged read at once.
 const CALLS_MAX: usize = 4;
 
+/// When to stop reading, so that a response is sent before the deadline of its calls: a fifth of
+/// the time is left.
+#[must_use]
+pub fn stop_at(call: &CallContext) -> Instant {
+    let time = call.deadline.saturating_duration_since(Instant::now());
+    call.deadline - time / 5
+}
+
 /// Makes the value that is returned for a row. `None` leaves the row out.
 type MapRow<'m, K, T> =
     dyn for<'row> FnMut(&<K as RowKind>::Row<'row>, <K as RowKind>::Place) -> Option<T> + Send + 'm;

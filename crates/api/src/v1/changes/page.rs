@@ -11,12 +11,11 @@ use bellbird_connections::{DuplicateIds, RowHasher};
 use bellbird_domain::{
     AccountId, AccountTag, Bound, DateFilter, DateRange, Fingerprints, RowKey, UtcDay,
 };
-use bellbird_reads::merged::{ListState, MergedPosition, PositionLost};
+use bellbird_reads::merged::{ListState, MergedPosition, PositionLost, stop_at};
 use bellbird_reads::{CallContext, Merged};
 use bellbird_storage::SyncState;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
-use tokio::time::Instant;
 
 use super::Changes;
 use super::cursor::{ChangesCursor, ClientMark, PENDING_MAX, Paging};
@@ -264,8 +263,7 @@ impl<K: ChangeKind> Changes<K> {
         }
     }
 
-    /// The rows of the provider's list that the client is to get. Reading stops when a fifth of the
-    /// time is left.
+    /// The rows of the provider's list that the client is to get.
     fn changed_rows<'r>(
         &self,
         call: &CallContext,
@@ -280,13 +278,12 @@ impl<K: ChangeKind> Changes<K> {
         let range = range.map_err(|error| {
             problem_for_category(&error, "Account", self.context.connection.category)
         })?;
-        let stop_at = call.deadline - call.deadline.saturating_duration_since(Instant::now()) / 5;
         let change = move |row: &K::Row<'_>, place: K::Place| {
             let delivered = followed.lock().take(&K::digests(hasher, row))?;
             let change = K::upsert(delivered.key, delivered.is_new, row, place);
             Some((delivered.key, change))
         };
-        Ok(Merged::new(vec![range], paging.rows, stop_at, change))
+        Ok(Merged::new(vec![range], paging.rows, stop_at(call), change))
     }
 }
 

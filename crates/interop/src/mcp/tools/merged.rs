@@ -4,12 +4,11 @@
 use std::sync::Arc;
 
 use bellbird_domain::{AccountId, Bound, DateFilter};
-use bellbird_reads::merged::{ListReport, ListState, MergedPosition, PositionLost};
+use bellbird_reads::merged::{ListReport, ListState, MergedPosition, PositionLost, stop_at};
 use bellbird_reads::{Merged, Range, ReadError, RowKind, SelectedAccounts};
 use jiff::civil::Date;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
 
 use super::{AccountNames, LeftOut, Missing, PROBLEM_BYTES_MAX, TOO_LONG, ToolCall, Total};
 use crate::mcp::cursor::{BEGIN_AGAIN, Resumed};
@@ -53,15 +52,6 @@ pub(super) struct Listing {
     pub(super) is_filtered: bool,
 }
 
-/// When reading stops, so that a result is sent before its deadline: a fifth of the time is left.
-pub(super) fn stop_at(call: &ToolCall<'_>) -> Instant {
-    let time = call
-        .context
-        .deadline
-        .saturating_duration_since(Instant::now());
-    call.context.deadline - time / 5
-}
-
 /// Reads all lists of these accounts until the result is full or the lists end, and builds the
 /// result. `dates_of` selects rows of a list, and `map` makes the rows. A list that cannot be read
 /// is missing.
@@ -74,8 +64,8 @@ pub(super) async fn result<K: RowKind, T: ResultRow>(
     map: impl for<'row> FnMut(&K::Row<'row>, K::Place) -> Option<T> + Send,
 ) -> Result<Vec<u8>, String> {
     let ranges = ranges(call, resumed, &selected, &mut missing, listing, dates_of).await;
-    let mut merged = Merged::<K, T>::new(ranges, resumed.position.after, stop_at(call), map);
     let before = &resumed.position;
+    let mut merged = Merged::<K, T>::new(ranges, before.after, stop_at(&call.context), map);
     // Every list may fail.
     let lists: Vec<SelectedAccounts> = merged
         .lists()

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bellbird_domain::{AccountId, Category, ConnectionCategory, DateFilter, Direction};
+use bellbird_reads::merged::stop_at;
 use bellbird_reads::summary::{Group, GroupBy, GroupTotals, Summary};
 use bellbird_reads::{ReadError, SelectedAccounts, TransactionFilter, Transactions};
 use futures_util::stream::{self, StreamExt as _};
@@ -13,8 +14,8 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::{
-    HEAD_BYTES, LISTS_AT_ONCE, LeftOut, Missing, PROBLEM_BYTES_MAX, ToolCall, merged,
-    missing_bytes, missing_lines,
+    HEAD_BYTES, LISTS_AT_ONCE, LeftOut, Missing, PROBLEM_BYTES_MAX, ToolCall, missing_bytes,
+    missing_lines,
 };
 use crate::mcp::arguments::{
     self, Accounts, Amount, Choice, DayOrTime, SearchText, date_filter, transaction_filter,
@@ -99,14 +100,13 @@ pub(super) async fn summarize(
         .await?;
     let lists: Vec<SelectedAccounts> = selected.iter().flat_map(SelectedAccounts::lists).collect();
     let (summary, rows_read) = (Mutex::new(Summary::new(group_by)), AtomicU64::new(0));
-    let stop_at = merged::stop_at(call);
     let reading = SummaryRead {
         call,
         filter: &filter,
         dates,
         summary: &summary,
         rows_read: &rows_read,
-        stop_at,
+        stop_at: stop_at(&call.context),
     };
     let mut reads = Vec::with_capacity(lists.len());
     for list in &lists {
