@@ -12,7 +12,7 @@ use bellbird_reads::ReadError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{Missing, ToolCall, Total, advice, others, storage};
+use super::{Missing, ToolCall, Total, advice, institution, others, storage};
 use crate::mcp::arguments;
 use crate::mcp::cursor::Resumed;
 use crate::mcp::output::{self, Room, Rows};
@@ -127,16 +127,13 @@ pub(super) async fn list_accounts(
     if rows.shown == 0 && next < total {
         return Err(super::TOO_LONG.to_owned());
     }
-    let cursor = match next < total {
-        true => Some(resumed.cursor(
-            &call.seal(),
-            Position {
-                offset: next,
-                revision,
-            },
-        )?),
-        false => None,
+    let position = Position {
+        offset: next,
+        revision,
     };
+    let cursor = (next < total)
+        .then(|| resumed.cursor(&call.seal(), position))
+        .transpose()?;
     let head = call.head(
         "accounts",
         rows.shown,
@@ -197,18 +194,13 @@ async fn balances(
             _ => &failed,
         };
         let of_connection = missing.entry(account.connection_id).or_insert_with(|| {
-            let institution = connections
-                .iter()
-                .find(|connection| connection.id == account.connection_id);
-            let institution =
-                institution.map_or("", |connection| connection.institution_name.as_str());
-            let message = format!("no balance. {}", advice(problem));
-            let institution = clean(institution, CELL_CHARS_MAX);
+            let mut connections = connections.iter();
+            let connection = connections.find(|connection| connection.id == account.connection_id);
             Missing {
                 key: None,
                 account_ids: Vec::new(),
-                institution,
-                message,
+                institution: connection.map(institution).unwrap_or_default(),
+                message: format!("no balance. {}", advice(problem)),
             }
         });
         of_connection.account_ids.push(account.id);
@@ -223,7 +215,7 @@ impl ConnectionRow {
     fn of(connection: &Connection) -> Self {
         Self {
             id: connection.id,
-            institution: clean(&connection.institution_name, CELL_CHARS_MAX),
+            institution: institution(connection),
             category: connection.category,
             status: connection.status,
         }

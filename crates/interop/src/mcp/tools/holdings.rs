@@ -118,17 +118,15 @@ pub(super) async fn list_holdings(
     if rows.shown == 0 && next < all.len() {
         return Err(super::TOO_LONG.to_owned());
     }
-    let cursor = match next < all.len() {
-        true => {
-            let position = Position {
-                offset: next as u64,
-                digest: digest(&all[..next]),
-                left_out: left_out?,
-            };
-            Some(resumed.cursor(&call.seal(), position)?)
-        }
-        false => None,
-    };
+    let cursor = (next < all.len()).then(|| {
+        let position = Position {
+            offset: next as u64,
+            digest: digest(&all[..next]),
+            left_out: left_out?,
+        };
+        resumed.cursor(&call.seal(), position)
+    });
+    let cursor = cursor.transpose()?;
     let head = call.head("holdings", rows.shown, total, cursor.as_deref(), &missing) + &not_named;
     let mut others = others(rows.shown, total, cursor, &missing);
     others.insert("accounts".to_owned(), named.into_json());

@@ -132,19 +132,17 @@ pub(super) async fn result<K: RowKind, T: ResultRow>(
     if has_more && rows.shown == 0 && after == before.after {
         return Err(if unshown > 0 { TOO_LONG } else { NO_TIME }.to_owned());
     }
-    let cursor = match has_more {
-        true => {
-            let progress = ListProgress {
-                after,
-                shown,
-                total,
-                is_total_exact,
-                left_out: left_out?,
-            };
-            Some(resumed.cursor(&call.seal(), progress)?)
-        }
-        false => None,
-    };
+    let cursor = has_more.then(|| {
+        let progress = ListProgress {
+            after,
+            shown,
+            total,
+            is_total_exact,
+            left_out: left_out?,
+        };
+        resumed.cursor(&call.seal(), progress)
+    });
+    let cursor = cursor.transpose()?;
     let total = if is_total_exact {
         Total::Exact(total)
     } else {

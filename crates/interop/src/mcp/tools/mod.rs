@@ -16,7 +16,7 @@ use bellbird_api::http::problem::problem_from_read;
 use bellbird_api::http::quota::Quotas;
 use bellbird_api::http::{LivePermit, Problem, QuotaClass};
 use bellbird_domain::date::DEFAULT_RANGE;
-use bellbird_domain::{AccountId, Caller, ConnectionCategory};
+use bellbird_domain::{Account, AccountId, Caller, Connection, ConnectionCategory};
 use bellbird_reads::{
     CallContext, ReadError, SelectError, Selected, SelectedAccounts, Selection,
     UnreadableConnection,
@@ -98,10 +98,6 @@ struct Missing {
 impl Missing {
     fn of(selected: &SelectedAccounts, message: String) -> Self {
         let account_ids: Vec<AccountId> = selected.accounts().map(|account| account.id).collect();
-        let institution = clean(
-            &selected.context.connection.institution_name,
-            CELL_CHARS_MAX,
-        );
         let key = match account_ids.as_slice() {
             [id] if !selected.is_whole() => (*id).into(),
             _ => selected.context.connection.id.into(),
@@ -109,7 +105,7 @@ impl Missing {
         Self {
             key: Some(key),
             account_ids,
-            institution,
+            institution: institution(&selected.context.connection),
             message,
         }
     }
@@ -206,7 +202,7 @@ impl<'a> ToolCall<'a> {
                 }) => missing.push(Missing {
                     key: Some(connection.id.into()),
                     account_ids,
-                    institution: clean(&connection.institution_name, CELL_CHARS_MAX),
+                    institution: institution(&connection),
                     message: self.say(&error),
                 }),
             }
@@ -366,6 +362,20 @@ fn missing_bytes(missing: &[Missing]) -> usize {
     missing.iter().map(Missing::bytes).sum()
 }
 
+fn institution(connection: &Connection) -> String {
+    clean(&connection.institution_name, CELL_CHARS_MAX)
+}
+
+fn find_account(
+    selected: &[SelectedAccounts],
+    id: AccountId,
+) -> Option<(&SelectedAccounts, &Account)> {
+    selected.iter().find_map(|selected| {
+        let mut accounts = selected.accounts();
+        Some((selected, accounts.find(|account| account.id == id)?))
+    })
+}
+
 /// Names of the accounts whose rows a result shows. Each is in it once, and rows have the id.
 struct AccountNames<'s> {
     selected: &'s [SelectedAccounts],
@@ -385,18 +395,11 @@ impl<'s> AccountNames<'s> {
         if let Some((name, _)) = self.shown.get(&account_id) {
             return (name.clone(), 0);
         }
-        let mut found = self
-            .selected
-            .iter()
-            .flat_map(|selected| selected.accounts().map(move |found| (selected, found)));
-        let Some((selected, account)) = found.find(|(_, account)| account.id == account_id) else {
+        let Some((selected, account)) = find_account(self.selected, account_id) else {
             return (String::new(), 0);
         };
         let name = clean(&account.name, CELL_CHARS_MAX);
-        let institution = clean(
-            &selected.context.connection.institution_name,
-            CELL_CHARS_MAX,
-        );
+        let institution = institution(&selected.context.connection);
         let cell = super::texts::cell(&account.name);
         let named = json!({"id": account_id, "name": name, "institution": institution});
         let bytes = named.to_string().len() + 1;

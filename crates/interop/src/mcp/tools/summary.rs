@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::{
-    HEAD_BYTES, LISTS_AT_ONCE, LeftOut, Missing, PROBLEM_BYTES_MAX, ToolCall, missing_bytes,
-    missing_lines,
+    HEAD_BYTES, LISTS_AT_ONCE, LeftOut, Missing, PROBLEM_BYTES_MAX, ToolCall, find_account,
+    missing_bytes, missing_lines,
 };
 use crate::mcp::arguments::{
     self, Accounts, Amount, Choice, DayOrTime, SearchText, date_filter, transaction_filter,
@@ -356,9 +356,7 @@ impl SummaryResult<'_> {
     }
 
     fn name_of(&self, id: AccountId) -> Option<String> {
-        let mut accounts = self.selected.iter().flat_map(SelectedAccounts::accounts);
-        accounts
-            .find(|account| account.id == id)
-            .map(|account| clean(&account.name, CELL_CHARS_MAX))
+        let (_, account) = find_account(self.selected, id)?;
+        Some(clean(&account.name, CELL_CHARS_MAX))
     }
 }
