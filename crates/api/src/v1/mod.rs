@@ -6,7 +6,6 @@ mod cache;
 mod categories;
 mod changes;
 mod connections;
-pub(crate) mod deprecation;
 mod health;
 mod holdings;
 mod live;
@@ -15,7 +14,7 @@ mod metadata_cache;
 mod pagination;
 mod state;
 mod trades;
-mod transactions;
+pub(crate) mod transactions;
 
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;

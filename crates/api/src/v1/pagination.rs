@@ -27,21 +27,20 @@ pub struct Pagination {
 impl Pagination {
     /// For a list whose total is known.
     pub fn exact(page: Page, total: u64) -> Self {
-        Self {
-            total,
-            limit: page.limit,
-            offset: page.offset,
-            has_more: page.end() < total,
-        }
+        Self::new(page, total, page.end() < total)
     }
 
     /// For a list read from a provider, whose total may be a lower bound.
     pub fn of(page: Page, totals: WindowTotals) -> Self {
+        Self::new(page, totals.total, totals.has_more)
+    }
+
+    fn new(page: Page, total: u64, has_more: bool) -> Self {
         Self {
-            total: totals.total,
+            total,
             limit: page.limit,
             offset: page.offset,
-            has_more: totals.has_more,
+            has_more,
         }
     }
 }

@@ -7,7 +7,7 @@ use axum::response::Response;
 use bellbird_domain::{AccountId, Caller, Category, Currency, Decimal, Page, Transaction, page};
 use bellbird_reads::{ConnectionContext, QueryKey, WindowKey};
 use http::HeaderValue;
-use http::header::LINK;
+use http::header::{HeaderName, LINK};
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -18,12 +18,16 @@ use crate::http::extract::{ConnectionQuery, Selected, date_filter};
 use crate::http::json::{write_json, write_string};
 use crate::http::parameters::{self, AccountParam, ConnectionParam, DateBound, Limit, Offset};
 use crate::http::{Authorized, BankingConnection, LivePermit, Problem};
-use crate::v1::deprecation::{DEPRECATION, SUNSET, SUNSET_DATE};
 use crate::v1::live::{CacheStatus, LiveBody, LiveOutcome};
 use crate::v1::pagination::Pagination;
 use crate::v1::state::V1State;
 
 type TransactionsLimit = Limit<{ page::TRANSACTIONS.default }, { page::TRANSACTIONS.max }>;
+
+const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
+const SUNSET: HeaderName = HeaderName::from_static("sunset");
+/// From this date on, `accountId` is required.
+pub(crate) const SUNSET_DATE: &str = "Wed, 01 Sep 2027 00:00:00 GMT";
 
 /// Typical size of a row as JSON. The buffer grows if rows are larger.
 const ROW_BYTES: usize = 450;

@@ -281,25 +281,19 @@ impl Parameter {
     fn new(parameter: &Value) -> Self {
         let schema = &parameter["schema"];
         let name = string(&parameter["name"]);
-        let mut facts = vec![schema::kind(schema)];
-        let accepted = schema::values(schema);
-        facts.extend((!accepted.is_empty()).then(|| format!("one of {}", accepted.join(", "))));
-        facts.extend((schema["minLength"] == 1).then(|| "not empty".to_owned()));
-        facts.extend(
-            schema
-                .get("minimum")
-                .map(|minimum| format!("at least {minimum}")),
-        );
-        facts.extend(
-            schema
-                .get("maximum")
-                .map(|maximum| format!("at most {maximum}")),
-        );
-        facts.extend(
-            schema
-                .get("default")
-                .map(|default| format!("default {}", string(default))),
-        );
+        let (accepted, default) = (schema::values(schema), schema.get("default"));
+        let bound = |name: &str, words: &str| {
+            let bound = schema.get(name);
+            bound.map(|bound| format!("{words} {bound}"))
+        };
+        let facts = [
+            Some(schema::kind(schema)),
+            (!accepted.is_empty()).then(|| format!("one of {}", accepted.join(", "))),
+            (schema["minLength"] == 1).then(|| "not empty".to_owned()),
+            bound("minimum", "at least"),
+            bound("maximum", "at most"),
+            default.map(|default| format!("default {}", string(default))),
+        ];
         Self {
             ids_from: match name.as_str() {
                 "connectionId" => Some("/v1/connections"),
@@ -307,13 +301,10 @@ impl Parameter {
                 _ => None,
             },
             name,
-            facts: facts.join(", "),
+            facts: facts.into_iter().flatten().collect::<Vec<_>>().join(", "),
             required: parameter["required"] == true,
             is_in_path: parameter["in"] == "path",
-            example: schema
-                .get("default")
-                .is_none()
-                .then(|| string(&parameter["example"])),
+            example: default.is_none().then(|| string(&parameter["example"])),
             description: text(&parameter["description"]),
         }
     }
