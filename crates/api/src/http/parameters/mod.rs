@@ -402,9 +402,21 @@ enum Value<'r> {
     Absent,
     Once(Cow<'r, str>),
     Repeated(Vec<Cow<'r, str>>),
+    /// A member of an object, as far as parameters have such: no objects, and no numbers with a
+    /// fraction.
     Json(&'r Json),
+    /// What an optional member, or an array, holds.
+    Inner(&'r Json),
     /// A member that its object has twice.
     Twice,
+}
+
+impl<'de> IntoDeserializer<'de, Error> for Value<'_> {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
 }
 
 impl<'de> Deserializer<'de> for Value<'_> {
@@ -412,22 +424,39 @@ impl<'de> Deserializer<'de> for Value<'_> {
 
     /// For a required parameter, which must not be empty.
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self {
-            Self::Once(text) if !text.is_empty() => visitor.visit_str(&text),
-            Self::Once(_) | Self::Absent => Err(Fault::Missing.into()),
-            Self::Repeated(_) | Self::Twice => Err(Fault::Repeated.into()),
-            Self::Json(value) => JsonValue(value).deserialize_any(visitor),
-        }
+        let json = match self {
+            Self::Once(text) if !text.is_empty() => return visitor.visit_str(&text),
+            Self::Once(_) | Self::Absent => return Err(Fault::Missing.into()),
+            Self::Repeated(_) | Self::Twice => return Err(Fault::Repeated.into()),
+            Self::Json(json) | Self::Inner(json) => json,
+        };
+        let other = match json {
+            Json::Bool(value) => return visitor.visit_bool(*value),
+            Json::String(text) => return visitor.visit_str(text),
+            Json::Array(items) => {
+                let items = items.iter().map(Value::Inner);
+                return visitor.visit_seq(SeqDeserializer::<_, Error>::new(items));
+            }
+            // 50.0 is an integer of JSON Schema.
+            Json::Number(number) => {
+                match number.to_string().trim_end_matches(".0").parse::<i64>() {
+                    Ok(number) => return visitor.visit_i64(number),
+                    Err(_) => "a number",
+                }
+            }
+            Json::Null | Json::Object(_) => "an object",
+        };
+        Err(de::Error::invalid_type(Unexpected::Other(other), &visitor))
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self {
-            Self::Absent => visitor.visit_none(),
+            Self::Absent | Self::Inner(Json::Null) => visitor.visit_none(),
             Self::Once(text) => {
                 visitor.visit_some::<CowStrDeserializer<'_, Error>>(text.into_deserializer())
             }
             Self::Repeated(_) | Self::Twice => Err(Fault::Repeated.into()),
-            Self::Json(value) => visitor.visit_some(JsonValue(value)),
+            Self::Json(json) | Self::Inner(json) => visitor.visit_some(Value::Inner(json)),
         }
     }
 
@@ -438,67 +467,13 @@ impl<'de> Deserializer<'de> for Value<'_> {
             Self::Absent => Vec::new(),
             Self::Once(text) => vec![text],
             Self::Repeated(texts) => texts,
-            Self::Json(value) => return JsonValue(value).deserialize_any(visitor),
-            Self::Twice => return Err(Fault::Repeated.into()),
+            Self::Json(_) | Self::Inner(_) | Self::Twice => return self.deserialize_any(visitor),
         };
         visitor.visit_seq(SeqDeserializer::<_, Error>::new(texts.into_iter()))
     }
 
     serde::forward_to_deserialize_any! {
         bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf unit unit_struct newtype_struct
-        tuple tuple_struct map struct enum identifier ignored_any
-    }
-}
-
-/// A member of a JSON object, as far as parameters have such: no objects, and no numbers with a
-/// fraction.
-struct JsonValue<'r>(&'r Json);
-
-impl<'de> IntoDeserializer<'de, Error> for JsonValue<'_> {
-    type Deserializer = Self;
-
-    fn into_deserializer(self) -> Self {
-        self
-    }
-}
-
-impl<'de> Deserializer<'de> for JsonValue<'_> {
-    type Error = Error;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self.0 {
-            Json::Bool(value) => visitor.visit_bool(*value),
-            Json::String(text) => visitor.visit_str(text),
-            Json::Array(items) => visitor.visit_seq(SeqDeserializer::<_, Error>::new(
-                items.iter().map(JsonValue),
-            )),
-            // 50.0 is an integer of JSON Schema.
-            Json::Number(number) => {
-                match number.to_string().trim_end_matches(".0").parse::<i64>() {
-                    Ok(number) => visitor.visit_i64(number),
-                    Err(_) => Err(de::Error::invalid_type(
-                        Unexpected::Other("a number"),
-                        &visitor,
-                    )),
-                }
-            }
-            Json::Null | Json::Object(_) => Err(de::Error::invalid_type(
-                Unexpected::Other("an object"),
-                &visitor,
-            )),
-        }
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        if self.0.is_null() {
-            visitor.visit_none()
-        } else {
-            visitor.visit_some(self)
-        }
-    }
-
-    serde::forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf unit unit_struct newtype_struct seq
         tuple tuple_struct map struct enum identifier ignored_any
     }
 }
