@@ -121,10 +121,7 @@ impl Summary {
             key.1 = Group::Rest;
         }
         self.groups.entry(key).or_default().add(&row.amount);
-        if matches!(
-            row.category,
-            Some(Category::TransferIn | Category::TransferOut)
-        ) {
+        if row.category.is_some_and(Category::is_transfer) {
             self.transfers.entry(currency).or_default().add(&row.amount);
         }
     }

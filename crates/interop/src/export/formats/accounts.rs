@@ -11,7 +11,7 @@ type WritePart = fn(&str, &str) -> String;
 /// provider sends no more than a category.
 pub(super) fn other_side(row: &Transaction<'_>) -> (&'static str, &'static str) {
     match row.category {
-        Some(Category::TransferIn | Category::TransferOut) => ("equity", "TRANSFERS"),
+        Some(category) if category.is_transfer() => ("equity", "TRANSFERS"),
         Some(Category::Income) => ("income", "UNKNOWN"),
         // A refund too: it makes the expenses smaller.
         Some(category) => ("expenses", category.key()),
