@@ -12,6 +12,7 @@ use std::sync::Arc;
 use axum::extract::FromRef;
 use bellbird_api::http::{ApiContext, Interface, UserState};
 use bellbird_domain::ConnectionId;
+use simplefin::SimpleFin;
 
 #[derive(Debug, Clone, Copy)]
 pub struct InteropSettings {
@@ -23,32 +24,30 @@ pub struct InteropSettings {
 #[derive(Clone)]
 pub struct Interop {
     context: ApiContext,
-    settings: InteropSettings,
     /// The public URL of the API, without a trailing slash.
     public_url: Arc<str>,
-    simplefin: Arc<simplefin::Memory>,
+    simplefin: Arc<SimpleFin>,
 }
 
 impl Interop {
     #[must_use]
     pub fn new(context: ApiContext, settings: InteropSettings, public_url: String) -> Self {
         Self {
+            simplefin: Arc::new(SimpleFin::new(&context, settings, &public_url)),
             context,
-            settings,
             public_url: public_url.into(),
-            simplefin: Arc::new(simplefin::Memory::new()),
         }
     }
 
     /// Frees the memory of everything kept that has expired.
     pub fn purge_expired(&self) {
-        self.simplefin.purge_expired();
+        self.simplefin.memory.purge_expired();
     }
 
     /// Evicts a removed connection. This frees memory only: every request checks first what the
     /// caller owns.
     pub fn evict_connection(&self, connection_id: ConnectionId) {
-        self.simplefin.evict_connection(connection_id);
+        self.simplefin.memory.evict_connection(connection_id);
     }
 }
 
@@ -61,8 +60,5 @@ impl FromRef<UserState<Self>> for Interop {
 /// The interfaces with a prefix of their own. Files are paths of `/v1`: see [`export::routes`].
 #[must_use]
 pub fn interfaces(interop: &Interop) -> Vec<Interface> {
-    vec![
-        simplefin::interface(interop.clone()),
-        mcp::interface(interop),
-    ]
+    vec![simplefin::interface(interop), mcp::interface(interop)]
 }

@@ -17,18 +17,18 @@ use http::Uri;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::oneshot::error::RecvError;
 
-use super::SimpleFin;
 use super::findings::Finding;
 use super::params::SetParams;
 use super::read::{AccountReads, AccountsRequest, ReadAccount, RequestedAccount, problem_of};
 use super::view::SetConnection;
+use crate::Interop;
 
 /// Accounts in one response.
 const ACCOUNTS_MAX: u32 = 500;
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(300);
 
 pub(super) async fn list_accounts(
-    State(server): State<SimpleFin>,
+    State(interop): State<Interop>,
     Authorized {
         caller,
         now,
@@ -38,9 +38,9 @@ pub(super) async fn list_accounts(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let params = SetParams::read(uri.query())?;
-    let call = server.interop.context.call_context(&caller);
+    let call = interop.context.call_context(&caller);
     let request = Arc::new(AccountsRequest {
-        server,
+        interop,
         caller,
         now,
         _permit: permit,
@@ -78,7 +78,7 @@ struct AccountSet {
 impl AccountSet {
     /// Finds the requested accounts, and starts to read them.
     async fn select(request: Arc<AccountsRequest>) -> Result<Self, Problem> {
-        let api = &request.server.interop.context;
+        let api = &request.interop.context;
         let ids = request.params.accounts.ids.as_deref();
         let selection = Selection {
             account_ids: ids,
@@ -211,7 +211,7 @@ impl AccountSet {
     }
 
     fn write_end(&self, out: &mut Vec<u8>) {
-        let root_url = &self.request.server.inner.root_url;
+        let root_url = &self.request.interop.simplefin.root_url;
         let connections: Vec<_> = self
             .connections
             .iter()

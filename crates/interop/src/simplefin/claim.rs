@@ -11,16 +11,17 @@ use bellbird_domain::{ApiKey, SetupToken};
 use bellbird_storage::SetupTokenClaim;
 use http::StatusCode;
 
-use super::{SimpleFin, text};
+use super::text;
+use crate::Interop;
 
 /// The key says who asks. Some clients need a name, without `:`, `@` and percent-encoding.
 const USER_NAME: &str = "bellbird";
 
 pub(super) async fn claim(
-    State(server): State<SimpleFin>,
+    State(interop): State<Interop>,
     token: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
-    let api = &server.interop.context;
+    let api = &interop.context;
     let now = api.clock().now();
     let Path(token) = token.map_err(|_| Problem::Unauthorized)?;
     let token = SetupToken::parse(&token).map_err(|_| Problem::Unauthorized)?;
@@ -33,7 +34,7 @@ pub(super) async fn claim(
             tracing::info!(user_id = %record.user_id, key_id = %record.id, "setup token claimed");
             Ok(text(
                 StatusCode::OK,
-                with_credentials(&server.inner.root_url, &key),
+                with_credentials(&interop.simplefin.root_url, &key),
             ))
         }
         SetupTokenClaim::Repeated { user_id, key_id } => {

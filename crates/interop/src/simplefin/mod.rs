@@ -16,42 +16,49 @@ use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::FromRef;
 use axum::response::Response;
 use axum::routing::{get, post};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bellbird_api::http::{
-    Interface, Problem, QuotaClass, Routes, UnknownPath, UserState, WireStyle, authorization,
+    ApiContext, Interface, Problem, QuotaClass, Routes, UnknownPath, UserState, WireStyle,
+    authorization,
 };
 use bellbird_domain::ApiKey;
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio::sync::Semaphore;
 
-pub(crate) use memory::Memory;
-
-use crate::Interop;
+use crate::{Interop, InteropSettings};
+use memory::Memory;
 
 /// Some clients require this in the URL.
 const ROOT_PATH: &str = "/simplefin";
 /// JSON of accounts, of all requests, that is read or waits for its client.
 const JSON_BYTES_MAX: usize = 128 * 1024 * 1024;
 
-/// The state of the handlers. Cheap to clone.
-#[derive(Clone)]
-struct SimpleFin {
-    interop: Interop,
-    inner: Arc<Inner>,
-}
-
-struct Inner {
+/// What only the handlers of this interface need.
+pub(crate) struct SimpleFin {
     /// The public URL of this interface.
     root_url: String,
     /// Accounts with rows, read from providers.
     quota: QuotaClass,
     /// Bytes.
     json_room: Arc<Semaphore>,
+    pub(crate) memory: Memory,
+}
+
+impl SimpleFin {
+    pub(crate) fn new(context: &ApiContext, settings: InteropSettings, public_url: &str) -> Self {
+        let calls = settings.simplefin_per_minute;
+        let quota = QuotaClass::per_minute("simplefin", calls, context.shared_store());
+        Self {
+            root_url: format!("{public_url}{ROOT_PATH}"),
+            quota: quota.with_permit(),
+            json_room: Arc::new(Semaphore::new(JSON_BYTES_MAX)),
+            memory: Memory::new(),
+        }
+    }
 }
 
 const STYLE: WireStyle = WireStyle {
@@ -60,35 +67,17 @@ const STYLE: WireStyle = WireStyle {
     ..WireStyle::JSON
 };
 
-pub(crate) fn interface(interop: Interop) -> Interface {
-    let context = interop.context.clone();
-    let calls = interop.settings.simplefin_per_minute;
-    let quota = QuotaClass::per_minute("simplefin", calls, context.shared_store());
-    let inner = Inner {
-        root_url: format!("{}{ROOT_PATH}", interop.public_url),
-        quota: quota.with_permit(),
-        json_room: Arc::new(Semaphore::new(JSON_BYTES_MAX)),
-    };
-    let server = SimpleFin {
-        interop,
-        inner: Arc::new(inner),
-    };
-    let open: Router<SimpleFin> = Router::new()
+pub(crate) fn interface(interop: &Interop) -> Interface {
+    let open: Router<Interop> = Router::new()
         .route("/simplefin/info", get(info))
         .route("/simplefin/create", get(create))
         .route("/simplefin/claim/{token}", post(claim::claim));
-    let accounts: Router<UserState<SimpleFin>> =
+    let accounts: Router<UserState<Interop>> =
         Router::new().route("/simplefin/accounts", get(accounts::list_accounts));
     let routes = Routes::new()
         .open(open)
-        .users(|server: &SimpleFin| &server.inner.quota, accounts);
-    Interface::new(&context, ROOT_PATH, STYLE, UnknownPath::Public).add(&server, routes)
-}
-
-impl FromRef<UserState<Self>> for SimpleFin {
-    fn from_ref(state: &UserState<Self>) -> Self {
-        state.state().clone()
-    }
+        .users(|interop: &Interop| &interop.simplefin.quota, accounts);
+    Interface::new(&interop.context, ROOT_PATH, STYLE, UnknownPath::Public).add(interop, routes)
 }
 
 /// The key that is the password of the `Authorization: Basic` header. The user name is ignored.

@@ -9,6 +9,7 @@ use std::vec;
 
 use bellbird_api::http::problem::problem_for_category;
 use bellbird_api::http::{LivePermit, Problem};
+use bellbird_domain::date::day_of;
 use bellbird_domain::{
     Account, AccountId, Balance, Caller, ConnectionCategory, DateFilter, Holding, Plan,
 };
@@ -17,18 +18,17 @@ use futures_util::future::Shared;
 use futures_util::stream::{self, StreamExt as _};
 use futures_util::{FutureExt as _, future::BoxFuture};
 use jiff::Timestamp;
-use jiff::civil::Date;
 use tokio::sync::oneshot::{self, error::RecvError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
-use super::SimpleFin;
 use super::amounts::balance_text;
 use super::memory::{Key, KnownHistory, Memory};
 use super::params::SetParams;
 use super::posted::span_until;
 use super::view::{Rows, SetBalance, ShownAccount, write_holding};
+use crate::Interop;
 
 /// Accounts of a request that are read at the same time, divided among its providers.
 const READS_MAX: usize = 4;
@@ -41,7 +41,7 @@ const RETRY_AFTER_SECONDS: u64 = 5;
 const RECENT_DAYS: i64 = 365;
 
 pub(super) struct AccountsRequest {
-    pub(super) server: SimpleFin,
+    pub(super) interop: Interop,
     pub(super) caller: Caller,
     pub(super) now: Timestamp,
     /// Every read holds it, until the last one has ended.
@@ -95,7 +95,7 @@ impl AccountReads {
                 .push((Arc::new(account), sender));
         }
         let providers = by_provider.len();
-        let tracker = request.server.interop.context.connections().tasks();
+        let tracker = request.interop.context.connections().tasks();
         let start = |accounts| {
             let reads = Arc::clone(request).read_provider(accounts, providers);
             AbortOnDropHandle::new(tracker.spawn(reads.in_current_span()))
@@ -197,12 +197,12 @@ impl AccountsRequest {
             }
             ConnectionCategory::Brokerage if self.caller.plan == Plan::Professional => {
                 holdings = self.read_holdings(account).await?;
-                hold(&self.server.inner.json_room, &mut room, holdings.len())?;
+                hold(&self.interop.simplefin.json_room, &mut room, holdings.len())?;
             }
             ConnectionCategory::Brokerage => {}
         }
         let RequestedAccount { account, name, .. } = account;
-        let root_url = self.server.inner.root_url.as_str();
+        let root_url = self.interop.simplefin.root_url.as_str();
         let shown = ShownAccount {
             account,
             name,
@@ -223,7 +223,7 @@ impl AccountsRequest {
         self: Arc<Self>,
         accounts: Vec<Arc<RequestedAccount>>,
     ) -> Arc<BTreeMap<AccountId, Result<SetBalance, Problem>>> {
-        let api = &self.server.interop.context;
+        let api = &self.interop.context;
         let requested = accounts
             .iter()
             .map(|account| account.account.clone())
@@ -271,8 +271,7 @@ impl AccountsRequest {
         let (memory, key) = (self.memory(), Key::new(&account.account, &self.caller));
         let mut history = memory.histories.get(&key, self.now).map_or_else(
             || KnownHistory {
-                oldest: self
-                    .today()
+                oldest: day_of(self.now, &self.caller.timezone)
                     .saturating_sub(jiff::Span::new().days(RECENT_DAYS)),
                 is_all: false,
             },
@@ -327,7 +326,7 @@ impl AccountsRequest {
         room: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<Rows, Problem> {
         let (context, id) = (&account.selected.context, Some(account.account.id));
-        let reads = self.server.interop.context.reads();
+        let reads = self.interop.context.reads();
         let range =
             reads.range::<Transactions>(&self.caller, Arc::clone(context), id, days, self.now);
         let mut range = range.map_err(|error| problem_of(&error))?;
@@ -340,7 +339,7 @@ impl AccountsRequest {
                 Ok(has_more) => has_more,
                 Err(error) => return Err(self.after_failed_read(context, &error).await),
             };
-            hold(&self.server.inner.json_room, room, rows.bytes())?;
+            hold(&self.interop.simplefin.json_room, room, rows.bytes())?;
             if has_more && rows.is_full() {
                 rows.set_cut();
             }
@@ -352,7 +351,7 @@ impl AccountsRequest {
 
     /// The positions as JSON.
     async fn read_holdings(&self, account: &RequestedAccount) -> Result<Vec<u8>, Problem> {
-        let api = &self.server.interop.context;
+        let api = &self.interop.context;
         let read_at = api.clock().now();
         let write = |holding: &Holding<'_>, out: &mut Vec<u8>| write_holding(holding, read_at, out);
         let found = api
@@ -369,20 +368,14 @@ impl AccountsRequest {
     }
 
     async fn after_failed_read(&self, context: &ConnectionContext, error: &ReadError) -> Problem {
-        self.server
-            .interop
+        self.interop
             .context
             .after_failed_read(&self.caller, context, error)
             .await
     }
 
     fn memory(&self) -> &Memory {
-        &self.server.interop.simplefin
-    }
-
-    /// In the user's timezone.
-    fn today(&self) -> Date {
-        self.caller.timezone.to_datetime(self.now).date()
+        &self.interop.simplefin.memory
     }
 }
 
