@@ -39,12 +39,6 @@ const STYLE: WireStyle = WireStyle {
 
 const DOCS: DocsPaths = DocsPaths {
     document: ["/admin/v1/openapi.json", "/admin/v1/openapi.yaml"],
-    page: [
-        "/admin/docs",
-        "/admin/docs/page.js",
-        "/admin/docs/page.css",
-        "/admin/docs/logo.svg",
-    ],
     folder: "/admin",
     samples: include_str!("samples.yaml"),
 };

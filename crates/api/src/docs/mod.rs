@@ -40,8 +40,6 @@ pub struct Document {
 pub(crate) struct DocsPaths {
     /// Of the document: JSON and YAML.
     pub document: [&'static str; 2],
-    /// Of the page, then of its script, style sheet and logo, which are below it.
-    pub page: [&'static str; 4],
     /// The folder of the page, which its links leave out.
     pub folder: &'static str,
     /// How the clients make each call, as YAML.
@@ -50,7 +48,6 @@ pub(crate) struct DocsPaths {
 
 pub(crate) const V1_PATHS: DocsPaths = DocsPaths {
     document: ["/openapi.json", "/openapi.yaml"],
-    page: ["/docs", "/docs/page.js", "/docs/page.css", "/docs/logo.svg"],
     folder: "",
     samples: include_str!("samples.yaml"),
 };
@@ -65,7 +62,7 @@ pub(crate) fn routes(
 ) -> Routes<()> {
     let urls = urls.map(str::to_owned);
     let [json, yaml] = docs.document;
-    let [page, script, style, logo] = docs.page;
+    let page = format!("{}/docs", docs.folder);
     let router = Router::new()
         .route(
             json,
@@ -75,12 +72,13 @@ pub(crate) fn routes(
             yaml,
             get(async move || serve(document().yaml(), "application/yaml")),
         );
-    let router = file(router, page, move || {
+    let router = file(router, &page, move || {
         page::File::page(document(), &urls, docs)
     });
-    let router = file(router, script, page::File::script);
-    let router = file(router, style, page::File::style);
-    Routes::new().open(file(router, logo, page::File::logo))
+    let below = |name: &str| format!("{page}/{name}");
+    let router = file(router, &below("page.js"), page::File::script);
+    let router = file(router, &below("page.css"), page::File::style);
+    Routes::new().open(file(router, &below("logo.svg"), page::File::logo))
 }
 
 fn file(

@@ -21,7 +21,6 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use bellbird_api::http::json::json_bytes;
-use bellbird_api::http::log::add_provider_calls;
 use bellbird_api::http::problem::json_response;
 use bellbird_api::http::{
     Authorized, Interface, Problem, Routes, UnknownPath, UserState, WireStyle,
@@ -105,11 +104,8 @@ async fn handle_message(
         Ok(era) => era,
         Err(error) => return respond(error.status(Era::Modern), error.body(Some(&request.id))),
     };
-    let mut provider_calls = 0;
     let id = request.id.clone();
-    let outcome = run(&interop, &caller, now, era, request, &mut provider_calls).await;
-    add_provider_calls(provider_calls);
-    match outcome {
+    match run(&interop, &caller, now, era, request).await {
         Ok(members) => respond(StatusCode::OK, rpc::result(&id, era, &members)),
         Err(error) => respond(error.status(era), error.body(Some(&id))),
     }
@@ -152,7 +148,6 @@ async fn run(
     now: Timestamp,
     era: Era,
     request: Request,
-    provider_calls: &mut u32,
 ) -> Result<Vec<u8>, RpcError> {
     match (era, request.method.as_str()) {
         (Era::Legacy, "initialize") => initialize(&request.params),
@@ -161,7 +156,7 @@ async fn run(
         (_, "tools/list") => list_tools(era, &request.params),
         (_, "tools/call") => {
             let (tool, arguments) = tool_call(request.params)?;
-            Ok(tools::call(interop, caller, now, tool, arguments, provider_calls).await)
+            Ok(tools::call(interop, caller, now, tool, arguments).await)
         }
         _ => Err(RpcError::method_not_found()),
     }

@@ -12,6 +12,7 @@ mod transactions;
 
 use std::collections::BTreeMap;
 
+use bellbird_api::http::log::add_provider_calls;
 use bellbird_api::http::problem::problem_from_read;
 use bellbird_api::http::quota::Quotas;
 use bellbird_api::http::{LivePermit, Problem, QuotaClass};
@@ -53,7 +54,6 @@ pub(super) async fn call(
     now: Timestamp,
     tool: Tool,
     arguments: Map<String, Value>,
-    provider_calls: &mut u32,
 ) -> Vec<u8> {
     let call = ToolCall {
         interop,
@@ -72,7 +72,7 @@ pub(super) async fn call(
         Tool::ListHoldings => holdings::list_holdings(&call, arguments).await,
         Tool::ListTrades => trades::list_trades(&call, arguments).await,
     };
-    *provider_calls = call.context.calls();
+    add_provider_calls(call.context.calls());
     outcome.unwrap_or_else(|text| output::failure(&text))
 }
 
