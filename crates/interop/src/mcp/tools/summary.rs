@@ -64,10 +64,10 @@ enum End {
 /// What all lists share.
 struct SummaryRead<'a> {
     call: &'a ToolCall<'a>,
-    filter: &'a TransactionFilter,
+    filter: TransactionFilter,
     dates: DateFilter,
-    summary: &'a Mutex<Summary>,
-    rows_read: &'a AtomicU64,
+    summary: Mutex<Summary>,
+    rows_read: AtomicU64,
     stop_at: Instant,
 }
 
@@ -75,10 +75,6 @@ pub(super) async fn summarize(
     call: &ToolCall<'_>,
     arguments: Map<String, Value>,
 ) -> Result<Vec<u8>, String> {
-    let arguments: Map<String, Value> = arguments
-        .into_iter()
-        .filter(|(_, value)| !value.is_null())
-        .collect();
     let range = super::default_range(&arguments).unwrap_or_else(|| " of the range".to_owned());
     let arguments: SummaryArguments = arguments::read(&arguments)?;
     let dates = date_filter(arguments.from, arguments.to)?;
@@ -99,13 +95,12 @@ pub(super) async fn summarize(
         )
         .await?;
     let lists: Vec<SelectedAccounts> = selected.iter().flat_map(SelectedAccounts::lists).collect();
-    let (summary, rows_read) = (Mutex::new(Summary::new(group_by)), AtomicU64::new(0));
     let reading = SummaryRead {
         call,
-        filter: &filter,
+        filter,
         dates,
-        summary: &summary,
-        rows_read: &rows_read,
+        summary: Mutex::new(Summary::new(group_by)),
+        rows_read: AtomicU64::new(0),
         stop_at: stop_at(&call.context),
     };
     let mut reads = Vec::with_capacity(lists.len());
@@ -139,7 +134,7 @@ pub(super) async fn summarize(
         .filter(|day| !complete && *day > Date::MIN)
         .and_then(|day| day.tomorrow().ok()?.tomorrow().ok());
     let left_out = super::fit(&mut missing, PROBLEM_BYTES_MAX);
-    let summary = summary.into_inner();
+    let summary = reading.summary.into_inner();
     let result = SummaryResult {
         selected: &selected,
         missing: &missing,
@@ -148,7 +143,7 @@ pub(super) async fn summarize(
         complete,
         is_late,
         read_from,
-        rows_read: rows_read.into_inner(),
+        rows_read: reading.rows_read.into_inner(),
     };
     let groups = if group_by.is_some() {
         summary.groups()
