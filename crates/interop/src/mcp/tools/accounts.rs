@@ -12,7 +12,7 @@ use bellbird_reads::ReadError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{Missing, ToolCall, Total, advice, institution, others, storage};
+use super::{Missing, ToolCall, Total, advice, institution, storage};
 use crate::mcp::arguments;
 use crate::mcp::cursor::Resumed;
 use crate::mcp::output::{self, Room, Rows};
@@ -95,7 +95,7 @@ pub(super) async fn list_accounts(
         Balances::default()
     };
     drop(permit);
-    let left_out = super::fit(&mut missing, super::PROBLEM_BYTES_MAX);
+    let left_out = super::fit(&mut missing);
     let shown: Vec<&Connection> = connections
         .iter()
         .filter(|found| {
@@ -134,15 +134,10 @@ pub(super) async fn list_accounts(
     let cursor = (next < total)
         .then(|| resumed.cursor(&call.seal(), position))
         .transpose()?;
-    let head = call.head(
-        "accounts",
-        rows.shown,
-        Total::Exact(total),
-        cursor.as_deref(),
-        &missing,
-    ) + &broken;
-    let mut others = others(rows.shown, Total::Exact(total), cursor, &missing);
+    let total = Total::Exact(total);
+    let (head, mut others) = call.outline("accounts", rows.shown, total, cursor, &missing);
     others.insert("connections".to_owned(), connection_rows);
+    let head = head + &broken;
     Ok(output::members(&head, COLUMNS, &rows, "accounts", &others))
 }
 

@@ -8,10 +8,7 @@ use futures_util::stream::{self, StreamExt as _};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{
-    AccountNames, HEAD_BYTES, LISTS_AT_ONCE, LeftOut, Missing, PROBLEM_BYTES_MAX, ToolCall, Total,
-    others,
-};
+use super::{AccountNames, HEAD_BYTES, LISTS_AT_ONCE, LeftOut, Missing, ToolCall, Total};
 use crate::mcp::arguments::{self, Accounts, RowLimit};
 use crate::mcp::cursor::{BEGIN_AGAIN, Resumed};
 use crate::mcp::output::{self, Room, Rows};
@@ -94,7 +91,7 @@ pub(super) async fn list_holdings(
     };
     let (left_out, is_whole) = (before.left_out.with(&missing), missing.is_empty());
     let left_out_bytes = before.left_out.bytes_if_missing(missing.len());
-    let not_named = super::fit(&mut missing, PROBLEM_BYTES_MAX);
+    let not_named = super::fit(&mut missing);
 
     let mut named = AccountNames::new(&selected);
     let reserved =
@@ -127,9 +124,9 @@ pub(super) async fn list_holdings(
         resumed.cursor(&call.seal(), position)
     });
     let cursor = cursor.transpose()?;
-    let head = call.head("holdings", rows.shown, total, cursor.as_deref(), &missing) + &not_named;
-    let mut others = others(rows.shown, total, cursor, &missing);
+    let (head, mut others) = call.outline("holdings", rows.shown, total, cursor, &missing);
     others.insert("accounts".to_owned(), named.into_json());
+    let head = head + &not_named;
     Ok(output::members(&head, COLUMNS, &rows, "holdings", &others))
 }
 

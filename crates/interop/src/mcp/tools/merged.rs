@@ -106,7 +106,7 @@ pub(super) async fn result<K: RowKind, T: ResultRow>(
         missing.push(call.missing(&list, &error).await);
     }
     let (left_out, is_whole) = (before.left_out.with(&missing), missing.is_empty());
-    let not_named = super::fit(&mut missing, PROBLEM_BYTES_MAX);
+    let not_named = super::fit(&mut missing);
     let shown = before.shown + u64::from(rows.shown);
     let (total, is_total_exact) = if !has_more {
         // What was counted before is missing now.
@@ -149,9 +149,9 @@ pub(super) async fn result<K: RowKind, T: ResultRow>(
         Total::AtLeast(total)
     };
     let what = format!("{}{}, newest first", listing.name, listing.range);
-    let head = call.head(&what, rows.shown, total, cursor.as_deref(), &missing) + &not_named;
-    let mut others = super::others(rows.shown, total, cursor, &missing);
+    let (head, mut others) = call.outline(&what, rows.shown, total, cursor, &missing);
     others.insert("accounts".to_owned(), named.into_json());
+    let head = head + &not_named;
     Ok(output::members(
         &head,
         listing.columns,

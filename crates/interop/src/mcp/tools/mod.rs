@@ -224,29 +224,40 @@ impl<'a> ToolCall<'a> {
         advice(&problem_from_read(error, "Account", ""))
     }
 
-    /// The first lines of a result: how many rows there are, how to go on, and what is missing.
-    fn head(
+    /// What surrounds the rows of a list: the first lines of the result, which say how many rows
+    /// there are, how to go on, and what is missing, and the members beside the rows.
+    fn outline(
         &self,
         what: &str,
         shown: u32,
         total: Total,
-        cursor: Option<&str>,
+        cursor: Option<String>,
         missing: &[Missing],
-    ) -> String {
+    ) -> (String, Map<String, Value>) {
+        let mut others = Map::new();
+        others.insert("shown".to_owned(), shown.into());
         let mut head = match total {
-            Total::Exact(total) => format!("{shown} of {total} {what}."),
-            Total::AtLeast(0) => {
-                format!("NOT complete: there may be {what}, but none could be read.")
+            Total::Exact(total) => {
+                others.insert("total".to_owned(), total.into());
+                format!("{shown} of {total} {what}.")
             }
-            Total::AtLeast(total) => format!("{shown} of at least {total} {what}."),
+            Total::AtLeast(total) => {
+                others.insert("at_least".to_owned(), total.into());
+                match total {
+                    0 => format!("NOT complete: there may be {what}, but none could be read."),
+                    total => format!("{shown} of at least {total} {what}."),
+                }
+            }
         };
         if let Some(cursor) = cursor {
             head += &format!(
                 " More follow: to go on, call {} with cursor \"{cursor}\".",
                 self.tool.name()
             );
+            others.insert("next_cursor".to_owned(), cursor.into());
         }
-        head + &missing_lines(missing)
+        others.insert("problems".to_owned(), json!(missing));
+        (head + &missing_lines(missing), others)
     }
 }
 
@@ -255,26 +266,6 @@ impl<'a> ToolCall<'a> {
 enum Total {
     Exact(u64),
     AtLeast(u64),
-}
-
-/// The members of a structured result beside its rows.
-fn others(
-    shown: u32,
-    total: Total,
-    cursor: Option<String>,
-    missing: &[Missing],
-) -> Map<String, Value> {
-    let mut others = Map::new();
-    others.insert("shown".to_owned(), shown.into());
-    match total {
-        Total::Exact(total) => others.insert("total".to_owned(), total.into()),
-        Total::AtLeast(total) => others.insert("at_least".to_owned(), total.into()),
-    };
-    if let Some(cursor) = cursor {
-        others.insert("next_cursor".to_owned(), cursor.into());
-    }
-    others.insert("problems".to_owned(), json!(missing));
-    others
 }
 
 fn missing_lines(missing: &[Missing]) -> String {
@@ -341,11 +332,11 @@ fn default_range(arguments: &Map<String, Value>) -> Option<String> {
 }
 
 /// Leaves out what has no room in a result. Returns a line about it.
-fn fit(missing: &mut Vec<Missing>, bytes_max: usize) -> String {
+fn fit(missing: &mut Vec<Missing>) -> String {
     let mut bytes = 0;
     let kept = missing.iter().take_while(|missing| {
         bytes += missing.bytes();
-        bytes <= bytes_max
+        bytes <= PROBLEM_BYTES_MAX
     });
     let kept = kept.count();
     let left_out = missing.len() - kept;

@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::{
-    HEAD_BYTES, LISTS_AT_ONCE, LeftOut, Missing, PROBLEM_BYTES_MAX, ToolCall, find_account,
-    missing_bytes, missing_lines,
+    HEAD_BYTES, LISTS_AT_ONCE, LeftOut, Missing, ToolCall, find_account, missing_bytes,
+    missing_lines,
 };
 use crate::mcp::arguments::{
     self, Accounts, Amount, Choice, DayOrTime, SearchText, date_filter, transaction_filter,
@@ -133,7 +133,7 @@ pub(super) async fn summarize(
     let read_from = ended_on
         .filter(|day| !complete && *day > Date::MIN)
         .and_then(|day| day.tomorrow().ok()?.tomorrow().ok());
-    let left_out = super::fit(&mut missing, PROBLEM_BYTES_MAX);
+    let left_out = super::fit(&mut missing);
     let summary = reading.summary.into_inner();
     let result = SummaryResult {
         selected: &selected,
