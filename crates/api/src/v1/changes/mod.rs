@@ -223,7 +223,7 @@ impl<K: ChangeKind> Changes<K> {
         syncs
             .state(self.caller.user_id, self.context.connection.id)
             .await
-            .map_err(|error| self.problem(&error))
+            .map_err(|error| problem(&self.context, &error))
     }
 
     fn is_fresh(&self, sync: &SyncState) -> bool {
@@ -264,10 +264,6 @@ impl<K: ChangeKind> Changes<K> {
 
     fn try_later(&self) -> Problem {
         Problem::unavailable(SYNC_RETRY_AFTER_SECONDS).at(self.context.connection.id)
-    }
-
-    fn problem(&self, error: &ConnectionsError) -> Problem {
-        problem(&self.context, error)
     }
 
     /// The first day in the user's timezone of which every change is found.

@@ -17,9 +17,9 @@ use bellbird_storage::SyncState;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
-use super::Changes;
 use super::cursor::{ChangesCursor, ClientMark, PENDING_MAX, Paging};
 use super::kind::ChangeKind;
+use super::{Changes, problem};
 use crate::http::problem::problem_for_category;
 use crate::http::{Problem, parameters};
 
@@ -88,7 +88,7 @@ impl<K: ChangeKind> Changes<K> {
         let found = syncs
             .fingerprints(self.caller.user_id, self.context.connection.id)
             .await;
-        let (hasher, fingerprints) = found.map_err(|error| self.problem(&error))?;
+        let (hasher, fingerprints) = found.map_err(|error| problem(&self.context, &error))?;
         let mut paging = cursor.paging.clone().ok_or(Problem::Internal)?;
         check_reach(&fingerprints, &cursor.mark, paging.target)?;
         let pending: Vec<PendingRow> = cursor.pending.iter().map(|pending| pending.row).collect();
