@@ -120,52 +120,43 @@ pub enum Problem {
 
 impl Problem {
     pub fn status(&self) -> StatusCode {
-        match self {
-            Self::Unauthorized => StatusCode::UNAUTHORIZED,
-            Self::TooManyRequests(_) | Self::BudgetUsedUp(_) | Self::TooManyAtOnce => {
-                StatusCode::TOO_MANY_REQUESTS
-            }
-            Self::PlanRequired | Self::ProfessionalRequired => StatusCode::FORBIDDEN,
-            Self::BadRequest { .. } | Self::InvalidCursor => StatusCode::BAD_REQUEST,
-            Self::CursorExpired => StatusCode::GONE,
-            Self::NotFound(_) | Self::NoSuchPath => StatusCode::NOT_FOUND,
-            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Self::Conflict(_) | Self::IdempotencyConflict => StatusCode::CONFLICT,
-            Self::UriTooLong => StatusCode::URI_TOO_LONG,
-            Self::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Reconnect { .. }
-            | Self::ProviderUnavailable { .. }
-            | Self::ServiceUnavailable => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-        }
+        self.kind().0
     }
 
     /// The word for programs, which the header `Bellbird-Error` has on every interface. The list
     /// may grow.
     pub fn code(&self) -> &'static str {
+        self.kind().1
+    }
+
+    fn kind(&self) -> (StatusCode, &'static str) {
         match self {
-            Self::Unauthorized => "invalid_key",
-            Self::TooManyRequests(_) => "rate_limited",
-            Self::BudgetUsedUp(_) => "budget_used_up",
-            Self::TooManyAtOnce => "too_many_at_once",
-            Self::PlanRequired => "plan_required",
-            Self::ProfessionalRequired => "professional_required",
-            Self::BadRequest { .. } => "invalid_parameters",
-            Self::InvalidCursor => "invalid_cursor",
-            Self::CursorExpired => "cursor_expired",
-            Self::NotFound(_) => "not_found",
-            Self::NoSuchPath => "no_such_path",
-            Self::MethodNotAllowed => "method_not_allowed",
-            Self::Conflict(_) => "conflict",
-            Self::IdempotencyConflict => "idempotency_conflict",
-            Self::UriTooLong => "uri_too_long",
-            Self::HeadersTooLarge => "headers_too_large",
-            Self::BodyTooLarge => "body_too_large",
-            Self::Reconnect { .. } => "reconnect_required",
-            Self::ProviderUnavailable { .. } => "provider_unavailable",
-            Self::ServiceUnavailable => "service_unavailable",
-            Self::Internal => "internal",
+            Self::Unauthorized => (StatusCode::UNAUTHORIZED, "invalid_key"),
+            Self::TooManyRequests(_) => (StatusCode::TOO_MANY_REQUESTS, "rate_limited"),
+            Self::BudgetUsedUp(_) => (StatusCode::TOO_MANY_REQUESTS, "budget_used_up"),
+            Self::TooManyAtOnce => (StatusCode::TOO_MANY_REQUESTS, "too_many_at_once"),
+            Self::PlanRequired => (StatusCode::FORBIDDEN, "plan_required"),
+            Self::ProfessionalRequired => (StatusCode::FORBIDDEN, "professional_required"),
+            Self::BadRequest { .. } => (StatusCode::BAD_REQUEST, "invalid_parameters"),
+            Self::InvalidCursor => (StatusCode::BAD_REQUEST, "invalid_cursor"),
+            Self::CursorExpired => (StatusCode::GONE, "cursor_expired"),
+            Self::NotFound(_) => (StatusCode::NOT_FOUND, "not_found"),
+            Self::NoSuchPath => (StatusCode::NOT_FOUND, "no_such_path"),
+            Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
+            Self::Conflict(_) => (StatusCode::CONFLICT, "conflict"),
+            Self::IdempotencyConflict => (StatusCode::CONFLICT, "idempotency_conflict"),
+            Self::UriTooLong => (StatusCode::URI_TOO_LONG, "uri_too_long"),
+            Self::HeadersTooLarge => (
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "headers_too_large",
+            ),
+            Self::BodyTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
+            Self::Reconnect { .. } => (StatusCode::SERVICE_UNAVAILABLE, "reconnect_required"),
+            Self::ProviderUnavailable { .. } => {
+                (StatusCode::SERVICE_UNAVAILABLE, "provider_unavailable")
+            }
+            Self::ServiceUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "service_unavailable"),
+            Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
         }
     }
 
