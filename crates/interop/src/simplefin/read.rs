@@ -13,18 +13,19 @@ use bellbird_domain::date::day_of;
 use bellbird_domain::{
     Account, AccountId, Balance, Caller, ConnectionCategory, DateFilter, Holding, Plan,
 };
-use bellbird_reads::{CallContext, ConnectionContext, ReadError, SelectedAccounts, Transactions};
+use bellbird_reads::{CallContext, ReadError, SelectedAccounts, Transactions};
 use futures_util::future::Shared;
 use futures_util::stream::{self, StreamExt as _};
 use futures_util::{FutureExt as _, future::BoxFuture};
 use jiff::Timestamp;
 use tokio::sync::oneshot::{self, error::RecvError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout_at;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
 use super::amounts::balance_text;
-use super::memory::{Key, KnownHistory, Memory};
+use super::memory::{Key, KnownHistory};
 use super::params::SetParams;
 use super::posted::span_until;
 use super::view::{Rows, SetBalance, ShownAccount, write_holding};
@@ -139,7 +140,14 @@ impl AccountsRequest {
         let mut reads = stream::iter(accounts)
             .map(|(known, account, sender)| {
                 let (request, balances) = (Arc::clone(&self), balances.clone());
-                let read = async move { request.read_in_time(account, known, balances).await };
+                let read = async move {
+                    let read = request.read(&account, known, balances);
+                    let outcome = timeout_at(request.call.deadline, read).await;
+                    ReadAccount {
+                        outcome: outcome.unwrap_or_else(|_| Err(unavailable())),
+                        account,
+                    }
+                };
                 // A task, so that a client that takes its response slowly neither slows nor holds
                 // a response of a provider.
                 let read = AbortOnDropHandle::new(tokio::spawn(read.in_current_span()));
@@ -157,20 +165,6 @@ impl AccountsRequest {
                 return;
             };
             let _ = sender.send((read, bytes));
-        }
-    }
-
-    async fn read_in_time(
-        &self,
-        account: Arc<RequestedAccount>,
-        known: Option<SetBalance>,
-        balances: Balances,
-    ) -> ReadAccount {
-        let read = self.read(&account, known, balances);
-        let outcome = tokio::time::timeout_at(self.call.deadline, read).await;
-        ReadAccount {
-            outcome: outcome.unwrap_or_else(|_| Err(unavailable())),
-            account,
         }
     }
 
@@ -268,7 +262,10 @@ impl AccountsRequest {
         let Some(last) = self.params.window().last() else {
             return Ok(false);
         };
-        let (memory, key) = (self.memory(), Key::new(&account.account, &self.caller));
+        let (memory, key) = (
+            &self.interop.simplefin.memory,
+            Key::new(&account.account, &self.caller),
+        );
         let mut history = memory.histories.get(&key, self.now).map_or_else(
             || KnownHistory {
                 oldest: day_of(self.now, &self.caller.timezone)
@@ -307,7 +304,10 @@ impl AccountsRequest {
         {
             return None;
         }
-        let (memory, key) = (self.memory(), Key::new(&account.account, &self.caller));
+        let (memory, key) = (
+            &self.interop.simplefin.memory,
+            Key::new(&account.account, &self.caller),
+        );
         let (history, _) = memory.histories.get(&key, self.now)?;
         if !history.has_none_until(last) {
             return None;
@@ -326,9 +326,10 @@ impl AccountsRequest {
         room: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<Rows, Problem> {
         let (context, id) = (&account.selected.context, Some(account.account.id));
-        let reads = self.interop.context.reads();
+        let (api, caller) = (&self.interop.context, &self.caller);
         let range =
-            reads.range::<Transactions>(&self.caller, Arc::clone(context), id, days, self.now);
+            api.reads()
+                .range::<Transactions>(caller, Arc::clone(context), id, days, self.now);
         let mut range = range.map_err(|error| problem_of(&error))?;
         let mut rows = Rows::default();
         loop {
@@ -337,7 +338,7 @@ impl AccountsRequest {
                 .await
             {
                 Ok(has_more) => has_more,
-                Err(error) => return Err(self.after_failed_read(context, &error).await),
+                Err(error) => return Err(api.after_failed_read(caller, context, &error).await),
             };
             hold(&self.interop.simplefin.json_room, room, rows.bytes())?;
             if has_more && rows.is_full() {
@@ -361,21 +362,10 @@ impl AccountsRequest {
         match found.map(|mut found| found.pop().map(|(_, holdings)| holdings)) {
             Ok(Some(Ok(holdings))) => Ok(holdings),
             Ok(None) => Err(Problem::NotFound("Account")),
-            Ok(Some(Err(error))) | Err(error) => Err(self
-                .after_failed_read(&account.selected.context, &error)
+            Ok(Some(Err(error))) | Err(error) => Err(api
+                .after_failed_read(&self.caller, &account.selected.context, &error)
                 .await),
         }
-    }
-
-    async fn after_failed_read(&self, context: &ConnectionContext, error: &ReadError) -> Problem {
-        self.interop
-            .context
-            .after_failed_read(&self.caller, context, error)
-            .await
-    }
-
-    fn memory(&self) -> &Memory {
-        &self.interop.simplefin.memory
     }
 }
 
