@@ -47,37 +47,11 @@ pub struct ConnectionContext {
 }
 
 /// Cached contexts by user and connection. Each is valid for one revision of its user.
-pub(crate) struct ConnectionContexts(Expiring<(UserId, ConnectionId), Arc<ConnectionContext>>);
+pub(crate) type ConnectionContexts = Expiring<(UserId, ConnectionId), Arc<ConnectionContext>>;
 
-impl Default for ConnectionContexts {
-    fn default() -> Self {
-        let bytes_of =
-            |_: &(UserId, ConnectionId), context: &Arc<ConnectionContext>| context.bytes();
-        Self(Expiring::new(CONTEXT_TTL, CONTEXTS_BYTES_MAX, bytes_of))
-    }
-}
-
-impl ConnectionContexts {
-    /// Evicts a context. Returns its accounts.
-    pub(crate) fn remove(
-        &self,
-        user_id: UserId,
-        connection_id: ConnectionId,
-        now: Timestamp,
-    ) -> Vec<AccountId> {
-        let key = (user_id, connection_id);
-        let context = self.0.get(&key, now).map(|(context, _)| context);
-        self.0.remove(&key);
-        context
-            .iter()
-            .flat_map(|context| &context.accounts)
-            .map(|account| account.id)
-            .collect()
-    }
-
-    pub(crate) fn purge_expired(&self) {
-        self.0.purge_expired();
-    }
+pub(crate) fn new_contexts() -> ConnectionContexts {
+    let bytes_of = |_: &(UserId, ConnectionId), context: &Arc<ConnectionContext>| context.bytes();
+    Expiring::new(CONTEXT_TTL, CONTEXTS_BYTES_MAX, bytes_of)
 }
 
 impl Reads {
@@ -107,7 +81,7 @@ impl Reads {
         id: ConnectionId,
     ) -> Result<Arc<ConnectionContext>, ReadError> {
         let key = (caller.user_id, id);
-        let (contexts, now) = (&self.inner.connection_contexts.0, self.inner.clock.now());
+        let (contexts, now) = (&self.inner.connection_contexts, self.inner.clock.now());
         if let Some((context, age)) = contexts
             .get(&key, now)
             .filter(|(context, _)| context.revision == caller.revision)

@@ -33,7 +33,7 @@ use tokio::time::Instant;
 pub use bellbird_providers::pages::{RowKind, Trades, Transactions};
 pub use bellbird_providers::{CallContext, Cause};
 pub use connection_context::ConnectionContext;
-use connection_context::ConnectionContexts;
+use connection_context::{ConnectionContexts, new_contexts};
 use cursor_cache::CursorCache;
 pub use cursor_cache::{QueryKey, WindowKey};
 pub use error::ReadError;
@@ -81,7 +81,6 @@ impl Reads {
         limits: Limits,
         store: Option<&SharedStore>,
     ) -> Self {
-        let connection_contexts = ConnectionContexts::default();
         let transaction_cursors = CursorCache::new(store, "transaction-cursors");
         let trade_cursors = CursorCache::new(store, "trade-cursors");
         Self {
@@ -90,7 +89,7 @@ impl Reads {
                 providers,
                 clock,
                 limits,
-                connection_contexts,
+                connection_contexts: new_contexts(),
                 transaction_cursors,
                 trade_cursors,
             }),
@@ -104,9 +103,14 @@ impl Reads {
             .transaction_cursors
             .remove_connection(connection_id);
         self.inner.trade_cursors.remove_connection(connection_id);
-        self.inner
-            .connection_contexts
-            .remove(user_id, connection_id, self.inner.clock.now())
+        let (contexts, key) = (&self.inner.connection_contexts, (user_id, connection_id));
+        let context = contexts.get(&key, self.inner.clock.now());
+        contexts.remove(&key);
+        context
+            .iter()
+            .flat_map(|(context, _)| &context.accounts)
+            .map(|account| account.id)
+            .collect()
     }
 
     /// Frees the memory of everything cached that has expired.
