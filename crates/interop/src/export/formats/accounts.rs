@@ -7,16 +7,16 @@ use bellbird_domain::{Account, AccountId, AccountType, Category, Transaction};
 /// Writes a part of a name as the journal takes it, or the default if nothing of the text is left.
 type WritePart = fn(&str, &str) -> String;
 
-/// The account on the other side of a row, as its kind and its words with `_` between them. A
+/// The account on the other side of a row: its kind, and its words with `_` between them. A
 /// provider sends no more than a category.
 pub(super) fn other_side(row: &Transaction<'_>) -> (&'static str, &'static str) {
     match row.category {
-        Some(category) if category.is_transfer() => ("equity", "TRANSFERS"),
-        Some(Category::Income) => ("income", "UNKNOWN"),
+        Some(category) if category.is_transfer() => ("Equity", "TRANSFERS"),
+        Some(Category::Income) => ("Income", "UNKNOWN"),
         // A refund too: it makes the expenses smaller.
-        Some(category) => ("expenses", category.key()),
-        None if row.amount.is_negative() => ("expenses", "UNKNOWN"),
-        None => ("income", "UNKNOWN"),
+        Some(category) => ("Expenses", category.key()),
+        None if row.amount.is_negative() => ("Expenses", "UNKNOWN"),
+        None => ("Income", "UNKNOWN"),
     }
 }
 

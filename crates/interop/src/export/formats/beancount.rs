@@ -1,11 +1,13 @@
 //! Beancount 3. It sorts by date itself.
 
+use std::mem;
+
 use bellbird_domain::Transaction;
 use jiff::ToSpan as _;
 use jiff::civil::Date;
 
 use super::accounts::{AccountNames, other_side};
-use super::text::{end_comments, line, one_line};
+use super::text::{end_comments, line, one_line, write};
 use super::{FormatError, Head, LeftOut, WriteFile, amounts};
 
 /// Beancount rounds negative numbers to the precision of Python's decimals.
@@ -25,39 +27,30 @@ impl Beancount {
 impl WriteFile for Beancount {
     fn start(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
         self.names.compare(head.accounts);
+        let read_at = head.read_at.strftime("%FT%TZ");
         line(
-            &[
-                "; Transactions of Bellbird, read at ",
-                &head.read_at.strftime("%FT%TZ").to_string(),
-            ],
+            format_args!("; Transactions of Bellbird, read at {read_at}"),
             out,
         );
         // Opens the accounts of a file that stands alone. Beancount ignores it in an included file,
         // so that `open` of the including file is not repeated.
-        line(&["plugin \"beancount.plugins.auto_accounts\""], out);
+        line(
+            format_args!("plugin \"beancount.plugins.auto_accounts\""),
+            out,
+        );
         let Some((account, balance)) = head.account.zip(head.balance) else {
             return Ok(());
         };
         if let Some(amount) = &balance.current {
             let currency = balance.currency.unwrap_or(account.currency);
             // A balance counts at the start of its day.
-            let day = head.today.saturating_add(1.day()).to_string();
+            let day = head.today.saturating_add(1.day());
             let name = self.names.get(account);
             line(
-                &["; The balance then, as an assertion that holds once the ledger is complete:"],
-                out,
-            );
-            line(
-                &[
-                    "; ",
-                    &day,
-                    " balance ",
-                    name,
-                    "  ",
-                    amount.as_str(),
-                    " ",
-                    currency.as_str(),
-                ],
+                format_args!(
+                    "; The balance then, as an assertion that holds once the ledger is complete:\n\
+                     ; {day} balance {name}  {amount} {currency}"
+                ),
                 out,
             );
         }
@@ -80,35 +73,20 @@ impl WriteFile for Beancount {
             .filter(|merchant| merchant != "\"\"");
         let description = quoted(&row.description);
         let merchant = merchant.map(|merchant| merchant + " ").unwrap_or_default();
-        line(
-            &["\n", &date.to_string(), " * ", &merchant, &description],
-            out,
-        );
-        line(&["  id: ", &quoted(&row.id)], out);
+        line(format_args!("\n{date} * {merchant}{description}"), out);
+        line(format_args!("  id: {}", quoted(&row.id)), out);
         if let Some(category) = row.category {
-            line(&["  category: \"", category.key(), "\""], out);
+            line(format_args!("  category: \"{}\"", category.key()), out);
         }
         let currency = row.currency.unwrap_or(row.account.currency);
-        let name = self.names.get(row.account);
-        line(
-            &[
-                "  ",
-                name,
-                "  ",
-                row.amount.as_str(),
-                " ",
-                currency.as_str(),
-            ],
-            out,
-        );
+        let (name, amount) = (self.names.get(row.account), &row.amount);
+        line(format_args!("  {name}  {amount} {currency}"), out);
         // Both amounts are given, because an inferred one would be rounded to the precision of
         // Python's decimals.
         let (kind, words) = other_side(row);
-        for text in ["  ", &part(kind, ""), ":", &words_of(words), "  "] {
-            out.extend_from_slice(text.as_bytes());
-        }
+        write(format_args!("  {kind}:{}  ", capitals(words)), out);
         amounts::write_negated(&row.amount, out);
-        line(&[" ", currency.as_str()], out);
+        line(format_args!(" {currency}"), out);
         Ok(())
     }
 
@@ -157,8 +135,12 @@ const fn is_letter(character: char) -> bool {
 }
 
 /// `FOOD_AND_DRINK` as `Food-And-Drink`.
-fn words_of(words: &str) -> String {
-    let words = words.to_ascii_lowercase();
-    let words = words.split('_').map(|word| part(word, ""));
-    words.collect::<Vec<_>>().join("-")
+fn capitals(words: &str) -> String {
+    let mut begins = true;
+    let letter = |letter: char| match (letter, mem::replace(&mut begins, letter == '_')) {
+        ('_', _) => '-',
+        (letter, true) => letter,
+        (letter, false) => letter.to_ascii_lowercase(),
+    };
+    words.chars().map(letter).collect()
 }

@@ -25,11 +25,9 @@ impl Journal {
 impl WriteFile for Journal {
     fn start(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
         self.names.compare(head.accounts);
+        let read_at = head.read_at.strftime("%FT%TZ");
         line(
-            &[
-                "; Transactions of Bellbird, read at ",
-                &head.read_at.strftime("%FT%TZ").to_string(),
-            ],
+            format_args!("; Transactions of Bellbird, read at {read_at}"),
             out,
         );
         let Some((account, balance)) = head.account.zip(head.balance) else {
@@ -37,23 +35,13 @@ impl WriteFile for Journal {
         };
         if let Some(amount) = &balance.current {
             let currency = balance.currency.unwrap_or(account.currency);
+            let (name, day) = (self.names.get(account), head.today);
             line(
-                &["; The balance then, as an assertion that holds once the journal is complete:"],
-                out,
-            );
-            line(&["; ", &head.today.to_string(), " * balance"], out);
-            let name = self.names.get(account);
-            line(
-                &[
-                    ";     ",
-                    name,
-                    "  0 ",
-                    currency.as_str(),
-                    " = ",
-                    amount.as_str(),
-                    " ",
-                    currency.as_str(),
-                ],
+                format_args!(
+                    "; The balance then, as an assertion that holds once the journal is complete:\n\
+                     ; {day} * balance\n\
+                     ;     {name}  0 {currency} = {amount} {currency}"
+                ),
                 out,
             );
         }
@@ -69,28 +57,22 @@ impl WriteFile for Journal {
         let text = description(row);
         // An empty code keeps parentheses at the start of a text from being read as one.
         let code = if text.starts_with('(') { " () " } else { " " };
-        line(&["\n", &date.to_string(), " *", code, &text], out);
+        line(format_args!("\n{date} *{code}{text}"), out);
         let is_plain =
             |character: char| character.is_ascii_graphic() && !matches!(character, ',' | ';');
-        line(&["    ; id: ", &key(&row.id, ID_MAX, is_plain)], out);
+        let id = key(&row.id, ID_MAX, is_plain);
+        line(format_args!("    ; id: {id}"), out);
         if let Some(category) = row.category {
-            line(&["    ; category: ", category.key()], out);
+            line(format_args!("    ; category: {}", category.key()), out);
         }
         let currency = row.currency.unwrap_or(row.account.currency);
-        let name = self.names.get(row.account);
-        line(
-            &[
-                "    ",
-                name,
-                "  ",
-                row.amount.as_str(),
-                " ",
-                currency.as_str(),
-            ],
-            out,
-        );
+        let (name, amount) = (self.names.get(row.account), &row.amount);
+        line(format_args!("    {name}  {amount} {currency}"), out);
         let (kind, words) = other_side(row);
-        line(&["    ", kind, ":", &words_of(words)], out);
+        let kind = kind.to_ascii_lowercase();
+        // `FOOD_AND_DRINK` as `food and drink`.
+        let words = words.to_ascii_lowercase().replace('_', " ");
+        line(format_args!("    {kind}:{words}"), out);
         Ok(())
     }
 
@@ -131,9 +113,4 @@ fn part(text: &str, default: &str) -> String {
     } else {
         words.join(" ").to_lowercase()
     }
-}
-
-/// `FOOD_AND_DRINK` as `food and drink`.
-fn words_of(words: &str) -> String {
-    words.to_ascii_lowercase().replace('_', " ")
 }

@@ -10,7 +10,7 @@ use bellbird_domain::{Account, AccountType, Currency, Transaction};
 use jiff::civil::Date;
 
 use super::amounts::{known, require_currency};
-use super::text::{cut, key, one_line, payee};
+use super::text::{cut, key, line, one_line, payee, write};
 use super::{FormatError, Head, LeftOut, WriteFile};
 
 const HEADER: &str = "OFXHEADER:100\nDATA:OFXSGML\nVERSION:103\nSECURITY:NONE\nENCODING:UTF-8\nCHARSET:NONE\n\
@@ -47,52 +47,36 @@ impl WriteFile for Ofx {
             return Err(FormatError::NoBalance);
         }
         self.currency = currency;
-        let kind = Statement::of(account);
-        let mut file = String::from(HEADER);
-        let now = head.read_at.strftime("%Y%m%d%H%M%S");
-        file.push_str("<OFX><SIGNONMSGSRSV1><SONRS>");
-        file.push_str(STATUS_OK);
-        tag("DTSERVER", &now.to_string(), &mut file);
-        tag("LANGUAGE", "ENG", &mut file);
         let organisation = one_line(account.institution_name.as_deref().unwrap_or_default());
-        if !organisation.is_empty() {
-            file.push_str("<FI>");
-            tag(
-                "ORG",
-                &escape(cut(&organisation, ORGANISATION_MAX)),
-                &mut file,
-            );
-            file.push_str("</FI>");
-        }
-        file.push_str("</SONRS></SIGNONMSGSRSV1>\n");
-        file.push_str(&format!(
-            "<{}><{}><TRNUID>0</TRNUID>{STATUS_OK}<{}>",
-            kind.set, kind.response, kind.statement
-        ));
-        tag(
-            "CURDEF",
-            currency.unwrap_or(Currency::UNKNOWN).as_str(),
-            &mut file,
-        );
-        file.push_str(&kind.account);
-        file.push_str("\n<BANKTRANLIST>");
+        let organisation = match cut(&organisation, ORGANISATION_MAX) {
+            "" => String::new(),
+            name => format!("<FI><ORG>{}</ORG></FI>", escape(name)),
+        };
+        let Statement {
+            set,
+            response,
+            statement,
+            account,
+        } = Statement::of(account);
+        let now = head.read_at.strftime("%Y%m%d%H%M%S");
+        let currency = currency.unwrap_or(Currency::UNKNOWN);
         let (first, last) = head.days;
-        tag(
-            "DTSTART",
-            &day(first.unwrap_or(Date::constant(1970, 1, 1))),
-            &mut file,
+        let first = day(first.unwrap_or(Date::constant(1970, 1, 1)));
+        let (last, today) = (day(last.unwrap_or(head.today)), day(head.today));
+        line(
+            format_args!(
+                "{HEADER}<OFX><SIGNONMSGSRSV1><SONRS>{STATUS_OK}<DTSERVER>{now}</DTSERVER>\
+                 <LANGUAGE>ENG</LANGUAGE>{organisation}</SONRS></SIGNONMSGSRSV1>\n\
+                 <{set}><{response}><TRNUID>0</TRNUID>{STATUS_OK}\
+                 <{statement}><CURDEF>{currency}</CURDEF>{account}\n\
+                 <BANKTRANLIST><DTSTART>{first}</DTSTART><DTEND>{last}</DTEND>"
+            ),
+            out,
         );
-        tag("DTEND", &day(last.unwrap_or(head.today)), &mut file);
-        file.push('\n');
-        out.extend_from_slice(file.as_bytes());
-
-        self.rest = String::from("</BANKTRANLIST><LEDGERBAL>");
-        tag("BALAMT", amount.as_str(), &mut self.rest);
-        tag("DTASOF", &day(head.today), &mut self.rest);
-        self.rest.push_str(&format!(
-            "</LEDGERBAL></{}></{}></{}></OFX>\n",
-            kind.statement, kind.response, kind.set
-        ));
+        self.rest = format!(
+            "</BANKTRANLIST><LEDGERBAL><BALAMT>{amount}</BALAMT><DTASOF>{today}</DTASOF>\
+             </LEDGERBAL></{statement}></{response}></{set}></OFX>\n"
+        );
         Ok(())
     }
 
@@ -103,29 +87,30 @@ impl WriteFile for Ofx {
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
         require_currency(self.currency, row.currency.and_then(known))?;
-        let mut text = String::with_capacity(320);
-        text.push_str("<STMTTRN>");
-        tag(
-            "TRNTYPE",
-            if row.amount.is_negative() {
-                "DEBIT"
-            } else {
-                "CREDIT"
-            },
-            &mut text,
-        );
-        tag("DTPOSTED", &day(date), &mut text);
-        tag("TRNAMT", row.amount.as_str(), &mut text);
+        let kind = if row.amount.is_negative() {
+            "DEBIT"
+        } else {
+            "CREDIT"
+        };
         let is_plain = |character: char| !character.is_control() && !character.is_whitespace();
-        tag("FITID", &escape(&key(&row.id, ID_MAX, is_plain)), &mut text);
+        let (id, amount) = (key(&row.id, ID_MAX, is_plain), &row.amount);
+        write(
+            format_args!(
+                "<STMTTRN><TRNTYPE>{kind}</TRNTYPE><DTPOSTED>{}</DTPOSTED><TRNAMT>{amount}</TRNAMT>\
+                 <FITID>{}</FITID>",
+                day(date),
+                escape(&id)
+            ),
+            out,
+        );
         let (name, memo) = (payee(row), one_line(&row.description));
         for (name, value, chars) in [("NAME", name, NAME_MAX), ("MEMO", memo, MEMO_MAX)] {
             if !value.is_empty() {
-                tag(name, &escape(cut(&value, chars).trim_end()), &mut text);
+                let value = escape(cut(&value, chars).trim_end());
+                write(format_args!("<{name}>{value}</{name}>"), out);
             }
         }
-        text.push_str("</STMTTRN>\n");
-        out.extend_from_slice(text.as_bytes());
+        line(format_args!("</STMTTRN>"), out);
         Ok(())
     }
 
@@ -168,12 +153,6 @@ impl Statement {
                  </BANKACCTFROM>"
             ),
         }
-    }
-}
-
-fn tag(name: &str, value: &str, out: &mut String) {
-    for part in ["<", name, ">", value, "</", name, ">"] {
-        out.push_str(part);
     }
 }
 

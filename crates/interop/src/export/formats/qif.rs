@@ -24,7 +24,7 @@ impl WriteFile for Qif {
         } else {
             "Bank"
         };
-        line(&["!Type:", kind], out);
+        line(format_args!("!Type:{kind}"), out);
         Ok(())
     }
 
@@ -40,14 +40,13 @@ impl WriteFile for Qif {
         }
         // Actual reads 11.125 as 11125.
         let amount = amounts::with_two_places(&row.amount).ok_or(FormatError::TooManyPlaces)?;
-        line(&["D", &date.to_string()], out);
-        line(&["T", &amount], out);
+        line(format_args!("D{date}\nT{amount}"), out);
         for (mark, text) in [("P", payee(row)), ("M", one_line(&row.description))] {
             if !text.is_empty() {
-                line(&[mark, &text], out);
+                line(format_args!("{mark}{text}"), out);
             }
         }
-        line(&["^"], out);
+        line(format_args!("^"), out);
         Ok(())
     }
 }

@@ -1,6 +1,8 @@
 //! Untrusted text, made fit for formats without an escape.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::io::Write as _;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use bellbird_domain::Transaction;
@@ -50,11 +52,15 @@ pub(super) fn payee<'r>(row: &'r Transaction<'_>) -> Cow<'r, str> {
     merchant.unwrap_or_else(|| one_line(&row.description))
 }
 
+/// Appends a text. Unlike `write!`, this cannot fail.
+pub(super) fn write(text: fmt::Arguments<'_>, out: &mut Vec<u8>) {
+    let written = out.write_fmt(text);
+    debug_assert!(written.is_ok(), "memory takes every text");
+}
+
 /// Appends a text and a line feed.
-pub(super) fn line(parts: &[&str], out: &mut Vec<u8>) {
-    parts
-        .iter()
-        .for_each(|part| out.extend_from_slice(part.as_bytes()));
+pub(super) fn line(text: fmt::Arguments<'_>, out: &mut Vec<u8>) {
+    write(text, out);
     out.push(b'\n');
 }
 
@@ -69,19 +75,12 @@ pub(super) fn end_comments(rows: u64, left_out: &[LeftOut], out: &mut Vec<u8>) {
     {
         let institution = one_line(institution_name);
         line(
-            &[
-                "\n; Left out: ",
-                &institution,
-                ", connection ",
-                &connection_id.to_string(),
-                ": ",
-                error,
-            ],
+            format_args!("\n; Left out: {institution}, connection {connection_id}: {error}"),
             out,
         );
     }
     line(
-        &["\n; End of the file. Transactions: ", &rows.to_string()],
+        format_args!("\n; End of the file. Transactions: {rows}"),
         out,
     );
 }
