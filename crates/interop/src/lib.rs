@@ -30,7 +30,6 @@ pub struct Interop {
 }
 
 impl Interop {
-    #[must_use]
     pub fn new(context: ApiContext, settings: InteropSettings, public_url: String) -> Self {
         Self {
             simplefin: Arc::new(SimpleFin::new(&context, settings, &public_url)),
@@ -58,7 +57,6 @@ impl FromRef<UserState<Self>> for Interop {
 }
 
 /// The interfaces with a prefix of their own. Files are paths of `/v1`: see [`export::routes`].
-#[must_use]
 pub fn interfaces(interop: &Interop) -> Vec<Interface> {
     vec![simplefin::interface(interop), mcp::interface(interop)]
 }

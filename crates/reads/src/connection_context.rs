@@ -163,7 +163,6 @@ impl Reads {
 
 impl ConnectionContext {
     /// The revision of the user that it was loaded at.
-    #[must_use]
     pub fn revision(&self) -> i64 {
         self.revision
     }

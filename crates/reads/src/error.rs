@@ -50,7 +50,6 @@ impl ReadError {
     ///
     /// If consent is gone but the stored status is still active, reports invalidated until a
     /// refresh determines the status.
-    #[must_use]
     pub fn from_provider(error: &bellbird_providers::Error, stored: ConnectionStatus) -> Self {
         use bellbird_providers::Error;
         match error {
@@ -85,7 +84,6 @@ impl ReadError {
         }
     }
 
-    #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(
             self,

@@ -26,7 +26,6 @@ impl TransactionFilter {
         }
     }
 
-    #[must_use]
     pub fn matches(&self, row: &Transaction<'_>) -> bool {
         self.category
             .is_none_or(|category| row.category == Some(category))

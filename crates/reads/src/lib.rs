@@ -73,7 +73,6 @@ struct Inner {
 
 impl Reads {
     /// Instances that share a `store` continue each other's windows.
-    #[must_use]
     pub fn new(
         storage: Storage,
         providers: Registry,
@@ -120,12 +119,10 @@ impl Reads {
         self.inner.connection_contexts.purge_expired();
     }
 
-    #[must_use]
     pub fn cursor_index_bytes(&self) -> u64 {
         self.inner.transaction_cursors.bytes()
     }
 
-    #[must_use]
     pub fn call_context(&self, cause: Cause) -> CallContext {
         CallContext::new(
             Instant::now() + self.inner.limits.deadline,

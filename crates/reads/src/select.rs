@@ -176,7 +176,6 @@ impl Reads {
 
 impl SelectedAccounts {
     /// All accounts of a connection.
-    #[must_use]
     pub fn all(context: Arc<ConnectionContext>) -> Self {
         Self {
             context,

@@ -102,7 +102,6 @@ impl Totals {
 }
 
 impl Summary {
-    #[must_use]
     pub fn new(group_by: Option<GroupBy>) -> Self {
         Self {
             group_by,
@@ -140,7 +139,6 @@ impl Summary {
     }
 
     /// The sums of each currency, over all groups.
-    #[must_use]
     pub fn totals(&self) -> Vec<GroupTotals> {
         let mut currencies: BTreeMap<Currency, Totals> = BTreeMap::new();
         for ((currency, _), totals) in &self.groups {
@@ -154,7 +152,6 @@ impl Summary {
 
     /// The part of [`Self::totals`] that providers call transfers, such as those between the user's
     /// own accounts.
-    #[must_use]
     pub fn transfers(&self) -> Vec<GroupTotals> {
         self.transfers
             .iter()
@@ -164,7 +161,6 @@ impl Summary {
 
     /// The sums of each group, currency by currency. Months come in order, other groups by the
     /// largest net sum of either sign. The rest comes last.
-    #[must_use]
     pub fn groups(&self) -> Vec<GroupTotals> {
         let mut groups: Vec<(&(Currency, Group), &Totals, ExactSum)> = self
             .groups

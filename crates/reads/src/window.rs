@@ -24,7 +24,6 @@ pub struct Window {
 
 impl Window {
     /// Counting stops at `row_cap` rows from the offset of `page`, the rows of the window included.
-    #[must_use]
     pub fn new(page: Page, row_cap: u64) -> Self {
         Self {
             page,
@@ -39,13 +38,11 @@ impl Window {
     }
 
     /// Number of the first row of the window.
-    #[must_use]
     pub fn offset(&self) -> u64 {
         self.page.offset
     }
 
     /// Number of the next row.
-    #[must_use]
     pub fn row(&self) -> u64 {
         self.row
     }
@@ -58,26 +55,22 @@ impl Window {
     }
 
     /// Whether the end of the window has been passed.
-    #[must_use]
     pub fn is_complete(&self) -> bool {
         self.row >= self.page.end()
     }
 
     /// Number of rows from the next one to the end of the window.
-    #[must_use]
     pub fn missing(&self) -> u64 {
         self.page.end().saturating_sub(self.row)
     }
 
     /// Number of rows left to count if `counted` are known. 0 means that counting can stop.
-    #[must_use]
     pub fn uncounted(&self, counted: u64) -> u64 {
         self.count_until.saturating_sub(counted)
     }
 
     /// Computes the pagination fields from the number of known rows and the end of the list, if it
     /// was reached.
-    #[must_use]
     pub fn totals(&self, counted: u64, end: Option<u64>) -> WindowTotals {
         match end {
             Some(total) => WindowTotals {

@@ -321,42 +321,35 @@ impl Export {
     }
 
     /// The connections that the file lacks. Known before the first page.
-    #[must_use]
     pub fn left_out(&self) -> &[LeftOut] {
         self.left_out.as_deref().unwrap_or_default()
     }
 
-    #[must_use]
     pub fn name(&self) -> &FileName {
         &self.name
     }
 
     /// The number of rows written so far.
-    #[must_use]
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
     /// The number of provider calls of all pages so far.
-    #[must_use]
     pub fn calls(&self) -> u32 {
         self.calls
     }
 
     /// The connection of the last page. None if it could not be opened.
-    #[must_use]
     pub fn context(&self) -> Option<&Arc<ConnectionContext>> {
         self.context.as_ref()
     }
 
     /// The connection of the next page, if it is open.
-    #[must_use]
     pub fn open_context(&self) -> Option<&Arc<ConnectionContext>> {
         self.reading.as_ref().and(self.context.as_ref())
     }
 
     /// The connection of the next page. None if no page follows.
-    #[must_use]
     pub fn next_connection(&self) -> Option<ConnectionId> {
         let open = self.open_context().map(|context| context.connection.id);
         open.or_else(|| self.unread.front().map(|unread| unread.connection_id))

@@ -31,7 +31,6 @@ pub struct FileName {
 }
 
 impl NameParts<'_> {
-    #[must_use]
     pub fn name(&self) -> FileName {
         FileName {
             whole: self.join(char::is_alphanumeric),
@@ -59,7 +58,6 @@ impl NameParts<'_> {
 
 impl FileName {
     /// The value of `Content-Disposition` (RFC 6266, RFC 8187).
-    #[must_use]
     pub fn content_disposition(&self) -> HeaderValue {
         let Self { whole, ascii } = self;
         let mut value = format!("attachment; filename=\"{ascii}\"");

@@ -23,7 +23,6 @@ pub struct FileRequest {
 
 impl FileRequest {
     /// Whether the file cannot be made without an account.
-    #[must_use]
     pub fn lacks_account(&self) -> bool {
         let holds_several = self.resource != Resource::Transactions
             || self.format.holds_several_accounts(self.options.layout);

@@ -39,7 +39,6 @@ const FILE_TIMEOUT: Duration = Duration::from_secs(3_600);
 const LEFT_OUT: HeaderName = HeaderName::from_static("bellbird-left-out");
 
 /// The routes of files. Each format has one, so that log and metrics name it.
-#[must_use]
 pub fn routes() -> Routes<Interop> {
     let live = files(routes!(export_transactions), Resource::Transactions);
     let trades = files(routes!(export_trades), Resource::Trades);

@@ -67,7 +67,6 @@ pub fn version_in_body(request: &Request) -> Result<Option<&str>, RpcError> {
 }
 
 /// What the header `Mcp-Name` repeats.
-#[must_use]
 pub fn name_in_body(request: &Request) -> Option<&str> {
     match request.method.as_str() {
         "tools/call" => request.params.get("name")?.as_str(),
@@ -128,7 +127,6 @@ fn decode(value: &str) -> Option<String> {
 }
 
 /// `name` as a header value. See `decode`.
-#[must_use]
 pub fn encode(name: &str) -> String {
     let is_plain =
         name.bytes().all(|byte| (b'!'..=b'~').contains(&byte)) && !name.starts_with("=?");

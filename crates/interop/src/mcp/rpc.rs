@@ -44,7 +44,6 @@ pub enum Id {
 
 impl Id {
     /// `None` if the value is not a valid id: null, a fraction, or a long text.
-    #[must_use]
     pub fn of(value: &Value) -> Option<Self> {
         match value {
             Value::String(text) if text.len() <= ID_BYTES_MAX => Some(Self::Text(text.clone())),
@@ -77,7 +76,6 @@ impl RpcError {
     }
 
     /// An error outside of the protocol: a wrong key, a limit. The code is the HTTP status.
-    #[must_use]
     pub fn of_status(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(status.as_u16().into(), message, status)
     }
@@ -118,7 +116,6 @@ impl RpcError {
         Self { data, ..error }
     }
 
-    #[must_use]
     pub fn code(&self) -> i32 {
         self.code
     }
@@ -134,7 +131,6 @@ impl RpcError {
 
     /// The whole message. The id of an error is null if the request could not be read, as JSON-RPC
     /// has it. Some clients show no message without the member.
-    #[must_use]
     pub fn body(&self, id: Option<&Id>) -> Vec<u8> {
         #[derive(Serialize)]
         struct Body<'a> {

@@ -34,7 +34,6 @@ const CALLS_MAX: usize = 4;
 
 /// When to stop reading, so that a response is sent before the deadline of its calls: a fifth of
 /// the time is left.
-#[must_use]
 pub fn stop_at(call: &CallContext) -> Instant {
     let time = call.deadline.saturating_duration_since(Instant::now());
     call.deadline - time / 5
@@ -122,13 +121,11 @@ impl<'m, K: RowKind, T: Send> Merged<'m, K, T> {
     }
 
     /// What [`Self::next`] waits for, for a caller that shows meanwhile what its `map` has seen.
-    #[must_use]
     pub fn awaited(&self) -> Awaited {
         Arc::clone(&self.read.awaited)
     }
 
     /// Rows that were read so far, also those that `map` left out.
-    #[must_use]
     pub fn rows_read(&self) -> u64 {
         self.read.rows_read.load(Ordering::Relaxed)
     }
@@ -228,13 +225,11 @@ impl<'m, K: RowKind, T: Send> Merged<'m, K, T> {
 
     /// Where another read continues: behind the last row that was returned. After [`Self::next`]
     /// has returned `None` because time was up, behind all rows that were left out since.
-    #[must_use]
     pub fn position(&self) -> Option<MergedPosition> {
         self.position
     }
 
     /// Whether time was up, or enough rows were read, before a list ended.
-    #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stopped().next().is_some()
     }

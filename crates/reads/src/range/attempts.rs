@@ -43,13 +43,11 @@ impl<'c> Attempts<'c> {
     }
 
     /// When a list that is read from now on gives up.
-    #[must_use]
     pub fn end_of_list() -> Instant {
         Instant::now() + LIST_MAX
     }
 
     /// The number of provider calls of all attempts.
-    #[must_use]
     pub fn calls(&self) -> u32 {
         self.calls
     }

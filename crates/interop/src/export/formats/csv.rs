@@ -73,7 +73,6 @@ pub struct CsvLines {
 }
 
 impl CsvLines {
-    #[must_use]
     pub fn new(options: Options) -> Self {
         let writer = csv_core::WriterBuilder::new()
             .terminator(csv_core::Terminator::CRLF)

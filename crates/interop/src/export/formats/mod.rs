@@ -36,7 +36,6 @@ impl Resource {
     pub const ALL: [Self; 3] = [Self::Transactions, Self::Trades, Self::Holdings];
 
     /// As in paths and commands.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Transactions => "transactions",
@@ -45,7 +44,6 @@ impl Resource {
         }
     }
 
-    #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
@@ -61,7 +59,6 @@ impl Resource {
     }
 
     /// The category of the connections that have it.
-    #[must_use]
     pub fn category(self) -> ConnectionCategory {
         match self {
             Self::Transactions => ConnectionCategory::Banking,
@@ -189,7 +186,6 @@ impl Format {
     ];
 
     /// The suffix of paths and files, and the name in commands.
-    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Csv => "csv",
@@ -201,7 +197,6 @@ impl Format {
         }
     }
 
-    #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL
             .iter()
@@ -209,7 +204,6 @@ impl Format {
             .find(|format| format.as_str() == name)
     }
 
-    #[must_use]
     pub const fn content_type(self) -> &'static str {
         match self {
             Self::Csv => "text/csv; charset=utf-8; header=present",
@@ -222,7 +216,6 @@ impl Format {
 
     /// Whether a file may have rows of several accounts. With [`Layout::Ynab`] it may not: it has
     /// no column for them.
-    #[must_use]
     pub const fn holds_several_accounts(self, layout: Layout) -> bool {
         match self {
             Self::Csv => matches!(layout, Layout::Wide),
@@ -233,25 +226,21 @@ impl Format {
 
     /// Whether a file of one account says its balance. OFX cannot do without; journals leave it out
     /// if it is unknown.
-    #[must_use]
     pub const fn uses_balance(self) -> bool {
         matches!(self, Self::Ofx | Self::Journal | Self::Beancount)
     }
 
     /// Whether a file has names of accounts that only differ if the user's other accounts are
     /// known.
-    #[must_use]
     pub const fn names_accounts(self) -> bool {
         matches!(self, Self::Journal | Self::Beancount)
     }
 
     /// Whether it holds trades and holdings.
-    #[must_use]
     pub const fn holds_tables(self) -> bool {
         matches!(self, Self::Csv | Self::Jsonl)
     }
 
-    #[must_use]
     pub fn writer(self, options: Options) -> Box<dyn WriteFile> {
         match self {
             Self::Csv if options.layout == Layout::Ynab => Box::new(ynab::Ynab::new(options)),
