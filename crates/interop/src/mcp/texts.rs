@@ -22,9 +22,10 @@ pub(super) fn visible(text: &str, chars_max: usize) -> String {
 
 /// The text without line breaks, control characters and invisible ones, cut at `chars_max`.
 pub(super) fn clean(text: &str, chars_max: usize) -> String {
+    let is_gap = |char: char| char.is_whitespace() || char.is_control();
     let mut cleaned = String::with_capacity(text.len().min(chars_max * 4));
     let mut chars = 0;
-    for word in WordsOf(text) {
+    for word in text.split(is_gap) {
         for (at, char) in word.chars().filter(|char| !is_invisible(*char)).enumerate() {
             let space = usize::from(at == 0 && !cleaned.is_empty());
             if chars + space >= chars_max {
@@ -76,24 +77,6 @@ fn unlink(text: &str) -> String {
         unlinked.insert(at + 3, ' ');
     }
     unlinked
-}
-
-/// The words of a text, between characters that take space or break a line.
-struct WordsOf<'t>(&'t str);
-
-impl<'t> Iterator for WordsOf<'t> {
-    type Item = &'t str;
-
-    fn next(&mut self) -> Option<&'t str> {
-        let is_gap = |char: char| char.is_whitespace() || char.is_control();
-        let start = self.0.trim_start_matches(is_gap);
-        if start.is_empty() {
-            return None;
-        }
-        let (word, rest) = start.split_at(start.find(is_gap).unwrap_or(start.len()));
-        self.0 = rest;
-        Some(word)
-    }
 }
 
 /// Characters that take no space, change the direction of others, or have no agreed meaning. Hidden

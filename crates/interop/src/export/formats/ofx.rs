@@ -165,14 +165,6 @@ fn escape(text: &str) -> std::borrow::Cow<'_, str> {
     if !text.contains(['&', '<', '>']) {
         return text.into();
     }
-    let mut escaped = String::with_capacity(text.len() + 16);
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            other => escaped.push(other),
-        }
-    }
-    escaped.into()
+    let text = text.replace('&', "&amp;");
+    text.replace('<', "&lt;").replace('>', "&gt;").into()
 }
