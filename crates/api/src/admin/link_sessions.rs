@@ -1,7 +1,5 @@
 //! Link sessions: where a user links an institution in the browser, and what came of it.
 
-use std::str::FromStr;
-
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_connections::{LinkSession, LinkTarget, NewLinkSession, ProviderSchema};
@@ -63,18 +61,8 @@ struct CreatedLinkSession {
     expires_at: Timestamp,
 }
 
-/// The id of a link session, in a path.
-pub(crate) struct LinkSessionId(Uuid);
-
-impl FromStr for LinkSessionId {
-    type Err = uuid::Error;
-
-    fn from_str(text: &str) -> Result<Self, uuid::Error> {
-        text.parse().map(Self)
-    }
-}
-
-impl Resource for LinkSessionId {
+/// The ids of all other resources have types of their own.
+impl Resource for Uuid {
     const NOUN: &'static str = "Link session";
 }
 
@@ -150,17 +138,17 @@ pub(super) async fn create_link_session(
 /// It is kept until a day after `expiresAt`.
 #[utoipa::path(
     get, path = "/admin/v1/link-sessions/{id}", tag = TAG,
-    params(PathId<LinkSessionId>),
+    params(PathId<Uuid>),
     responses(
         (status = 200, description = "The link session with its result.", body = SessionItem),
     ),
 )]
 pub(super) async fn get_link_session(
     State(admin): State<Admin>,
-    PathId(LinkSessionId(id)): PathId<LinkSessionId>,
+    PathId(id): PathId<Uuid>,
 ) -> Result<Response, Problem> {
     let links = admin.context.connections().links();
     let found = links.find_link_session(id).await.map_err(Refusal::from)?;
-    let session = found.ok_or(Problem::NotFound(LinkSessionId::NOUN))?;
+    let session = found.ok_or(Problem::NotFound(Uuid::NOUN))?;
     respond(&Item { data: session })
 }
