@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
-use bellbird_domain::{AccountId, Caller, ConnectionCategory, DateFilter};
-use bellbird_reads::{ConnectionContext, ReadError};
+use bellbird_domain::{AccountId, Caller, ConnectionCategory, DateFilter, Page};
+use bellbird_reads::{ConnectionContext, QueryKey, ReadError, WindowKey};
 use http::request::Parts;
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -115,6 +115,17 @@ pub struct Selected<Q> {
 }
 
 impl<Q> Selected<Q> {
+    /// The rows of this connection that the caller asks for.
+    pub(crate) fn window(&self, caller: &Caller, dates: DateFilter, page: Page) -> WindowKey {
+        let query = QueryKey {
+            key_id: caller.key_id,
+            connection_id: self.context.connection.id,
+            account_id: self.account_id,
+            dates,
+        };
+        WindowKey { query, page }
+    }
+
     /// The requested accounts.
     pub fn account_ids(&self) -> Vec<AccountId> {
         let accounts = self

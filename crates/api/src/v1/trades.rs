@@ -6,11 +6,11 @@ use axum::extract::State;
 use axum::response::Response;
 use bellbird_domain::trade::TradeId;
 use bellbird_domain::{AccountId, Caller, Decimal, Trade, TradeType, page};
-use bellbird_reads::{ConnectionContext, QueryKey, WindowKey};
+use bellbird_reads::{ConnectionContext, WindowKey};
 use serde::{Deserialize, Serialize};
 
 use crate::http::documented::BrokerageErrors;
-use crate::http::extract::{ConnectionQuery, Selected, date_filter};
+use crate::http::extract::{ConnectionQuery, date_filter};
 use crate::http::json::write_json;
 use crate::http::parameters::{self, AccountParam, ConnectionParam, DateBound, Limit, Offset};
 use crate::http::{Authorized, BrokerageConnection, LivePermit, Problem};
@@ -55,27 +55,18 @@ pub(super) async fn list_trades(
     BrokerageConnection(broker): BrokerageConnection<TradesQuery>,
 ) -> Result<Response, Problem> {
     let account_ids = broker.account_ids();
-    let Selected {
-        context,
-        account_id,
-        query,
-    } = broker;
-    let dates = date_filter(query.from, query.to);
-    let page = parameters::page(query.limit, query.offset);
-    let query = QueryKey {
-        key_id: caller.key_id,
-        connection_id: context.connection.id,
-        account_id,
-        dates,
-    };
-    let key = WindowKey { query, page };
+    let dates = date_filter(broker.query.from, broker.query.to);
+    let page = parameters::page(broker.query.limit, broker.query.offset);
+    let key = broker.window(&caller, dates, page);
     let (revision, zone) = (caller.revision, caller.timezone.clone());
     let cached = state.inner.trades_cache.get(&key, now).await;
     let is_valid = |cached: &CachedTrades| cached.zone == zone && cached.account_ids == account_ids;
     if let Some((cached, age)) = cached.filter(|(cached, _)| is_valid(cached)) {
         return Ok(cached.body.response(CacheStatus::Hit(age)));
     }
-    let read = state.clone().read_trades(caller, context, key, permit);
+    let read = state
+        .clone()
+        .read_trades(caller, broker.context, key, permit);
     let body = state.inner.trades_flights.join(key, revision, read).await?;
     let cached = || CachedTrades {
         body: body.clone(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_domain::{AccountId, Caller, Category, Currency, Decimal, Page, Transaction, page};
-use bellbird_reads::{ConnectionContext, QueryKey, WindowKey};
+use bellbird_reads::{ConnectionContext, WindowKey};
 use http::HeaderValue;
 use http::header::{HeaderName, LINK};
 use jiff::civil::Date;
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use self::words::{CategoryKey, Direction, Status};
 use crate::http::documented::ProviderErrors;
-use crate::http::extract::{ConnectionQuery, Selected, date_filter};
+use crate::http::extract::{ConnectionQuery, date_filter};
 use crate::http::json::{write_json, write_string};
 use crate::http::parameters::{self, AccountParam, ConnectionParam, DateBound, Limit, Offset};
 use crate::http::{Authorized, BankingConnection, LivePermit, Problem};
@@ -65,30 +65,19 @@ pub(super) async fn list_transactions(
     Authorized { caller, permit, .. }: Authorized,
     BankingConnection(bank): BankingConnection<TransactionsQuery>,
 ) -> Result<Response, Problem> {
-    let Selected {
-        context,
-        account_id,
-        query,
-    } = bank;
-    let dates = date_filter(query.from, query.to);
-    let page = parameters::page(query.limit, query.offset);
-    let query = QueryKey {
-        key_id: caller.key_id,
-        connection_id: context.connection.id,
-        account_id,
-        dates,
-    };
-    let (key, revision) = (WindowKey { query, page }, caller.revision);
+    let dates = date_filter(bank.query.from, bank.query.to);
+    let page = parameters::page(bank.query.limit, bank.query.offset);
+    let (key, revision) = (bank.window(&caller, dates, page), caller.revision);
     let read = state
         .clone()
-        .read_transactions(caller, context, key, permit);
+        .read_transactions(caller, bank.context, key, permit);
     let body = state
         .inner
         .transactions_flights
         .join(key, revision, read)
         .await?;
     let mut response = body.response(CacheStatus::Bypass);
-    if account_id.is_none() {
+    if bank.account_id.is_none() {
         let headers = response.headers_mut();
         headers.insert(DEPRECATION, HeaderValue::from_static("true"));
         headers.insert(SUNSET, HeaderValue::from_static(SUNSET_DATE));
