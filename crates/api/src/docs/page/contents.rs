@@ -218,37 +218,26 @@ impl Operation {
         let parameters: Vec<_> = items(&operation["parameters"])
             .map(Parameter::new)
             .collect();
-        let (in_path, in_query): (Vec<_>, Vec<_>) = parameters
-            .iter()
-            .partition(|parameter| parameter.is_in_path);
-        let url_path = in_path.iter().fold(path.to_owned(), |path, parameter| {
-            path.replace(
-                &format!("{{{}}}", parameter.name),
-                parameter.example.as_deref().unwrap_or_default(),
-            )
-        });
-        let query: Vec<_> = in_query
-            .iter()
-            .filter(|parameter| parameter.required)
-            .map(|parameter| {
-                format!(
-                    "{}={}",
-                    parameter.name,
-                    parameter.example.as_deref().unwrap_or_default()
-                )
-            })
-            .collect();
-        let query = if query.is_empty() {
-            String::new()
-        } else {
-            format!("?{}", query.join("&"))
-        };
+        let mut url = format!("{public_url}{path}");
+        for parameter in parameters.iter().filter(|parameter| parameter.required) {
+            let name = &parameter.name;
+            let example = parameter.example.as_deref().unwrap_or_default();
+            if parameter.is_in_path {
+                url = url.replace(&format!("{{{name}}}"), example);
+            } else {
+                let separator = if url.contains('?') { '&' } else { '?' };
+                url += &format!("{separator}{name}={example}");
+            }
+        }
         let (successes, errors): (Vec<_>, Vec<_>) =
             entries(&operation["responses"]).partition(|(status, _)| status.starts_with('2'));
         let (status, success) = successes
             .first()
             .map_or(("200", &Value::Null), |(status, value)| (status, *value));
-        let request = operation["requestBody"]["content"].get("application/json");
+        let json_body = |part: &Value| {
+            let json = part["content"].get("application/json")?;
+            Some(Body::new(document, &json["schema"]))
+        };
         Self {
             id: string(&operation["operationId"]),
             summary: string(&operation["summary"]),
@@ -260,15 +249,13 @@ impl Operation {
                 .as_str()
                 .and_then(|id| samples.get(id))
                 .cloned(),
-            request: request.map(|content| Body::new(document, &content["schema"])),
+            request: json_body(&operation["requestBody"]),
             description: text(&operation["description"]),
             needs_key: operation.get("security").is_none(),
             parameters,
-            url: format!("{public_url}{url_path}{query}"),
+            url,
             success: Response::new(status, success),
-            body: success["content"]
-                .get("application/json")
-                .map(|content| Body::new(document, &content["schema"])),
+            body: json_body(success),
             errors: errors
                 .into_iter()
                 .map(|(status, response)| Response::new(status, response))
