@@ -87,7 +87,7 @@ impl From<Refusal> for Problem {
 }
 
 fn link_problem(error: ConnectionsError) -> Problem {
-    match &error {
+    match error {
         ConnectionsError::NotFound => Problem::NotFound("Connection"),
         ConnectionsError::ReturnUrl(reason) => {
             invalid_member("returnUrl", &format!("The return URL {reason}"))
@@ -102,9 +102,7 @@ fn link_problem(error: ConnectionsError) -> Problem {
         | ConnectionsError::NotInPlan { .. }
         | ConnectionsError::NotConfigured(_)
         | ConnectionsError::NoConsentPage(_) => Problem::Conflict(error.to_string().into()),
-        _ => match error {
-            ConnectionsError::Storage(error) => error.into(),
-            _ => Problem::Internal,
-        },
+        ConnectionsError::Storage(error) => error.into(),
+        _ => Problem::Internal,
     }
 }

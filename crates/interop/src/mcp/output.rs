@@ -4,6 +4,7 @@
 //! Programs that take less than a model's context cut a result, or fail with it. So a result ends
 //! by itself, says how much is left, and gives a cursor.
 
+use bellbird_api::http::json::{write_json, write_string};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -57,7 +58,7 @@ impl Rows {
         if self.shown > 0 {
             self.json.push(b',');
         }
-        write(row, &mut self.json);
+        write_json(row, &mut self.json);
         if self.text.len() + self.json.len() > self.bytes_max {
             self.text.truncate(text_before);
             self.json.truncate(json_before);
@@ -107,9 +108,9 @@ pub(super) fn members(
     out.push(b']');
     for (name, value) in others {
         out.push(b',');
-        write(name, &mut out);
+        write_string(name, &mut out);
         out.push(b':');
-        write(value, &mut out);
+        write_json(value, &mut out);
     }
     out.extend_from_slice(br#"},"isError":false"#);
     out
@@ -127,15 +128,10 @@ pub(super) fn line(cells: &[&str]) -> String {
     format!("| {} |", cells.join(" | "))
 }
 
-fn write(value: &(impl Serialize + ?Sized), out: &mut Vec<u8>) {
-    let written = serde_json::to_writer(out, value);
-    debug_assert!(written.is_ok(), "strings and numbers always serialize");
-}
-
 /// Appends a text as the inside of a JSON string.
 fn escape(text: &str, out: &mut Vec<u8>) {
     let start = out.len();
-    write(text, out);
+    write_string(text, out);
     out.remove(start);
     out.pop();
 }
