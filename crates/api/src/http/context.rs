@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_connections::Connections;
-use bellbird_domain::{Account, Balance, Caller, Clock, ConnectionStatus, KeyId, OperatorKeyId};
+use bellbird_domain::{Account, Caller, Clock, ConnectionStatus, KeyId, OperatorKeyId};
 use bellbird_limits::client_address::Network;
 use bellbird_limits::{Expiring, InFlight, RateLimiter, SharedStore};
 use bellbird_reads::balances::Balances;
@@ -238,29 +238,16 @@ impl ApiContext {
         accounts: Vec<Account>,
     ) -> Result<Balances, ReadError> {
         let balances = self.reads().balances(call, caller, accounts).await?;
-        let needs_refresh = |balance: &Result<Balance, ReadError>| {
-            let Err(ReadError::Reconnect(status)) = balance else {
-                return false;
-            };
-            *status != ConnectionStatus::Revoked
-        };
-        let mut broken: Vec<&Account> = balances
-            .iter()
-            .filter(|(_, read)| needs_refresh(read))
-            .map(|(account, _)| account)
-            .collect();
-        broken.dedup_by_key(|account| account.connection_id);
-        for Account {
-            connection_id,
-            provider,
-            ..
-        } in broken
-        {
-            self.inner.connections.refreshes().request_in_background(
-                caller.user_id,
-                *connection_id,
-                provider,
-            );
+        let mut requested = None;
+        for (account, read) in &balances {
+            let id = account.connection_id;
+            if let Err(ReadError::Reconnect(status)) = read
+                && *status != ConnectionStatus::Revoked
+                && requested.replace(id) != Some(id)
+            {
+                let refreshes = self.inner.connections.refreshes();
+                refreshes.request_in_background(caller.user_id, id, &account.provider);
+            }
         }
         Ok(balances)
     }
