@@ -14,18 +14,20 @@ use crate::row_index::RowIndex;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CursorIndex {
-    dates: DateRange,
+    pub(crate) dates: DateRange,
     /// The timezone that decided which rows match.
     #[serde(with = "jiff::fmt::serde::tz::required")]
     zone: TimeZone,
     /// Rows first seen by the provider after this time do not match, so that all windows show one
     /// state of the list.
-    as_of: Timestamp,
+    pub(crate) as_of: Timestamp,
     /// The cursors of provider pages, by the number of matching rows before them. `None` is the
     /// start of the list, which is its newest row.
     cursors: RowIndex<Option<Cursor>>,
-    counted: u64,
-    end: Option<u64>,
+    /// Number of matching rows known so far.
+    pub(crate) counted: u64,
+    /// Total number of rows, once the end of the provider's list was reached.
+    pub(crate) end: Option<u64>,
 }
 
 impl CursorIndex {
@@ -42,14 +44,6 @@ impl CursorIndex {
         }
     }
 
-    pub(crate) fn dates(&self) -> DateRange {
-        self.dates
-    }
-
-    pub(crate) fn as_of(&self) -> Timestamp {
-        self.as_of
-    }
-
     /// Moves `as_of` to a row of the first window: clocks differ, and a row once shown stays in the
     /// list.
     pub(crate) fn extend_as_of(&mut self, seen_at: Timestamp) {
@@ -59,16 +53,6 @@ impl CursorIndex {
     /// Whether the index was built for this timezone.
     pub(crate) fn is_in_zone(&self, zone: &TimeZone) -> bool {
         self.zone == *zone
-    }
-
-    /// Number of matching rows known so far.
-    pub(crate) fn counted(&self) -> u64 {
-        self.counted
-    }
-
-    /// Total number of rows, once the end of the provider's list was reached.
-    pub(crate) fn end(&self) -> Option<u64> {
-        self.end
     }
 
     /// The last known cursor at or before a row, with the row that it stands before.
@@ -165,15 +149,15 @@ mod tests {
         ] {
             assert_eq!(index.nearest(row).0, expected, "{row}");
         }
-        assert_eq!(index.counted(), 1_200);
-        assert_eq!(index.end(), None);
+        assert_eq!(index.counted, 1_200);
+        assert_eq!(index.end, None);
         index.learn_end(1_250);
-        assert_eq!(index.counted(), 1_250);
-        assert_eq!(index.end(), Some(1_250));
+        assert_eq!(index.counted, 1_250);
+        assert_eq!(index.end, Some(1_250));
         index.reset();
         assert_eq!(index.nearest(9_999), (0, None));
-        assert_eq!(index.counted(), 0);
-        assert_eq!(index.end(), None);
+        assert_eq!(index.counted, 0);
+        assert_eq!(index.end, None);
     }
 
     #[test]
@@ -194,7 +178,7 @@ mod tests {
             for row in &rows { index.learn(*row, cursor(row)); }
             let expected = rows.iter().copied().filter(|row| *row <= requested).max().unwrap_or(0);
             prop_assert_eq!(index.nearest(requested).0, expected);
-            prop_assert_eq!(index.counted(), rows.iter().copied().max().unwrap_or(0));
+            prop_assert_eq!(index.counted, rows.iter().copied().max().unwrap_or(0));
         }
     }
 }

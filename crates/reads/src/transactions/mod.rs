@@ -46,7 +46,7 @@ impl Reads {
             .find_or_insert(key, call.now, |index| index.is_in_zone(zone), new)
             .await;
         let index = &cached.index;
-        let dates = index.lock().dates();
+        let dates = index.lock().dates;
         let (first, last) = dates.instants(zone);
         if first > last || accounts.is_empty() {
             return Ok(Window::new(page, 0).totals(0, Some(0)));
@@ -84,7 +84,7 @@ impl Reads {
         outcome.map_err(|error| ReadError::from_provider(&error, context.connection.status))?;
         let index = index.lock();
         // A concurrent request may have reset the index. The rows seen here still count.
-        Ok(read.window.totals(index.counted().max(seen), index.end()))
+        Ok(read.window.totals(index.counted.max(seen), index.end))
     }
 }
 
@@ -135,7 +135,7 @@ impl WindowRead<'_> {
     /// list.
     fn start(&self) -> Option<(u64, Option<Cursor>)> {
         let index = self.index.lock();
-        let beyond = index.end().is_some_and(|end| end <= self.window.offset());
+        let beyond = index.end.is_some_and(|end| end <= self.window.offset());
         (!beyond).then(|| index.nearest(self.window.offset()))
     }
 
@@ -157,7 +157,7 @@ impl WindowRead<'_> {
         while Instant::now() < deadline {
             let frontier = {
                 let index = self.index.lock();
-                if index.end().is_some() || self.window.uncounted(index.counted()) == 0 {
+                if index.end.is_some() || self.window.uncounted(index.counted) == 0 {
                     return;
                 }
                 index.frontier()
@@ -198,7 +198,7 @@ impl WindowRead<'_> {
     ) -> Result<(), Error> {
         let window = &mut self.window;
         // The first window shows every row. Later windows skip rows that appeared after it.
-        let (is_first_window, as_of) = (window.offset() == 0, self.index.lock().as_of());
+        let (is_first_window, as_of) = (window.offset() == 0, self.index.lock().as_of);
         let mut newest = as_of;
         let mut sink = |row: &Transaction<'_>, day: Date| {
             match row.seen_at {

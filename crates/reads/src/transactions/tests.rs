@@ -106,7 +106,7 @@ impl<'p> Client<'p> {
             .await?;
         read.count(deadline).await;
         let index = self.index.lock();
-        let totals = read.window.totals(index.counted(), index.end());
+        let totals = read.window.totals(index.counted, index.end);
         Ok((
             kept,
             totals,
