@@ -249,23 +249,23 @@ impl Problem {
         }
     }
 
-    fn body(self, has_code: bool) -> ErrorBody {
+    fn body(&self, has_code: bool) -> ErrorBody {
         let message = self.message();
         let code = (has_code || matches!(self, Self::ProfessionalRequired)).then(|| self.code());
         let at = |connection_id: Option<ConnectionId>| {
             connection_id.map(|id| format!("connectionId: {id}"))
         };
         let details = match self {
-            Self::BadRequest { details, .. } => details,
+            Self::BadRequest { details, .. } => details.clone(),
             Self::Reconnect {
                 status,
                 connection_id,
             } => [format!("status: {status}")]
                 .into_iter()
-                .chain(at(connection_id))
+                .chain(at(*connection_id))
                 .collect(),
             Self::ProviderUnavailable { connection_id, .. } => {
-                at(connection_id).into_iter().collect()
+                at(*connection_id).into_iter().collect()
             }
             _ => Vec::new(),
         };
@@ -305,37 +305,30 @@ pub(crate) fn write_problem(mut response: Response, write: fn(Problem) -> Respon
 
 /// The error of `/v1`.
 pub fn json_response(problem: Problem) -> Response {
-    respond(problem, |problem| problem.body(false))
+    respond(&problem, &problem.body(false))
 }
 
 /// The error of paths of `/v1` whose body has the word of `Bellbird-Error`.
 pub(crate) fn json_response_with_code(problem: Problem) -> Response {
-    respond(problem, |problem| problem.body(true))
+    respond(&problem, &problem.body(true))
 }
 
 /// As the error of `/v1` with its code, and with another message, for an interface with other paths
 /// and methods.
 pub(crate) fn json_response_with_message(problem: Problem, message: String) -> Response {
-    respond(problem, |problem| {
-        let body = problem.body(true);
-        ErrorBody {
-            error: ErrorObject {
-                message,
-                ..body.error
-            },
-        }
-    })
+    let mut body = problem.body(true);
+    body.error.message = message;
+    respond(&problem, &body)
 }
 
-fn respond(problem: Problem, body: impl FnOnce(Problem) -> ErrorBody) -> Response {
+fn respond(problem: &Problem, body: &ErrorBody) -> Response {
     let status = problem.status();
-    let retry_after = problem.retry_after();
-    let body = serde_json::to_vec(&body(problem)).unwrap_or_default();
+    let body = serde_json::to_vec(body).unwrap_or_default();
     let mut response = Response::new(axum::body::Body::from(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if let Some(seconds) = retry_after {
+    if let Some(seconds) = problem.retry_after() {
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
     }
     if status == StatusCode::UNAUTHORIZED {
