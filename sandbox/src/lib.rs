@@ -37,6 +37,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use futures_util::future::join_all;
+use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
 pub use bank::Bank;
@@ -47,6 +49,8 @@ pub use description::{
 pub use faults::{Fault, Kind as FaultKind};
 pub use refused::Refused;
 pub use webhooks::{Sign, WebhookSettings};
+
+use control::Callers;
 
 /// The simulated providers, by the names of their members in [`Description`].
 pub const PROVIDERS: [&str; 3] = ["fiskil", "akahu", "snaptrade"];
@@ -60,12 +64,28 @@ const REPEAT_INTERVAL: Duration = Duration::from_secs(3600);
 /// The running listeners. Dropping it stops them.
 pub struct Sandbox {
     description: Description,
-    /// In the order of [`PROVIDERS`], as those below.
-    banks: [Bank; 3],
-    /// For browsers.
-    pages: [Router; 3],
-    listeners: [serve::Listener; 3],
+    /// In the order of [`PROVIDERS`].
+    providers: [Running; 3],
     _save: SaveAtStop,
+}
+
+struct Running {
+    bank: Bank,
+    /// For browsers.
+    pages: Router,
+    listener: serve::Listener,
+}
+
+impl Running {
+    fn start(bank: &Bank, socket: TcpListener, routes: Router) -> Self {
+        let pages = control::watch(bank, Callers::Browsers, routes.clone());
+        let routes = control::watch(bank, Callers::Clients, routes);
+        Self {
+            bank: bank.clone(),
+            pages,
+            listener: serve::Listener::start(socket, control::attach(bank, routes)),
+        }
+    }
 }
 
 /// Until it is aborted.
@@ -109,24 +129,24 @@ impl Sandbox {
     /// If it is none of them.
     #[must_use]
     pub fn bank(&self, provider: &str) -> &Bank {
-        let index = PROVIDERS.iter().position(|name| *name == provider);
-        &self.banks[index.expect("the sandbox simulates the provider")]
+        let running = self.running(provider);
+        &running.expect("the sandbox simulates the provider").bank
+    }
+
+    fn running(&self, provider: &str) -> Option<&Running> {
+        let index = PROVIDERS.iter().position(|name| *name == provider)?;
+        self.providers.get(index)
     }
 
     /// Where browsers find the pages of each provider.
     #[must_use]
     pub fn origins(&self) -> [(&'static str, &str); 3] {
-        let Description {
-            fiskil,
-            akahu,
-            snaptrade,
-            ..
-        } = &self.description;
-        let [first, second, third] = PROVIDERS;
+        let [fiskil, akahu, snaptrade] = PROVIDERS;
+        let of = &self.description;
         [
-            (first, &fiskil.base_url),
-            (second, &akahu.oauth_url),
-            (third, &snaptrade.base_url),
+            (fiskil, &of.fiskil.base_url),
+            (akahu, &of.akahu.oauth_url),
+            (snaptrade, &of.snaptrade.base_url),
         ]
     }
 
@@ -134,9 +154,9 @@ impl Sandbox {
     /// logo.
     #[must_use]
     pub fn page_router(&self, provider: &str, path: &str) -> Option<&Router> {
-        let index = PROVIDERS.iter().position(|name| *name == provider)?;
+        let running = self.running(provider)?;
         let is_page = PAGES.contains(&path) || path.starts_with(logos::PREFIX);
-        is_page.then(|| &self.pages[index])
+        is_page.then_some(&running.pages)
     }
 
     /// Lets users come back from a consent page to this URI of the app, and to no other.
@@ -147,7 +167,7 @@ impl Sandbox {
 
     /// Stops the listeners within a second. Running calls get half a second to finish.
     pub async fn stop(self) {
-        futures_util::future::join_all(self.listeners.map(serve::Listener::stop)).await;
+        join_all(self.providers.map(|running| running.listener.stop())).await;
     }
 }
 
@@ -183,27 +203,14 @@ pub async fn start(options: Options) -> std::io::Result<Sandbox> {
         let banks = banks.clone();
         tokio::spawn(async move { repeat_rows(&banks).await }).abort_handle()
     });
-    let [fiskil_bank, akahu_bank, snaptrade_bank] = &banks;
-    let [fiskil, akahu, snaptrade] = [fiskil.router(), akahu.router(), snaptrade.router()];
-    let pages = [
-        control::watch_pages(fiskil_bank, fiskil.clone()),
-        control::watch_pages(akahu_bank, akahu.clone()),
-        control::watch_pages(snaptrade_bank, snaptrade.clone()),
-    ];
-    let listen = |socket, bank: &Bank, router| {
-        let router = control::attach(bank, control::watch(bank, router));
-        serve::Listener::start(socket, router)
-    };
-    let listeners = [
-        listen(fiskil_socket, fiskil_bank, fiskil),
-        listen(akahu_socket, akahu_bank, akahu),
-        listen(snaptrade_socket, snaptrade_bank, snaptrade),
+    let providers = [
+        Running::start(&banks[0], fiskil_socket, fiskil.router()),
+        Running::start(&banks[1], akahu_socket, akahu.router()),
+        Running::start(&banks[2], snaptrade_socket, snaptrade.router()),
     ];
     Ok(Sandbox {
         description,
-        _save: SaveAtStop(banks.clone(), repeating),
-        banks,
-        pages,
-        listeners,
+        providers,
+        _save: SaveAtStop(banks, repeating),
     })
 }
