@@ -1,118 +1,92 @@
-//! How the state refers to the world when it is saved: by ids and by places in the lists of the
-//! world, which are part of the program.
+//! How the state refers to the world when it is saved: by places in the lists of the world, which
+//! are part of the program.
 
-/// A text of the world. By its own name, because serde borrows what is a `&str`.
-pub(crate) type Text = &'static str;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// Something of the world, by its place in a list.
-macro_rules! by_place {
-    ($name:ident, $Item:ty, $list:expr) => {
-        pub(crate) mod $name {
-            use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use crate::world::australia::{self, AUSTRALIA};
+use crate::world::brokerage::{BROKERAGE, Broker, Deal};
+use crate::world::new_zealand::{self, NEW_ZEALAND};
+use crate::world::securities::{MARKET, Security};
+use crate::world::template::Template;
 
-            pub(crate) fn serialize<S: Serializer>(
-                item: &&'static $Item,
-                serializer: S,
-            ) -> Result<S::Ok, S::Error> {
-                let place = $list.position(|known| std::ptr::eq(known, *item));
-                place.serialize(serializer)
-            }
-
-            pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-                deserializer: D,
-            ) -> Result<&'static $Item, D::Error> {
-                let place = Option::<usize>::deserialize(deserializer)?;
-                let item = place.and_then(|place| $list.nth(place));
-                item.ok_or_else(|| de::Error::custom("it is of another world"))
-            }
-        }
-    };
+/// What has a list of all that there are.
+pub(crate) trait Listed: Sized + 'static {
+    fn all() -> impl Iterator<Item = &'static Self>;
 }
 
-by_place!(
-    au_template,
-    crate::world::template::Template,
-    crate::world::australia::AUSTRALIA.lists.all()
-);
-by_place!(
-    nz_template,
-    crate::world::template::Template,
-    crate::world::new_zealand::NEW_ZEALAND.lists.all()
-);
-by_place!(
-    deal,
-    crate::world::brokerage::Deal,
-    crate::world::brokerage::BROKERAGE.deals()
-);
-by_place!(
-    au_institution,
-    crate::world::australia::Institution,
-    crate::world::australia::AUSTRALIA.institutions.iter()
-);
-by_place!(
-    nz_institution,
-    crate::world::new_zealand::Institution,
-    crate::world::new_zealand::NEW_ZEALAND.institutions.iter()
-);
-by_place!(
-    broker,
-    crate::world::brokerage::Broker,
-    crate::world::brokerage::BROKERAGE.brokers.iter()
-);
-
-pub(crate) mod security {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-
-    use crate::world::securities::{MARKET, Security};
-
-    pub(crate) fn serialize<S: Serializer>(
-        security: &Option<&'static Security>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        let symbol = security.map(|security| security.symbol);
-        symbol.serialize(serializer)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<&'static Security>, D::Error> {
-        let Some(symbol) = Option::<String>::deserialize(deserializer)? else {
-            return Ok(None);
-        };
-        let mut all = MARKET.securities.iter();
-        let security = all.find(|known| known.symbol == symbol);
-        security
-            .map(Some)
-            .ok_or_else(|| de::Error::custom("it is of another world"))
+impl Listed for Template {
+    fn all() -> impl Iterator<Item = &'static Self> {
+        AUSTRALIA.lists.all().chain(NEW_ZEALAND.lists.all())
     }
 }
 
-/// A text of the world. The texts that are read stay in memory, each once.
-pub(crate) mod text {
-    use std::collections::BTreeSet;
+impl Listed for Deal {
+    fn all() -> impl Iterator<Item = &'static Self> {
+        BROKERAGE.deals()
+    }
+}
 
-    use parking_lot::Mutex;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+impl Listed for Security {
+    fn all() -> impl Iterator<Item = &'static Self> {
+        MARKET.securities.iter()
+    }
+}
 
-    static KNOWN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+impl Listed for australia::Institution {
+    fn all() -> impl Iterator<Item = &'static Self> {
+        AUSTRALIA.institutions.iter()
+    }
+}
 
-    pub(crate) fn serialize<S: Serializer>(
-        text: &&'static str,
+impl Listed for new_zealand::Institution {
+    fn all() -> impl Iterator<Item = &'static Self> {
+        NEW_ZEALAND.institutions.iter()
+    }
+}
+
+impl Listed for Broker {
+    fn all() -> impl Iterator<Item = &'static Self> {
+        BROKERAGE.brokers.iter()
+    }
+}
+
+fn place<T: Listed>(item: &'static T) -> Option<usize> {
+    T::all().position(|known| std::ptr::eq(known, item))
+}
+
+fn at<T: Listed, E: de::Error>(place: usize) -> Result<&'static T, E> {
+    let item = T::all().nth(place);
+    item.ok_or_else(|| E::custom("it is of another world"))
+}
+
+pub(crate) fn serialize<T: Listed, S: Serializer>(
+    item: &&'static T,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    place(*item).serialize(serializer)
+}
+
+pub(crate) fn deserialize<'de, T: Listed, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<&'static T, D::Error> {
+    at(usize::deserialize(deserializer)?)
+}
+
+/// What may be missing.
+pub(crate) mod optional {
+    use super::{Deserialize, Deserializer, Listed, Serialize, Serializer, at, place};
+
+    pub(crate) fn serialize<T: Listed, S: Serializer>(
+        item: &Option<&'static T>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        text.serialize(serializer)
+        item.and_then(place).serialize(serializer)
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+    pub(crate) fn deserialize<'de, T: Listed, D: Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<&'static str, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let mut known = KNOWN.lock();
-        if let Some(known) = known.get(text.as_str()) {
-            return Ok(known);
-        }
-        let text: &'static str = text.leak();
-        known.insert(text);
-        Ok(text)
+    ) -> Result<Option<&'static T>, D::Error> {
+        let place = Option::<usize>::deserialize(deserializer)?;
+        place.map(at).transpose()
     }
 }

@@ -108,7 +108,7 @@ pub(super) fn odd_row(
 fn write_drawn(out: &mut Vec<u8>, row: &Row, seed: u64, account: &Account) {
     let _ = write!(out, "{{\"_id\":\"{}\"", ids::of_row(seed, row.number));
     text(out, "_account", &account.id);
-    text(out, "_connection", account.connection_id);
+    text(out, "_connection", &account.connection_id);
     text(out, "_user", &account.user_id);
     time(out, "created_at", row.first_seen);
     time(out, "updated_at", row.last_changed);
@@ -148,7 +148,7 @@ pub(super) fn pending(
 ) -> Members {
     let mut out = Vec::new();
     let _ = write!(out, "{{\"_account\":\"{}\"", account.id);
-    text(&mut out, "_connection", account.connection_id);
+    text(&mut out, "_connection", &account.connection_id);
     text(&mut out, "_user", &account.user_id);
     time(&mut out, "updated_at", at);
     time(&mut out, "date", at);

@@ -66,7 +66,7 @@ pub(crate) struct WebhookSubscription {
 pub(crate) struct Login {
     pub(super) id: String,
     pub(super) user: usize,
-    #[serde(with = "saved::nz_institution")]
+    #[serde(with = "saved")]
     pub(super) institution: &'static Institution,
     pub(super) state: ConsentState,
     /// When the bank was last read.
@@ -101,8 +101,7 @@ impl Login {
 pub(crate) struct OwnAccount {
     pub(super) user: usize,
     pub(super) login: usize,
-    #[serde(with = "saved::text")]
-    pub(super) connection_id: saved::Text,
+    pub(super) connection_id: String,
     pub(super) user_id: String,
     /// The last digits of the card.
     pub(super) card: String,
@@ -123,7 +122,7 @@ impl Account {
         let own = OwnAccount {
             user,
             login,
-            connection_id: institution.id,
+            connection_id: institution.id.to_owned(),
             user_id: store.users[user].id.clone(),
             card: Rng::new(store.seed, order).text(DIGITS, 4),
             pending: Vec::new(),

@@ -186,7 +186,7 @@ fn write_drawn(out: &mut Vec<u8>, row: &Row, seed: u64, account: &Account) {
         if row.pending { "PENDING" } else { "POSTED" },
     );
     text(out, "type", row.template.kind);
-    write_amount(out, row.amount);
+    write_amount(out, &row.amount);
     text(out, "currency", "AUD");
     write_description(out, row);
     text(out, "reference", row.template.reference);
@@ -204,11 +204,11 @@ fn text(out: &mut Vec<u8>, name: &str, value: &str) {
     out.push(b'"');
 }
 
-fn write_amount(out: &mut Vec<u8>, amount: Amount) {
+fn write_amount(out: &mut Vec<u8>, amount: &Amount) {
     match amount {
         Amount::Text(value) => text(out, "amount", value),
         Amount::Cents(cents) => {
-            let _ = write!(out, ",\"amount\":\"{}\"", decimal(cents));
+            let _ = write!(out, ",\"amount\":\"{}\"", decimal(*cents));
         }
     }
 }

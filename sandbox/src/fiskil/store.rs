@@ -43,7 +43,7 @@ pub(crate) enum ConsentStatus {
 pub(crate) struct Consent {
     pub(super) arrangement_id: String,
     pub(super) end_user_id: String,
-    #[serde(with = "saved::au_institution")]
+    #[serde(with = "saved")]
     pub(super) institution: &'static Institution,
     pub(super) created_at: Timestamp,
     pub(super) expires_at: Timestamp,

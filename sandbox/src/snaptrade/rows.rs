@@ -41,7 +41,7 @@ impl Protocol for SnapTrade {
     }
 
     fn write(out: &mut Vec<u8>, row: &Trade, store: &Store, account: &Account) {
-        write_drawn(out, row, store, account.institution);
+        write_drawn(out, row, store, &account.institution);
     }
 
     fn account_of(row: &mut Members) -> Option<String> {
@@ -122,7 +122,7 @@ fn write_drawn(out: &mut Vec<u8>, trade: &Trade, store: &Store, institution: &st
     let currency = if trade.coin.is_some() {
         "null"
     } else {
-        instruments.currency(trade.currency)
+        instruments.currency(&trade.currency)
     };
     let at = Timestamp::from_second(trade.at).unwrap_or_default();
     let fx_rate = if trade.foreign { "1.3712" } else { "null" };

@@ -47,7 +47,7 @@ pub(crate) struct Connection {
     pub(super) id: String,
     /// The user's number.
     pub(super) user: u64,
-    #[serde(with = "saved::broker")]
+    #[serde(with = "saved")]
     pub(super) broker: &'static Broker,
     pub(super) name: String,
     pub(super) trading: bool,
@@ -74,8 +74,7 @@ pub(crate) struct OwnAccount {
     pub(super) holding_changes: u64,
     /// When SnapTrade last fetched the positions from the broker.
     pub(super) as_of: Timestamp,
-    #[serde(with = "saved::text")]
-    pub(super) institution: saved::Text,
+    pub(super) institution: String,
     /// Whether the user shares it.
     pub(super) shared: bool,
 }
@@ -242,7 +241,7 @@ impl Store {
             positions: Vec::new(),
             holding_changes: 0,
             as_of: now,
-            institution: connection.map_or("", |connection| connection.broker.name),
+            institution: connection.map_or_else(String::new, |known| known.broker.name.to_owned()),
             shared: true,
         };
         let order = self.take_order();

@@ -1,5 +1,7 @@
 //! Draws years of rows for one account in Australia.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use super::australia::{AUSTRALIA, Oddity, Plan};
@@ -10,12 +12,12 @@ use crate::saved;
 use crate::store::Numbered;
 
 /// An amount as the bank writes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Amount {
     /// Whole cents, negative for debits.
     Cents(i64),
     /// A fixed text, for odd amounts.
-    Text(#[serde(with = "saved::text")] saved::Text),
+    Text(Cow<'static, str>),
 }
 
 /// One row of a statement. Instants are Unix milliseconds.
@@ -23,7 +25,7 @@ pub(crate) enum Amount {
 pub(crate) struct Row {
     /// Unique in the world, and stable for a seed.
     pub(crate) number: u64,
-    #[serde(with = "saved::au_template")]
+    #[serde(with = "saved")]
     pub(crate) template: &'static Template,
     pub(crate) posted: Option<i64>,
     pub(crate) executed: Option<i64>,
@@ -228,7 +230,7 @@ impl Drawing<'_> {
             .instant(back, self.rng.between(9, 17) as i64 * HOUR);
         self.push(&AUSTRALIA.lists.spending()[0], at);
         if let Some(row) = self.rows.last_mut() {
-            row.amount = Amount::Text(text);
+            row.amount = Amount::Text(text.into());
         }
     }
 

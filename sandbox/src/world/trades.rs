@@ -1,5 +1,7 @@
 //! Draws years of rows for one account at a broker.
 
+use std::borrow::Cow;
+
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan, civil};
 use serde::{Deserialize, Serialize};
@@ -18,15 +20,14 @@ pub(crate) struct Trade {
     pub(crate) number: u64,
     /// Equal for rows that belong together.
     pub(crate) group: u64,
-    #[serde(with = "saved::deal")]
+    #[serde(with = "saved")]
     pub(crate) deal: &'static Deal,
     /// The share or option of the row.
-    #[serde(with = "saved::security")]
+    #[serde(with = "saved::optional")]
     pub(crate) security: Option<&'static Security>,
-    #[serde(with = "saved::text")]
-    pub(crate) currency: saved::Text,
+    pub(crate) currency: Cow<'static, str>,
     /// The coin that pays, instead of a currency.
-    #[serde(with = "saved::security")]
+    #[serde(with = "saved::optional")]
     pub(crate) coin: Option<&'static Security>,
     pub(crate) units: Scaled,
     pub(crate) price: Scaled,
@@ -132,7 +133,7 @@ impl Drawing<'_> {
             group: number,
             deal,
             security,
-            currency,
+            currency: currency.into(),
             // The coin that pays for crypto trades.
             coin: (self.plan.is_crypto() && !money).then(|| securities::security("USDC")),
             units: Scaled::ZERO,
