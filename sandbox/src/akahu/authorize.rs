@@ -17,8 +17,8 @@ use super::Akahu;
 use super::connections::is_closed_to_new_connections;
 use crate::consent::ConsentState;
 use crate::consent_page::{
-    self, Brand, ConsentOutcome, ConsentProvider, ConsentResult, ConsentSession, InstitutionOption,
-    OfferedAccount, append_query, is_redirect_uri, see_other,
+    self, Brand, Choice, ConsentProvider, ConsentResult, ConsentSession, InstitutionOption,
+    OfferedAccount, Reason, append_query, is_redirect_uri, see_other,
 };
 use crate::query::{self, Query};
 use crate::world::new_zealand::{Institution, NEW_ZEALAND, institution};
@@ -286,36 +286,20 @@ impl Akahu {
 }
 
 impl ConsentProvider for Akahu {
-    const BRAND: Brand = Brand {
-        name: "Akahu",
-        colour: "#0b6b5d",
-        tint: "#f0f8f6",
-        // Akahu forbids frames (docs/providers/akahu.md#consent-page).
-        framed: false,
-        institution_word: "bank or provider",
-        permissions: &[
-            "Your name and e-mail address",
-            "Names, numbers and balances of the accounts",
-            "Their transactions",
-        ],
-        note: "It may do so until you stop it, which you can do at any time.",
-        expired_text: "The request has ended, has expired, or never existed. Go back to the app and start again.",
-    };
-
     fn institutions(&self) -> Vec<InstitutionOption> {
         let option = |institution: &Institution| InstitutionOption {
-            id: institution.id.to_owned(),
-            name: institution.name.to_owned(),
+            id: institution.id,
+            name: institution.name,
             note: is_closed_to_new_connections(institution)
                 .then_some("Not available for new connections"),
         };
         NEW_ZEALAND.institutions.iter().map(option).collect()
     }
 
-    fn unavailable_outcome(&self, institution_id: &str) -> Option<ConsentOutcome> {
+    fn why_unavailable(&self, institution_id: &str) -> Option<Reason> {
         institution(institution_id)
             .is_none_or(is_closed_to_new_connections)
-            .then_some(ConsentOutcome::Unavailable)
+            .then_some(Reason::Unavailable)
     }
 
     fn sign_in(
@@ -323,64 +307,44 @@ impl ConsentProvider for Akahu {
         _: &AuthorizationRequest,
         institution_id: &str,
         name: &str,
-    ) -> Result<(String, Vec<OfferedAccount>), ConsentOutcome> {
-        let (store, institution) = (
-            self.store.read(),
-            institution(institution_id).ok_or(ConsentOutcome::Unavailable)?,
-        );
+    ) -> Result<(String, Vec<OfferedAccount>), Reason> {
+        let store = self.store.read();
+        let institution = institution(institution_id).ok_or(Reason::Unavailable)?;
         Ok((store.display_name(name), store.offers(institution, name)))
     }
 
-    /// `access_denied` is documented for users who decline. The two standard OAuth codes for the
-    /// other outcomes, and all descriptions, are invented.
-    fn finish(&self, request: &AuthorizationRequest, outcome: ConsentOutcome) -> ConsentResult {
-        let failed = |error, text: &str| request.failed(error, Some(text));
-        let location = match outcome {
-            ConsentOutcome::Allowed {
-                institution_id,
-                name,
-                chosen,
-            } => {
-                let Some(institution) = institution(&institution_id) else {
-                    return redirect_result(failed("server_error", "Unknown connection"));
-                };
-                let (mut store, now) = (self.store.write(), self.clock.now());
-                if !store.has_room_for(&name, NEW_USERS_MAX) {
-                    return ConsentResult {
-                        location: Some(failed("server_error", "Too many people")),
-                        shows_page: true,
-                        title: "No further person can be made up".to_owned(),
-                        text: format!(
-                            "The sandbox has made up {NEW_USERS_MAX} people. Sign in as one of them."
-                        ),
-                    };
-                }
-                let event = if store.has_shared_logins(&name) {
-                    "UPDATE"
-                } else {
-                    "ACCEPT"
-                };
-                let user = store.share(institution, &name, &chosen, &self.options.lock(), now);
-                request.accepted(&self.codes.issue(user, &request.redirect_uri, now), event)
-            }
-            ConsentOutcome::Cancelled { .. } | ConsentOutcome::Closed => {
-                request.failed("access_denied", None)
-            }
-            ConsentOutcome::WrongCode => {
-                failed("access_denied", "The one-time code was wrong too often")
-            }
-            ConsentOutcome::LoginRejected
-            | ConsentOutcome::WrongLogin
-            | ConsentOutcome::Deleted => {
-                failed("access_denied", "The institution rejected the login")
-            }
-            ConsentOutcome::TimedOut => failed("access_denied", "The request took too long"),
-            ConsentOutcome::Unavailable => failed(
-                "temporarily_unavailable",
-                "The institution is not available",
-            ),
+    fn share(
+        &self,
+        request: &AuthorizationRequest,
+        choice: &Choice,
+    ) -> Result<ConsentResult, Reason> {
+        let institution = institution(&choice.institution_id).ok_or(Reason::Unavailable)?;
+        let (mut store, now) = (self.store.write(), self.clock.now());
+        if !store.has_room_for(&choice.name, NEW_USERS_MAX) {
+            return Ok(ConsentResult {
+                location: Some(request.failed("server_error", Some("Too many people"))),
+                shows_page: true,
+                title: "No further person can be made up",
+                text: format!(
+                    "The sandbox has made up {NEW_USERS_MAX} people. Sign in as one of them."
+                ),
+            });
+        }
+        let event = if store.has_shared_logins(&choice.name) {
+            "UPDATE"
+        } else {
+            "ACCEPT"
         };
-        redirect_result(location)
+        let user = store.share(institution, choice, &self.options.lock(), now);
+        let code = self.codes.issue(user, &request.redirect_uri, now);
+        Ok(redirect_result(request.accepted(&code, event)))
+    }
+
+    /// `access_denied` is documented for users who decline. The standard OAuth code for an
+    /// institution that does not respond, and all texts, are invented.
+    fn fail(&self, request: &AuthorizationRequest, reason: Reason) -> ConsentResult {
+        let failure = Brand::of::<Self>().failure(reason);
+        redirect_result(request.failed(failure.code, failure.text))
     }
 }
 
@@ -389,7 +353,7 @@ fn redirect_result(location: String) -> ConsentResult {
     ConsentResult {
         location: Some(location),
         shows_page: false,
-        title: "Done".to_owned(),
+        title: "Done",
         text: "You were redirected.".to_owned(),
     }
 }

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::store::{Login, Store, User};
 use super::{LinkingOptions, ids};
 use crate::consent::ConsentState;
-use crate::consent_page::OfferedAccount;
+use crate::consent_page::{Choice, OfferedAccount};
 use crate::members::Members;
 use crate::store::NUMBERS_PER_ACCOUNT;
 use crate::world::names::{first_word, full_name, stream, vary};
@@ -76,11 +76,11 @@ impl Store {
     pub(super) fn share(
         &mut self,
         institution: &'static Institution,
-        name: &str,
-        chosen: &[OfferedAccount],
+        choice: &Choice,
         options: &LinkingOptions,
         now: Timestamp,
     ) -> usize {
+        let name = &choice.name;
         let user = self
             .find_user(name)
             .unwrap_or_else(|| self.add_user(name, now));
@@ -98,7 +98,7 @@ impl Store {
         };
         for account in self.accounts_at(login) {
             let own_name = account.members.text("name");
-            account.shared = chosen.iter().any(|offer| {
+            account.shared = choice.accounts.iter().any(|offer| {
                 offer.account_key == account.id || Some(&offer.account_key) == own_name.as_ref()
             });
         }

@@ -9,8 +9,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderValue, StatusCode, header};
 
-use super::session::{ConsentResult, ConsentSession, Step};
-use super::{Brand, ConsentProvider, InstitutionOption};
+use super::brand::Brand;
+use super::session::{ConsentResult, ConsentSession, NAME_CHARS_MAX, Step};
+use super::{APP, ConsentProvider, EXAMPLE_USERNAME, InstitutionOption};
 
 pub(super) struct Page {
     pub(super) status: StatusCode,
@@ -108,12 +109,13 @@ pub(super) fn page<H: ConsentProvider>(
     session: &ConsentSession<H::AuthRequest>,
     action: Option<&str>,
 ) -> Page {
-    let brand = &H::BRAND;
-    let (title, inner) = match session.step {
+    let brand = Brand::of::<H>();
+    let institution = || institution_name(provider, session);
+    let (title, fields) = match session.step {
         Step::Consent => consent_step(brand),
         Step::Institution => institution_step(brand, &provider.institutions()),
-        Step::SignIn => sign_in_step(&institution_name(provider, session), session),
-        Step::Accounts => accounts_step(&institution_name(provider, session), session),
+        Step::SignIn => sign_in_step(institution(), session),
+        Step::Accounts => accounts_step(institution(), session),
         Step::Done => return final_page(brand, session.result.as_ref()),
     };
     // A fixed institution saves one step.
@@ -136,27 +138,29 @@ pub(super) fn page<H: ConsentProvider>(
     let wrong = session
         .message
         .as_ref()
-        .map(|text| format!("<p class=\"wrong\" role=\"alert\">{}</p>\n", escape(text)));
+        .map(|text| format!("<p class=\"wrong\" role=\"alert\">{}</p>", escape(text)));
     let body = format!(
-        "<p class=\"step\">Step {number} of {}</p>\n<h1>{}</h1>\n{}\
-         <form method=\"post\"{action}>{hidden}\n{inner}\n</form>",
-        4 - skipped_steps,
-        escape(&title),
-        wrong.unwrap_or_default(),
+        include_str!("step.html"),
+        number = number,
+        steps = 4 - skipped_steps,
+        title = escape(&title),
+        wrong = wrong.unwrap_or_default(),
+        action = action,
+        hidden = hidden,
+        fields = fields,
     );
     let close = format!(
         "<form class=\"close\" method=\"post\"{action}>{hidden}\
          <button name=\"do\" value=\"close\">Close</button></form>"
     );
-    let close = if session.has_close_button {
-        close
-    } else {
-        String::new()
-    };
     Page {
         status: StatusCode::OK,
         title,
-        close,
+        close: if session.has_close_button {
+            close
+        } else {
+            String::new()
+        },
         body,
     }
 }
@@ -164,14 +168,10 @@ pub(super) fn page<H: ConsentProvider>(
 fn institution_name<H: ConsentProvider>(
     provider: &H,
     session: &ConsentSession<H::AuthRequest>,
-) -> String {
-    let named = provider
-        .institutions()
-        .into_iter()
-        .find(|institution| Some(&institution.id) == session.institution_id.as_ref());
-    named
-        .map(|institution| institution.name)
-        .unwrap_or_default()
+) -> &'static str {
+    let mut all = provider.institutions().into_iter();
+    let named = all.find(|known| Some(known.id) == session.institution_id.as_deref());
+    named.map_or("", |institution| institution.name)
 }
 
 /// Renders two buttons. The Enter key presses the first one of a form.
@@ -188,78 +188,67 @@ fn consent_step(brand: &Brand) -> (String, String) {
         .iter()
         .map(|permission| format!("<li>{permission}</li>"))
         .collect();
-    let inner = format!(
-        "<p>{} asks through {} for:</p>\n<ul>{permissions}</ul>\n<p>On the next pages you choose your institution \
-         and the accounts to share.</p>\n<p class=\"help\">{}</p>\n{}",
-        super::APP,
-        brand.name,
-        brand.note,
-        buttons("Allow")
+    let fields = format!(
+        include_str!("consent.html"),
+        app = APP,
+        brand = brand.name,
+        permissions = permissions,
+        note = brand.note,
+        buttons = buttons("Allow"),
     );
-    (format!("{} asks to see your accounts", super::APP), inner)
+    (format!("{APP} asks to see your accounts"), fields)
 }
 
 fn institution_step(brand: &Brand, institutions: &[InstitutionOption]) -> (String, String) {
-    let mut inner = String::from("<fieldset><legend>All of them are invented</legend>\n");
-    for institution in institutions {
-        let (off, small) = match institution.note {
+    let mut fields = String::from("<fieldset><legend>All of them are invented</legend>\n");
+    for InstitutionOption { id, name, note } in institutions {
+        let (id, name) = (escape(id), escape(name));
+        let (off, small) = match note {
             Some(note) => (" disabled", format!("<small>{note}</small>")),
             None => ("", String::new()),
         };
         let _ = writeln!(
-            inner,
-            "<button class=\"institution\" name=\"institution\" value=\"{}\"{off}>{}{small}</button>",
-            escape(&institution.id),
-            escape(&institution.name)
+            fields,
+            "<button class=\"institution\" name=\"institution\" value=\"{id}\"{off}>{name}{small}</button>"
         );
     }
-    inner.push_str(
+    fields.push_str(
         "</fieldset>\n<div class=\"buttons\"><button class=\"no\" name=\"do\" value=\"cancel\">Cancel</button></div>",
     );
-    (format!("Choose your {}", brand.institution_word), inner)
+    (format!("Choose your {}", brand.institution_word), fields)
 }
 
 fn sign_in_step<S>(institution: &str, session: &ConsentSession<S>) -> (String, String) {
     let (first, last) = session.code.split_at(3);
-    let inner = format!(
-        "<label class=\"field\" for=\"name\">User name</label>\n\
-         <p class=\"help\" id=\"name-help\">Any name works. The e-mail address of a sandbox user, \
-         such as {}, signs in as that user; any other name creates a new one.</p>\n\
-         <input class=\"gap\" type=\"text\" id=\"name\" name=\"name\" value=\"{}\" required maxlength=\"{}\" \
-         autocomplete=\"username\" autocapitalize=\"none\" spellcheck=\"false\" aria-describedby=\"name-help\">\n\
-         <label class=\"field\" for=\"code\">One-time code</label>\n\
-         <p class=\"help\" id=\"code-help\">A real institution would send you one. Here it is: \
-         <span class=\"code\">{first} {last}</span></p>\n\
-         <input type=\"text\" id=\"code\" name=\"code\" required inputmode=\"numeric\" maxlength=\"16\" \
-         autocomplete=\"one-time-code\" aria-describedby=\"code-help\">\n\
-         <p class=\"help below\">To test failures: with 000000 the institution is unavailable, with 111111 it \
-         rejects the login.</p>\n{}",
-        super::EXAMPLE_USERNAME,
-        escape(&session.name),
-        super::session::NAME_CHARS_MAX,
-        buttons("Sign in")
+    let code = format!("{first} {last}");
+    let fields = format!(
+        include_str!("sign_in.html"),
+        example = EXAMPLE_USERNAME,
+        name = escape(&session.name),
+        name_chars = NAME_CHARS_MAX,
+        code = code,
+        buttons = buttons("Sign in"),
     );
-    (format!("Sign in to {institution}"), inner)
+    (format!("Sign in to {institution}"), fields)
 }
 
 fn accounts_step<S>(institution: &str, session: &ConsentSession<S>) -> (String, String) {
-    let mut inner = format!(
-        "<p>You are signed in as <strong>{}</strong>.</p>\n<fieldset><legend>Accounts that {} may see</legend>\n",
-        escape(&session.display_name),
-        super::APP
+    let mut fields = format!(
+        "<p>You are signed in as <strong>{}</strong>.</p>\n<fieldset><legend>Accounts that {APP} may see</legend>\n",
+        escape(&session.display_name)
     );
     for (index, offer) in session.offers.iter().enumerate() {
         let _ = writeln!(
-            inner,
+            fields,
             "<label class=\"choice\"><input type=\"checkbox\" name=\"account\" value=\"{index}\" checked>\
              <span>{}<small>{}</small></span></label>",
             escape(&offer.name),
             escape(&offer.detail)
         );
     }
-    inner.push_str("</fieldset>\n");
-    inner.push_str(&buttons("Allow"));
-    (format!("Choose accounts at {institution}"), inner)
+    fields.push_str("</fieldset>\n");
+    fields.push_str(&buttons("Allow"));
+    (format!("Choose accounts at {institution}"), fields)
 }
 
 fn final_page(brand: &Brand, result: Option<&ConsentResult>) -> Page {
@@ -268,23 +257,14 @@ fn final_page(brand: &Brand, result: Option<&ConsentResult>) -> Page {
     };
     let link = match (&result.location, result.shows_page) {
         (Some(location), true) => format!(
-            "<div class=\"buttons\"><a class=\"yes\" href=\"{}\" rel=\"noreferrer\">Return to {}</a></div>",
-            escape(location),
-            super::APP
+            "<div class=\"buttons\"><a class=\"yes\" href=\"{}\" rel=\"noreferrer\">Return to {APP}</a></div>",
+            escape(location)
         ),
         _ => "<p>You may close this window.</p>".to_owned(),
     };
-    let body = format!(
-        "<h1>{}</h1>\n<p>{}</p>\n{link}",
-        escape(&result.title),
-        escape(&result.text)
-    );
-    Page {
-        status: StatusCode::OK,
-        title: result.title.clone(),
-        close: String::new(),
-        body,
-    }
+    let mut page = message_page(StatusCode::OK, result.title, &result.text);
+    page.body = format!("{}\n{link}", page.body);
+    page
 }
 
 /// The page for a session that has ended, has expired or never existed.

@@ -2,6 +2,7 @@
 //! form changes the session, and the redirect after it leads to a page that can be reloaded without
 //! effect.
 
+mod brand;
 mod html;
 mod session;
 mod steps;
@@ -18,8 +19,9 @@ use percent_encoding::{CONTROLS, utf8_percent_encode};
 
 use crate::provider::Provider;
 use crate::query::{self, Query};
+pub(crate) use brand::Brand;
 pub(crate) use session::{
-    ConsentOutcome, ConsentResult, ConsentSession, ConsentSessions, OfferedAccount,
+    Choice, ConsentResult, ConsentSession, ConsentSessions, OfferedAccount, Reason,
 };
 
 /// The target of the forms, and the page after each form.
@@ -31,49 +33,36 @@ pub(crate) const APP: &str = "Bellbird";
 /// A user that exists at every provider.
 const EXAMPLE_USERNAME: &str = "olivia.nguyen@example.com";
 
-/// A provider's colours and texts on the pages.
-pub(crate) struct Brand {
-    pub(crate) name: &'static str,
-    /// The background of the header and of buttons, with white text on it.
-    pub(crate) colour: &'static str,
-    pub(crate) tint: &'static str,
-    /// Whether apps may show the pages in a frame.
-    pub(crate) framed: bool,
-    /// The page's word for an institution.
-    pub(crate) institution_word: &'static str,
-    /// What the app asks to read.
-    pub(crate) permissions: &'static [&'static str],
-    /// Text above the first button.
-    pub(crate) note: &'static str,
-    /// Text for a session that has ended, has expired or never existed.
-    pub(crate) expired_text: &'static str,
-}
-
 /// An institution in the list.
 pub(crate) struct InstitutionOption {
-    pub(crate) id: String,
-    pub(crate) name: String,
+    pub(crate) id: &'static str,
+    pub(crate) name: &'static str,
     /// Why it cannot be chosen.
     pub(crate) note: Option<&'static str>,
 }
 
 /// A provider with consent pages.
 pub(crate) trait ConsentProvider: Provider {
-    const BRAND: Brand;
-
     fn institutions(&self) -> Vec<InstitutionOption>;
-    /// The outcome of a session for a fixed institution that is unavailable; `None` if it is
-    /// available.
-    fn unavailable_outcome(&self, institution_id: &str) -> Option<ConsentOutcome>;
+    /// Why a session for a fixed institution fails at once.
+    fn why_unavailable(&self, _institution_id: &str) -> Option<Reason> {
+        None
+    }
     /// Returns the user's display name and their accounts at that institution.
     fn sign_in(
         &self,
         auth_request: &Self::AuthRequest,
         institution_id: &str,
         name: &str,
-    ) -> Result<(String, Vec<OfferedAccount>), ConsentOutcome>;
-    /// Applies the outcome of a session and returns where it leads.
-    fn finish(&self, auth_request: &Self::AuthRequest, outcome: ConsentOutcome) -> ConsentResult;
+    ) -> Result<(String, Vec<OfferedAccount>), Reason>;
+    /// Shares what the user chose, and returns where the session leads.
+    fn share(
+        &self,
+        auth_request: &Self::AuthRequest,
+        choice: &Choice,
+    ) -> Result<ConsentResult, Reason>;
+    /// Where a session leads that ended without a consent.
+    fn fail(&self, auth_request: &Self::AuthRequest, reason: Reason) -> ConsentResult;
 }
 
 /// The routes that are the same for every provider.
@@ -94,8 +83,8 @@ async fn show<H: ConsentProvider>(State(provider): State<Arc<H>>, request: Reque
 }
 
 fn page_or_expired<H: ConsentProvider>(page: Option<html::Page>) -> Response {
-    let page = page.unwrap_or_else(|| html::expired_page(&H::BRAND));
-    html::render(&H::BRAND, &page)
+    let page = page.unwrap_or_else(|| html::expired_page(Brand::of::<H>()));
+    html::render(Brand::of::<H>(), &page)
 }
 
 /// Shows the session with this id in the provider's own URL.
@@ -114,7 +103,7 @@ pub(crate) fn first_page<H: ConsentProvider>(
     provider: &H,
     session: &ConsentSession<H::AuthRequest>,
 ) -> Response {
-    html::render(&H::BRAND, &html::page(provider, session, None))
+    html::render(Brand::of::<H>(), &html::page(provider, session, None))
 }
 
 /// An error page, for a browser that cannot be redirected.
@@ -123,7 +112,7 @@ pub(crate) fn error_page<H: ConsentProvider>(
     title: &str,
     text: &str,
 ) -> Response {
-    html::render(&H::BRAND, &html::message_page(status, title, text))
+    html::render(Brand::of::<H>(), &html::message_page(status, title, text))
 }
 
 async fn submit<H: ConsentProvider>(State(provider): State<Arc<H>>, request: Request) -> Response {

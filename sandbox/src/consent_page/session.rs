@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use serde::Deserialize;
 use uuid::Uuid;
 
 /// Limit for a user name.
@@ -31,19 +32,21 @@ pub(super) enum Step {
     Done,
 }
 
-/// How a session ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ConsentOutcome {
-    /// The user shared these accounts. `name` is the user name in lower case.
-    Allowed {
-        institution_id: String,
-        name: String,
-        chosen: Vec<OfferedAccount>,
-    },
-    /// The user cancelled; `signing_in` from the institution's own step on.
-    Cancelled {
-        signing_in: bool,
-    },
+/// What the user shares.
+pub(crate) struct Choice {
+    pub(crate) institution_id: String,
+    /// The user name in lower case.
+    pub(crate) name: String,
+    pub(crate) accounts: Vec<OfferedAccount>,
+}
+
+/// Why a session ended without a consent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+pub(crate) enum Reason {
+    /// The user cancelled before the institution's own step.
+    Cancelled,
+    /// The user cancelled from the institution's own step on.
+    Denied,
     /// The user pressed the close button.
     Closed,
     WrongCode,
@@ -53,8 +56,10 @@ pub(crate) enum ConsentOutcome {
     LoginRejected,
     /// The user signed in with another login than the one to repair.
     WrongLogin,
-    /// What the session was for has been deleted meanwhile.
+    /// The connection to repair has been deleted meanwhile.
     Deleted,
+    /// The app's user has been deleted meanwhile.
+    UserDeleted,
     /// The session took too long.
     TimedOut,
 }
@@ -67,7 +72,7 @@ pub(crate) struct ConsentResult {
     /// Shows a last page with a link instead of redirecting at once.
     pub(crate) shows_page: bool,
     /// The text of the last page.
-    pub(crate) title: String,
+    pub(crate) title: &'static str,
     pub(crate) text: String,
 }
 

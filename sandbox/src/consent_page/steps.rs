@@ -3,9 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::ConsentProvider;
-use super::session::{
-    ConsentOutcome, ConsentResult, ConsentSession, NAME_CHARS_MAX, OfferedAccount, Step,
-};
+use super::session::{Choice, ConsentResult, ConsentSession, NAME_CHARS_MAX, Reason, Step};
 use crate::clock::after;
 use crate::query::Query;
 
@@ -36,20 +34,18 @@ impl<S> ConsentSession<S> {
             if self.step == Step::Consent {
                 self.complete(None);
             } else {
-                self.finish(provider, ConsentOutcome::TimedOut);
+                self.fail(provider, Reason::TimedOut);
             }
             return;
         }
         self.form_number += 1;
         self.message = None;
         match form.get("do") {
-            Some("cancel") => {
-                let signing_in = matches!(self.step, Step::SignIn | Step::Accounts);
-                return self.finish(provider, ConsentOutcome::Cancelled { signing_in });
+            Some("cancel") if matches!(self.step, Step::SignIn | Step::Accounts) => {
+                return self.fail(provider, Reason::Denied);
             }
-            Some("close") if self.has_close_button => {
-                return self.finish(provider, ConsentOutcome::Closed);
-            }
+            Some("cancel") => return self.fail(provider, Reason::Cancelled),
+            Some("close") if self.has_close_button => return self.fail(provider, Reason::Closed),
             _ => {}
         }
         match self.step {
@@ -67,8 +63,8 @@ impl<S> ConsentSession<S> {
         self.expires_at = after(now, SESSION_DURATION);
         self.step = Step::Institution;
         if let Some(institution_id) = self.fixed_institution.clone() {
-            if let Some(outcome) = provider.unavailable_outcome(&institution_id) {
-                return self.finish(provider, outcome);
+            if let Some(reason) = provider.why_unavailable(&institution_id) {
+                return self.fail(provider, reason);
             }
             (self.step, self.institution_id) = (Step::SignIn, Some(institution_id));
         }
@@ -80,7 +76,9 @@ impl<S> ConsentSession<S> {
             .into_iter()
             .find(|option| option.id == id && option.note.is_none());
         match found {
-            Some(option) => (self.step, self.institution_id) = (Step::SignIn, Some(option.id)),
+            Some(option) => {
+                (self.step, self.institution_id) = (Step::SignIn, Some(option.id.to_owned()));
+            }
             None => self.message = Some("Choose an available institution.".to_owned()),
         }
     }
@@ -100,8 +98,8 @@ impl<S> ConsentSession<S> {
             .split_whitespace()
             .collect();
         match code.as_str() {
-            UNAVAILABLE_CODE => return self.finish(provider, ConsentOutcome::Unavailable),
-            REJECTED_CODE => return self.finish(provider, ConsentOutcome::LoginRejected),
+            UNAVAILABLE_CODE => return self.fail(provider, Reason::Unavailable),
+            REJECTED_CODE => return self.fail(provider, Reason::LoginRejected),
             code if code == self.code => {}
             _ => return self.reject_code(provider),
         }
@@ -115,14 +113,14 @@ impl<S> ConsentSession<S> {
                 (self.display_name, self.offers, self.step) =
                     (display_name, offers, Step::Accounts);
             }
-            Err(outcome) => self.finish(provider, outcome),
+            Err(reason) => self.fail(provider, reason),
         }
     }
 
     fn reject_code<H: ConsentProvider<AuthRequest = S>>(&mut self, provider: &H) {
         self.attempts_left -= 1;
         self.message = match self.attempts_left {
-            0 => return self.finish(provider, ConsentOutcome::WrongCode),
+            0 => return self.fail(provider, Reason::WrongCode),
             1 => Some("That is not the code. You can try once more.".to_owned()),
             left => Some(format!(
                 "That is not the code. You can try {left} times more."
@@ -136,32 +134,26 @@ impl<S> ConsentSession<S> {
             .filter_map(|index| index.parse().ok())
             .collect();
         let offers = self.offers.iter().enumerate();
-        let chosen: Vec<OfferedAccount> = offers
-            .filter(|(index, _)| picked.contains(index))
-            .map(|(_, offer)| offer.clone())
-            .collect();
-        if chosen.is_empty() {
+        let choice = Choice {
+            institution_id: self.institution_id.clone().unwrap_or_default(),
+            name: self.name.to_lowercase(),
+            accounts: offers
+                .filter(|(index, _)| picked.contains(index))
+                .map(|(_, offer)| offer.clone())
+                .collect(),
+        };
+        if choice.accounts.is_empty() {
             self.message = Some("Choose at least one account.".to_owned());
             return;
         }
-        let institution_id = self.institution_id.clone().unwrap_or_default();
-        self.finish(
-            provider,
-            ConsentOutcome::Allowed {
-                institution_id,
-                name: self.name.to_lowercase(),
-                chosen,
-            },
-        );
+        match provider.share(&self.auth_request, &choice) {
+            Ok(result) => self.complete(Some(result)),
+            Err(reason) => self.fail(provider, reason),
+        }
     }
 
-    fn finish<H: ConsentProvider<AuthRequest = S>>(
-        &mut self,
-        provider: &H,
-        outcome: ConsentOutcome,
-    ) {
-        let result = provider.finish(&self.auth_request, outcome);
-        self.complete(Some(result));
+    fn fail<H: ConsentProvider<AuthRequest = S>>(&mut self, provider: &H, reason: Reason) {
+        self.complete(Some(provider.fail(&self.auth_request, reason)));
     }
 
     fn complete(&mut self, result: Option<ConsentResult>) {

@@ -15,8 +15,8 @@ use super::errors::Failure;
 use super::linking::{NewConsent, display_name};
 use crate::clock::after;
 use crate::consent_page::{
-    self, Brand, ConsentOutcome, ConsentProvider, ConsentResult, ConsentSession, InstitutionOption,
-    OfferedAccount, append_query, is_redirect_uri,
+    self, Brand, Choice, ConsentProvider, ConsentResult, ConsentSession, InstitutionOption,
+    OfferedAccount, Reason, append_query, is_redirect_uri,
 };
 use crate::query::{self, Query};
 use crate::respond::json as respond;
@@ -108,55 +108,41 @@ impl Fiskil {
             .consent_sessions
             .redeem(id, self.clock.now())?
             .into_auth_request();
-        let outcome = match word {
-            "accept" => {
-                let institution_id = session
-                    .institution_id
-                    .clone()
-                    .unwrap_or_else(|| TEST_BANK.to_owned());
-                let email = self
-                    .store
-                    .read()
-                    .end_user(&session.end_user_id)?
-                    .members
-                    .text("email");
-                let name = email.unwrap_or_default().to_lowercase();
-                let (_, chosen) = self.sign_in(&session, &institution_id, &name).ok()?;
-                self.unavailable_outcome(&institution_id)
-                    .unwrap_or(ConsentOutcome::Allowed {
-                        institution_id,
-                        name,
-                        chosen,
-                    })
-            }
-            "deny" => ConsentOutcome::Cancelled { signing_in: true },
-            "error" => ConsentOutcome::Unavailable,
+        let result = match word {
+            "accept" => self.share_all(&session)?,
+            "deny" => Err(Reason::Denied),
+            "error" => Err(Reason::Unavailable),
             _ => return None,
         };
-        self.finish(&session, outcome)
+        result
+            .unwrap_or_else(|reason| self.fail(&session, reason))
             .location
             .map(|location| consent_page::see_other(&location))
+    }
+
+    fn share_all(&self, session: &Session) -> Option<Result<ConsentResult, Reason>> {
+        let institution_id = session.institution_id.as_deref().unwrap_or(TEST_BANK);
+        let email = self
+            .store
+            .read()
+            .end_user(&session.end_user_id)?
+            .members
+            .text("email");
+        let name = email.unwrap_or_default().to_lowercase();
+        let (_, accounts) = self.sign_in(session, institution_id, &name).ok()?;
+        if let Some(reason) = self.why_unavailable(institution_id) {
+            return Some(Err(reason));
+        }
+        let choice = Choice {
+            institution_id: institution_id.to_owned(),
+            name,
+            accounts,
+        };
+        Some(self.share(session, &choice))
     }
 }
 
 impl ConsentProvider for Fiskil {
-    const BRAND: Brand = Brand {
-        name: "Fiskil",
-        colour: "#4a2fbd",
-        tint: "#f5f3fc",
-        // Fiskil's own kit shows the page in a frame (docs/providers/fiskil.md#sessions).
-        framed: true,
-        institution_word: "bank",
-        permissions: &[
-            "Names and numbers of the accounts",
-            "Balances",
-            "Transactions of the past and of the coming months",
-        ],
-        note: "It may do so for 12 months, and you can stop it at any time.",
-        expired_text: "The session has ended, has expired, or never existed (AUTH_SESSION_INVALID). Go back to the app \
-            and start again.",
-    };
-
     /// The banks only: energy companies have no data that the app asks for.
     fn institutions(&self) -> Vec<InstitutionOption> {
         let banks = AUSTRALIA
@@ -164,21 +150,21 @@ impl ConsentProvider for Fiskil {
             .iter()
             .filter(|institution| institution.industry == "banking");
         let option = |institution: &Institution| InstitutionOption {
-            id: institution.id.to_owned(),
-            name: institution.name.to_owned(),
+            id: institution.id,
+            name: institution.name,
             note: (institution.status == "OUTAGE").then_some("Not available at the moment"),
         };
         banks.map(option).collect()
     }
 
-    /// The outcome of an outage is inferred (docs/providers/fiskil.md#consent-errors); that of an
+    /// The reason of an outage is inferred (docs/providers/fiskil.md#consent-errors); that of an
     /// energy company is a sandbox choice.
-    fn unavailable_outcome(&self, institution_id: &str) -> Option<ConsentOutcome> {
+    fn why_unavailable(&self, institution_id: &str) -> Option<Reason> {
         let institution = institution(institution_id)?;
         match (institution.status, institution.industry) {
-            ("OUTAGE", _) => Some(ConsentOutcome::Unavailable),
+            ("OUTAGE", _) => Some(Reason::Unavailable),
             (_, "banking") => None,
-            _ => Some(ConsentOutcome::LoginRejected),
+            _ => Some(Reason::LoginRejected),
         }
     }
 
@@ -187,97 +173,57 @@ impl ConsentProvider for Fiskil {
         _: &Session,
         institution_id: &str,
         name: &str,
-    ) -> Result<(String, Vec<OfferedAccount>), ConsentOutcome> {
+    ) -> Result<(String, Vec<OfferedAccount>), Reason> {
         let store = self.store.read();
-        let institution = institution(institution_id).ok_or(ConsentOutcome::Unavailable)?;
+        let institution = institution(institution_id).ok_or(Reason::Unavailable)?;
         Ok((
             display_name(store.seed, name),
             store.offers(institution, name, self.clock.now()),
         ))
     }
 
-    fn finish(&self, session: &Session, outcome: ConsentOutcome) -> ConsentResult {
-        // The names are documented (docs/providers/fiskil.md#consent-errors), the descriptions
-        // invented.
-        let (error_type, description) = match outcome {
-            ConsentOutcome::Allowed {
-                institution_id,
-                name,
-                chosen,
-            } => return self.complete_consent(session, &institution_id, &name, &chosen),
-            // Sandbox choice: a cancel has the second name once the bank's own step has begun.
-            ConsentOutcome::Cancelled { signing_in: false } | ConsentOutcome::Closed => {
-                ("AUTH_SESSION_CANCELLED", "The user cancelled the session")
-            }
-            ConsentOutcome::Cancelled { signing_in: true } => {
-                ("CONSENT_ENDUSER_DENIED", "The user did not give consent")
-            }
-            ConsentOutcome::WrongCode => (
-                "CONSENT_OTP_FAILURE",
-                "The one-time code was wrong too often",
-            ),
-            ConsentOutcome::Unavailable => (
-                "CONSENT_UPSTREAM_PROCESSING_ERROR",
-                "The data holder could not process the consent",
-            ),
-            ConsentOutcome::LoginRejected | ConsentOutcome::WrongLogin => (
-                "CONSENT_ENDUSER_INELIGIBLE",
-                "The user has nothing to share at this data holder",
-            ),
-            ConsentOutcome::Deleted => ("AUTH_SESSION_CANCELLED", "The end user no longer exists"),
-            ConsentOutcome::TimedOut => ("CONSENT_TIMEOUT", "The consent took too long"),
-        };
-        let pairs = [
-            ("error", "access_denied"),
-            ("error_type", error_type),
-            ("error_description", description),
-        ];
-        let cancel_uri = session.cancel_uri.as_ref();
-        ConsentResult {
-            location: cancel_uri.map(|uri| append_query(uri, &query::write(&pairs))),
-            shows_page: false,
-            title: "Nothing was shared".to_owned(),
-            text: format!("{description} ({error_type})."),
-        }
-    }
-}
-
-impl Fiskil {
-    fn complete_consent(
-        &self,
-        session: &Session,
-        institution_id: &str,
-        name: &str,
-        chosen: &[OfferedAccount],
-    ) -> ConsentResult {
+    fn share(&self, session: &Session, choice: &Choice) -> Result<ConsentResult, Reason> {
         let mut store = self.store.write();
-        let Some(institution) =
-            institution(institution_id).filter(|_| store.end_user(&session.end_user_id).is_some())
-        else {
-            return self.finish(session, ConsentOutcome::Deleted);
-        };
+        let institution = institution(&choice.institution_id)
+            .filter(|_| store.end_user(&session.end_user_id).is_some())
+            .ok_or(Reason::UserDeleted)?;
         let (options, now) = (*self.options.lock(), self.clock.now());
         let lag = SignedDuration::from_secs(options.lag_seconds.into());
         store.consent_to(&NewConsent {
             end_user_id: &session.end_user_id,
             institution,
-            username: name,
-            chosen,
+            username: &choice.name,
+            chosen: &choice.accounts,
             same_ids: options.same_ids,
             now,
             visible_at: after(now, lag),
         });
         let result = query::write(&[("session_id", &session.id)]);
         let redirect_uri = session.redirect_uri.as_ref();
-        ConsentResult {
+        Ok(ConsentResult {
             location: redirect_uri.map(|uri| append_query(uri, &result)),
             shows_page: false,
-            title: "Done".to_owned(),
-            text: format!(
-                "{} now shares your accounts at {}.",
-                Self::BRAND.name,
-                institution.name
-            ),
+            title: "Done",
+            text: Brand::of::<Self>().success(institution.name),
+        })
+    }
+
+    /// The codes are documented (docs/providers/fiskil.md#consent-errors), the texts invented.
+    /// Sandbox choice: a cancel has the second code once the bank's own step has begun.
+    fn fail(&self, session: &Session, reason: Reason) -> ConsentResult {
+        let failure = Brand::of::<Self>().failure(reason);
+        let text = failure.text.unwrap_or_default();
+        let pairs = [
+            ("error", "access_denied"),
+            ("error_type", failure.code),
+            ("error_description", text),
+        ];
+        let cancel_uri = session.cancel_uri.as_ref();
+        ConsentResult {
+            location: cancel_uri.map(|uri| append_query(uri, &query::write(&pairs))),
+            shows_page: false,
+            title: "Nothing was shared",
+            text: format!("{text} ({}).", failure.code),
         }
     }
 }

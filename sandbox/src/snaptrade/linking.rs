@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::instruments::number;
 use super::login::Link;
 use super::store::{Connection, Store};
-use crate::consent_page::{ConsentOutcome, OfferedAccount};
+use crate::consent_page::{Choice, OfferedAccount, Reason};
 use crate::members::Members;
 use crate::store::NUMBERS_PER_ACCOUNT;
 use crate::world::brokerage::{AccountTemplate, BROKERAGE, Broker, Investor, Login, test_broker};
@@ -40,20 +40,22 @@ fn known_login(broker: &Broker, name: &str) -> Option<&'static Login> {
 }
 
 impl Store {
-    /// Why a login cannot be shared: the connection that the link repairs has another login, or has
-    /// been deleted.
-    pub(super) fn refuse_login(
+    /// Refuses a login if the connection that the link repairs has another one, or has been deleted.
+    pub(super) fn check_login(
         &self,
         link: &Link,
         name: &str,
         now: Timestamp,
-    ) -> Option<ConsentOutcome> {
-        let id = link.reconnect.as_ref()?;
-        let Ok(connection) = self.connection(link.user, id, now) else {
-            return Some(ConsentOutcome::Deleted);
+    ) -> Result<(), Reason> {
+        let Some(id) = &link.reconnect else {
+            return Ok(());
         };
-        let is_other = connection.login.as_ref().is_some_and(|login| login != name);
-        is_other.then_some(ConsentOutcome::WrongLogin)
+        let connection = self.connection(link.user, id, now);
+        let connection = connection.map_err(|_| Reason::Deleted)?;
+        match &connection.login {
+            Some(login) if login != name => Err(Reason::WrongLogin),
+            _ => Ok(()),
+        }
     }
 
     /// The existing connection of a login: the one to repair, or one at the same broker.
@@ -103,10 +105,10 @@ impl Store {
         &mut self,
         link: &Link,
         broker: &'static Broker,
-        name: &str,
-        chosen: &[OfferedAccount],
+        choice: &Choice,
         now: Timestamp,
     ) -> String {
+        let name = &choice.name;
         let known = self
             .linked_connection(link, broker, name, now)
             .map(|connection| connection.id.clone());
@@ -118,10 +120,10 @@ impl Store {
         if let Some(connection) = self.any_connection_mut(&id) {
             connection.reactivate();
             connection.trading |= link.trading;
-            connection.login = Some(name.to_owned());
+            connection.login = Some(name.clone());
         }
         for (index, account) in self.accounts_at(&id).enumerate() {
-            account.shared = chosen.iter().any(|offer| {
+            account.shared = choice.accounts.iter().any(|offer| {
                 offer.account_key == account.id || offer.account_key == index.to_string()
             });
         }

@@ -13,8 +13,8 @@ use super::errors::Failure;
 use super::linking::display_name;
 use super::login::Link;
 use crate::consent_page::{
-    self, Brand, ConsentOutcome, ConsentProvider, ConsentResult, ConsentSession, InstitutionOption,
-    OfferedAccount, append_query, see_other,
+    self, Brand, Choice, ConsentProvider, ConsentResult, ConsentSession, InstitutionOption,
+    OfferedAccount, Reason, append_query, see_other,
 };
 use crate::query::Query;
 use crate::world::brokerage::{BROKERAGE, Broker, broker, test_broker};
@@ -43,28 +43,26 @@ pub(super) async fn enter(
             "No authorization in progress",
         )
     })?;
-    let result = match word {
-        "accept" => success(&snaptrade.store.write().link_without_pages(&link, now)),
-        "error" => error(403, "1066"),
-        "abandon" => ABANDONED.to_owned(),
-        "deny" => String::new(),
+    let reason = match word {
+        "accept" => {
+            let id = snaptrade.store.write().link_without_pages(&link, now);
+            return Ok(see_other(&link.redirect(&success(&id))));
+        }
+        "error" => Reason::LoginRejected,
+        "abandon" => Reason::Closed,
+        "deny" => Reason::Cancelled,
         _ => {
             return Err(Failure::invalid(
                 "sandbox_auto must be accept, error, abandon or deny",
             ));
         }
     };
-    Ok(see_other(&link.redirect(&result)))
+    let location = snaptrade.fail(&link, reason).location;
+    Ok(see_other(&location.unwrap_or_default()))
 }
-
-const ABANDONED: &str = "status=ABANDONED";
 
 fn success(connection_id: &str) -> String {
     format!("status=SUCCESS&connection_id={connection_id}")
-}
-
-fn error(status: u16, code: &str) -> String {
-    format!("status=ERROR&status_code={status}&error_code={code}")
 }
 
 impl Link {
@@ -73,26 +71,6 @@ impl Link {
     fn redirect(&self, result: &str) -> String {
         append_query(&self.redirect_uri, result)
     }
-
-    fn failed(&self, status: u16, code: &str, text: &str) -> ConsentResult {
-        ConsentResult {
-            location: Some(self.redirect(&error(status, code))),
-            // Skipping the last page for an error too is a sandbox choice.
-            shows_page: !self.immediate,
-            title: "You are not connected".to_owned(),
-            text: format!("{text} (error {code})."),
-        }
-    }
-
-    /// Redirects at once.
-    fn redirect_without_page(&self, result: &str) -> ConsentResult {
-        ConsentResult {
-            location: Some(self.redirect(result)),
-            shows_page: false,
-            title: "You are not connected".to_owned(),
-            text: "Nothing was shared.".to_owned(),
-        }
-    }
 }
 
 fn chosen_broker(slug: &str) -> &'static Broker {
@@ -100,34 +78,13 @@ fn chosen_broker(slug: &str) -> &'static Broker {
 }
 
 impl ConsentProvider for SnapTrade {
-    const BRAND: Brand = Brand {
-        name: "SnapTrade",
-        colour: "#123a6b",
-        tint: "#f1f5fa",
-        // Apps may show the portal in a frame (docs/providers/snaptrade.md#connection-portal).
-        framed: true,
-        institution_word: "broker",
-        permissions: &[
-            "Names and numbers of the accounts",
-            "Balances and what you hold",
-            "Trades, dividends and payments",
-        ],
-        note: "It may do so until you stop it, which you can do at any time.",
-        expired_text: "No authorization in progress (error 1006). A link is valid for five minutes and can be used \
-            once. Go back to the app and start again.",
-    };
-
     fn institutions(&self) -> Vec<InstitutionOption> {
         let option = |broker: &Broker| InstitutionOption {
-            id: broker.slug.to_owned(),
-            name: broker.name.to_owned(),
+            id: broker.slug,
+            name: broker.name,
             note: None,
         };
         BROKERAGE.brokers.iter().map(option).collect()
-    }
-
-    fn unavailable_outcome(&self, _: &str) -> Option<ConsentOutcome> {
-        None
     }
 
     fn sign_in(
@@ -135,63 +92,51 @@ impl ConsentProvider for SnapTrade {
         link: &Link,
         institution_id: &str,
         name: &str,
-    ) -> Result<(String, Vec<OfferedAccount>), ConsentOutcome> {
+    ) -> Result<(String, Vec<OfferedAccount>), Reason> {
         let (store, now) = (self.store.read(), self.clock.now());
-        match store.refuse_login(link, name, now) {
-            Some(refused) => Err(refused),
-            None => Ok((
-                display_name(store.seed, name),
-                store.offers(link, chosen_broker(institution_id), name, now),
-            )),
+        store.check_login(link, name, now)?;
+        Ok((
+            display_name(store.seed, name),
+            store.offers(link, chosen_broker(institution_id), name, now),
+        ))
+    }
+
+    fn share(&self, link: &Link, choice: &Choice) -> Result<ConsentResult, Reason> {
+        let (mut store, now) = (self.store.write(), self.clock.now());
+        if !store.has_user(link.user, now) {
+            return Err(Reason::UserDeleted);
         }
+        store.check_login(link, &choice.name, now)?;
+        let broker = chosen_broker(&choice.institution_id);
+        let id = store.share(link, broker, choice, now);
+        Ok(ConsentResult {
+            location: Some(link.redirect(&success(&id))),
+            shows_page: !link.immediate,
+            title: "You are connected",
+            text: Brand::of::<Self>().success(broker.name),
+        })
     }
 
     /// Codes and statuses are the portal's own (docs/providers/snaptrade.md#portal-results). Where
-    /// the documentation does not assign one to an outcome, the sandbox chose it.
-    fn finish(&self, link: &Link, outcome: ConsentOutcome) -> ConsentResult {
-        match outcome {
-            ConsentOutcome::Allowed {
-                institution_id,
-                name,
-                chosen,
-            } => {
-                let (mut store, now) = (self.store.write(), self.clock.now());
-                if !store.has_user(link.user, now) {
-                    return link.failed(401, "0000", "The user no longer exists");
-                }
-                if let Some(refused) = store.refuse_login(link, &name, now) {
-                    return self.finish(link, refused);
-                }
-                let broker = chosen_broker(&institution_id);
-                let id = store.share(link, broker, &name, &chosen, now);
-                ConsentResult {
-                    location: Some(link.redirect(&success(&id))),
-                    shows_page: !link.immediate,
-                    title: "You are connected".to_owned(),
-                    text: format!(
-                        "{} now shares your accounts at {}.",
-                        Self::BRAND.name,
-                        broker.name
-                    ),
-                }
-            }
-            // Seen live: a cancel adds nothing to the redirect URI.
-            ConsentOutcome::Cancelled { .. } => link.redirect_without_page(""),
-            ConsentOutcome::Closed => link.redirect_without_page(ABANDONED),
-            ConsentOutcome::WrongCode => {
-                link.failed(400, "1086", "The one-time code was wrong too often")
-            }
-            ConsentOutcome::Unavailable => link.failed(500, "3000", "The broker cannot be reached"),
-            ConsentOutcome::LoginRejected => {
-                link.failed(403, "1066", "The broker did not accept the login")
-            }
-            ConsentOutcome::WrongLogin => link.failed(
-                400,
-                "1023",
-                "This login is not the one of the connection to repair",
+    /// the documentation does not assign one to a reason, the sandbox chose it. Seen live: a cancel
+    /// adds nothing to the redirect URI. Skipping the last page for an error too is a sandbox
+    /// choice.
+    fn fail(&self, link: &Link, reason: Reason) -> ConsentResult {
+        let failure = Brand::of::<Self>().failure(reason);
+        let code = failure.code;
+        let (result, text) = match (failure.status, failure.text) {
+            (Some(status), Some(text)) => (
+                format!("status=ERROR&status_code={status}&error_code={code}"),
+                format!("{text} (error {code})."),
             ),
-            ConsentOutcome::Deleted => link.failed(400, "1012", "The connection no longer exists"),
-            ConsentOutcome::TimedOut => link.failed(400, "1006", "The session took too long"),
+            _ if code.is_empty() => (String::new(), "Nothing was shared.".to_owned()),
+            _ => (format!("status={code}"), "Nothing was shared.".to_owned()),
+        };
+        ConsentResult {
+            location: Some(link.redirect(&result)),
+            shows_page: failure.status.is_some() && !link.immediate,
+            title: "You are not connected",
+            text,
         }
     }
 }
