@@ -4,7 +4,6 @@
 use axum::extract::Path;
 use axum::response::Response;
 use http::StatusCode;
-use jiff::Timestamp;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -18,25 +17,21 @@ use crate::respond::json;
 /// The accounts of the user, or of one of the user's connections.
 fn chosen<'a>(
     store: &'a Store,
-    user: u64,
+    call: &UserCall,
     connection: Option<&'a str>,
-    now: Timestamp,
 ) -> Result<impl Iterator<Item = &'a Account>, Failure> {
     if let Some(id) = connection {
-        store.connection(user, id, now)?;
+        store.connection(call.user, id, call.now)?;
     }
-    Ok(store.accounts_of(user, connection, now))
+    Ok(store.accounts_of(call.user, connection, call.now))
 }
 
 /// Lists all accounts of the user, or of a connection.
-pub(super) async fn list(
-    id: Option<Path<String>>,
-    UserCall { call, user }: UserCall,
-) -> Result<Response, Failure> {
+pub(super) async fn list(id: Option<Path<String>>, call: UserCall) -> Result<Response, Failure> {
     let id = id.map(|Path(id)| id);
     let store = call.snaptrade.store.read();
     let unlisted = call.snaptrade.unlisted.lock();
-    let accounts = chosen(&store, user, id.as_deref(), call.now)?
+    let accounts = chosen(&store, &call, id.as_deref())?
         .filter(|account| !unlisted.contains(account.id.as_str()));
     Ok(json(
         &accounts.map(|account| &account.members).collect::<Vec<_>>(),
@@ -44,22 +39,19 @@ pub(super) async fn list(
 }
 
 /// Shows one account.
-pub(super) async fn show(
-    Path(id): Path<String>,
-    UserCall { call, user }: UserCall,
-) -> Result<Response, Failure> {
+pub(super) async fn show(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
-    Ok(json(&store.account(user, &id, call.now)?.members))
+    Ok(json(&store.account(call.user, &id, call.now)?.members))
 }
 
 /// As [`list`], in the newer format.
 pub(super) async fn list_tagged(
     id: Option<Path<String>>,
-    UserCall { call, user }: UserCall,
+    call: UserCall,
 ) -> Result<Response, Failure> {
     let id = id.map(|Path(id)| id);
     let store = call.snaptrade.store.read();
-    let accounts = chosen(&store, user, id.as_deref(), call.now)?;
+    let accounts = chosen(&store, &call, id.as_deref())?;
     Ok(json(&results(
         accounts.map(|account| tagged(&store, account)),
     )))
@@ -68,10 +60,10 @@ pub(super) async fn list_tagged(
 /// Shows one account in the newer format.
 pub(super) async fn show_tagged(
     Path(id): Path<String>,
-    UserCall { call, user }: UserCall,
+    call: UserCall,
 ) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
-    let account = store.account(user, &id, call.now)?;
+    let account = store.account(call.user, &id, call.now)?;
     Ok(json(&tagged(&store, account)))
 }
 
@@ -149,21 +141,15 @@ fn sync_status(old: Option<&RawValue>, kind: &str) -> Value {
 }
 
 /// Lists the balances, one entry per currency.
-pub(super) async fn balances(
-    Path(id): Path<String>,
-    UserCall { call, user }: UserCall,
-) -> Result<Response, Failure> {
+pub(super) async fn balances(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
-    Ok(json(&store.account(user, &id, call.now)?.balances))
+    Ok(json(&store.account(call.user, &id, call.now)?.balances))
 }
 
 /// Lists all positions in one response.
-pub(super) async fn positions(
-    Path(id): Path<String>,
-    UserCall { call, user }: UserCall,
-) -> Result<Response, Failure> {
+pub(super) async fn positions(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
-    let account = store.account(user, &id, call.now)?;
+    let account = store.account(call.user, &id, call.now)?;
     let mut body = results(account.positions.iter().cloned());
     let as_of = account.as_of.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     body.set("data_freshness", &json!({"as_of": as_of}));

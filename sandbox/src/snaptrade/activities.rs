@@ -96,12 +96,9 @@ fn number(call: &ClientCall, name: &str, low: usize, default: usize) -> Result<u
 
 /// Lists rows in pages, newest first. Sandbox choices: a page past the end is empty, and the total
 /// counts filtered rows.
-pub(super) async fn list(
-    Path(id): Path<String>,
-    UserCall { call, user }: UserCall,
-) -> Result<Response, Failure> {
+pub(super) async fn list(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
-    let account = store.account(user, &id, call.now)?;
+    let account = store.account(call.user, &id, call.now)?;
     let filter = Filter::of(&call)?;
     let offset = number(&call, "offset", 0, 0)?;
     let limit = number(&call, "limit", 1, LIMIT_MAX)?.min(LIMIT_MAX);

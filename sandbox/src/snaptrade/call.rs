@@ -1,11 +1,12 @@
 //! Extractors for SnapTrade's handlers: they check a call's signature, timestamp and user.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::body::to_bytes;
 use axum::extract::{FromRequest, OriginalUri, Request};
 use bytes::Bytes;
-use http::StatusCode;
+use http::{StatusCode, Uri};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -19,6 +20,12 @@ use crate::serve::REQUEST_BYTES_MAX;
 /// How far a call's timestamp may differ from the sandbox's clock, in seconds. The real tolerance
 /// is unknown (docs/providers/snaptrade.md#request-signatures).
 const TOLERANCE_SECONDS: u64 = 300;
+
+/// The URI of the request line, of which nested routers strip a prefix.
+pub(super) fn original_uri(request: &Request) -> &Uri {
+    let original = request.extensions().get::<OriginalUri>();
+    original.map_or_else(|| request.uri(), |original| &original.0)
+}
 
 /// A call with a valid signature of a known key.
 pub(super) struct ClientCall {
@@ -34,12 +41,7 @@ impl FromRequest<Arc<SnapTrade>> for ClientCall {
     type Rejection = Failure;
 
     async fn from_request(request: Request, snaptrade: &Arc<SnapTrade>) -> Result<Self, Failure> {
-        // The original path, because nested routers strip a prefix.
-        let original = request
-            .extensions()
-            .get::<OriginalUri>()
-            .map(|uri| uri.0.clone());
-        let uri = original.unwrap_or_else(|| request.uri().clone());
+        let uri = original_uri(&request).clone();
         let query = Query::parse(uri.query());
         let signature = request
             .headers()
@@ -104,9 +106,16 @@ impl ClientCall {
 
 /// A signed call for a user with valid credentials.
 pub(super) struct UserCall {
-    pub(super) call: ClientCall,
+    call: ClientCall,
     /// The user's number in the store.
     pub(super) user: u64,
+}
+
+impl Deref for UserCall {
+    type Target = ClientCall;
+    fn deref(&self) -> &ClientCall {
+        &self.call
+    }
 }
 
 impl FromRequest<Arc<SnapTrade>> for UserCall {

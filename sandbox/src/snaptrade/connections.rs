@@ -41,10 +41,10 @@ fn view(base_url: &str, seed: u64, connection: &Connection) -> Value {
 }
 
 /// Lists the user's connections.
-pub(super) async fn list(UserCall { call, user }: UserCall) -> Response {
+pub(super) async fn list(call: UserCall) -> Response {
     let store = call.snaptrade.store.read();
     let base_url = &call.snaptrade.access.base_url;
-    let connections = store.connections_of(user, call.now);
+    let connections = store.connections_of(call.user, call.now);
     json(
         &connections
             .map(|connection| view(base_url, store.seed, connection))
@@ -53,12 +53,9 @@ pub(super) async fn list(UserCall { call, user }: UserCall) -> Response {
 }
 
 /// Shows one connection.
-pub(super) async fn show(
-    Path(id): Path<String>,
-    UserCall { call, user }: UserCall,
-) -> Result<Response, Failure> {
+pub(super) async fn show(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
-    let connection = store.connection(user, &id, call.now)?;
+    let connection = store.connection(call.user, &id, call.now)?;
     Ok(json(&view(
         &call.snaptrade.access.base_url,
         store.seed,
@@ -67,12 +64,11 @@ pub(super) async fn show(
 }
 
 /// Deletes a connection with a delay.
-pub(super) async fn delete(
-    Path(id): Path<String>,
-    UserCall { call, user }: UserCall,
-) -> Result<Response, Failure> {
+pub(super) async fn delete(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
     let mut store = call.snaptrade.store.write();
-    store.connection_mut(user, &id, call.now)?.delete(call.now);
+    store
+        .connection_mut(call.user, &id, call.now)?
+        .delete(call.now);
     let detail = "Connection queued for deletion; please wait for webhook for confirmation.";
     Ok(json(&json!({"detail": detail, "connection_id": id})))
 }
@@ -80,23 +76,20 @@ pub(super) async fn delete(
 /// Deletes a connection at once, as the older endpoint does.
 pub(super) async fn delete_now(
     Path(id): Path<String>,
-    UserCall { call, user }: UserCall,
+    call: UserCall,
 ) -> Result<StatusCode, Failure> {
     let mut store = call.snaptrade.store.write();
     store
-        .connection_mut(user, &id, call.now)?
+        .connection_mut(call.user, &id, call.now)?
         .delete_now(call.now);
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Requests fresh positions and balances. The order of the checks is a sandbox choice.
-pub(super) async fn refresh(
-    Path(id): Path<String>,
-    UserCall { call, user }: UserCall,
-) -> Result<Response, Failure> {
+pub(super) async fn refresh(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
     let now = call.now;
     let mut store = call.snaptrade.store.write();
-    let connection = store.connection_mut(user, &id, now)?;
+    let connection = store.connection_mut(call.user, &id, now)?;
     if connection.disabled_at.is_some() {
         return Err(Failure::disabled());
     }
@@ -125,12 +118,9 @@ pub(super) async fn refresh(
 }
 
 /// Requests fresh activities.
-pub(super) async fn sync(
-    Path(id): Path<String>,
-    UserCall { call, user }: UserCall,
-) -> Result<Response, Failure> {
+pub(super) async fn sync(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
-    let connection = store.connection(user, &id, call.now)?;
+    let connection = store.connection(call.user, &id, call.now)?;
     if connection.disabled_at.is_some() {
         return Err(Failure::disabled());
     }
@@ -141,12 +131,9 @@ pub(super) async fn sync(
 
 /// Disables a connection for a test. Only test keys can do this, and the sandbox's keys are test
 /// keys.
-pub(super) async fn disable(
-    Path(id): Path<String>,
-    UserCall { call, user }: UserCall,
-) -> Result<Response, Failure> {
+pub(super) async fn disable(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
     let mut store = call.snaptrade.store.write();
-    let connection = store.connection_mut(user, &id, call.now)?;
+    let connection = store.connection_mut(call.user, &id, call.now)?;
     if connection.disabled_at.is_some() {
         let detail = "This connection is already disabled.";
         return Err(Failure::new(StatusCode::PAYMENT_REQUIRED, "3011", detail));

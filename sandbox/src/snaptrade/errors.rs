@@ -35,31 +35,34 @@ impl Failure {
         }
     }
 
+    /// The default error of a status, for forced faults and unknown routes. Where a status has
+    /// several codes the sandbox chose one. The text of 409 is invented, because the documentation
+    /// says only that concurrent requests cause it.
+    pub(super) fn of_status(status: StatusCode) -> Self {
+        let mut lines = include_str!("errors.tsv").lines();
+        let known = lines.find_map(|line| {
+            let rest = line.strip_prefix(status.as_str())?.strip_prefix('\t')?;
+            rest.split_once('\t')
+        });
+        let (code, detail) =
+            known.unwrap_or(("0000", status.canonical_reason().unwrap_or("error")));
+        Self::new(status, code, detail)
+    }
+
     /// An unknown client, or a signature of another key.
     pub(super) fn signature() -> Self {
-        Self::new(
-            StatusCode::UNAUTHORIZED,
-            "1076",
-            "Unable to verify signature sent",
-        )
+        let detail = "Unable to verify signature sent";
+        Self::new(StatusCode::UNAUTHORIZED, "1076", detail)
     }
 
     /// An unknown user, or a wrong secret.
     pub(super) fn user() -> Self {
-        Self::new(
-            StatusCode::UNAUTHORIZED,
-            "1083",
-            "Invalid userID or userSecret provided",
-        )
+        Self::of_status(StatusCode::UNAUTHORIZED)
     }
 
     /// An unknown id, or an id of another user.
     pub(super) fn missing() -> Self {
-        Self::new(
-            StatusCode::NOT_FOUND,
-            "1011",
-            "The requested resource does not exist.",
-        )
+        Self::of_status(StatusCode::NOT_FOUND)
     }
 
     /// An unusable body or parameter. The texts are invented.
@@ -69,17 +72,12 @@ impl Failure {
 
     /// An unreadable body.
     pub(super) fn unreadable() -> Self {
-        Self::new(
-            StatusCode::BAD_REQUEST,
-            "1076",
-            "Unable to verify data sent",
-        )
+        Self::of_status(StatusCode::BAD_REQUEST)
     }
 
     /// A call that needs the brokerage, on a disabled connection.
     pub(super) fn disabled() -> Self {
-        let detail = "Unable to sync with brokerage account because the connection is disabled.";
-        Self::new(StatusCode::PAYMENT_REQUIRED, "3003", detail)
+        Self::of_status(StatusCode::PAYMENT_REQUIRED)
     }
 
     /// A feature that the plan does not include.
@@ -94,49 +92,6 @@ impl Failure {
         Self {
             retry_after: Some(seconds),
             ..Self::new(StatusCode::TOO_MANY_REQUESTS, "0000", detail)
-        }
-    }
-
-    /// The default error of a status, for forced faults and unknown routes. Where a status has
-    /// several codes the sandbox chose one.
-    pub(super) fn of_status(status: StatusCode) -> Self {
-        match status.as_u16() {
-            400 => Self::unreadable(),
-            401 => Self::user(),
-            402 => Self::disabled(),
-            403 => Self::new(
-                status,
-                "1066",
-                "User does not have permission to access this resource",
-            ),
-            404 => Self::missing(),
-            // The text is invented; the documentation says only that concurrent requests cause it.
-            409 => Self::new(
-                status,
-                "1166",
-                "Another request for this resource is in progress.",
-            ),
-            410 => Self::new(
-                status,
-                "",
-                "This endpoint is no longer available for your account.",
-            ),
-            425 => Self::new(
-                status,
-                "3012",
-                "The resource is currently being populated. Please try again later.",
-            ),
-            429 => Self {
-                retry_after: None,
-                ..Self::throttled(7)
-            },
-            500 => Self::new(status, "1000", "Encountered an unexpected exception."),
-            503 => {
-                let detail =
-                    "Unable to sync with brokerage account. Invalid response from Brokerage API.";
-                Self::new(status, "3002", detail)
-            }
-            _ => Self::new(status, "0000", status.canonical_reason().unwrap_or("error")),
         }
     }
 

@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use axum::extract::{OriginalUri, Request, State};
+use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
+use super::call::original_uri;
 use super::errors::Failure;
 use super::sign::PREFIX;
 use super::{Key, SnapTrade, SnapTradeOptions};
@@ -72,10 +73,7 @@ struct Caller {
 
 impl Caller {
     fn of(request: &Request, snaptrade: &SnapTrade) -> Self {
-        let uri = request
-            .extensions()
-            .get::<OriginalUri>()
-            .map_or_else(|| request.uri(), |original| &original.0);
+        let uri = original_uri(request);
         let key = Query::parse(uri.query())
             .get("clientId")
             .and_then(|id| snaptrade.key_of(id));

@@ -32,7 +32,7 @@ pub(crate) struct Link {
 /// How long a link is valid.
 const LINK_SECONDS: i64 = 300;
 
-pub(super) async fn login(UserCall { call, user }: UserCall) -> Result<Response, Failure> {
+pub(super) async fn login(call: UserCall) -> Result<Response, Failure> {
     let body = LoginBody(&call.content);
     let broker = body.text("broker")?.map(broker).transpose()?;
     let trading = match body.text("connectionType")? {
@@ -73,7 +73,7 @@ pub(super) async fn login(UserCall { call, user }: UserCall) -> Result<Response,
     let broker_of = |id| {
         let store = call.snaptrade.store.read();
         store
-            .connection(user, id, call.now)
+            .connection(call.user, id, call.now)
             .map(|known| known.broker)
     };
     let repaired = reconnect.map(broker_of).transpose()?;
@@ -100,7 +100,7 @@ pub(super) async fn login(UserCall { call, user }: UserCall) -> Result<Response,
     // A repaired connection keeps its broker, whatever the request names (a sandbox choice).
     let broker = repaired.or(broker);
     let link = Link {
-        user,
+        user: call.user,
         broker,
         reconnect: reconnect.map(str::to_owned),
         redirect_uri: redirect_uri.to_owned(),
