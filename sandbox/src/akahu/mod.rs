@@ -76,8 +76,6 @@ impl Deref for Akahu {
 pub(crate) struct LinkingOptions {
     /// Every consent returns a new token.
     new_token: bool,
-    /// A new token leaves the earlier ones valid.
-    old_token_lives: bool,
     /// A login that is linked again gets a new id. Its accounts keep theirs.
     new_authorisation: bool,
     /// Without any, every loopback URI is registered (a sandbox choice).

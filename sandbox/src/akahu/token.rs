@@ -145,18 +145,18 @@ fn redeem(akahu: &Akahu, request: TokenRequest) -> Result<String, TokenError> {
 /// one. Whether a new consent gives a new token is unknown
 /// (docs/providers/akahu.md#token-exchange).
 fn token_of(akahu: &Akahu, user: usize) -> String {
-    let options = akahu.options.lock().clone();
+    let wants_new = akahu.options.lock().new_token;
     let user = &mut akahu.store.write().users[user];
     if let Some(token) = user
         .tokens
         .iter()
         .rev()
-        .find(|token| token.alive && !options.new_token)
+        .find(|token| token.alive && !wants_new)
     {
         return token.text.clone();
     }
     for token in &mut user.tokens {
-        token.alive &= options.old_token_lives;
+        token.alive = false;
     }
     let text = ids::random("user_token_");
     user.tokens.push(Token {

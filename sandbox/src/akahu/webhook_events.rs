@@ -16,7 +16,7 @@ pub(crate) type Snapshot = Vec<UserSnapshot>;
 
 #[derive(Default)]
 pub(crate) struct UserSnapshot {
-    /// The user's valid tokens; more than one only if a test requested that.
+    /// The user's valid tokens; more than one only if a test has restored one.
     tokens: Vec<String>,
     subscriptions: Vec<WebhookSubscription>,
     accounts: Vec<AccountSnapshot>,

@@ -143,7 +143,7 @@ fn delivery_view(delivery: Delivery) -> Option<Value> {
         DeliveryState::Sent => "SENT",
         DeliveryState::Retry => "RETRY",
         DeliveryState::Failed => "FAILED",
-        DeliveryState::Waiting | DeliveryState::Lost => return None,
+        DeliveryState::Waiting => return None,
     };
     let mut attempts = delivery.attempts.iter().rev();
     let failed = attempts.clone().find(|attempt| attempt.status != Some(200));

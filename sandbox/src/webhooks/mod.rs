@@ -12,13 +12,14 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use http::Uri;
 use jiff::Timestamp;
 
 use crate::members::Members;
 use crate::provider::Provider;
 use crate::refused::Refused;
 use crate::store::RowChange;
-use post::{Destination, SignedRequest, post};
+use post::{SignedRequest, is_this_machine, post};
 use queue::Attempt;
 pub(crate) use queue::{Delivery, DeliveryPolicy, DeliveryState, WebhookEvent, WebhookQueue};
 pub use queue::{Sign, WebhookSettings};
@@ -74,8 +75,8 @@ pub(crate) fn set<P: WebhookSource>(
         return Err(format!("\"copies\" must be from 1 to {COPIES_MAX}").into());
     }
     if let Some(url) = settings.url {
-        let destination = url.as_deref().map(Destination::parse).transpose()?;
-        let is_elsewhere = destination.as_ref().is_some_and(|to| !to.is_this_machine());
+        let destination = url.as_deref().map(post::parse).transpose()?;
+        let is_elsewhere = destination.as_ref().is_some_and(|to| !is_this_machine(to));
         if is_elsewhere && !queue.is_anywhere_allowed {
             return Err("\"url\" must be on this machine: start the sandbox with --webhooks-anywhere for others".into());
         }
@@ -94,7 +95,6 @@ pub(crate) fn set<P: WebhookSource>(
     }
     let mut state = queue.state.lock();
     state.copies = settings.copies.unwrap_or(state.copies);
-    state.lose = settings.lose.unwrap_or(state.lose);
     state.sign = settings.sign.unwrap_or(state.sign);
     queue.wake.notify_one();
     Ok(())
@@ -137,7 +137,7 @@ async fn run_deliveries<P: WebhookSource>(provider: Weak<P>) {
 
 async fn make_attempt<P: WebhookSource>(
     source: Arc<P>,
-    destination: Destination,
+    destination: Uri,
     delivery: Delivery,
     sign: Sign,
 ) {
@@ -150,7 +150,7 @@ async fn make_attempt<P: WebhookSource>(
     // Drop the reference, so that a sandbox can stop while a receiver hangs.
     drop(source);
     let status = tokio::select! {
-        response = post(&destination, &sent) => response.ok(),
+        status = post(destination, &sent) => status,
         () = receiver_timeout(&provider, at) => None,
     };
     let Some(source) = provider.upgrade() else {

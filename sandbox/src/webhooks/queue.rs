@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 
+use http::Uri;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::post::{Destination, SignedRequest};
+use super::post::SignedRequest;
 use crate::clock::after;
 use crate::members::Members;
 use crate::refused::Refused;
@@ -47,8 +48,6 @@ pub(crate) enum DeliveryState {
     Sent,
     /// Failed after the last attempt.
     Failed,
-    /// Never attempted, because a test requested the loss.
-    Lost,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -93,8 +92,6 @@ pub struct WebhookSettings {
     pub url: Option<Option<String>>,
     /// How often each event is sent, from 1 to 100.
     pub copies: Option<usize>,
-    /// How many of the next events are never sent.
-    pub lose: Option<u64>,
     pub sign: Option<Sign>,
 }
 
@@ -122,9 +119,8 @@ fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<String>>
 }
 
 pub(super) struct QueueState {
-    pub(super) destination: Option<Destination>,
+    pub(super) destination: Option<Uri>,
     pub(super) copies: usize,
-    pub(super) lose: u64,
     pub(super) sign: Sign,
     deliveries: VecDeque<Delivery>,
     next_id: u64,
@@ -143,7 +139,6 @@ impl WebhookQueue {
         let state = QueueState {
             destination: None,
             copies: 1,
-            lose: 0,
             sign: Sign::Right,
             deliveries: VecDeque::new(),
             next_id: 1,
@@ -166,7 +161,7 @@ impl WebhookQueue {
     /// The URL that webhooks go to.
     pub(crate) fn url(&self) -> Option<String> {
         let state = self.state.lock();
-        state.destination.as_ref().map(|to| to.url.clone())
+        state.destination.as_ref().map(Uri::to_string)
     }
 
     pub(crate) fn check_url(&self) -> Result<(), Refused> {
@@ -200,13 +195,7 @@ impl WebhookQueue {
             .find(|known| known.id == id)
             .cloned();
         let known = known.ok_or_else(|| Refused::unknown("delivery", &id.to_string()))?;
-        let again = queue.push(
-            known.event,
-            DeliveryState::Waiting,
-            Some(id),
-            known.sent,
-            now,
-        );
+        let again = queue.push(known.event, Some(id), known.sent, now);
         self.wake.notify_one();
         again.ok_or_else(|| "the queue is full".into())
     }
@@ -215,14 +204,9 @@ impl WebhookQueue {
 impl QueueState {
     fn add(&mut self, event: WebhookEvent, now: Timestamp) -> Option<u64> {
         self.destination.as_ref()?;
-        let (state, copies) = match self.lose {
-            0 => (DeliveryState::Waiting, self.copies),
-            _ => (DeliveryState::Lost, 1),
-        };
-        self.lose = self.lose.saturating_sub(1);
         let mut first = None;
-        for _ in 0..copies {
-            let id = self.push(event.clone(), state, first, None, now)?;
+        for _ in 0..self.copies {
+            let id = self.push(event.clone(), first, None, now)?;
             first = first.or(Some(id));
         }
         first
@@ -231,7 +215,6 @@ impl QueueState {
     fn push(
         &mut self,
         event: WebhookEvent,
-        state: DeliveryState,
         repeats: Option<u64>,
         replayed: Option<SignedRequest>,
         now: Timestamp,
@@ -249,7 +232,7 @@ impl QueueState {
             id,
             event,
             created_at: now,
-            state,
+            state: DeliveryState::Waiting,
             attempts: Vec::new(),
             next_attempt_at: now,
             is_replay: replayed.is_some(),
@@ -260,7 +243,7 @@ impl QueueState {
     }
 
     /// Returns the delivery to attempt now: the one due first, then the one queued first.
-    pub(super) fn next_due(&self, now: Timestamp) -> Option<(Destination, Delivery, Sign)> {
+    pub(super) fn next_due(&self, now: Timestamp) -> Option<(Uri, Delivery, Sign)> {
         let destination = self.destination.clone()?;
         let due = self
             .deliveries

@@ -141,7 +141,7 @@ async fn every_route_leads_to_the_handle() {
     );
 
     let url = "http://127.0.0.1:9/";
-    let webhooks = send(&post, "/webhooks", json!({"url": url, "lose": 1})).await;
+    let webhooks = send(&post, "/webhooks", json!({"url": url})).await;
     assert_eq!(webhooks["url"], url);
     let sent = send(&post, "/webhooks/send", json!({"event": "weather.changed"})).await;
     let again = send(&post, "/webhooks/resend", json!({"id": sent["id"]})).await;
