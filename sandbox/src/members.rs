@@ -31,8 +31,10 @@ impl Members {
         self.0.get(name).map(|value| &**value)
     }
 
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+    /// The names and texts of all members.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        let members = self.0.iter();
+        members.map(|(name, value)| (name.as_str(), value.get()))
     }
 
     /// The value of a member that is a JSON string.
@@ -108,6 +110,13 @@ impl Members {
 
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         serde_json::to_writer(out, self).expect("text can be written to memory");
+    }
+}
+
+/// Whether the texts are equal.
+impl PartialEq for Members {
+    fn eq(&self, other: &Self) -> bool {
+        self.pairs().eq(other.pairs())
     }
 }
 

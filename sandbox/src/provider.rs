@@ -20,7 +20,7 @@ use crate::faults::Faults;
 use crate::members::Members;
 use crate::refused::Refused;
 use crate::state::{self, StateFile};
-use crate::store::{Protocol, Store};
+use crate::store::{Moment, Protocol, Store};
 use crate::webhooks::WebhookQueue;
 use crate::{Credentials, Options};
 
@@ -43,7 +43,7 @@ pub(crate) struct Core<P: Provider> {
     pub(crate) options: Mutex<P::Options>,
     pub(crate) consent_sessions: ConsentSessions<P::AuthRequest>,
     /// The state at the last comparison for webhooks; `None` while no URL is set.
-    pub(crate) last_snapshot: Mutex<Option<P::Snapshot>>,
+    pub(crate) compared: Mutex<Option<Moment<P>>>,
 }
 
 impl<P: Provider> Core<P> {
@@ -71,7 +71,7 @@ impl<P: Provider> Core<P> {
             },
             options: Mutex::default(),
             consent_sessions: ConsentSessions::default(),
-            last_snapshot: Mutex::new(None),
+            compared: Mutex::new(None),
         })
     }
 }
@@ -115,8 +115,6 @@ pub(crate) trait Controls: Send + Sync {
 pub(crate) trait Provider: Controls + Protocol + Deref<Target = Core<Self>> {
     /// What the provider keeps with a session of the consent page.
     type AuthRequest: Send + 'static;
-    /// The part of the state from which webhooks follow.
-    type Snapshot: Send;
     /// How the provider behaves where its real behaviour is unknown.
     type Options: Default + Serialize + DeserializeOwned + Send;
     /// One of [`crate::PROVIDERS`].

@@ -36,9 +36,9 @@ const PERIOD_MS: i64 = 28 * 86_400_000;
 pub(crate) trait Protocol: Sized + 'static {
     type Row: Numbered + Serialize + DeserializeOwned + Send + Sync;
     /// What the provider keeps with an account.
-    type Account: Serialize + DeserializeOwned + Send + Sync;
+    type Account: Clone + Serialize + DeserializeOwned + Send + Sync;
     /// What the provider keeps besides accounts.
-    type State: Serialize + DeserializeOwned + Send + Sync;
+    type State: Clone + Serialize + DeserializeOwned + Send + Sync;
     /// The field with the id of a row.
     const ROW_ID: &'static str;
 
@@ -266,6 +266,13 @@ impl<P: Protocol> Account<P> {
         }
     }
 
+    fn without_rows(&self) -> Self {
+        Self {
+            members: self.members.clone(),
+            ..Self::new(self.id.clone(), self.order, self.own.clone())
+        }
+    }
+
     pub(crate) const fn first_number(&self) -> u64 {
         self.order * NUMBERS_PER_ACCOUNT
     }
@@ -313,6 +320,12 @@ impl<P: Protocol> Account<P> {
             .partition_point(|known| known.position <= entry.position);
         self.entries.insert(index, entry);
     }
+}
+
+/// A store at a time, without its rows.
+pub(crate) struct Moment<P: Protocol> {
+    pub(crate) at: Timestamp,
+    pub(crate) store: Store<P>,
 }
 
 /// A row that was added, changed or removed.
@@ -382,6 +395,15 @@ impl<P: Protocol> Store<P> {
             }
         }
         is_changed
+    }
+
+    pub(crate) fn at(&self, at: Timestamp) -> Moment<P> {
+        let accounts = self.accounts.iter().map(Account::without_rows);
+        let store = Self {
+            accounts: accounts.collect(),
+            ..Self::empty(self.seed, self.state.clone())
+        };
+        Moment { at, store }
     }
 
     pub(crate) const fn empty(seed: u64, state: P::State) -> Self {

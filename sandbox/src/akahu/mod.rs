@@ -84,7 +84,6 @@ pub(crate) struct LinkingOptions {
 
 impl Provider for Akahu {
     type AuthRequest = authorize::AuthorizationRequest;
-    type Snapshot = webhook_events::Snapshot;
     type Options = LinkingOptions;
     const NAME: &'static str = "akahu";
 

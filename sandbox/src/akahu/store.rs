@@ -25,7 +25,7 @@ pub(super) fn refresh_completion_time(now: Timestamp) -> Timestamp {
     after(now, REFRESH_DURATION)
 }
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct State {
     /// Append-only, so an index stays valid.
     pub(super) users: Vec<User>,
@@ -34,7 +34,7 @@ pub(crate) struct State {
 }
 
 /// A person who shares logins with the app.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct User {
     pub(super) id: String,
     pub(super) name: String,
@@ -47,7 +47,7 @@ pub(crate) struct User {
     pub(super) subscriptions: Vec<WebhookSubscription>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Token {
     pub(super) text: String,
     pub(super) alive: bool,
@@ -62,7 +62,7 @@ pub(crate) struct WebhookSubscription {
 }
 
 /// An authorisation: one login at an institution.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Login {
     pub(super) id: String,
     pub(super) user: usize,
@@ -97,7 +97,7 @@ impl Login {
     }
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct OwnAccount {
     pub(super) user: usize,
     pub(super) login: usize,

@@ -1,45 +1,60 @@
-//! Akahu's webhook events (docs/providers/akahu.md#webhooks). They follow from two snapshots of the
-//! state, for each subscription of a user. Row changes are recorded directly.
+//! Akahu's webhook events (docs/providers/akahu.md#webhooks). They follow from two states, for each
+//! subscription of a user. Row changes are recorded directly.
 
 use jiff::Timestamp;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::store::{Account, WebhookSubscription};
+use super::store::{Account, Store, WebhookSubscription};
 use super::{Akahu, ids};
 use crate::members::Members;
 use crate::refused::Refused;
-use crate::store::RowChange;
+use crate::store::{Moment, RowChange};
 use crate::webhooks::{DeliveryPolicy, WebhookEvent, WebhookSource, only_in};
 
-/// The users, by their index in the store, which never changes.
-pub(crate) type Snapshot = Vec<UserSnapshot>;
-
-#[derive(Default)]
-pub(crate) struct UserSnapshot {
+/// What a user shares with the app; nothing before the user exists.
+struct Given<'a> {
     /// The user's valid tokens; more than one only if a test has restored one.
-    tokens: Vec<String>,
-    subscriptions: Vec<WebhookSubscription>,
-    accounts: Vec<AccountSnapshot>,
+    tokens: Vec<&'a str>,
+    subscriptions: &'a [WebhookSubscription],
+    accounts: Vec<&'a Account>,
 }
 
-struct AccountSnapshot {
-    id: String,
-    members: Members,
+impl<'a> Given<'a> {
+    fn of(store: &'a Store, user: usize) -> Self {
+        let known = store.users.get(user);
+        let tokens = known.into_iter().flat_map(|user| &user.tokens);
+        Self {
+            tokens: tokens
+                .map(|token| token.text.as_str())
+                .filter(|token| store.user_of_token(token).is_some())
+                .collect(),
+            subscriptions: known.map_or(&[], |user| user.subscriptions.as_slice()),
+            accounts: store.accounts_of(user),
+        }
+    }
+
+    fn account(&self, id: &str) -> Option<&'a Account> {
+        let mut all = self.accounts.iter();
+        all.find(|known| known.id == id).copied()
+    }
 }
 
 /// The names of the members that differ, without `refreshed`: its times change on their own.
 fn differences(before: &Members, after: &Members) -> Vec<String> {
-    let text =
-        |members: &Members, name: &str| members.get(name).map(|value| value.get().to_owned());
     let mut names: Vec<&str> = before
-        .names()
-        .chain(after.names())
-        .filter(|name| *name != "refreshed")
+        .pairs()
+        .chain(after.pairs())
+        .map(|pair| pair.0)
         .collect();
     names.sort_unstable();
     names.dedup();
-    names.retain(|name| text(before, name) != text(after, name));
+    names.retain(|name| *name != "refreshed" && text(before, name) != text(after, name));
     names.into_iter().map(str::to_owned).collect()
+}
+
+fn text<'a>(members: &'a Members, name: &str) -> Option<&'a str> {
+    members.get(name).map(RawValue::get)
 }
 
 impl WebhookSource for Akahu {
@@ -50,61 +65,38 @@ impl WebhookSource for Akahu {
         is_received: |status| status == 200,
     };
 
-    fn snapshot(&self, _: Timestamp) -> Snapshot {
-        let store = self.store.read();
-        let account = |account: &Account| AccountSnapshot {
-            id: account.id.clone(),
-            members: account.members.clone(),
-        };
-        let users = store.users.iter().enumerate().map(|(user_index, user)| {
-            let alive = user
-                .tokens
-                .iter()
-                .filter(|token| store.user_of_token(&token.text).is_some());
-            UserSnapshot {
-                tokens: alive.map(|token| token.text.clone()).collect(),
-                subscriptions: user.subscriptions.clone(),
-                accounts: store
-                    .accounts_of(user_index)
-                    .into_iter()
-                    .map(account)
-                    .collect(),
-            }
-        });
-        users.collect()
-    }
-
     fn compare(
         &self,
-        before: &Snapshot,
-        after: &Snapshot,
+        before: &Moment<Self>,
+        after: &Moment<Self>,
         rows: &[RowChange],
-        _: Timestamp,
     ) -> Vec<WebhookEvent> {
-        let (no_user, mut events) = (UserSnapshot::default(), Vec::new());
-        for (user_index, after) in after.iter().enumerate() {
-            let before = before.get(user_index).unwrap_or(&no_user);
+        let mut events = Vec::new();
+        // The index of a user never changes.
+        for user in 0..after.store.users.len() {
+            let before = Given::of(&before.store, user);
+            let after = Given::of(&after.store, user);
             // Subscriptions end with the last token, and still get the events of that end.
             let has_ended = after.tokens.is_empty() && !before.tokens.is_empty();
             let subscriptions = if has_ended {
-                &before.subscriptions
+                before.subscriptions
             } else {
-                &after.subscriptions
+                after.subscriptions
             };
             let mut recorder = EventRecorder {
                 subscriptions,
                 events: &mut events,
             };
-            self.compare_accounts(before, after, &mut recorder);
-            record_rows(before, after, rows, &mut recorder);
-            for token in only_in(&before.tokens, &after.tokens, |token| token) {
+            self.compare_accounts(&before, &after, &mut recorder);
+            record_rows(&before, &after, rows, &mut recorder);
+            for token in only_in(&before.tokens, &after.tokens, |token| *token) {
                 recorder.record("TOKEN", "DELETE", &json!({"item_id": token}));
             }
             if has_ended {
                 subscriptions.iter().for_each(|subscription| {
                     recorder.record_for(subscription, "WEBHOOK_CANCELLED", &json!({}));
                 });
-                self.store.write().users[user_index].subscriptions.clear();
+                self.store.write().users[user].subscriptions.clear();
             }
         }
         events
@@ -188,13 +180,13 @@ impl EventRecorder<'_> {
 impl Akahu {
     fn compare_accounts(
         &self,
-        before: &UserSnapshot,
-        after: &UserSnapshot,
+        before: &Given<'_>,
+        after: &Given<'_>,
         recorder: &mut EventRecorder<'_>,
     ) {
         for account in &after.accounts {
             let item = json!({"item_id": account.id});
-            let Some(known) = before.accounts.iter().find(|known| known.id == account.id) else {
+            let Some(known) = before.account(&account.id) else {
                 recorder.record("ACCOUNT", "CREATE", &item);
                 let ids = self.row_ids(&account.id);
                 if !ids.is_empty() {
@@ -230,19 +222,18 @@ impl Akahu {
 /// Records the settled rows that changed in accounts that the user shared before. The documentation
 /// has no code for a change, so the sandbox uses the one for an addition.
 fn record_rows(
-    before: &UserSnapshot,
-    after: &UserSnapshot,
+    before: &Given<'_>,
+    after: &Given<'_>,
     rows: &[RowChange],
     recorder: &mut EventRecorder<'_>,
 ) {
-    let has = |user: &UserSnapshot, id: &str| user.accounts.iter().any(|known| known.id == id);
     for RowChange {
         account_id,
         row_id,
         removed,
     } in rows
     {
-        if !has(before, account_id) || !has(after, account_id) {
+        if before.account(account_id).is_none() || after.account(account_id).is_none() {
             continue;
         }
         if *removed {

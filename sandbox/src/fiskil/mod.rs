@@ -92,7 +92,6 @@ pub(crate) struct LinkingOptions {
 
 impl Provider for Fiskil {
     type AuthRequest = sessions::Session;
-    type Snapshot = webhook_events::Snapshot;
     type Options = LinkingOptions;
     const NAME: &'static str = "fiskil";
 

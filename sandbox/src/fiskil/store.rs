@@ -16,14 +16,14 @@ pub(super) type Store = crate::store::Store<Fiskil>;
 pub(super) type Account = crate::store::Account<Fiskil>;
 pub(super) type Entry = crate::store::Entry<Fiskil>;
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct State {
     pub(super) end_users: Vec<EndUser>,
     pub(super) consents: Vec<Consent>,
 }
 
 /// An end user; `deleted` ones no longer exist for the API.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct EndUser {
     pub(super) id: String,
     pub(super) members: Members,
@@ -39,7 +39,7 @@ pub(crate) enum ConsentStatus {
 }
 
 /// An arrangement between an end user and a bank.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Consent {
     pub(super) arrangement_id: String,
     pub(super) end_user_id: String,
@@ -56,7 +56,7 @@ impl Consent {
     }
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct OwnAccount {
     pub(super) fiskil_id: String,
     pub(super) arrangement_id: String,

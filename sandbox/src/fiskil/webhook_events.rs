@@ -1,45 +1,36 @@
-//! Fiskil's webhook events, which follow from two snapshots of the consents
+//! Fiskil's webhook events, which follow from two states of the consents
 //! (docs/providers/fiskil.md#webhooks).
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
-use serde::Serialize;
 
 use super::Fiskil;
 use super::store::{Account, Consent};
 use crate::members::Members;
 use crate::refused::Refused;
-use crate::store::RowChange;
+use crate::store::{Moment, RowChange};
 use crate::webhooks::{DeliveryPolicy, WebhookEvent, WebhookSource, only_in};
 use crate::world::rng::{DIGITS, Rng};
 
-/// The part of the consents from which events follow.
-pub(crate) type Snapshot = Vec<ConsentSnapshot>;
-
-pub(crate) struct ConsentSnapshot {
-    arrangement_id: String,
-    end_user_id: String,
-    institution_id: &'static str,
-    active: bool,
-    expires_at: Timestamp,
-    accounts: Vec<AccountSnapshot>,
+/// A consent with its accounts whose data are visible.
+struct Given<'a> {
+    consent: &'a Consent,
+    is_active: bool,
+    accounts: Vec<&'a Account>,
 }
 
-struct AccountSnapshot {
-    id: String,
-    members: String,
-    balance: String,
-    has_rows: bool,
-}
-
-fn account_snapshot(account: &Account) -> AccountSnapshot {
-    AccountSnapshot {
-        id: account.id.clone(),
-        members: account.members.to_string(),
-        balance: account.balance.to_string(),
-        has_rows: !account.entries.is_empty(),
+impl<'a> Given<'a> {
+    fn of(consent: &'a Consent, moment: &'a Moment<Fiskil>) -> Self {
+        let is_visible = |account: &&Account| {
+            account.arrangement_id == consent.arrangement_id && account.visible_at <= moment.at
+        };
+        Self {
+            consent,
+            is_active: consent.is_active(moment.at),
+            accounts: moment.store.accounts.iter().filter(is_visible).collect(),
+        }
     }
 }
 
@@ -52,61 +43,40 @@ impl WebhookSource for Fiskil {
         is_received: |status| (200..300).contains(&status),
     };
 
-    fn snapshot(&self, now: Timestamp) -> Snapshot {
-        let store = self.store.read();
-        let consent_snapshot = |consent: &Consent| {
-            let accounts = store.accounts.iter().filter(|held| {
-                held.arrangement_id == consent.arrangement_id && held.visible_at <= now
-            });
-            ConsentSnapshot {
-                arrangement_id: consent.arrangement_id.clone(),
-                end_user_id: consent.end_user_id.clone(),
-                institution_id: consent.institution.id,
-                active: consent.is_active(now),
-                expires_at: consent.expires_at,
-                accounts: accounts.map(account_snapshot).collect(),
-            }
-        };
-        store.consents.iter().map(consent_snapshot).collect()
-    }
-
     fn compare(
         &self,
-        before: &Snapshot,
-        after: &Snapshot,
+        before: &Moment<Self>,
+        after: &Moment<Self>,
         rows: &[RowChange],
-        now: Timestamp,
     ) -> Vec<WebhookEvent> {
         let mut recorder = EventRecorder {
-            client_id: &self.access.client_id,
+            fiskil: self,
             rows,
-            now,
+            now: after.at,
             events: Vec::new(),
         };
-        for consent in after {
-            let known = before
-                .iter()
-                .find(|known| known.arrangement_id == consent.arrangement_id);
-            let accounts: Vec<_> = consent.accounts.iter().collect();
-            match known {
-                Some(known) if known.active && consent.active => {
-                    if known.expires_at != consent.expires_at {
-                        recorder.record(consent, "consent.updated", None);
+        for consent in &after.store.consents {
+            let given = Given::of(consent, after);
+            let known = before.store.consent(&consent.arrangement_id);
+            match known.map(|known| Given::of(known, before)) {
+                Some(known) if known.is_active && given.is_active => {
+                    if known.consent.expires_at != consent.expires_at {
+                        recorder.record(consent, "consent.updated", &[]);
                     }
-                    recorder.record_changes(known, consent);
+                    recorder.record_changes(&known, &given);
                 }
                 // An expired and a revoked consent have the same event.
-                Some(known) if known.active => recorder.record(consent, "consent.revoked", None),
-                _ if !consent.active => {}
+                Some(known) if known.is_active => recorder.record(consent, "consent.revoked", &[]),
+                _ if !given.is_active => {}
                 // Sandbox choice: a consent that works again is an updated one. Only a test can
                 // cause this.
                 Some(_) => {
-                    recorder.record(consent, "consent.updated", None);
-                    recorder.record_syncs(consent, &accounts, false);
+                    recorder.record(consent, "consent.updated", &[]);
+                    recorder.record_syncs(consent, &given.accounts, false);
                 }
                 None => {
-                    recorder.record(consent, "consent.received", None);
-                    recorder.record_syncs(consent, &accounts, true);
+                    recorder.record(consent, "consent.received", &[]);
+                    recorder.record_syncs(consent, &given.accounts, true);
                 }
             }
         }
@@ -151,7 +121,7 @@ fn signature(secret: &str, body: &[u8]) -> String {
 }
 
 /// Wraps data in the envelope; the event's name is a member of the data.
-fn event(name: &str, data: &impl Serialize, now: Timestamp) -> WebhookEvent {
+fn event(name: &str, data: &Members, now: Timestamp) -> WebhookEvent {
     let id = Rng::random().text(DIGITS, 16);
     let mut body = Members::default();
     body.set("delivery_attempt", &1);
@@ -166,71 +136,51 @@ fn event(name: &str, data: &impl Serialize, now: Timestamp) -> WebhookEvent {
     }
 }
 
-#[derive(Serialize)]
-struct Data<'a> {
-    event: &'a str,
-    consent_id: &'a str,
-    client_id: &'a str,
-    end_user_id: &'a str,
-    institution_id: &'a str,
-    /// Only for events about accounts, balances and transactions.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    account_ids: Option<Vec<&'a str>>,
-}
-
 /// Collects the events of a comparison.
 struct EventRecorder<'a> {
-    client_id: &'a str,
+    fiskil: &'a Fiskil,
     rows: &'a [RowChange],
     now: Timestamp,
     events: Vec<WebhookEvent>,
 }
 
 impl EventRecorder<'_> {
-    fn record(&mut self, consent: &ConsentSnapshot, name: &str, account_ids: Option<Vec<&str>>) {
-        let data = Data {
-            event: name,
-            consent_id: &consent.arrangement_id,
-            client_id: self.client_id,
-            end_user_id: &consent.end_user_id,
-            institution_id: consent.institution_id,
-            account_ids,
-        };
+    /// Only events about accounts, balances and transactions name accounts.
+    fn record(&mut self, consent: &Consent, name: &str, accounts: &[&Account]) {
+        let mut data = Members::default();
+        data.set("event", &name);
+        data.set("consent_id", &consent.arrangement_id);
+        data.set("client_id", &self.fiskil.access.client_id);
+        data.set("end_user_id", &consent.end_user_id);
+        data.set("institution_id", &consent.institution.id);
+        if !accounts.is_empty() {
+            let ids: Vec<&str> = accounts.iter().map(|account| account.id.as_str()).collect();
+            data.set("account_ids", &ids);
+        }
         self.events.push(event(name, &data, self.now));
     }
 
-    fn record_sync(
-        &mut self,
-        consent: &ConsentSnapshot,
-        what: &str,
-        accounts: &[&AccountSnapshot],
-    ) {
-        let ids: Vec<&str> = accounts.iter().map(|account| account.id.as_str()).collect();
-        if !ids.is_empty() {
-            self.record(
-                consent,
-                &format!("banking.{what}.sync.completed"),
-                Some(ids),
-            );
+    fn record_sync(&mut self, consent: &Consent, what: &str, accounts: &[&Account]) {
+        if !accounts.is_empty() {
+            let name = format!("banking.{what}.sync.completed");
+            self.record(consent, &name, accounts);
         }
     }
 
     /// Records accounts, then balances, then rows. A new consent first reports the rows of about 90
     /// days separately. The order follows docs/providers/fiskil.md#sandbox-choices; that the events
     /// come without a gap is a sandbox choice.
-    fn record_syncs(
-        &mut self,
-        consent: &ConsentSnapshot,
-        accounts: &[&AccountSnapshot],
-        is_first: bool,
-    ) {
+    fn record_syncs(&mut self, consent: &Consent, accounts: &[&Account], is_first: bool) {
         self.record_sync(consent, "accounts", accounts);
         self.record_sync(consent, "balances", accounts);
-        let filled: Vec<_> = accounts
-            .iter()
-            .copied()
-            .filter(|account| account.has_rows)
-            .collect();
+        let filled: Vec<_> = {
+            let store = self.fiskil.store.read();
+            let has_rows = |account: &&&Account| {
+                let mut all = store.accounts.iter();
+                all.any(|known| known.id == account.id && !known.entries.is_empty())
+            };
+            accounts.iter().filter(has_rows).copied().collect()
+        };
         if is_first {
             self.record_sync(consent, "transactions.recent", &filled);
         }
@@ -239,35 +189,26 @@ impl EventRecorder<'_> {
     }
 
     /// Records what a test changed under an active consent.
-    fn record_changes(&mut self, before: &ConsentSnapshot, after: &ConsentSnapshot) {
-        let known =
-            |account: &AccountSnapshot| before.accounts.iter().find(|known| known.id == account.id);
-        let new: Vec<_> =
-            only_in(&after.accounts, &before.accounts, |account| &account.id).collect();
-        self.record_syncs(after, &new, before.accounts.is_empty());
-        let changed = |differs: &dyn Fn(&AccountSnapshot, &AccountSnapshot) -> bool| {
+    fn record_changes(&mut self, before: &Given<'_>, after: &Given<'_>) {
+        let consent = after.consent;
+        let new = only_in(&after.accounts, &before.accounts, |account| &account.id);
+        let new: Vec<_> = new.copied().collect();
+        self.record_syncs(consent, &new, before.accounts.is_empty());
+        let changed = |differs: &dyn Fn(&Account, &Account) -> bool| {
+            let is_changed = |account: &&&Account| {
+                let mut known = before.accounts.iter();
+                known.any(|known| known.id == account.id && differs(known, account))
+            };
             let all = after.accounts.iter();
-            all.filter(|account| known(account).is_some_and(|known| differs(known, account)))
-                .collect::<Vec<_>>()
+            all.filter(is_changed).copied().collect::<Vec<_>>()
         };
+        let members = changed(&|before, after| before.members != after.members);
+        self.record_sync(consent, "accounts", &members);
+        let balances = changed(&|before, after| before.balance != after.balance);
+        self.record_sync(consent, "balances", &balances);
         let rows = self.rows;
-        let has_changed_rows =
-            |account: &AccountSnapshot| rows.iter().any(|row| row.account_id == account.id);
-        self.record_sync(
-            after,
-            "accounts",
-            &changed(&|before, after| before.members != after.members),
-        );
-        self.record_sync(
-            after,
-            "balances",
-            &changed(&|before, after| before.balance != after.balance),
-        );
-        self.record_sync(
-            after,
-            "transactions",
-            &changed(&|_, account| has_changed_rows(account)),
-        );
+        let filled = changed(&|_, account| rows.iter().any(|row| row.account_id == account.id));
+        self.record_sync(consent, "transactions", &filled);
     }
 }
 

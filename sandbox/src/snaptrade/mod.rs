@@ -90,7 +90,6 @@ impl Default for SnapTradeOptions {
 
 impl Provider for SnapTrade {
     type AuthRequest = login::Link;
-    type Snapshot = webhook_events::Snapshot;
     type Options = SnapTradeOptions;
     const NAME: &'static str = "snaptrade";
 

@@ -1,5 +1,7 @@
 //! The state of the simulated SnapTrade.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp, civil};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -19,17 +21,17 @@ pub(super) type Store = crate::store::Store<SnapTrade>;
 pub(super) type Account = crate::store::Account<SnapTrade>;
 pub(super) type Entry = crate::store::Entry<SnapTrade>;
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct State {
     pub(super) today: civil::Date,
     /// Follows from the seed and the day.
     #[serde(skip)]
-    pub(super) instruments: Instruments,
+    pub(super) instruments: Arc<Instruments>,
     users: Vec<User>,
     pub(super) connections: Vec<Connection>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct User {
     /// Unique, even if a deleted user's id is registered again.
     pub(super) number: u64,
@@ -42,7 +44,7 @@ pub(crate) struct User {
 }
 
 /// A login at a broker.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Connection {
     pub(super) id: String,
     /// The user's number.
@@ -64,7 +66,7 @@ pub(crate) struct Connection {
     deleted_at: Option<Timestamp>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct OwnAccount {
     pub(super) connection_id: String,
     /// A JSON array.
@@ -83,7 +85,7 @@ impl Store {
     pub(super) fn without_users(seed: u64, today: civil::Date) -> Self {
         let state = State {
             today,
-            instruments: Instruments::new(seed, today),
+            instruments: Arc::new(Instruments::new(seed, today)),
             users: vec![],
             connections: vec![],
         };
@@ -92,7 +94,7 @@ impl Store {
 
     /// Adds what a state that was saved lacks.
     pub(super) fn fill_instruments(&mut self) {
-        self.instruments = Instruments::new(self.seed, self.today);
+        self.instruments = Arc::new(Instruments::new(self.seed, self.today));
     }
 
     /// The existing users of a key.

@@ -1,54 +1,47 @@
 //! SnapTrade's webhook events for the users of the commercial key
-//! (docs/providers/snaptrade.md#webhooks). They follow from two snapshots of the state.
+//! (docs/providers/snaptrade.md#webhooks). They follow from two states.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::reference::brokerage_id;
-use super::store::{Account, Connection};
+use super::store::{Account, Connection, User};
 use super::{Key, SnapTrade, sign};
 use crate::members::Members;
 use crate::refused::Refused;
-use crate::store::RowChange;
+use crate::store::{Moment, RowChange};
 use crate::webhooks::{DeliveryPolicy, WebhookEvent, WebhookSource, only_in};
 use crate::world::rng::{BASE62, Rng};
 
 /// The label of the random stream for the deprecated secret.
 const SECRET_STREAM: u64 = u64::MAX - 3;
 
-/// The part of users and connections from which events follow.
-pub(crate) struct Snapshot {
-    users: Vec<UserSnapshot>,
-    connections: Vec<ConnectionSnapshot>,
+/// A connection with its user and accounts.
+struct Linked<'a> {
+    user: &'a User,
+    connection: &'a Connection,
+    accounts: Vec<&'a Account>,
 }
 
-struct UserSnapshot {
-    number: u64,
-    id: String,
+fn users(moment: &Moment<SnapTrade>) -> Vec<&User> {
+    moment.store.users(Key::Commercial, moment.at).collect()
 }
 
-struct ConnectionSnapshot {
-    id: String,
-    user_id: String,
-    brokerage_id: Value,
-    is_disabled: bool,
-    reactivations: u64,
-    accounts: Vec<AccountSnapshot>,
-}
-
-struct AccountSnapshot {
-    id: String,
-    as_of: Timestamp,
-    holding_changes: u64,
-}
-
-fn account_snapshot(account: &Account) -> AccountSnapshot {
-    AccountSnapshot {
-        id: account.id.clone(),
-        as_of: account.as_of,
-        holding_changes: account.holding_changes,
+fn connections(moment: &Moment<SnapTrade>) -> Vec<Linked<'_>> {
+    let (store, at) = (&moment.store, moment.at);
+    let mut all = Vec::new();
+    for user in users(moment) {
+        for connection in store.connections_of(user.number, at) {
+            let accounts = store.accounts_of(user.number, Some(&connection.id), at);
+            all.push(Linked {
+                user,
+                connection,
+                accounts: accounts.collect(),
+            });
+        }
     }
+    all
 }
 
 impl WebhookSource for SnapTrade {
@@ -60,72 +53,39 @@ impl WebhookSource for SnapTrade {
         is_received: |status| matches!(status, 200 | 201 | 202 | 204),
     };
 
-    fn snapshot(&self, now: Timestamp) -> Snapshot {
-        let store = self.store.read();
-        let mut snapshot = Snapshot {
-            users: Vec::new(),
-            connections: Vec::new(),
-        };
-        for user in store.users(Key::Commercial, now) {
-            snapshot.users.push(UserSnapshot {
-                number: user.number,
-                id: user.id.clone(),
-            });
-            let connections =
-                store
-                    .connections_of(user.number, now)
-                    .map(|connection: &Connection| ConnectionSnapshot {
-                        id: connection.id.clone(),
-                        user_id: user.id.clone(),
-                        brokerage_id: brokerage_id(store.seed, connection.broker).into(),
-                        is_disabled: connection.disabled_at.is_some(),
-                        reactivations: connection.reactivations,
-                        accounts: store
-                            .accounts_of(user.number, Some(&connection.id), now)
-                            .map(account_snapshot)
-                            .collect(),
-                    });
-            snapshot.connections.extend(connections);
-        }
-        snapshot
-    }
-
     fn compare(
         &self,
-        before: &Snapshot,
-        after: &Snapshot,
+        before: &Moment<Self>,
+        after: &Moment<Self>,
         rows: &[RowChange],
-        now: Timestamp,
     ) -> Vec<WebhookEvent> {
         let mut recorder = EventRecorder {
             snaptrade: self,
+            seed: after.store.seed,
             rows,
-            now,
+            now: after.at,
             events: Vec::new(),
         };
-        for user in only_in(&after.users, &before.users, |user| user.number) {
+        let (old_users, new_users) = (users(before), users(after));
+        for user in only_in(&new_users, &old_users, |user| user.number) {
             recorder.record("USER_REGISTERED", &user.id, json!({}));
         }
-        for connection in &after.connections {
-            match before
-                .connections
-                .iter()
-                .find(|known| known.id == connection.id)
-            {
-                Some(known) => recorder.record_changes(known, connection),
+        let (old, new) = (connections(before), connections(after));
+        for linked in &new {
+            let mut known = old.iter();
+            match known.find(|known| known.connection.id == linked.connection.id) {
+                Some(known) => recorder.record_changes(known, linked),
                 None => {
-                    recorder.record_connection("CONNECTION_ADDED", connection, true);
-                    connection
-                        .accounts
-                        .iter()
-                        .for_each(|account| recorder.record_sync(connection, account));
+                    recorder.record_connection("CONNECTION_ADDED", linked, true);
+                    let accounts = linked.accounts.iter();
+                    accounts.for_each(|account| recorder.record_sync(linked, account));
                 }
             }
         }
-        for removed in only_in(&before.connections, &after.connections, |known| &known.id) {
+        for removed in only_in(&old, &new, |known| &known.connection.id) {
             recorder.record_connection("CONNECTION_DELETED", removed, true);
         }
-        for user in only_in(&before.users, &after.users, |user| user.number) {
+        for user in only_in(&old_users, &new_users, |user| user.number) {
             recorder.record("USER_DELETED", &user.id, json!({}));
         }
         recorder.events
@@ -176,6 +136,7 @@ impl SnapTrade {
 /// Collects the events of a comparison.
 struct EventRecorder<'a> {
     snaptrade: &'a SnapTrade,
+    seed: u64,
     rows: &'a [RowChange],
     now: Timestamp,
     events: Vec<WebhookEvent>,
@@ -190,53 +151,45 @@ impl EventRecorder<'_> {
             .push(self.snaptrade.event(name, members, self.now));
     }
 
-    fn record_connection(
-        &mut self,
-        name: &str,
-        connection: &ConnectionSnapshot,
-        names_broker: bool,
-    ) {
-        let mut own = json!({"brokerageAuthorizationId": connection.id});
+    fn record_connection(&mut self, name: &str, linked: &Linked<'_>, names_broker: bool) {
+        let mut own = json!({"brokerageAuthorizationId": linked.connection.id});
         if names_broker {
-            own["brokerageId"] = connection.brokerage_id.clone();
+            own["brokerageId"] = brokerage_id(self.seed, linked.connection.broker).into();
         }
-        self.record(name, &connection.user_id, own);
+        self.record(name, &linked.user.id, own);
     }
 
-    fn record_account(
-        &mut self,
-        name: &str,
-        connection: &ConnectionSnapshot,
-        account: &AccountSnapshot,
-    ) {
-        let own = json!({"accountId": account.id, "brokerageAuthorizationId": connection.id});
-        self.record(name, &connection.user_id, own);
+    fn record_account(&mut self, name: &str, linked: &Linked<'_>, account: &Account) {
+        let connection_id = &linked.connection.id;
+        let own = json!({"accountId": account.id, "brokerageAuthorizationId": connection_id});
+        self.record(name, &linked.user.id, own);
     }
 
     /// The real service sends this even without a change, and when a part failed. Here no part
     /// fails.
-    fn record_holdings(&mut self, connection: &ConnectionSnapshot, account: &AccountSnapshot) {
+    fn record_holdings(&mut self, linked: &Linked<'_>, account: &Account) {
         let good = json!({"success": true, "error": null});
         let own = json!({
-            "accountId": account.id, "brokerageAuthorizationId": connection.id,
-            "brokerageId": connection.brokerage_id,
+            "accountId": account.id, "brokerageAuthorizationId": linked.connection.id,
+            "brokerageId": brokerage_id(self.seed, linked.connection.broker),
             "details": {"total_value": good, "positions": good, "balances": good, "orders": good},
         });
-        self.record("ACCOUNT_HOLDINGS_UPDATED", &connection.user_id, own);
+        self.record("ACCOUNT_HOLDINGS_UPDATED", &linked.user.id, own);
     }
 
     /// Records the first sync of an account: holdings, then transactions.
-    fn record_sync(&mut self, connection: &ConnectionSnapshot, account: &AccountSnapshot) {
-        self.record_holdings(connection, account);
-        self.record_account("ACCOUNT_TRANSACTIONS_INITIAL_UPDATE", connection, account);
+    fn record_sync(&mut self, linked: &Linked<'_>, account: &Account) {
+        self.record_holdings(linked, account);
+        self.record_account("ACCOUNT_TRANSACTIONS_INITIAL_UPDATE", linked, account);
     }
 
-    fn record_changes(&mut self, before: &ConnectionSnapshot, after: &ConnectionSnapshot) {
-        match (before.is_disabled, after.is_disabled) {
+    fn record_changes(&mut self, before: &Linked<'_>, after: &Linked<'_>) {
+        let (old, new) = (before.connection, after.connection);
+        match (old.disabled_at.is_some(), new.disabled_at.is_some()) {
             (false, true) => self.record_connection("CONNECTION_BROKEN", after, false),
             (true, false) => self.record_connection("CONNECTION_FIXED", after, false),
             // Sandbox choice: linking a working connection again is an update.
-            (false, false) if before.reactivations != after.reactivations => {
+            (false, false) if old.reactivations != new.reactivations => {
                 self.record_connection("CONNECTION_UPDATED", after, false);
             }
             _ => {}

@@ -1,7 +1,7 @@
 //! Webhook queues, one per provider, that deliver to the URL a test has set. A queue finds events
-//! by comparing snapshots of the provider's state, after every call and at short intervals for what
-//! the clock changes. So no handler needs to know about webhooks. Without a URL the queue records
-//! and sends nothing.
+//! by comparing the provider's state with an earlier one, after every call and at short intervals
+//! for what the clock changes. So no handler needs to know about webhooks. Without a URL the queue
+//! records and sends nothing.
 
 mod post;
 mod queue;
@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use crate::members::Members;
 use crate::provider::Provider;
 use crate::refused::Refused;
-use crate::store::RowChange;
+use crate::store::{Moment, RowChange};
 use post::{SignedRequest, is_this_machine, post};
 use queue::Attempt;
 pub(crate) use queue::{Delivery, DeliveryPolicy, DeliveryState, WebhookEvent, WebhookQueue};
@@ -35,15 +35,13 @@ const RECEIVER_REAL_TIME_MIN: Duration = Duration::from_secs(1);
 pub(crate) trait WebhookSource: Provider {
     const DELIVERY_POLICY: DeliveryPolicy;
 
-    fn snapshot(&self, now: Timestamp) -> Self::Snapshot;
-    /// The events that follow from the differences between two snapshots, and from the rows that
+    /// The events that follow from the differences between two moments, and from the rows that
     /// changed between them.
     fn compare(
         &self,
-        before: &Self::Snapshot,
-        after: &Self::Snapshot,
+        before: &Moment<Self>,
+        after: &Moment<Self>,
         rows: &[RowChange],
-        now: Timestamp,
     ) -> Vec<WebhookEvent>;
     /// Builds the event that a test describes; its name may be unknown.
     fn build_event(
@@ -80,12 +78,13 @@ pub(crate) fn set<P: WebhookSource>(
         if is_elsewhere && !queue.is_anywhere_allowed {
             return Err("\"url\" must be on this machine: start the sandbox with --webhooks-anywhere for others".into());
         }
-        let mut last_snapshot = source.last_snapshot.lock();
+        let mut compared = source.compared.lock();
         if destination.is_none() {
-            *last_snapshot = None;
-        } else if last_snapshot.is_none() {
-            *last_snapshot = Some(source.snapshot(source.clock.now()));
-            source.store.write().row_changes.clear();
+            *compared = None;
+        } else if compared.is_none() {
+            let mut store = source.store.write();
+            *compared = Some(store.at(source.clock.now()));
+            store.row_changes.clear();
         }
         let is_on = destination.is_some();
         queue.state.lock().destination = destination;
@@ -102,20 +101,20 @@ pub(crate) fn set<P: WebhookSource>(
 
 /// Queues the events since the last comparison.
 pub(crate) fn enqueue_changes<P: WebhookSource>(source: &P) {
-    let mut last_snapshot = source.last_snapshot.lock();
-    let Some(before) = last_snapshot.as_ref() else {
+    let mut compared = source.compared.lock();
+    let Some(before) = compared.as_ref() else {
         return;
     };
     let now = source.clock.now();
-    let after = source.snapshot(now);
+    let after = source.store.read().at(now);
     let mut rows = Vec::new();
     if !source.store.read().row_changes.is_empty() {
         std::mem::swap(&mut rows, &mut source.store.write().row_changes);
     }
-    for event in source.compare(before, &after, &rows, now) {
+    for event in source.compare(before, &after, &rows) {
         source.webhooks.add(event, now);
     }
-    *last_snapshot = Some(after);
+    *compared = Some(after);
 }
 
 /// Delivers one at a time, in the order in which they are due, until the provider is dropped.
