@@ -1,6 +1,7 @@
 //! Merges lists that are sorted by position, a page at a time.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
+use std::iter::Peekable;
 
 use crate::store::{Entry, Position, Protocol};
 
@@ -22,22 +23,13 @@ pub(crate) fn forward<'a, T: HasPosition>(
     limit: usize,
     keep: &impl Fn(&T) -> bool,
 ) -> Vec<(usize, &'a T)> {
-    let mut remaining: Vec<&[T]> = lists
-        .iter()
-        .map(|list| {
-            let start = after.map_or(0, |after| {
-                list.partition_point(|item| item.position() <= after)
-            });
-            &list[start..]
-        })
-        .collect();
-    merge(
-        &mut remaining,
-        limit,
-        keep,
-        <[T]>::split_first,
-        Ordering::is_lt,
-    )
+    let rest = |list: &&'a [T]| {
+        let start = after.map_or(0, |after| {
+            list.partition_point(|item| item.position() <= after)
+        });
+        list[start..].iter().peekable()
+    };
+    merge(lists.iter().map(rest), limit, keep, |position| position)
 }
 
 /// The last items before a position, last first.
@@ -47,50 +39,30 @@ pub(crate) fn backward<'a, T: HasPosition>(
     limit: usize,
     keep: &impl Fn(&T) -> bool,
 ) -> Vec<(usize, &'a T)> {
-    let mut remaining: Vec<&[T]> = lists
-        .iter()
-        .map(|list| &list[..list.partition_point(|item| item.position() < before)])
-        .collect();
-    merge(
-        &mut remaining,
-        limit,
-        keep,
-        <[T]>::split_last,
-        Ordering::is_gt,
-    )
+    let rest = |list: &&'a [T]| {
+        let end = list.partition_point(|item| item.position() < before);
+        list[..end].iter().rev().peekable()
+    };
+    merge(lists.iter().map(rest), limit, keep, Reverse)
 }
 
-/// Takes one item off an end of a list.
-type Take<T> = for<'b> fn(&'b [T]) -> Option<(&'b T, &'b [T])>;
-
-/// Takes items off the ends of the lists, always the one that `wins`, until `limit` items are kept.
-fn merge<'a, T: HasPosition>(
-    remaining: &mut [&'a [T]],
+/// Takes the item whose position has the smallest key, until `limit` items are kept.
+fn merge<'a, T: HasPosition + 'a, I: Iterator<Item = &'a T>, K: Ord>(
+    lists: impl Iterator<Item = Peekable<I>>,
     limit: usize,
     keep: &impl Fn(&T) -> bool,
-    take: Take<T>,
-    wins: fn(Ordering) -> bool,
+    key: impl Fn(Position) -> K,
 ) -> Vec<(usize, &'a T)> {
+    let mut lists: Vec<_> = lists.collect();
     let mut items = Vec::with_capacity(limit);
     while items.len() < limit {
-        let mut best: Option<(usize, Position)> = None;
-        for (index, rest) in remaining.iter().enumerate() {
-            let Some((item, _)) = take(rest) else {
-                continue;
-            };
-            let position = item.position();
-            if best.is_none_or(|(_, known)| wins(position.cmp(&known))) {
-                best = Some((index, position));
-            }
-        }
-        let Some((index, _)) = best else { break };
-        let Some((item, rest)) = take(remaining[index]) else {
+        let heads = lists.iter_mut().enumerate();
+        let heads = heads.filter_map(|(index, list)| Some((key(list.peek()?.position()), index)));
+        let Some((_, index)) = heads.min() else {
             break;
         };
-        remaining[index] = rest;
-        if keep(item) {
-            items.push((index, item));
-        }
+        let item = lists[index].next().filter(|item| keep(item));
+        items.extend(item.map(|item| (index, item)));
     }
     items
 }

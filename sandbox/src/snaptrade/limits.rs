@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use super::call::original_uri;
 use super::errors::Failure;
 use super::sign::PREFIX;
-use super::{Key, SnapTrade, SnapTradeOptions};
+use super::{Key, SnapTrade};
 use crate::query::Query;
 
 const PERIOD_SECONDS: i64 = 60;
@@ -23,27 +23,15 @@ const PERIOD_SECONDS: i64 = 60;
 #[derive(Debug, Default)]
 struct RateCounter(VecDeque<(i64, u64)>);
 
-/// What remains of a limit.
-#[derive(Debug, Clone, Copy)]
-struct Quota {
-    limit: u64,
-    remaining: u64,
-    /// Seconds until calls are possible again.
-    reset: i64,
-}
-
 impl RateCounter {
-    fn quota(&mut self, limit: u64, now: i64) -> Quota {
+    /// The calls that remain of a limit, and the seconds until more are possible.
+    fn remaining(&mut self, limit: u64, now: i64) -> (u64, i64) {
         // Seconds ahead of now exist after the clock was set back.
         self.0
             .retain(|(second, _)| *second <= now && now - second < PERIOD_SECONDS);
         let used: u64 = self.0.iter().map(|(_, calls)| calls).sum();
         let oldest = self.0.front().map_or(now, |(second, _)| *second);
-        Quota {
-            limit,
-            remaining: limit.saturating_sub(used),
-            reset: oldest + PERIOD_SECONDS - now,
-        }
+        (limit.saturating_sub(used), oldest + PERIOD_SECONDS - now)
     }
 
     fn count(&mut self, now: i64) {
@@ -54,83 +42,9 @@ impl RateCounter {
     }
 }
 
-#[derive(Default)]
-pub(super) struct Limits(Mutex<Counts>);
-
-#[derive(Default)]
-struct Counts {
-    /// Calls without a known key are not counted.
-    keys: BTreeMap<Option<Key>, RateCounter>,
-    /// By account of a personal key.
-    accounts: BTreeMap<String, RateCounter>,
-}
-
-/// The key and account whose limits apply to a call.
-struct Caller {
-    key: Option<Key>,
-    account: Option<String>,
-}
-
-impl Caller {
-    fn of(request: &Request, snaptrade: &SnapTrade) -> Self {
-        let uri = original_uri(request);
-        let key = Query::parse(uri.query())
-            .get("clientId")
-            .and_then(|id| snaptrade.key_of(id));
-        let path = uri
-            .path()
-            .strip_prefix(PREFIX)
-            .unwrap_or_else(|| uri.path());
-        let account = path
-            .strip_prefix("/accounts/")
-            .and_then(|rest| rest.split('/').next());
-        let account = account.filter(|account| key == Some(Key::Personal) && *account != "all");
-        Self {
-            key,
-            account: account.map(str::to_owned),
-        }
-    }
-}
-
-impl Limits {
-    pub(super) fn reset(&self) {
-        *self.0.lock() = Counts::default();
-    }
-
-    /// Counts a call, or returns the seconds until it can be repeated. A throttled call does not
-    /// count, which is a sandbox choice.
-    fn take(&self, caller: &Caller, limits: &SnapTradeOptions, now: Timestamp) -> Result<(), i64> {
-        if caller.key.is_none() {
-            return Ok(());
-        }
-        let (now, mut counts) = (now.as_second(), self.0.lock());
-        let mut counters = counts.of(caller, limits);
-        for (counter, limit, _) in &mut counters {
-            let quota = counter.quota(*limit, now);
-            if quota.remaining == 0 {
-                return Err(quota.reset);
-            }
-        }
-        for (counter, ..) in counters {
-            counter.count(now);
-        }
-        Ok(())
-    }
-
-    /// Adds the rate limit headers.
-    fn add_headers(
-        &self,
-        caller: &Caller,
-        limits: &SnapTradeOptions,
-        now: Timestamp,
-        headers: &mut HeaderMap,
-    ) {
-        let (now, mut counts) = (now.as_second(), self.0.lock());
-        for (counter, limit, names) in counts.of(caller, limits) {
-            write(headers, names, counter.quota(limit, now));
-        }
-    }
-}
+/// What a limit is counted for: a key, or an account of a personal key. Calls without a known key
+/// are not limited.
+type Counted = (Option<Key>, Option<String>);
 
 const KEY_HEADERS: [&str; 3] = [
     "x-ratelimit-limit",
@@ -143,28 +57,76 @@ const ACCOUNT_HEADERS: [&str; 3] = [
     "x-ratelimit-account-reset",
 ];
 
-impl Counts {
-    /// The counters that apply to a call, each with its limit and headers.
-    fn of(
-        &mut self,
-        caller: &Caller,
-        limits: &SnapTradeOptions,
-    ) -> Vec<(&mut RateCounter, u64, [&'static str; 3])> {
-        let whole = self.keys.entry(caller.key).or_default();
-        let mut counters = vec![(whole, limits.per_minute, KEY_HEADERS)];
-        if let Some(account) = &caller.account {
-            let counter = self.accounts.entry(account.clone()).or_default();
-            counters.push((counter, limits.per_account_per_minute, ACCOUNT_HEADERS));
-        }
-        counters
+/// A limit that applies to a call.
+struct Limit {
+    counted: Counted,
+    calls: u64,
+    headers: [&'static str; 3],
+}
+
+impl Limit {
+    fn of(request: &Request, snaptrade: &SnapTrade) -> Vec<Self> {
+        let uri = original_uri(request);
+        let query = Query::parse(uri.query());
+        let key = query.get("clientId").and_then(|id| snaptrade.key_of(id));
+        let path = uri.path();
+        let path = path.strip_prefix(PREFIX).unwrap_or(path);
+        let account = path
+            .strip_prefix("/accounts/")
+            .and_then(|rest| rest.split('/').next())
+            .filter(|account| key == Some(Key::Personal) && *account != "all");
+        let options = *snaptrade.options.lock();
+        let of_key = Self {
+            counted: (key, None),
+            calls: options.per_minute,
+            headers: KEY_HEADERS,
+        };
+        let of_account = account.map(|account| Self {
+            counted: (key, Some(account.to_owned())),
+            calls: options.per_account_per_minute,
+            headers: ACCOUNT_HEADERS,
+        });
+        [of_key].into_iter().chain(of_account).collect()
     }
 }
 
-fn write(headers: &mut HeaderMap, names: [&'static str; 3], quota: Quota) {
-    let [limit, remaining, reset] = names;
-    headers.insert(limit, HeaderValue::from(quota.limit));
-    headers.insert(remaining, HeaderValue::from(quota.remaining));
-    headers.insert(reset, HeaderValue::from(quota.reset));
+#[derive(Default)]
+pub(super) struct Limits(Mutex<BTreeMap<Counted, RateCounter>>);
+
+impl Limits {
+    pub(super) fn reset(&self) {
+        self.0.lock().clear();
+    }
+
+    /// Counts a call, or returns the seconds until it can be repeated. A throttled call does not
+    /// count, which is a sandbox choice.
+    fn take(&self, limits: Vec<Limit>, now: Timestamp) -> Result<(), i64> {
+        let (now, mut counters) = (now.as_second(), self.0.lock());
+        for limit in &limits {
+            let counter = counters.entry(limit.counted.clone()).or_default();
+            let (remaining, reset) = counter.remaining(limit.calls, now);
+            if remaining == 0 && limit.counted.0.is_some() {
+                return Err(reset);
+            }
+        }
+        for limit in limits.into_iter().filter(|limit| limit.counted.0.is_some()) {
+            counters.entry(limit.counted).or_default().count(now);
+        }
+        Ok(())
+    }
+
+    /// Adds the rate limit headers.
+    fn add_headers(&self, limits: Vec<Limit>, now: Timestamp, headers: &mut HeaderMap) {
+        let (now, mut counters) = (now.as_second(), self.0.lock());
+        for limit in limits {
+            let counter = counters.entry(limit.counted).or_default();
+            let (remaining, reset) = counter.remaining(limit.calls, now);
+            let [all_name, remaining_name, reset_name] = limit.headers;
+            headers.insert(all_name, HeaderValue::from(limit.calls));
+            headers.insert(remaining_name, HeaderValue::from(remaining));
+            headers.insert(reset_name, HeaderValue::from(reset));
+        }
+    }
 }
 
 /// Rejects calls over the limits.
@@ -173,9 +135,8 @@ pub(super) async fn throttle(
     request: Request,
     next: Next,
 ) -> Response {
-    let caller = Caller::of(&request, &snaptrade);
-    let (limits, now) = (*snaptrade.options.lock(), snaptrade.clock.now());
-    match snaptrade.limits.take(&caller, &limits, now) {
+    let limits = Limit::of(&request, &snaptrade);
+    match snaptrade.limits.take(limits, snaptrade.clock.now()) {
         Ok(()) => next.run(request).await,
         Err(seconds) => Failure::throttled(seconds).into_response(),
     }
@@ -188,8 +149,8 @@ pub(super) async fn add_headers(
     request: Request,
     next: Next,
 ) -> Response {
-    let caller = Caller::of(&request, &snaptrade);
-    let old = request.uri().path().starts_with(PREFIX);
+    let limits = Limit::of(&request, &snaptrade);
+    let is_old = request.uri().path().starts_with(PREFIX);
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
     let id = uuid::Uuid::new_v4().simple().to_string();
@@ -197,9 +158,9 @@ pub(super) async fn add_headers(
         "x-request-id",
         HeaderValue::from_str(&id).expect("hexadecimal digits are a header"),
     );
-    let (limits, now) = (*snaptrade.options.lock(), snaptrade.clock.now());
-    snaptrade.limits.add_headers(&caller, &limits, now, headers);
-    if old {
+    let now = snaptrade.clock.now();
+    snaptrade.limits.add_headers(limits, now, headers);
+    if is_old {
         headers.insert("deprecation", HeaderValue::from_static("@1781222400"));
     }
     response
