@@ -136,16 +136,12 @@ impl Bank {
 
     /// Adds an account with defaults for the fields that are left out, and returns it.
     pub fn add_account(&self, account: &impl Serialize) -> Result<Value, Refused> {
-        let account = fields(account);
-        self.change(|bank| bank.add_account(account))
-            .map(Members::into_value)
+        self.merge(account, |bank, account| bank.add_account(account))
     }
 
     /// Merges fields into an account; `null` removes one.
     pub fn change_account(&self, id: &str, given: &impl Serialize) -> Result<Value, Refused> {
-        let given = fields(given);
-        self.change(|bank| bank.change_account(id, given))
-            .map(Members::into_value)
+        self.merge(given, |bank, given| bank.change_account(id, given))
     }
 
     /// Sets the balance of an account: Fiskil's and Akahu's fields that change, or all of
@@ -158,16 +154,12 @@ impl Bank {
 
     /// Adds a row with defaults for the fields that are left out, and returns it.
     pub fn add_row(&self, row: &impl Serialize) -> Result<Value, Refused> {
-        let row = fields(row);
-        self.change(|bank| bank.add_row(row))
-            .map(Members::into_value)
+        self.merge(row, |bank, row| bank.add_row(row))
     }
 
     /// Merges fields into a row; `null` removes one.
     pub fn change_row(&self, id: &str, given: &impl Serialize) -> Result<Value, Refused> {
-        let given = fields(given);
-        self.change(|bank| bank.change_row(id, given))
-            .map(Members::into_value)
+        self.merge(given, |bank, given| bank.change_row(id, given))
     }
 
     pub fn remove_row(&self, id: &str) -> Result<(), Refused> {
@@ -176,9 +168,7 @@ impl Bank {
 
     /// Adds a position to an account, with defaults for the fields that are left out.
     pub fn add_position(&self, position: &impl Serialize) -> Result<Value, Refused> {
-        let position = fields(position);
-        self.change(|bank| bank.add_position(position))
-            .map(Members::into_value)
+        self.merge(position, |bank, position| bank.add_position(position))
     }
 
     /// Replaces all rows of an account with `rows` drawn ones.
@@ -211,7 +201,16 @@ impl Bank {
         self.0.send_event(name, fields(given))
     }
 
-    pub(crate) fn change<T>(&self, change: impl FnOnce(&dyn AnyProvider) -> T) -> T {
+    fn merge(
+        &self,
+        given: &impl Serialize,
+        change: impl FnOnce(&dyn AnyProvider, Members) -> Result<Members, Refused>,
+    ) -> Result<Value, Refused> {
+        let changed = self.change(|bank| change(bank, fields(given)));
+        changed.map(Members::into_value)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&dyn AnyProvider) -> T) -> T {
         let changed = change(&*self.0);
         self.0.announce();
         changed

@@ -1,5 +1,6 @@
-//! `GET /connections[/{id}]`: the institutions that users can link
-//! (docs/providers/akahu.md#institutions).
+//! What is the same for every user: the institutions that can be linked, at `/connections[/{id}]`
+//! (docs/providers/akahu.md#institutions), and the spending categories of NZFCC, at
+//! `/categories[/{id}]` (docs/providers/akahu.md#category-list).
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -9,6 +10,7 @@ use super::call::{AppCall, check_id};
 use super::errors::Failure;
 use super::respond::{item, items};
 use crate::world::new_zealand::{Institution, NEW_ZEALAND, institution};
+use crate::world::nzfcc::{CODES, Code};
 
 /// An official connection replaces its classic twin, which accepts no new logins
 /// (docs/providers/akahu.md#institutions).
@@ -52,4 +54,23 @@ pub(super) async fn list(_: AppCall) -> Response {
 pub(super) async fn show(Path(id): Path<String>, _: AppCall) -> Result<Response, Failure> {
     check_id("conn_", &id)?;
     Ok(item(full(institution(&id).ok_or_else(Failure::not_found)?)))
+}
+
+fn view(code: &Code) -> Value {
+    let (id, name) = code.group;
+    json!({
+        "_id": code.id, "name": code.name,
+        "groups": {"personal_finance": {"_id": id, "name": name}},
+    })
+}
+
+/// Lists all spending codes, without pages.
+pub(super) async fn categories(_: AppCall) -> Response {
+    items(CODES.iter().map(view))
+}
+
+pub(super) async fn category(Path(id): Path<String>, _: AppCall) -> Result<Response, Failure> {
+    check_id("nzfcc_", &id)?;
+    let code = CODES.iter().find(|code| code.id == id);
+    Ok(item(view(code.ok_or_else(Failure::not_found)?)))
 }

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde_json::json;
 
-use super::paths;
+use super::TOKEN_PATH;
 use crate::respond;
 
 #[derive(Debug)]
@@ -57,7 +57,7 @@ pub(super) fn body(path: &str, status: StatusCode) -> (&'static str, Vec<u8>) {
             );
         }
         // A flat OAuth error (docs/providers/akahu.md#token-exchange).
-        (_, paths::TOKEN) => json!({"success": false, "error": "server_error"}),
+        (_, TOKEN_PATH) => json!({"success": false, "error": "server_error"}),
         _ => json!({"success": false, "message": Failure::of_status(status).message}),
     };
     ("application/json", body.to_string().into_bytes())

@@ -11,8 +11,7 @@ use super::{LinkingOptions, ids};
 use crate::consent::ConsentState;
 use crate::consent_page::{Choice, OfferedAccount};
 use crate::members::Members;
-use crate::store::NUMBERS_PER_ACCOUNT;
-use crate::world::names::{first_word, full_name, stream, vary};
+use crate::world::names::{first_row, first_word, full_name, stream, vary};
 use crate::world::new_zealand::{Holding, Institution, NEW_ZEALAND};
 use crate::world::nz_rows::{Calendars, draw};
 use crate::world::rng::{DIGITS, Rng, label};
@@ -142,13 +141,8 @@ impl Store {
             let account = self.add_holding(login, holding, &mut rng, None, now);
             account.members.merge_all(members);
             account.running = Some(running);
-            // The rows are drawn from numbers of this account alone, so earlier links do not change
-            // them.
-            let own = label(&[name, institution.id, &holding.account.to_string()])
-                / NUMBERS_PER_ACCOUNT
-                * NUMBERS_PER_ACCOUNT;
-            let rows = draw(&holding.plan, seed, own, &calendars, Some(running));
-            account.set_rows(rows);
+            let base = first_row(name, institution.id, &holding.account.to_string());
+            account.set_rows(draw(&holding.plan, seed, base, &calendars, Some(running)));
         }
         login
     }

@@ -4,14 +4,12 @@
 mod accounts;
 mod authorize;
 mod call;
-mod categories;
 mod connections;
 mod errors;
 mod fill;
 mod ids;
 mod linking;
 mod paging;
-mod paths;
 mod refresh;
 mod respond;
 mod rows;
@@ -49,6 +47,8 @@ use errors::Failure;
 use respond::iso;
 use store::{Account, Login, Store};
 
+/// Exchanges and revokes tokens. Its errors have their own shape.
+const TOKEN_PATH: &str = "/v1/token";
 /// The days over which `fill` distributes its rows.
 const FILL_DAYS: u32 = 300;
 
@@ -230,12 +230,12 @@ impl Akahu {
             // none.
             .route("/", get(authorize::show).post(authorize::begin))
             .route("/authorize", get(authorize::show).post(authorize::begin))
-            .route(paths::TOKEN, post(token::exchange).delete(token::revoke))
+            .route(TOKEN_PATH, post(token::exchange).delete(token::revoke))
             .route("/v1/me", get(accounts::me))
             .route("/v1/connections", get(connections::list))
             .route("/v1/connections/{id}", get(connections::show))
-            .route("/v1/categories", get(categories::list))
-            .route("/v1/categories/{id}", get(categories::show))
+            .route("/v1/categories", get(connections::categories))
+            .route("/v1/categories/{id}", get(connections::category))
             .route("/v1/accounts", get(accounts::list))
             .route(
                 "/v1/accounts/{id}",

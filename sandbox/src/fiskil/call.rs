@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use jiff::Timestamp;
 
 use super::errors::{Failure, Family};
-use super::{Fiskil, paths};
+use super::{Fiskil, TOKEN_PATH};
 use crate::members::Members;
 use crate::query::Query;
 use crate::serve::REQUEST_BYTES_MAX;
@@ -69,7 +69,7 @@ impl FromRequest<Arc<Fiskil>> for Call {
         };
         call.version = version_of(request.headers())
             .ok_or_else(|| call.invalid("X-Fiskil-Version must be one of v1, v2, v3"))?;
-        if call.path != paths::TOKEN && !authorized(&call, request.headers()) {
+        if call.path != TOKEN_PATH && !authorized(&call, request.headers()) {
             // The text is invented (docs/providers/fiskil.md#sandbox-choices).
             return Err(call.fail(
                 StatusCode::UNAUTHORIZED,

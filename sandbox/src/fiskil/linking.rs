@@ -14,8 +14,8 @@ use crate::world::YEARS_DAYS;
 use crate::world::au_rows::{Row, draw};
 use crate::world::australia::{AUSTRALIA, Holding, Institution};
 use crate::world::calendar::Calendar;
-use crate::world::names::{first_word, full_name, stream, vary};
-use crate::world::rng::{Rng, label};
+use crate::world::names::{first_row, first_word, full_name, stream, vary};
+use crate::world::rng::Rng;
 
 /// The parameters of a new consent.
 pub(super) struct NewConsent<'a> {
@@ -137,10 +137,7 @@ impl Store {
                 let calendar = Calendar::new(consent.now, YEARS_DAYS + 2);
                 let seen = self.invented(holding, consent.institution, consent.username, &calendar);
                 (account.members, account.balance) = (seen.members, seen.own.balance);
-                // The rows are drawn from numbers of this account alone, so earlier links do not
-                // change them.
-                let base = label(&[consent.username, consent.institution.id, &holding.name]);
-                let base = base / NUMBERS_PER_ACCOUNT * NUMBERS_PER_ACCOUNT;
+                let base = first_row(consent.username, consent.institution.id, &holding.name);
                 draw(&holding.plan, 0, self.seed, base, &calendar)
                     .into_iter()
                     .map(|row| (Body::Drawn(row.clone()), row.number))

@@ -2,7 +2,6 @@
 //! sandbox chose behaviour that is not documented, and the crate's README lists those choices.
 
 mod accounts;
-mod balances;
 mod call;
 mod consents;
 mod end_users;
@@ -11,7 +10,6 @@ mod fill;
 mod institutions;
 mod linking;
 mod paging;
-mod paths;
 mod rows;
 mod sessions;
 mod store;
@@ -46,6 +44,8 @@ use crate::{Credentials, FiskilAccess, Options, consent_page, fault_injection};
 use errors::{Failure, Family};
 use store::{Consent, Store};
 
+/// Issues access tokens, so it needs none.
+const TOKEN_PATH: &str = "/v1/token";
 /// The primary categories (docs/providers/fiskil.md#categories).
 const PRIMARY_CATEGORIES: [&str; 16] = [
     "BANK_FEES",
@@ -193,7 +193,7 @@ impl Fiskil {
         let provider = Arc::clone(&self);
         consent_page::routes::<Self>()
             .route("/", get(sessions::enter))
-            .route(paths::TOKEN, post(token::issue))
+            .route(TOKEN_PATH, post(token::issue))
             .route(
                 "/v1/end-users",
                 post(end_users::create).get(end_users::list),
@@ -213,7 +213,7 @@ impl Fiskil {
                 axum::routing::delete(consents::revoke),
             )
             .route("/v1/banking/accounts", get(accounts::list))
-            .route("/v1/banking/balances", get(balances::list))
+            .route("/v1/banking/balances", get(accounts::balances))
             .route("/v1/banking/transactions", get(transactions::list))
             .route(
                 "/v1/banking/transactions/category",

@@ -85,6 +85,10 @@ pub(super) async fn delete_now(
     Ok(StatusCode::NO_CONTENT)
 }
 
+fn detail(text: String) -> Response {
+    json(&json!({"detail": text}))
+}
+
 /// Requests fresh positions and balances. The order of the checks is a sandbox choice.
 pub(super) async fn refresh(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
     let now = call.now;
@@ -112,9 +116,7 @@ pub(super) async fn refresh(Path(id): Path<String>, call: UserCall) -> Result<Re
     for account in store.accounts_at(&id) {
         account.as_of = now;
     }
-    Ok(json(
-        &json!({"detail": format!("Connection {id} scheduled for refresh")}),
-    ))
+    Ok(detail(format!("Connection {id} scheduled for refresh")))
 }
 
 /// Requests fresh activities.
@@ -124,9 +126,8 @@ pub(super) async fn sync(Path(id): Path<String>, call: UserCall) -> Result<Respo
     if connection.disabled_at.is_some() {
         return Err(Failure::disabled());
     }
-    Ok(json(
-        &json!({"detail": format!("Connection {id} scheduled for transactions sync")}),
-    ))
+    let text = format!("Connection {id} scheduled for transactions sync");
+    Ok(detail(text))
 }
 
 /// Disables a connection for a test. Only test keys can do this, and the sandbox's keys are test
@@ -139,7 +140,5 @@ pub(super) async fn disable(Path(id): Path<String>, call: UserCall) -> Result<Re
         return Err(Failure::new(StatusCode::PAYMENT_REQUIRED, "3011", detail));
     }
     connection.disabled_at = Some(call.now);
-    Ok(json(
-        &json!({"detail": format!("Connection {id} has been disabled")}),
-    ))
+    Ok(detail(format!("Connection {id} has been disabled")))
 }

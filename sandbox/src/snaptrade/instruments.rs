@@ -50,11 +50,13 @@ impl Instruments {
             (security.symbol, views)
         };
         let views = MARKET.securities.iter().map(entry).collect();
-        let currencies = ["USD", "CAD", "AUD"].map(|code| (code, currency(seed, code).to_string()));
+        let currencies = MARKET.currencies.keys();
         Self {
             seed,
             views,
-            currencies: BTreeMap::from(currencies),
+            currencies: currencies
+                .map(|code| (*code, currency(seed, code).to_string()))
+                .collect(),
         }
     }
 
@@ -79,12 +81,7 @@ fn security_id(seed: u64, security: &Security) -> String {
 }
 
 fn currency(seed: u64, code: &str) -> Value {
-    let name = match code {
-        "USD" => "US Dollar",
-        "CAD" => "Canadian Dollar",
-        "AUD" => "Australian Dollar",
-        other => other,
-    };
+    let name = MARKET.currencies.get(code).copied().unwrap_or(code);
     json!({"id": id(seed, &format!("currency {code}")), "code": code, "name": name})
 }
 
@@ -172,17 +169,8 @@ fn exchange(seed: u64, exchange: &Exchange) -> Value {
 
 /// The codes are invented except `et` and `cs`.
 fn security_type(seed: u64, security: &Security) -> Value {
-    let (code, description) = match security.kind {
-        "stock" => ("cs", "Common Stock"),
-        "adr" => ("ad", "ADR"),
-        "etf" => ("et", "ETF"),
-        "cef" => ("cef", "Closed End Fund"),
-        "mutualfund" => ("oef", "Open Ended Fund"),
-        "crypto" => ("crypto", "Cryptocurrency"),
-        "bond" => ("bnd", "Bond"),
-        "future" => ("fut", "Future"),
-        _ => ("oth", "Other"),
-    };
+    let known = MARKET.types.get(security.kind).copied();
+    let (code, description) = known.unwrap_or(("oth", "Other"));
     json!({"id": id(seed, &format!("type {code}")), "code": code, "description": description, "is_supported": true})
 }
 

@@ -10,10 +10,9 @@ use super::login::Link;
 use super::store::{Connection, Store};
 use crate::consent_page::{Choice, OfferedAccount, Reason};
 use crate::members::Members;
-use crate::store::NUMBERS_PER_ACCOUNT;
 use crate::world::brokerage::{AccountTemplate, BROKERAGE, Broker, Investor, Login, test_broker};
-use crate::world::names::{first_word, full_name, stream};
-use crate::world::rng::{DIGITS, label};
+use crate::world::names::{first_row, first_word, full_name, stream};
+use crate::world::rng::DIGITS;
 use crate::world::trades::draw;
 
 fn investor(name: &str) -> Option<&'static Investor> {
@@ -200,9 +199,8 @@ impl Store {
             let total = format!("{}.{:02}", rng.between(2_000, 40_000), rng.between(10, 99));
             let total = json!({"total": {"amount": number(&total), "currency": template.total.1}});
             account.members.set("balance", &total);
-            let own = label(&[name, broker.slug, template.number]) / NUMBERS_PER_ACCOUNT
-                * NUMBERS_PER_ACCOUNT;
-            account.set_rows(draw(&template.plan, template.total.1, seed, own, today));
+            let base = first_row(name, broker.slug, template.number);
+            account.set_rows(draw(&template.plan, template.total.1, seed, base, today));
         }
     }
 }

@@ -2,6 +2,7 @@
 //! the same person.
 
 use super::rng::{Rng, label};
+use crate::store::NUMBERS_PER_ACCOUNT;
 
 const FIRST: &str = "Amelia Hemi Grace Rohan Mia Tāne Chloe Arjun Isla Wiremu Ruby Kenji Leila Oscar \
                      Noor Felix";
@@ -22,6 +23,12 @@ pub(crate) fn full_name(seed: u64, user_name: &str) -> String {
 /// The random stream for one thing of a user at one institution.
 pub(crate) fn stream(seed: u64, user_name: &str, institution: &str, thing: &str) -> Rng {
     Rng::new(seed, label(&[user_name, institution, thing]))
+}
+
+/// The number of the first row of a user's account at an institution. It follows from their names
+/// alone, so earlier links do not change it.
+pub(crate) fn first_row(user_name: &str, institution: &str, account: &str) -> u64 {
+    label(&[user_name, institution, account]) / NUMBERS_PER_ACCOUNT * NUMBERS_PER_ACCOUNT
 }
 
 /// The first word of an institution's name, which starts the names of its products.

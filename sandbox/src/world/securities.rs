@@ -1,6 +1,7 @@
 //! Securities that can be held and traded. Companies and funds are invented; coins and exchanges
 //! have their real names.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use jiff::civil;
@@ -12,6 +13,10 @@ pub(crate) static MARKET: LazyLock<Market> =
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, bound(deserialize = "'de: 'static"))]
 pub(crate) struct Market {
+    /// The names by code.
+    pub(crate) currencies: BTreeMap<&'static str, &'static str>,
+    /// Code and description by the kind of a security.
+    pub(crate) types: BTreeMap<&'static str, (&'static str, &'static str)>,
     exchanges: Vec<Exchange>,
     pub(crate) securities: Vec<Security>,
 }
