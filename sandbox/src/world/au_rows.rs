@@ -77,7 +77,7 @@ pub(crate) fn draw(
         base,
         rows: Vec::new(),
     };
-    let (nearest, mut farthest) = plan.days;
+    let (nearest, mut farthest) = plan.days();
     let mut wanted = plan.spending;
     if plan.busiest {
         // Few rows cover few days: a household has at least about one row a day.

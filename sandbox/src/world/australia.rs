@@ -88,7 +88,7 @@ pub(crate) enum Shape {
 }
 
 /// How the rows of an account are generated.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Plan {
     fixed: &'static str,
@@ -96,29 +96,19 @@ pub(crate) struct Plan {
     pub(crate) spending: u32,
     /// Whether the account has exactly the number of posted rows in `Options::rows`.
     pub(crate) busiest: bool,
-    /// The nearest and the farthest day, counted back.
-    pub(crate) days: (u32, u32),
+    days: Option<(u32, u32)>,
     pub(crate) pending: u32,
     pub(crate) oddity: Oddity,
     /// Rows of `odd_rows.json` beside the others.
     pub(crate) odd_rows: OddRows,
 }
 
-impl Default for Plan {
-    fn default() -> Self {
-        Self {
-            fixed: "",
-            spending: 0,
-            busiest: false,
-            days: (1, YEARS_DAYS),
-            pending: 0,
-            oddity: Oddity::None,
-            odd_rows: OddRows::None,
-        }
-    }
-}
-
 impl Plan {
+    /// The nearest and the farthest day, counted back.
+    pub(crate) fn days(&self) -> (u32, u32) {
+        self.days.unwrap_or((1, YEARS_DAYS))
+    }
+
     /// The rows on fixed days: pay, rent, interest and repayments.
     pub(crate) fn fixed(&self) -> &'static [Template] {
         AUSTRALIA.lists.list(self.fixed)
@@ -126,8 +116,9 @@ impl Plan {
 }
 
 /// What is unusual about an account's rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub(crate) enum Oddity {
+    #[default]
     None,
     /// Some purchases have an execution time only.
     ExecutionOnly,

@@ -103,7 +103,7 @@ pub(crate) struct Holding {
 }
 
 /// How the rows of an account are generated.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Plan {
     fixed: &'static str,
@@ -112,26 +112,16 @@ pub(crate) struct Plan {
     pub(crate) times: Times,
     /// Adds rows around midnights and clock changes.
     pub(crate) edges: bool,
-    /// The nearest and the farthest day, counted back.
-    pub(crate) days: (u32, u32),
+    days: Option<(u32, u32)>,
     pub(crate) pending: u32,
 }
 
-impl Default for Plan {
-    fn default() -> Self {
-        Self {
-            fixed: "",
-            shops: "",
-            spending: 0,
-            times: Times::Real,
-            edges: false,
-            days: (1, YEARS_DAYS),
-            pending: 0,
-        }
-    }
-}
-
 impl Plan {
+    /// The nearest and the farthest day, counted back.
+    pub(crate) fn days(&self) -> (u32, u32) {
+        self.days.unwrap_or((1, YEARS_DAYS))
+    }
+
     /// The rows on fixed days, without a time of day: pay, rent, interest and repayments.
     pub(crate) fn fixed(&self) -> &'static [Template] {
         NEW_ZEALAND.lists.list(self.fixed)
@@ -144,9 +134,10 @@ impl Plan {
 }
 
 /// How exact the times are that an account's bank gives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub(crate) enum Times {
     /// Always exact, in milliseconds.
+    #[default]
     Real,
     /// Half of the rows give the day only, as midnight in New Zealand
     /// (docs/providers/akahu.md#dates).

@@ -176,13 +176,13 @@ struct Drawing<'a> {
 
 impl Drawing<'_> {
     fn fixed(&mut self, plan: &Plan) {
-        for (back, template) in on_fixed_days(plan.fixed(), plan.days) {
+        for (back, template) in on_fixed_days(plan.fixed(), plan.days()) {
             self.push(template, self.calendars.nz.instant(back, 0));
         }
     }
 
     fn spending(&mut self, plan: &Plan) {
-        let (nearest, farthest) = plan.days;
+        let (nearest, farthest) = plan.days();
         let (days, shops) = (u64::from(farthest - nearest + 1), plan.shops());
         for index in 0..plan.spending {
             let back = nearest + (u64::from(index) * days / u64::from(plan.spending)) as u32;
