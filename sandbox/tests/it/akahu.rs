@@ -452,10 +452,7 @@ async fn webhook_subscriptions_are_per_user_and_type() {
         error_of(form).await,
         (400, "Invalid Content-Type".to_owned())
     );
-    let list = akahu.json("/webhooks").await["items"]
-        .as_array()
-        .unwrap()
-        .clone();
+    let list = akahu.items("/webhooks").await;
     assert_eq!(
         (list.len(), &list[0]["_id"], &list[0]["state"]),
         (2, &json!(id), &json!("user 7"))

@@ -77,11 +77,23 @@ impl Akahu {
         answer(self.call(Method::GET, path)).await
     }
 
+    /// The items of a list.
+    pub(crate) async fn items(&self, path: &str) -> Vec<Value> {
+        let page = self.json(path).await;
+        page["items"].as_array().unwrap().clone()
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Response {
+        let request = self.call(Method::POST, path).json(body);
+        request.send().await.unwrap()
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Response {
+        self.call(Method::DELETE, path).send().await.unwrap()
+    }
+
     pub(crate) async fn accounts(&self) -> Vec<Value> {
-        self.json("/accounts").await["items"]
-            .as_array()
-            .unwrap()
-            .clone()
+        self.items("/accounts").await
     }
 
     /// The first account of a type.

@@ -217,10 +217,7 @@ async fn empty_page_is_not_the_last() {
 #[tokio::test]
 async fn rows_are_found_by_id() {
     let akahu = akahu().await;
-    let rows = akahu.json("/transactions").await["items"]
-        .as_array()
-        .unwrap()
-        .clone();
+    let rows = akahu.items("/transactions").await;
     let one = akahu
         .json(&format!("/transactions/{}", ids(&rows)[7]))
         .await;
@@ -260,10 +257,7 @@ async fn pending_rows_have_text_amounts() {
             assert!(row.get(absent).is_none(), "{absent}");
         }
     }
-    let all = akahu.json("/transactions/pending").await["items"]
-        .as_array()
-        .unwrap()
-        .clone();
+    let all = akahu.items("/transactions/pending").await;
     assert!(all.len() > rows.len());
     let numbers = akahu
         .json("/transactions/pending?amount_as_number=true")

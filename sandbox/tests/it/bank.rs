@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
-use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::akahu_client::akahu;
@@ -163,11 +162,8 @@ async fn category_can_be_changed() {
     let id = ids(&client.rows(&path).await)[20].clone();
     let body = json!({"fiskil_transaction_id": id, "secondary_category": "TRAVEL_LODGING"});
     let done = client
-        .call(Method::POST, "/v1/banking/transactions/category")
-        .json(&body)
-        .send()
-        .await
-        .unwrap();
+        .post("/v1/banking/transactions/category", &body)
+        .await;
     assert!(done.json::<Value>().await.unwrap()["message"].is_string());
     let row = client.rows(&path).await.remove(20);
     assert_eq!(
@@ -178,11 +174,6 @@ async fn category_can_be_changed() {
         (&json!(id), Some("TRAVEL"))
     );
     let bad = json!({"fiskil_transaction_id": "x", "secondary_category": "TRAVEL_LODGING"});
-    let bad = client
-        .call(Method::POST, "/v1/banking/transactions/category")
-        .json(&bad)
-        .send()
-        .await
-        .unwrap();
+    let bad = client.post("/v1/banking/transactions/category", &bad).await;
     assert_eq!(bad.status(), 400);
 }

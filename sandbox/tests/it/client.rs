@@ -72,6 +72,15 @@ impl Client {
         self.call(Method::GET, path).send().await.unwrap()
     }
 
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Response {
+        let request = self.call(Method::POST, path).json(body);
+        request.send().await.unwrap()
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Response {
+        self.call(Method::DELETE, path).send().await.unwrap()
+    }
+
     /// The body of a GET that must be 200.
     pub(crate) async fn json(&self, path: &str) -> Value {
         let response = self.get(path).await;

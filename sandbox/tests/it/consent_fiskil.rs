@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::browser::{Browser, parameter};
@@ -14,12 +13,7 @@ const REDIRECT_URI: &str = "https://app.example/cb?state=s%201";
 /// Creates an end user, and returns its id.
 async fn end_user(client: &Client) -> String {
     let body = json!({"email": "walker@example.com"});
-    let answer = client
-        .call(Method::POST, "/v1/end-users")
-        .json(&body)
-        .send()
-        .await
-        .unwrap();
+    let answer = client.post("/v1/end-users", &body).await;
     answer.json::<Value>().await.unwrap()["end_user_id"]
         .as_str()
         .unwrap()
@@ -32,12 +26,7 @@ async fn session(client: &Client, user: &str, more: Value) -> String {
     body.as_object_mut()
         .unwrap()
         .extend(more.as_object().unwrap().clone());
-    let answer = client
-        .call(Method::POST, "/v1/auth/session")
-        .json(&body)
-        .send()
-        .await
-        .unwrap();
+    let answer = client.post("/v1/auth/session", &body).await;
     assert_eq!(answer.status(), 200);
     answer.json::<Value>().await.unwrap()["auth_url"]
         .as_str()
@@ -441,12 +430,7 @@ async fn untrusted_input_is_escaped() {
     }
     for bad in ["javascript:alert(1)", "/cb", "https://a.example/\r\nx: y"] {
         let body = json!({"end_user_id": user, "redirect_uri": bad});
-        let answer = client
-            .call(Method::POST, "/v1/auth/session")
-            .json(&body)
-            .send()
-            .await
-            .unwrap();
+        let answer = client.post("/v1/auth/session", &body).await;
         assert_eq!(answer.status(), 400, "{bad}");
     }
 }
@@ -470,11 +454,7 @@ async fn sessions_end_on_expiry_and_with_their_end_user() {
     client.token = client.fresh_token().await;
     let url = session(&client, &user, json!({})).await;
     let page = browser.to_accounts(&url, Some("11"), "x").await;
-    let gone = client
-        .call(Method::DELETE, &format!("/v1/end-users/{user}"))
-        .send()
-        .await
-        .unwrap();
+    let gone = client.delete(&format!("/v1/end-users/{user}")).await;
     assert_eq!(gone.status(), 204);
     let location = browser.submit(&page, &page.all()).await.redirect_location();
     assert_eq!(

@@ -122,12 +122,7 @@ async fn end_users_are_created_changed_and_deleted() {
     let two: Value = create().send().await.unwrap().json().await.unwrap();
     assert_ne!(one["end_user_id"], two["end_user_id"], "nothing is unique");
     let path = format!("/v1/end-users/{}", one["end_user_id"].as_str().unwrap());
-    let changed = client
-        .call(Method::POST, &path)
-        .json(&json!({"name": "Ann"}))
-        .send()
-        .await
-        .unwrap();
+    let changed = client.post(&path, &json!({"name": "Ann"})).await;
     assert_eq!(changed.status(), 200);
     let shown = client.json(&path).await;
     assert_eq!(
@@ -147,7 +142,7 @@ async fn end_users_are_created_changed_and_deleted() {
     assert_eq!(v2.headers()["x-fiskil-version"], "v2");
     assert_eq!(v2.json::<Vec<Value>>().await.unwrap().len(), 7);
 
-    let delete = async || client.call(Method::DELETE, &path).send().await.unwrap();
+    let delete = async || client.delete(&path).await;
     assert_eq!(delete().await.status(), 204);
     let again = delete().await;
     assert_eq!(
@@ -161,12 +156,7 @@ async fn end_users_are_created_changed_and_deleted() {
         again.json::<Value>().await.unwrap()["name"],
         "end_user_not_found"
     );
-    let nothing = client
-        .call(Method::POST, "/v1/end-users")
-        .json(&json!({"name": "x"}))
-        .send()
-        .await
-        .unwrap();
+    let nothing = client.post("/v1/end-users", &json!({"name": "x"})).await;
     assert_eq!(nothing.status(), 400);
 }
 
@@ -175,11 +165,7 @@ async fn deleted_end_user_has_no_data() {
     let client = client().await;
     let (user, _) = client.credentials(2);
     assert!(!client.accounts(2).await.is_empty());
-    client
-        .call(Method::DELETE, &format!("/v1/end-users/{user}"))
-        .send()
-        .await
-        .unwrap();
+    client.delete(&format!("/v1/end-users/{user}")).await;
     for (path, name) in [
         ("accounts", "accounts"),
         ("balances", "balances"),
@@ -201,14 +187,7 @@ async fn deleted_end_user_has_no_data() {
 #[tokio::test]
 async fn sessions_have_the_documented_shape() {
     let client = client().await;
-    let create = async |body: Value| {
-        client
-            .call(Method::POST, "/v1/auth/session")
-            .json(&body)
-            .send()
-            .await
-            .unwrap()
-    };
+    let create = async |body: Value| client.post("/v1/auth/session", &body).await;
     let good =
         create(json!({"end_user_id": client.credentials(0).0, "institution_id": "88888"})).await;
     assert_eq!(good.status(), 200);
@@ -331,11 +310,7 @@ async fn consents_end_by_expiry_and_revocation() {
         (&json!(true), &json!("2026-12-01T00:00:00Z"))
     );
     for id in [arrangement.as_str(), "no-such-arrangement"] {
-        let gone = client
-            .call(Method::DELETE, &format!("/v1/consent/{id}"))
-            .send()
-            .await
-            .unwrap();
+        let gone = client.delete(&format!("/v1/consent/{id}")).await;
         assert_eq!(gone.status(), 204);
     }
     assert_eq!(consent().await["active"], false);

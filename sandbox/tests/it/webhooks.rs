@@ -4,7 +4,6 @@ use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bellbird_sandbox::{ConsentState, Sign, WebhookSettings};
-use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::client::{Client, client};
@@ -61,13 +60,7 @@ impl WebhookTest {
             "end_user_id": user, "institution_id": "88888", "redirect_uri": "http://127.0.0.1:1/done",
             "cancel_uri": "http://127.0.0.1:1/cancelled",
         });
-        let session = self
-            .client
-            .call(Method::POST, "/v1/auth/session")
-            .json(&body)
-            .send()
-            .await
-            .unwrap();
+        let session = self.client.post("/v1/auth/session", &body).await;
         let session: Value = session.json().await.unwrap();
         let url = format!(
             "{}&sandbox_auto=accept",
@@ -176,13 +169,8 @@ async fn ended_and_restored_consents_send_events() {
     // A consent that the client revokes sends an event. The other three expire by themselves.
     it.receiver.clear();
     it.client
-        .call(
-            Method::DELETE,
-            &format!("/v1/consent/{}", it.client.credentials(0).1),
-        )
-        .send()
-        .await
-        .unwrap();
+        .delete(&format!("/v1/consent/{}", it.client.credentials(0).1))
+        .await;
     assert_eq!(it.events(1).await, ["consent.revoked"]);
     it.receiver.clear();
     it.client.advance(400 * 86_400);

@@ -6,7 +6,6 @@ use aws_lc_rs::signature::{RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bellbird_sandbox::{ConsentState, WebhookSettings};
-use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::akahu_client::{Akahu, akahu};
@@ -36,13 +35,7 @@ async fn webhook_test(kinds: &[&str]) -> WebhookTest {
 impl WebhookTest {
     async fn subscribe(&self, kind: &str) -> String {
         let body = json!({"webhook_type": kind, "state": "user 7"});
-        let made = self
-            .akahu
-            .call(Method::POST, "/webhooks")
-            .json(&body)
-            .send()
-            .await
-            .unwrap();
+        let made = self.akahu.post("/webhooks", &body).await;
         made.json::<Value>().await.unwrap()["item_id"]
             .as_str()
             .unwrap()
@@ -213,13 +206,8 @@ async fn account_changes_send_events() {
     let made = json!({"userToken": it.akahu.token, "authorisation": login});
     let made = it.akahu.bank().add_account(&made).unwrap();
     it.akahu
-        .call(
-            Method::DELETE,
-            &format!("/accounts/{}", made["_id"].as_str().unwrap()),
-        )
-        .send()
-        .await
-        .unwrap();
+        .delete(&format!("/accounts/{}", made["_id"].as_str().unwrap()))
+        .await;
     let expected = [
         event(
             "ACCOUNT:UPDATE",
@@ -242,11 +230,7 @@ async fn deleted_token_cancels_its_subscriptions() {
     let spare = it.akahu.credentials(2).0;
     it.akahu.bank().set_user(&spare, false).unwrap();
     let token = it.akahu.token.clone();
-    it.akahu
-        .call(Method::DELETE, "/token")
-        .send()
-        .await
-        .unwrap();
+    it.akahu.delete("/token").await;
     let expected = [
         event("TOKEN:DELETE", json!({"item_id": token})),
         event("TOKEN:WEBHOOK_CANCELLED", json!({})),
