@@ -9,7 +9,7 @@ use super::store::{Account, Entry, Login, State, Store, Token, User};
 use super::{connections, ids};
 use crate::consent::ConsentState;
 use crate::members::Members;
-use crate::world::new_zealand::{Holding, NEW_ZEALAND, Person, institution};
+use crate::world::new_zealand::{Holding, Institution, NEW_ZEALAND, Person, institution};
 use crate::world::nz_rows::{Calendars, draw};
 use crate::world::rng::Rng;
 use crate::world::template::Template;
@@ -53,24 +53,32 @@ impl Store {
             } else {
                 (ConsentState::Active, LAST_REFRESH_AGE)
             };
-            let login_entry = Login::new(
-                ids::draw("authorisation_", &mut rng),
-                self.users.len() - 1,
-                institution,
-                state,
-                now - age,
-            );
-            self.logins.push(login_entry);
+            let user = self.users.len() - 1;
+            let index = self.add_login(user, institution, state, now - age, &mut rng);
             for holding in &login.accounts {
-                self.add_holding(
-                    self.logins.len() - 1,
-                    holding,
-                    &mut rng,
-                    Some(calendars),
-                    now,
-                );
+                self.add_holding(index, holding, &mut rng, Some(calendars), now);
             }
         }
+    }
+
+    pub(super) fn add_login(
+        &mut self,
+        user: usize,
+        institution: &'static Institution,
+        state: ConsentState,
+        refreshed_at: Timestamp,
+        rng: &mut Rng,
+    ) -> usize {
+        self.logins.push(Login {
+            id: ids::draw("authorisation_", rng),
+            user,
+            institution,
+            state,
+            refreshed_at,
+            refresh_requested_at: None,
+            refresh_due_at: None,
+        });
+        self.logins.len() - 1
     }
 
     /// Adds an account of a login with all its data. Without a calendar it has no settled rows.
@@ -120,14 +128,7 @@ pub(super) fn start_members(account: &mut Account, login: &Login) {
     account
         .members
         .set("connection", &connections::for_account(login.institution));
-    account.members.set(
-        "status",
-        &if login.state == ConsentState::Active {
-            "ACTIVE"
-        } else {
-            "INACTIVE"
-        },
-    );
+    account.members.set("status", &login.status());
 }
 
 /// Draws the rows of an account. The second of every three, from the newest on, can have odd values

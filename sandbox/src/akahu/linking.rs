@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::store::{Login, Store, User};
+use super::store::{Store, User};
 use super::{LinkingOptions, ids};
 use crate::consent::ConsentState;
 use crate::consent_page::{Choice, OfferedAccount};
@@ -93,7 +93,7 @@ impl Store {
                 self.set_state(login, ConsentState::Active, now);
                 login
             }
-            None => self.add_login(user, institution, name, now),
+            None => self.add_new_login(user, institution, name, now),
         };
         for account in self.accounts_at(login) {
             let own_name = account.members.text("name");
@@ -118,7 +118,7 @@ impl Store {
         self.users.len() - 1
     }
 
-    fn add_login(
+    fn add_new_login(
         &mut self,
         user: usize,
         institution: &'static Institution,
@@ -127,14 +127,7 @@ impl Store {
     ) -> usize {
         let seed = self.seed;
         let mut rng = stream(seed, name, institution.id, "akahu login");
-        self.logins.push(Login::new(
-            ids::draw("authorisation_", &mut rng),
-            user,
-            institution,
-            ConsentState::Active,
-            now,
-        ));
-        let login = self.logins.len() - 1;
+        let login = self.add_login(user, institution, ConsentState::Active, now, &mut rng);
         let calendars = Calendars::new(now);
         for holding in &NEW_ZEALAND.new_login {
             let (members, running) = invented(seed, holding, institution, name);

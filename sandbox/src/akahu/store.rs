@@ -78,21 +78,11 @@ pub(crate) struct Login {
 }
 
 impl Login {
-    pub(super) const fn new(
-        id: String,
-        user: usize,
-        institution: &'static Institution,
-        state: ConsentState,
-        refreshed_at: Timestamp,
-    ) -> Self {
-        Self {
-            id,
-            user,
-            institution,
-            state,
-            refreshed_at,
-            refresh_requested_at: None,
-            refresh_due_at: None,
+    /// The status that its accounts show.
+    pub(super) fn status(&self) -> &'static str {
+        match self.state {
+            ConsentState::Active => "ACTIVE",
+            ConsentState::Expired | ConsentState::Revoked => "INACTIVE",
         }
     }
 }
@@ -203,11 +193,7 @@ impl Store {
         // cancelled.
         changed.refresh_due_at =
             (state == ConsentState::Active).then(|| refresh_completion_time(now));
-        let status = if state == ConsentState::Active {
-            "ACTIVE"
-        } else {
-            "INACTIVE"
-        };
+        let status = changed.status();
         for account in self.accounts_at(login) {
             account.members.set("status", &status);
         }

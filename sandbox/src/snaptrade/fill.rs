@@ -34,18 +34,12 @@ impl Store {
         } else {
             Key::Commercial
         };
-        let seed = self.seed;
-        let user = self.add_user(
-            key,
-            investor.user_id,
-            id(seed, &format!("secret of {}", investor.user_id)),
-        );
+        let (seed, user_id) = (self.seed, investor.user_id);
+        let secret = id(seed, &format!("secret of {user_id}"));
+        let user = self.add_user(key, user_id, secret);
         for (index, login) in investor.logins.iter().enumerate() {
             let number = index + 1;
-            let connection_id = id(
-                seed,
-                &format!("connection {number} of {}", investor.user_id),
-            );
+            let connection_id = id(seed, &format!("connection {number} of {user_id}"));
             let broker = broker(login.broker).expect("investors have logins at known brokers");
             let created = before(now, 400 - 30 * index as i64);
             let name = format!("Connection-{number}");
@@ -53,18 +47,12 @@ impl Store {
                 Connection::new(connection_id.clone(), user, broker, name, created);
             connection.disabled_at = login.disabled.then(|| before(now, 3));
             connection.is_listed = investor.role == Role::Listed;
-            connection.login = Some(format!(
-                "{}@example.com",
-                investor.user_id.replace('-', ".")
-            ));
+            connection.login = Some(format!("{}@example.com", user_id.replace('-', ".")));
             self.connections.push(connection);
             match &login.accounts {
                 Some(templates) => {
-                    let made = |template: &AccountTemplate| {
-                        id(
-                            seed,
-                            &format!("account {} of {connection_id}", template.number),
-                        )
+                    let made = |AccountTemplate { number, .. }: &AccountTemplate| {
+                        id(seed, &format!("account {number} of {connection_id}"))
                     };
                     self.add_template_accounts(&connection_id, templates, now, made);
                 }
