@@ -10,13 +10,13 @@ use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::call::{UserCall, body, has_json_content_type};
 use super::respond::done;
 use super::store::Token;
 use super::{Akahu, ids};
-use crate::query::Query;
+use crate::AkahuAccess;
 use crate::respond::json as respond;
 
 /// How long a code is valid.
@@ -69,13 +69,13 @@ impl IntoResponse for TokenError {
     }
 }
 
-#[derive(Deserialize, Default)]
+#[derive(Deserialize)]
 struct TokenRequest {
-    grant_type: Option<String>,
-    code: Option<String>,
-    redirect_uri: Option<String>,
-    client_id: Option<String>,
-    client_secret: Option<String>,
+    grant_type: String,
+    code: String,
+    redirect_uri: String,
+    client_id: String,
+    client_secret: String,
 }
 
 /// Exchanges a code for a user token. Accepts JSON and form bodies.
@@ -88,49 +88,34 @@ pub(super) async fn exchange(
     let parsed = if is_json {
         serde_json::from_slice(&body).ok()
     } else {
-        std::str::from_utf8(&body).ok().map(of_form)
+        let pairs = form_urlencoded::parse(&body).into_owned();
+        let fields = pairs.map(|(name, value)| (name, value.into()));
+        serde_json::from_value(Value::Object(fields.collect())).ok()
     };
     let token_request: TokenRequest = parsed.ok_or_else(|| INVALID_REQUEST.into_response())?;
-    let token = redeem(&akahu, token_request).map_err(IntoResponse::into_response)?;
+    let token = redeem(&akahu, &token_request).map_err(IntoResponse::into_response)?;
     let issued = json!({
         "success": true, "access_token": token, "token_type": "bearer", "scope": SCOPE,
     });
     Ok(respond(&issued))
 }
 
-fn of_form(text: &str) -> TokenRequest {
-    let form = Query::parse(Some(text));
-    let get = |name| form.get(name).map(str::to_owned);
-    TokenRequest {
-        grant_type: get("grant_type"),
-        code: get("code"),
-        redirect_uri: get("redirect_uri"),
-        client_id: get("client_id"),
-        client_secret: get("client_secret"),
-    }
-}
-
-fn redeem(akahu: &Akahu, request: TokenRequest) -> Result<String, TokenError> {
-    let TokenRequest {
-        grant_type: Some(grant_type),
-        code: Some(code),
-        redirect_uri: Some(redirect_uri),
-        client_id: Some(client_id),
-        client_secret: Some(client_secret),
-    } = request
-    else {
-        return Err(INVALID_REQUEST);
-    };
-    if grant_type != "authorization_code" {
+fn redeem(akahu: &Akahu, request: &TokenRequest) -> Result<String, TokenError> {
+    if request.grant_type != "authorization_code" {
         return Err(TokenError("unsupported_grant_type"));
     }
-    if client_id != akahu.access.app_token || client_secret != akahu.access.app_secret {
+    let AkahuAccess {
+        app_token,
+        app_secret,
+        ..
+    } = &akahu.access;
+    if request.client_id != *app_token || request.client_secret != *app_secret {
         return Err(TokenError("invalid_client"));
     }
     let mut codes = akahu.codes.0.lock();
     let index = codes
         .iter()
-        .position(|known| known.code == code && known.redirect_uri == redirect_uri)
+        .position(|known| known.code == request.code && known.redirect_uri == request.redirect_uri)
         .ok_or(TokenError("invalid_grant"))?;
     let known = &codes[index];
     if akahu.clock.now().duration_since(known.issued_at) > CODE_LIFE {

@@ -3,7 +3,8 @@
 
 use axum::response::Response;
 use jiff::SignedDuration;
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::json;
 use uuid::Uuid;
 
 use super::call::UserCall;
@@ -32,54 +33,64 @@ pub(crate) struct Link {
 /// How long a link is valid.
 const LINK_SECONDS: i64 = 300;
 
+/// All fields are optional, and unknown ones are ignored.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct LoginRequest {
+    broker: Option<String>,
+    connection_type: Option<ConnectionType>,
+    connection_portal_version: Option<String>,
+    custom_redirect: Option<String>,
+    #[serde(rename = "darkMode")]
+    _dark_mode: Option<bool>,
+    immediate_redirect: Option<bool>,
+    locale: Option<String>,
+    reconnect: Option<String>,
+    show_close_button: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ConnectionType {
+    Read,
+    Trade,
+    TradeIfAvailable,
+}
+
 pub(super) async fn login(call: UserCall) -> Result<Response, Failure> {
-    let body = LoginBody(&call.content);
-    let broker = body.text("broker")?.map(broker).transpose()?;
-    let trading = match body.text("connectionType")? {
-        None | Some("read") => false,
-        Some("trade-if-available") => broker.is_some_and(|broker| broker.trading),
-        Some("trade") => {
-            if let Some(broker) = broker.filter(|broker| !broker.trading) {
-                return Err(Failure::invalid(format!(
-                    "{} does not have a trade type available",
-                    broker.slug
-                )));
-            }
-            true
+    let body = Option::<LoginRequest>::deserialize(&call.content);
+    let body = body.map_err(|error| Failure::invalid(error.to_string()))?;
+    let body = body.unwrap_or_default();
+    let broker = body.broker.as_deref().map(broker).transpose()?;
+    let trading = match (body.connection_type, broker) {
+        (Some(ConnectionType::Trade), Some(broker)) if !broker.trading => {
+            let detail = format!("{} does not have a trade type available", broker.slug);
+            return Err(Failure::invalid(detail));
         }
-        Some(_) => {
-            return Err(Failure::invalid(
-                "connectionType must be read, trade or trade-if-available",
-            ));
+        (Some(ConnectionType::Trade), _) => true,
+        (Some(ConnectionType::TradeIfAvailable), broker) => {
+            broker.is_some_and(|broker| broker.trading)
         }
+        (Some(ConnectionType::Read) | None, _) => false,
     };
-    let locale = body
-        .text("locale")?
-        .unwrap_or("en")
-        .to_lowercase()
-        .replace('_', "-");
-    if !["en", "pt-br"].contains(&locale.as_str()) {
+    let locale = body.locale.as_deref().unwrap_or("en").to_lowercase();
+    if !["en", "pt-br", "pt_br"].contains(&locale.as_str()) {
         return Err(Failure::invalid("locale must be en or pt-BR"));
     }
-    if !["v4", "v3", "v2"].contains(&body.text("connectionPortalVersion")?.unwrap_or("v4")) {
+    let version = body.connection_portal_version.as_deref();
+    if !["v4", "v3", "v2"].contains(&version.unwrap_or("v4")) {
         return Err(Failure::invalid("connectionPortalVersion must be v4"));
     }
-    body.flag("darkMode")?;
-    let (immediate, show_close_button) = (
-        body.flag("immediateRedirect")?,
-        body.flag("showCloseButton")?,
-    );
-    let reconnect = body.text("reconnect")?;
     let broker_of = |id| {
         let store = call.snaptrade.store.read();
         store
             .connection(call.user, id, call.now)
             .map(|known| known.broker)
     };
-    let repaired = reconnect.map(broker_of).transpose()?;
+    let repaired = body.reconnect.as_deref().map(broker_of).transpose()?;
     // Unknown: where a key without a redirect sends its user, and whether redirect URIs must be
     // registered.
-    let redirect_uri = body.text("customRedirect")?.unwrap_or(REDIRECT_URI);
+    let redirect_uri = body.custom_redirect.as_deref().unwrap_or(REDIRECT_URI);
     if !is_redirect_uri(redirect_uri) {
         return Err(Failure::invalid("customRedirect must be a URL"));
     }
@@ -102,40 +113,19 @@ pub(super) async fn login(call: UserCall) -> Result<Response, Failure> {
     let link = Link {
         user: call.user,
         broker,
-        reconnect: reconnect.map(str::to_owned),
         redirect_uri: redirect_uri.to_owned(),
+        reconnect: body.reconnect,
         trading,
-        immediate: immediate.unwrap_or(false),
+        immediate: body.immediate_redirect.unwrap_or(false),
     };
     let institution = broker.map(|broker| broker.slug.to_owned());
     let session = ConsentSession::new(Some(token), link, institution, expires_at);
     call.snaptrade
         .consent_sessions
-        .open(session.with_close_button(show_close_button.unwrap_or(true)));
+        .open(session.with_close_button(body.show_close_button.unwrap_or(true)));
     Ok(json(&json!({"redirectURI": uri, "sessionId": session_id})))
 }
 
 fn broker(slug: &str) -> Result<&'static Broker, Failure> {
     brokerage::broker(slug).ok_or_else(|| Failure::invalid(format!("{slug} is not a brokerage")))
-}
-
-/// The members of the body. All are optional, and unknown ones are ignored.
-struct LoginBody<'a>(&'a Value);
-
-impl<'a> LoginBody<'a> {
-    fn text(&self, name: &str) -> Result<Option<&'a str>, Failure> {
-        match self.0.get(name) {
-            None | Some(Value::Null) => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(Failure::invalid(format!("{name} must be a string"))),
-        }
-    }
-
-    fn flag(&self, name: &str) -> Result<Option<bool>, Failure> {
-        match self.0.get(name) {
-            None | Some(Value::Null) => Ok(None),
-            Some(Value::Bool(flag)) => Ok(Some(*flag)),
-            Some(_) => Err(Failure::invalid(format!("{name} must be true or false"))),
-        }
-    }
 }
