@@ -14,6 +14,7 @@ use http::Request;
 use hyper::body::Incoming;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -170,19 +171,18 @@ pub(crate) async fn bind(address: SocketAddr) -> io::Result<(TcpListener, Socket
     Ok((socket, address))
 }
 
-async fn accept(socket: TcpListener, router: Router, stopped: watch::Receiver<bool>) {
-    let mut stop = stopped.clone();
+async fn accept(socket: TcpListener, router: Router, mut stopped: watch::Receiver<bool>) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let mut connections = JoinSet::new();
+    let (mut connections, graceful) = (JoinSet::new(), GracefulShutdown::new());
     loop {
         let permit = Arc::clone(&permits).acquire_owned();
         let accepted = async { (permit.await, socket.accept().await) };
         tokio::select! {
-            () = stop_requested(&mut stop) => break,
+            () = stop_requested(&mut stopped) => break,
             Some(_) = connections.join_next() => {}
             (Ok(permit), accepted) = accepted => match accepted {
                 Ok((stream, _)) => {
-                    let serving = connection(stream, router.clone(), stopped.clone());
+                    let serving = connection(stream, router.clone(), graceful.watcher());
                     connections.spawn(async move {
                         serving.await;
                         drop(permit);
@@ -197,9 +197,8 @@ async fn accept(socket: TcpListener, router: Router, stopped: watch::Receiver<bo
         }
     }
     drop(socket);
-    let ended = async { while connections.join_next().await.is_some() {} };
-    // Dropping the set aborts the connections that are still open.
-    let _ = timeout(STOP_TIMEOUT, ended).await;
+    // Dropping the set aborts the connections that are still open then.
+    let _ = timeout(STOP_TIMEOUT, graceful.shutdown()).await;
 }
 
 /// Waits for the stop signal. A dropped sender (the sandbox was dropped) counts as one.
@@ -207,7 +206,7 @@ async fn stop_requested(stopped: &mut watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stop| *stop).await;
 }
 
-async fn connection(stream: TcpStream, router: Router, mut stopped: watch::Receiver<bool>) {
+async fn connection(stream: TcpStream, router: Router, watcher: Watcher) {
     let _ = stream.set_nodelay(true);
     let connection_control = Arc::new(ConnectionControl::default());
     let controlled = ControlledStream {
@@ -232,12 +231,6 @@ async fn connection(stream: TcpStream, router: Router, mut stopped: watch::Recei
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .serve_connection(TokioIo::new(controlled), service);
-    tokio::pin!(serving);
-    tokio::select! {
-        // Errors here are broken connections, some of them broken on purpose.
-        _ = serving.as_mut() => return,
-        () = stop_requested(&mut stopped) => {}
-    }
-    serving.as_mut().graceful_shutdown();
-    let _ = serving.await;
+    // Errors here are broken connections, some of them broken on purpose.
+    let _ = watcher.watch(serving).await;
 }
