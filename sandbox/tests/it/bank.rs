@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use crate::akahu_client::akahu;
@@ -28,18 +27,6 @@ async fn one_call_fails_and_calls_are_counted_by_route() {
     let expected = expected.map(|(route, count)| (route.to_owned(), count));
     assert_eq!(bank.calls(), BTreeMap::from(expected));
     assert!(client.sandbox.bank("akahu").calls().is_empty());
-}
-
-#[tokio::test]
-async fn clock_can_be_advanced() {
-    let client = client().await;
-    let bank = client.bank();
-    let before = bank.now();
-    bank.advance_clock(SignedDuration::from_mins(14));
-    client.json("/v1/end-users").await;
-    bank.advance_clock(SignedDuration::from_mins(2));
-    assert!(bank.now() >= before + SignedDuration::from_mins(16));
-    assert_eq!(client.get("/v1/end-users").await.status(), 401);
 }
 
 #[tokio::test]
@@ -123,16 +110,6 @@ async fn accounts_can_be_filled() {
     let page = snaptrade.ok(&page).await;
     assert_eq!(page["data"].as_array().unwrap().len(), 5);
     assert_eq!(page["pagination"]["total"], 20_000);
-}
-
-#[tokio::test]
-async fn users_lose_their_access() {
-    let akahu = akahu().await;
-    let bank = akahu.bank();
-    bank.set_user(&akahu.token, false).unwrap();
-    assert_eq!(akahu.get("/me").await.status(), 401);
-    bank.set_user(&akahu.token, true).unwrap();
-    assert_eq!(akahu.get("/me").await.status(), 200);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bellbird_sandbox::{ConsentState, Sign, WebhookSettings};
+use bellbird_sandbox::{Bank, ConsentState, Sign, WebhookSettings};
 use serde_json::{Value, json};
 
 use crate::client::{Client, client};
@@ -24,16 +24,20 @@ async fn webhook_test() -> WebhookTest {
 }
 
 impl WebhookTest {
+    fn bank(&self) -> &Bank {
+        self.client.bank()
+    }
+
     fn set(&self, settings: WebhookSettings) {
-        self.client.bank().set_webhooks(settings).unwrap();
+        self.bank().set_webhooks(settings).unwrap();
     }
 
     async fn until(&self, holds: impl Fn(&[Value]) -> bool) -> Vec<Value> {
-        until(self.client.bank(), holds).await
+        until(self.bank(), holds).await
     }
 
     fn send(&self, name: &str, fields: Value) -> u64 {
-        self.client.bank().send_event(name, &fields).unwrap()
+        self.bank().send_event(name, &fields).unwrap()
     }
 
     /// Checks the signature as Fiskil's Go sample does.
@@ -132,10 +136,7 @@ async fn consent_and_its_data_send_events() {
 #[tokio::test]
 async fn lagging_data_sends_events_when_available() {
     let it = webhook_test().await;
-    it.client
-        .bank()
-        .set_options(&json!({"lagSeconds": 60}))
-        .unwrap();
+    it.bank().set_options(&json!({"lagSeconds": 60})).unwrap();
     it.link().await;
     assert_eq!(it.events(1).await, ["consent.received"]);
     it.until(all_done).await;
@@ -154,7 +155,7 @@ async fn ended_and_restored_consents_send_events() {
         ConsentState::Active,
         ConsentState::Expired,
     ] {
-        it.client.bank().set_consent(&consent, state).unwrap();
+        it.bank().set_consent(&consent, state).unwrap();
     }
     let events = it.events(7).await;
     assert_eq!(
@@ -181,24 +182,17 @@ async fn ended_and_restored_consents_send_events() {
 async fn changed_data_sends_events() {
     let it = webhook_test().await;
     let account = it.client.accounts(0).await[0]["account_id"].clone();
-    let row = it
-        .client
-        .bank()
-        .add_row(&json!({"account_id": account}))
-        .unwrap();
+    let row = it.bank().add_row(&json!({"account_id": account})).unwrap();
     let row = row["fiskil_id"].as_str().unwrap();
-    it.client
-        .bank()
+    it.bank()
         .change_row(row, &json!({"amount": "-1.00"}))
         .unwrap();
-    it.client.bank().remove_row(row).unwrap();
+    it.bank().remove_row(row).unwrap();
     let id = account.as_str().unwrap();
-    it.client
-        .bank()
+    it.bank()
         .set_balance(id, &json!({"current_balance": "1.00"}))
         .unwrap();
-    it.client
-        .bank()
+    it.bank()
         .change_account(id, &json!({"nickname": "New"}))
         .unwrap();
     let rows = "banking.transactions.sync.completed";
@@ -317,7 +311,7 @@ async fn deliveries_can_be_repeated_or_missigned() {
         (&Value::Null, &json!(first))
     );
     // A replay sends the same bytes with the correct signature.
-    it.client.bank().resend(first).unwrap();
+    it.bank().resend(first).unwrap();
     let replay = it.receiver.wait(6).await.remove(5);
     assert_eq!(
         (&replay.body, replay.header("x-fiskil-signature")),

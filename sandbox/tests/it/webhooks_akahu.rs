@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use aws_lc_rs::signature::{RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bellbird_sandbox::{ConsentState, WebhookSettings};
+use bellbird_sandbox::{Bank, ConsentState, WebhookSettings};
 use serde_json::{Value, json};
 
 use crate::akahu_client::{Akahu, akahu};
@@ -22,8 +22,7 @@ async fn webhook_test(kinds: &[&str]) -> WebhookTest {
         akahu: akahu().await,
         receiver: Receiver::start().await,
     };
-    it.akahu
-        .bank()
+    it.bank()
         .set_webhooks(WebhookSettings::to(&it.receiver.url))
         .unwrap();
     for kind in kinds {
@@ -33,6 +32,10 @@ async fn webhook_test(kinds: &[&str]) -> WebhookTest {
 }
 
 impl WebhookTest {
+    fn bank(&self) -> &Bank {
+        self.akahu.bank()
+    }
+
     async fn subscribe(&self, kind: &str) -> String {
         let body = json!({"webhook_type": kind, "state": "user 7"});
         let made = self.akahu.post("/webhooks", &body).await;
@@ -98,11 +101,7 @@ impl WebhookTest {
     }
 
     fn add_row(&self, account: &str) -> String {
-        let row = self
-            .akahu
-            .bank()
-            .add_row(&json!({"_account": account}))
-            .unwrap();
+        let row = self.bank().add_row(&json!({"_account": account})).unwrap();
         row["_id"].as_str().unwrap().to_owned()
     }
 }
@@ -119,7 +118,7 @@ async fn row_events_carry_their_ids() {
         .unwrap()
         .to_owned();
     let row = it.add_row(&account);
-    let bank = it.akahu.bank();
+    let bank = it.bank();
     bank.change_row(&row, &json!({"description": "LATE"}))
         .unwrap();
     bank.remove_row(&row).unwrap();
@@ -134,7 +133,7 @@ async fn row_events_carry_their_ids() {
     ];
     assert_eq!(it.events(3).await, expected);
     let hooks = it.akahu.json("/webhooks").await;
-    until(it.akahu.bank(), all_done).await;
+    until(it.bank(), all_done).await;
     assert_eq!(hooks["items"][0]["url"], it.receiver.url);
     let called = it.akahu.json("/webhooks").await["items"][0]["last_called_at"].clone();
     assert!(called.as_str().unwrap().starts_with("2026-11-21T01:30:"));
@@ -152,7 +151,7 @@ async fn account_changes_send_events() {
         .filter(|one| one["_authorisation"] == login.as_str())
         .count();
     let state = |state| {
-        it.akahu.bank().set_consent(&login, state).unwrap();
+        it.bank().set_consent(&login, state).unwrap();
     };
     state(ConsentState::Expired);
     let broken = it.events(count).await;
@@ -200,11 +199,11 @@ async fn account_changes_send_events() {
     it.receiver.clear();
     let account = with_rows[0]["_id"].as_str().unwrap();
     let patch = json!({"balance": {"currency": "NZD", "current": 1}, "name": "New name"});
-    it.akahu.bank().change_account(account, &patch).unwrap();
+    it.bank().change_account(account, &patch).unwrap();
     it.akahu.advance(3 * 86_400);
     it.akahu.accounts().await;
     let made = json!({"userToken": it.akahu.token, "authorisation": login});
-    let made = it.akahu.bank().add_account(&made).unwrap();
+    let made = it.bank().add_account(&made).unwrap();
     it.akahu
         .delete(&format!("/accounts/{}", made["_id"].as_str().unwrap()))
         .await;
@@ -228,7 +227,7 @@ async fn deleted_token_cancels_its_subscriptions() {
     let it = webhook_test(&["TOKEN", "ACCOUNT"]).await;
     // Another user's token sends no event here.
     let spare = it.akahu.credentials(2).0;
-    it.akahu.bank().set_user(&spare, false).unwrap();
+    it.bank().set_user(&spare, false).unwrap();
     let token = it.akahu.token.clone();
     it.akahu.delete("/token").await;
     let expected = [
@@ -237,15 +236,12 @@ async fn deleted_token_cancels_its_subscriptions() {
         event("ACCOUNT:WEBHOOK_CANCELLED", json!({})),
     ];
     assert_eq!(it.events(3).await, expected);
-    it.akahu.bank().set_user(&token, true).unwrap();
+    it.bank().set_user(&token, true).unwrap();
     assert_eq!(it.akahu.json("/webhooks").await["items"], json!([]));
     // A new consent that replaces the token sends the same event.
     it.subscribe("TOKEN").await;
     it.receiver.clear();
-    it.akahu
-        .bank()
-        .set_options(&json!({"newToken": true}))
-        .unwrap();
+    it.bank().set_options(&json!({"newToken": true})).unwrap();
     let code = it.akahu.consent("").await.remove(0).1;
     let (status, issued) = it.akahu.token(&it.akahu.exchange(&code)).await;
     assert_eq!(status, 200);
@@ -267,7 +263,7 @@ async fn deliveries_have_a_state_and_are_retried() {
     // Akahu accepts 200 only: 204 is a failure.
     it.receiver.answer(&[204, 0]);
     it.add_row(&account);
-    until(it.akahu.bank(), |all| all[0]["state"] == "retry").await;
+    until(it.bank(), |all| all[0]["state"] == "retry").await;
     let logged = it.log("?status=RETRY").await.remove(0);
     assert_eq!(
         (&logged["_hook"], &logged["last_failed_at"]),
@@ -277,12 +273,9 @@ async fn deliveries_have_a_state_and_are_retried() {
     it.akahu.advance(60);
     it.receiver.wait(2).await;
     it.akahu.advance(6);
-    until(it.akahu.bank(), |all| {
-        all[0]["statuses"] == json!([204, null])
-    })
-    .await;
+    until(it.bank(), |all| all[0]["statuses"] == json!([204, null])).await;
     it.akahu.advance(300);
-    until(it.akahu.bank(), all_done).await;
+    until(it.bank(), all_done).await;
     let got = it.receiver.wait(3).await;
     assert!(got.iter().all(|one| one.body == got[0].body));
     let sent = it.log("?status=SENT").await;
@@ -294,10 +287,10 @@ async fn deliveries_have_a_state_and_are_retried() {
         .into_iter()
         .enumerate()
     {
-        until(it.akahu.bank(), |all| all[1]["attempts"] == attempt + 1).await;
+        until(it.bank(), |all| all[1]["attempts"] == attempt + 1).await;
         it.akahu.advance(seconds);
     }
-    until(it.akahu.bank(), all_done).await;
+    until(it.bank(), all_done).await;
     assert_eq!(
         (it.log("?status=FAILED").await.len(), it.log("").await.len()),
         (1, 2)

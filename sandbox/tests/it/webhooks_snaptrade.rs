@@ -3,7 +3,7 @@
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bellbird_sandbox::{ConsentState, WebhookSettings};
+use bellbird_sandbox::{Bank, ConsentState, WebhookSettings};
 use serde_json::{Value, json};
 
 use crate::receiver::{ReceivedRequest, Receiver, all_done, until};
@@ -19,14 +19,17 @@ async fn webhook_test() -> WebhookTest {
         client: client().await,
         receiver: Receiver::start().await,
     };
-    it.client
-        .bank()
+    it.bank()
         .set_webhooks(WebhookSettings::to(&it.receiver.url))
         .unwrap();
     it
 }
 
 impl WebhookTest {
+    fn bank(&self) -> &Bank {
+        self.client.bank()
+    }
+
     /// Checks the signature as SnapTrade's Python sample does. It works for ASCII bodies only,
     /// because serde_json sorts members but does not escape letters.
     fn is_signed(&self, got: &ReceivedRequest) -> bool {
@@ -50,7 +53,7 @@ impl WebhookTest {
     }
 
     fn consent(&self, id: &str, state: ConsentState) {
-        self.client.bank().set_consent(id, state).unwrap();
+        self.bank().set_consent(id, state).unwrap();
     }
 }
 
@@ -128,8 +131,7 @@ async fn user_and_connection_changes_send_events() {
         .await
         .ok();
     it.consent(&id, ConsentState::Active);
-    it.client
-        .bank()
+    it.bank()
         .add_account(&json!({"authorizationId": id}))
         .unwrap();
     it.client
@@ -163,22 +165,14 @@ async fn user_and_connection_changes_send_events() {
 async fn changed_data_sends_events() {
     let it = webhook_test().await;
     let account = it.client.account("Bluegum Individual Margin").await;
-    let trade = it
-        .client
-        .bank()
-        .add_row(&json!({"account": account}))
-        .unwrap();
+    let trade = it.bank().add_row(&json!({"account": account})).unwrap();
     let trade = trade["id"].as_str().unwrap();
-    it.client
-        .bank()
-        .change_row(trade, &json!({"units": 2}))
-        .unwrap();
-    it.client.bank().remove_row(trade).unwrap();
-    it.client
-        .bank()
+    it.bank().change_row(trade, &json!({"units": 2})).unwrap();
+    it.bank().remove_row(trade).unwrap();
+    it.bank()
         .add_position(&json!({"account": account}))
         .unwrap();
-    it.client.bank().set_balance(&account, &json!([])).unwrap();
+    it.bank().set_balance(&account, &json!([])).unwrap();
     let bodies = it.bodies(5).await;
     let trades = ["ACCOUNT_TRANSACTIONS_UPDATED"; 3];
     assert_eq!(
@@ -229,7 +223,7 @@ async fn failed_deliveries_are_retried_three_times() {
     let it = webhook_test().await;
     it.receiver.answer(&[500, 206, 400, 301]);
     let event = json!({"userId": "user-1", "details": {"b": "é", "a": [1, null]}});
-    let bank = it.client.bank();
+    let bank = it.bank();
     bank.send_event("WEATHER_CHANGED", &event).unwrap();
     for (attempt, seconds) in [1800, 3600, 7200].into_iter().enumerate() {
         until(bank, |all| all[0]["attempts"] == attempt + 1).await;
