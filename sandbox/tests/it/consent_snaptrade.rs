@@ -11,14 +11,7 @@ const BLUEGUM: &str = "BLUEGUM-EXAMPLE";
 /// A client for a newly registered user.
 async fn new_user() -> Client {
     let mut client = client().await;
-    let user = client
-        .signed(
-            "POST",
-            "/snapTrade/registerUser",
-            json!({"userId": "walker"}),
-        )
-        .await
-        .ok();
+    let user = client.register("walker").await.ok();
     client.user = format!(
         "userId=walker&userSecret={}&",
         user["userSecret"].as_str().unwrap()
@@ -32,7 +25,7 @@ async fn link(client: &Client, more: Value) -> String {
     body.as_object_mut()
         .unwrap()
         .extend(more.as_object().unwrap().clone());
-    let answer = client.call("POST", "/snapTrade/login", body).await.ok();
+    let answer = client.login(body).await.ok();
     answer["redirectURI"].as_str().unwrap().to_owned()
 }
 
@@ -134,11 +127,7 @@ async fn reconnect_repairs_and_rejects_another_login() {
     let broken = client.connection(0);
     let before = ids(&client, &broken).await;
     client
-        .call(
-            "POST",
-            &format!("/authorizations/{broken}/disable"),
-            Value::Null,
-        )
+        .post(&format!("/authorizations/{broken}/disable"))
         .await
         .ok();
     let reconnect = json!({"reconnect": broken, "broker": "SANDBOX"});
@@ -192,7 +181,7 @@ async fn reconnect_repairs_and_rejects_another_login() {
         .page();
     assert_eq!(
         client
-            .call("DELETE", &format!("/authorizations/{broken}"), Value::Null)
+            .delete(&format!("/authorizations/{broken}"))
             .await
             .status,
         204
@@ -302,10 +291,7 @@ async fn every_failure_has_its_code() {
         error(400, "1006")
     );
     let page = plain().await;
-    client
-        .signed("DELETE", "/snapTrade/deleteUser?userId=walker", Value::Null)
-        .await
-        .ok();
+    client.delete_user("walker").await.ok();
     client.advance(2);
     let page = browser.sign_in(&page, "x").await.page();
     assert_eq!(

@@ -87,10 +87,7 @@ async fn calls_are_rejected_in_documented_order() {
         "Please provide clientId, userId and userSecret in query params"
     );
     client.client_id = "DUMMY".to_owned();
-    assert_eq!(
-        client.get("/accounts").await.error(),
-        (401, "1076".to_owned())
-    );
+    client.get("/accounts").await.fails(401, "1076");
 }
 
 #[tokio::test]
@@ -187,10 +184,7 @@ async fn every_answer_has_request_id_and_quota_headers() {
         assert_eq!(answer.header("x-ratelimit-limit"), "1000000");
         assert!(answer.headers.get("x-ratelimit-account-limit").is_none());
     }
-    assert_eq!(
-        client.get("/nowhere").await.error(),
-        (404, "1011".to_owned())
-    );
+    client.get("/nowhere").await.fails(404, "1011");
     assert_eq!(
         client.call("PUT", "/accounts", Value::Null).await.error().0,
         405
@@ -221,7 +215,7 @@ async fn limits_count_the_last_minute() {
         );
     }
     let limited = client.get("/authorizations").await;
-    assert_eq!(limited.error(), (429, "0000".to_owned()));
+    limited.fails(429, "0000");
     let seconds: i64 = limited.header("retry-after").parse().unwrap();
     assert_eq!(
         limited.json()["detail"],
@@ -249,28 +243,15 @@ async fn personal_key_has_one_user_and_account_limits() {
         (accounts.len(), accounts[0]["name"].as_str()),
         (1, Some("Harrier Individual"))
     );
-    let rejected = client
-        .signed(
-            "POST",
-            "/snapTrade/registerUser",
-            json!({"userId": "another"}),
-        )
-        .await;
-    assert_eq!(rejected.error(), (403, "1141".to_owned()));
-    assert_eq!(
-        client.ok("/snapTrade/listUsers").await,
-        json!(["zoe-okeefe"])
-    );
+    client.register("another").await.fails(403, "1141");
+    assert_eq!(client.users().await, json!(["zoe-okeefe"]));
     let connection = client.ok("/authorizations").await[0].clone();
     assert_eq!(connection["data_freshness_mode"]["snaptrade"], "realtime");
     let refresh = format!(
         "/authorizations/{}/refresh",
         connection["id"].as_str().unwrap()
     );
-    assert_eq!(
-        client.call("POST", &refresh, Value::Null).await.error(),
-        (403, "1141".to_owned())
-    );
+    client.post(&refresh).await.fails(403, "1141");
 
     let id = accounts[0]["id"].as_str().unwrap();
     client
@@ -282,7 +263,7 @@ async fn personal_key_has_one_user_and_account_limits() {
     assert_eq!(first.header("x-ratelimit-account-remaining"), "1");
     client.ok(&format!("/accounts/{id}/details")).await;
     let limited = client.get(&format!("/accounts/{id}/positions/all")).await;
-    assert_eq!(limited.error(), (429, "0000".to_owned()));
+    limited.fails(429, "0000");
     assert_eq!(limited.header("x-ratelimit-account-remaining"), "0");
     assert_eq!(limited.header("x-ratelimit-remaining"), "248");
     client.ok("/accounts/all").await;
@@ -293,23 +274,14 @@ async fn personal_key_has_one_user_and_account_limits() {
 #[tokio::test]
 async fn users_are_registered_and_deleted() {
     let mut client = client().await;
-    let before = client
-        .signed("GET", "/snapTrade/listUsers", Value::Null)
-        .await
-        .ok();
+    let before = client.users().await;
     assert_eq!(
         before,
         json!(["olivia-nguyen", "priya-sharma", "jack-thompson"])
     );
-    let body = json!({"userId": "new-user"});
-    let made = client
-        .signed("POST", "/snapTrade/registerUser", body.clone())
-        .await
-        .ok();
-    let twice = client
-        .signed("POST", "/snapTrade/registerUser", body.clone())
-        .await;
-    assert_eq!(twice.error(), (400, "1010".to_owned()));
+    let made = client.register("new-user").await.ok();
+    let twice = client.register("new-user").await;
+    twice.fails(400, "1010");
     assert_eq!(
         twice.json()["detail"],
         "User with the following userId already exist: 'new-user'"
@@ -331,10 +303,7 @@ async fn users_are_registered_and_deleted() {
         .signed("POST", "/snapTrade/resetUserSecret", made.clone())
         .await
         .ok();
-    assert_eq!(
-        client.get("/accounts").await.error(),
-        (401, "1083".to_owned())
-    );
+    client.get("/accounts").await.fails(401, "1083");
     assert_eq!(
         client
             .signed("POST", "/snapTrade/resetUserSecret", made)
@@ -349,49 +318,20 @@ async fn users_are_registered_and_deleted() {
     );
     client.ok("/accounts").await;
 
-    let gone = client
-        .signed(
-            "DELETE",
-            "/snapTrade/deleteUser?userId=new-user",
-            Value::Null,
-        )
-        .await
-        .ok();
+    let gone = client.delete_user("new-user").await.ok();
     assert_eq!(
         (gone["status"].as_str(), gone["userId"].as_str()),
         (Some("deleted"), Some("new-user"))
     );
     client.advance(1);
-    assert_eq!(
-        client.get("/accounts").await.error(),
-        (401, "1083".to_owned())
-    );
-    assert_eq!(
-        client
-            .signed("GET", "/snapTrade/listUsers", Value::Null)
-            .await
-            .ok(),
-        before
-    );
-    let unknown = client
-        .signed(
-            "DELETE",
-            "/snapTrade/deleteUser?userId=new-user",
-            Value::Null,
-        )
-        .await;
-    assert_eq!(unknown.error(), (404, "1011".to_owned()));
-    client
-        .signed("POST", "/snapTrade/registerUser", body)
-        .await
-        .ok();
+    client.get("/accounts").await.fails(401, "1083");
+    assert_eq!(client.users().await, before);
+    client.delete_user("new-user").await.fails(404, "1011");
+    client.register("new-user").await.ok();
 
     client.act_as_user_of(0);
     client.bank().set_user("olivia-nguyen", false).unwrap();
-    assert_eq!(
-        client.get("/accounts").await.error(),
-        (401, "1083".to_owned())
-    );
+    client.get("/accounts").await.fails(401, "1083");
     client.bank().set_user("olivia-nguyen", true).unwrap();
     client.ok("/accounts").await;
 }
@@ -400,7 +340,7 @@ async fn users_are_registered_and_deleted() {
 async fn links_expire_and_are_single_use() {
     let client = client().await;
     let link = async |body: Value| {
-        let answer = client.call("POST", "/snapTrade/login", body).await.ok();
+        let answer = client.login(body).await.ok();
         let uri = answer["redirectURI"].as_str().unwrap().to_owned();
         assert!(
             uri.starts_with(&format!("{}/snapTrade/redeemToken?token=", client.base)),
@@ -470,11 +410,7 @@ async fn links_expire_and_are_single_use() {
     // A reconnect repairs a broken connection, which keeps its ids.
     let broken = client.connection(0);
     client
-        .call(
-            "POST",
-            &format!("/authorizations/{broken}/disable"),
-            Value::Null,
-        )
+        .post(&format!("/authorizations/{broken}/disable"))
         .await
         .ok();
     let location = accept(&link(json!({"reconnect": broken})).await).await;
@@ -496,7 +432,7 @@ async fn bad_link_requests_are_rejected() {
         json!({"broker": "BLUEGUM-EXAMPLE", "connectionType": "trade", "showCloseButton": false}),
         json!({"broker": "LAKESHORE-EXAMPLE", "connectionType": "trade-if-available"}),
     ] {
-        client.call("POST", "/snapTrade/login", good).await.ok();
+        client.login(good).await.ok();
     }
     for (bad, error) in [
         (json!({"locale": "de"}), (400, "1012")),
@@ -507,11 +443,11 @@ async fn bad_link_requests_are_rejected() {
         (json!({"reconnect": uuid::Uuid::nil()}), (404, "1011")),
         (json!({"reconnect": client.connection(2)}), (404, "1011")),
     ] {
-        let answer = client.call("POST", "/snapTrade/login", bad.clone()).await;
+        let answer = client.login(bad.clone()).await;
         assert_eq!(answer.error(), (error.0, error.1.to_owned()), "{bad}");
     }
     let trade = json!({"broker": "LAKESHORE-EXAMPLE", "connectionType": "trade"});
-    let answer = client.call("POST", "/snapTrade/login", trade).await;
+    let answer = client.login(trade).await;
     assert_eq!(
         answer.json()["detail"],
         "LAKESHORE-EXAMPLE does not have a trade type available"
@@ -522,22 +458,14 @@ async fn bad_link_requests_are_rejected() {
 async fn connections_are_refreshed_disabled_and_deleted() {
     let client = client().await;
     let (first, second) = (client.connection(0), client.connection(1));
-    let post = async |end: &str| {
-        client
-            .call(
-                "POST",
-                &format!("/authorizations/{first}/{end}"),
-                Value::Null,
-            )
-            .await
-    };
+    let post = async |end: &str| client.post(&format!("/authorizations/{first}/{end}")).await;
     let answer = post("refresh").await.ok();
     assert_eq!(
         answer["detail"],
         format!("Connection {first} scheduled for refresh")
     );
     let again = post("refresh").await;
-    assert_eq!(again.error(), (429, "throttled".to_owned()));
+    again.fails(429, "throttled");
     assert!((1..=60).contains(&again.header("retry-after").parse().unwrap()));
     client.advance(60);
     post("refresh").await.ok();
@@ -562,10 +490,7 @@ async fn connections_are_refreshed_disabled_and_deleted() {
     assert!(shown["disabled"] == true && shown["disabled_date"].is_string());
     assert_eq!(client.accounts().await.len(), 7, "the data stays");
 
-    let answer = client
-        .call("DELETE", &format!("/connection/{first}"), Value::Null)
-        .await
-        .ok();
+    let answer = client.delete(&format!("/connection/{first}")).await.ok();
     assert_eq!(answer["connection_id"], first.as_str());
     // Deletion takes a second. Turn the clock back, so that a slow test still sees the connection.
     client.advance(-60);
@@ -579,9 +504,7 @@ async fn connections_are_refreshed_disabled_and_deleted() {
         1
     );
     assert_eq!(client.accounts().await.len(), 3);
-    let legacy = client
-        .call("DELETE", &format!("/authorizations/{second}"), Value::Null)
-        .await;
+    let legacy = client.delete(&format!("/authorizations/{second}")).await;
     assert_eq!((legacy.status, legacy.text.as_str()), (204, ""));
     assert_eq!(client.ok("/authorizations").await, json!([]));
     assert_eq!(client.accounts().await.len(), 0);

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use bellbird_sandbox::{Bank, Credentials, Options, Sandbox, start};
 use jiff::SignedDuration;
 use reqwest::{Method, Response};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::client::options;
 
@@ -80,6 +80,12 @@ impl Answer {
         assert_eq!(body["status_code"], self.status, "{body}");
         assert!(body["detail"].is_string(), "{body}");
         (self.status, body["code"].as_str().unwrap().to_owned())
+    }
+
+    /// Checks status and code of an error.
+    #[track_caller]
+    pub(crate) fn fails(&self, status: u16, code: &str) {
+        assert_eq!(self.error(), (status, code.to_owned()), "{}", self.text);
     }
 
     pub(crate) fn header(&self, name: &str) -> &str {
@@ -187,6 +193,35 @@ impl Client {
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
         self.call("GET", path, Value::Null).await
+    }
+
+    /// A POST without a body.
+    pub(crate) async fn post(&self, path: &str) -> Answer {
+        self.call("POST", path, Value::Null).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
+        self.call("DELETE", path, Value::Null).await
+    }
+
+    /// Asks for a link.
+    pub(crate) async fn login(&self, body: Value) -> Answer {
+        self.call("POST", "/snapTrade/login", body).await
+    }
+
+    pub(crate) async fn users(&self) -> Value {
+        let listed = self.signed("GET", "/snapTrade/listUsers", Value::Null);
+        listed.await.ok()
+    }
+
+    pub(crate) async fn register(&self, user: &str) -> Answer {
+        let body = json!({"userId": user});
+        self.signed("POST", "/snapTrade/registerUser", body).await
+    }
+
+    pub(crate) async fn delete_user(&self, user: &str) -> Answer {
+        let path = format!("/snapTrade/deleteUser?userId={user}");
+        self.signed("DELETE", &path, Value::Null).await
     }
 
     pub(crate) async fn ok(&self, path: &str) -> Value {

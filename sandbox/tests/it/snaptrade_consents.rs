@@ -17,17 +17,14 @@ async fn consents_expire_and_are_revoked() {
     assert!(shown["disabled"] == true && shown["disabled_date"].is_string());
     assert_eq!(client.positions(&account).await.len(), 3);
     set(ConsentState::Revoked);
-    assert_eq!(
-        client.get(&format!("/authorizations/{id}")).await.error(),
-        (404, "1011".to_owned())
-    );
-    assert_eq!(
-        client
-            .get(&format!("/accounts/{account}/balances"))
-            .await
-            .error(),
-        (404, "1011".to_owned())
-    );
+    client
+        .get(&format!("/authorizations/{id}"))
+        .await
+        .fails(404, "1011");
+    client
+        .get(&format!("/accounts/{account}/balances"))
+        .await
+        .fails(404, "1011");
     assert_eq!(client.accounts().await.len(), 3);
     set(ConsentState::Active);
     assert_eq!(

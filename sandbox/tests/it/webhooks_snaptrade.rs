@@ -60,23 +60,11 @@ impl WebhookTest {
 #[tokio::test]
 async fn user_and_connection_changes_send_events() {
     let mut it = webhook_test().await;
-    let made = it
-        .client
-        .signed(
-            "POST",
-            "/snapTrade/registerUser",
-            json!({"userId": "new-user"}),
-        )
-        .await
-        .ok();
+    let made = it.client.register("new-user").await.ok();
     let secret = made["userSecret"].as_str().unwrap();
     it.client.user = format!("userId=new-user&userSecret={secret}&");
     let body = json!({"broker": "SANDBOX", "customRedirect": "http://127.0.0.1:1/done"});
-    let link = it
-        .client
-        .call("POST", "/snapTrade/login", body.clone())
-        .await
-        .ok();
+    let link = it.client.login(body.clone()).await.ok();
     let follow = async |link: &Value| {
         let url = format!(
             "{}&sandbox_auto=accept",
@@ -120,33 +108,19 @@ async fn user_and_connection_changes_send_events() {
     );
     assert!(bodies[0].get("brokerageAuthorizationId").is_none());
     it.receiver.clear();
-    let link = it.client.call("POST", "/snapTrade/login", body).await.ok();
+    let link = it.client.login(body).await.ok();
     follow(&link).await;
     it.client
-        .call(
-            "POST",
-            &format!("/authorizations/{id}/disable"),
-            Value::Null,
-        )
+        .post(&format!("/authorizations/{id}/disable"))
         .await
         .ok();
     it.consent(&id, ConsentState::Active);
     it.bank()
         .add_account(&json!({"authorizationId": id}))
         .unwrap();
-    it.client
-        .call("DELETE", &format!("/connection/{id}"), Value::Null)
-        .await
-        .ok();
+    it.client.delete(&format!("/connection/{id}")).await.ok();
     it.client.advance(2);
-    it.client
-        .signed(
-            "DELETE",
-            "/snapTrade/deleteUser?userId=new-user",
-            Value::Null,
-        )
-        .await
-        .ok();
+    it.client.delete_user("new-user").await.ok();
     it.client.advance(2);
     let expected = [
         "CONNECTION_UPDATED",
@@ -190,19 +164,11 @@ async fn changed_data_sends_events() {
         .unwrap()
         .len();
     it.client
-        .call(
-            "POST",
-            &format!("/authorizations/{connection}/refresh"),
-            Value::Null,
-        )
+        .post(&format!("/authorizations/{connection}/refresh"))
         .await
         .ok();
     it.client
-        .call(
-            "POST",
-            &format!("/authorizations/{connection}/transactions/sync"),
-            Value::Null,
-        )
+        .post(&format!("/authorizations/{connection}/transactions/sync"))
         .await
         .ok();
     it.consent(&connection, ConsentState::Expired);
