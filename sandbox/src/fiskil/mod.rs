@@ -46,25 +46,6 @@ use store::{Consent, Store};
 
 /// Issues access tokens, so it needs none.
 const TOKEN_PATH: &str = "/v1/token";
-/// The primary categories (docs/providers/fiskil.md#categories).
-const PRIMARY_CATEGORIES: [&str; 16] = [
-    "BANK_FEES",
-    "ENTERTAINMENT",
-    "FOOD_AND_DRINK",
-    "GOVERNMENT_AND_NON_PROFIT",
-    "HOME_IMPROVEMENT",
-    "INCOME",
-    "LOAN_PAYMENTS",
-    "MEDICAL",
-    "MERCHANDISE",
-    "PERSONAL_CARE",
-    "RENT_AND_UTILITIES",
-    "SERVICES",
-    "TRANSFER_IN",
-    "TRANSFER_OUT",
-    "TRANSPORTATION",
-    "TRAVEL",
-];
 
 pub(crate) struct Fiskil {
     core: Core<Self>,

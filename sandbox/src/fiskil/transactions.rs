@@ -13,6 +13,7 @@ use super::store::{Account, Entry};
 use crate::clock::nanoseconds;
 use crate::members::Members;
 use crate::respond::{json as json_answer, ready};
+use crate::world::australia::AUSTRALIA;
 
 /// The rows that a call selects.
 struct Filter<'a> {
@@ -142,8 +143,8 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     Ok(ready(body))
 }
 
-/// Corrects the category of a row. Sandbox choices: the error for an unknown row, and the
-/// confidence level afterwards.
+/// Corrects the category of a row, to one whose primary category the world has. Sandbox choices:
+/// the error for an unknown row, and the confidence level afterwards.
 pub(super) async fn correct_category(call: Call) -> Result<Response, Failure> {
     let members = call.members()?;
     let (Some(id), Some(secondary)) = (
@@ -152,10 +153,12 @@ pub(super) async fn correct_category(call: Call) -> Result<Response, Failure> {
     ) else {
         return Err(call.invalid("fiskil_transaction_id and secondary_category are required"));
     };
-    let primary = super::PRIMARY_CATEGORIES
-        .iter()
-        .find(|primary| secondary.starts_with(**primary));
-    let primary = primary.ok_or_else(|| call.invalid("unknown secondary_category"))?;
+    let mut known = AUSTRALIA
+        .lists
+        .all()
+        .filter_map(|template| template.category);
+    let known = known.find(|(primary, _)| secondary.starts_with(*primary));
+    let (primary, _) = known.ok_or_else(|| call.invalid("unknown secondary_category"))?;
     let category = json!({"category": {
         "primary_category": primary, "secondary_category": secondary, "confidence_level": "VERY_HIGH",
     }});
