@@ -4,7 +4,6 @@ mod places;
 mod read;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -82,7 +81,7 @@ struct AuditView {
     error: Option<ErrorView>,
 }
 
-pub(super) async fn run(settings: &SettingArgs, args: &AuditArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(settings: &SettingArgs, args: &AuditArgs) -> anyhow::Result<()> {
     let settings = settings.load(None)?;
     let key = read_key(&args.key_file)?;
     let url = client::service_url().map_err(anyhow::Error::msg)?;
@@ -155,7 +154,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &AuditArgs) -> anyhow::Res
         error: ErrorView::of(&failures),
     };
     output::print(&view, text)?;
-    Ok(output::finish(&failures))
+    output::finish(&failures)
 }
 
 /// Errors never quote the content.

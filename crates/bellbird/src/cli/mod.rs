@@ -184,7 +184,7 @@ pub fn run() -> ExitCode {
     // Do not wait for tasks that still run: their shutdown grace period is over.
     runtime.shutdown_background();
     match result {
-        Ok(code) => code,
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => output::report_failure(&error),
     }
 }
@@ -199,36 +199,35 @@ fn forbid_core_files() {
     let _ = setrlimit(Resource::Core, none);
 }
 
-async fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
+async fn execute(cli: Cli) -> anyhow::Result<()> {
     let settings = cli.settings;
     match cli.command {
         #[cfg(feature = "sandbox")]
-        Command::Demo(args) => demo::run(&settings, &args).await?,
-        Command::Init(args) => init::run(&settings, &args).await?,
-        Command::Serve(args) => serve::run(&settings, &args).await?,
+        Command::Demo(args) => demo::run(&settings, &args).await,
+        Command::Init(args) => init::run(&settings, &args).await,
+        Command::Serve(args) => serve::run(&settings, &args).await,
         #[cfg(feature = "sandbox")]
-        Command::Sandbox(args) => sandbox::run(&settings, &args).await?,
-        Command::Migrate => migrate::run(&settings).await?,
-        Command::Backup(args) => backup::run(&settings, &args).await?,
-        Command::Restore(args) => restore::run(&settings, &args).await?,
-        Command::Status => return status::run(&settings).await,
-        Command::Ready => ready::run(&settings).await?,
-        Command::Doctor(listen) => return doctor::run(&settings, &listen).await,
-        Command::Audit(args) => return audit::run(&settings, &args).await,
-        Command::Record(args) => return record::run(&settings, &args).await,
-        Command::Export(args) => export::run(&settings, &args).await?,
-        Command::Mcp => mcp::run().await?,
-        Command::Openapi(args) => openapi::run(&args)?,
-        Command::Completions(args) => completions::run(&args, &mut Cli::command())?,
-        Command::Man(args) => man::run(&args, Cli::command())?,
-        Command::User(command) => user::run(&settings, command).await?,
-        Command::Key(command) => key::run(&settings, command).await?,
-        Command::OperatorKey(command) => operator_key::run(&settings, command).await?,
-        Command::Connection(command) => return connection::run(&settings, command).await,
-        Command::Webhook(command) => return webhook::run(&settings, command).await,
-        Command::Console(command) => console::run(&settings, command).await?,
-        Command::Simplefin(command) => simplefin::run(&settings, command).await?,
-        Command::Secrets(command) => return secrets::run(&settings, command).await,
+        Command::Sandbox(args) => sandbox::run(&settings, &args).await,
+        Command::Migrate => migrate::run(&settings).await,
+        Command::Backup(args) => backup::run(&settings, &args).await,
+        Command::Restore(args) => restore::run(&settings, &args).await,
+        Command::Status => status::run(&settings).await,
+        Command::Ready => ready::run(&settings).await,
+        Command::Doctor(listen) => doctor::run(&settings, &listen).await,
+        Command::Audit(args) => audit::run(&settings, &args).await,
+        Command::Record(args) => record::run(&settings, &args).await,
+        Command::Export(args) => export::run(&settings, &args).await,
+        Command::Mcp => mcp::run().await,
+        Command::Openapi(args) => openapi::run(&args),
+        Command::Completions(args) => completions::run(&args, &mut Cli::command()),
+        Command::Man(args) => man::run(&args, Cli::command()),
+        Command::User(command) => user::run(&settings, command).await,
+        Command::Key(command) => key::run(&settings, command).await,
+        Command::OperatorKey(command) => operator_key::run(&settings, command).await,
+        Command::Connection(command) => connection::run(&settings, command).await,
+        Command::Webhook(command) => webhook::run(&settings, command).await,
+        Command::Console(command) => console::run(&settings, command).await,
+        Command::Simplefin(command) => simplefin::run(&settings, command).await,
+        Command::Secrets(command) => secrets::run(&settings, command).await,
     }
-    Ok(ExitCode::SUCCESS)
 }

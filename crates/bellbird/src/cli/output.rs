@@ -50,19 +50,16 @@ impl ErrorView {
 
     /// `None` if there is no reason.
     pub(super) fn of(reasons: &[String]) -> Option<Self> {
-        match reasons {
-            [] => None,
-            [reason] => Some(Self {
-                message: reason.clone(),
-                code: None,
-                details: Vec::new(),
-            }),
-            several => Some(Self {
-                message: several.join("; "),
-                code: None,
-                details: several.to_vec(),
-            }),
-        }
+        let details = match reasons {
+            [] => return None,
+            [_] => Vec::new(),
+            several => several.to_vec(),
+        };
+        Some(Self {
+            message: reasons.join("; "),
+            code: None,
+            details,
+        })
     }
 }
 
@@ -76,6 +73,11 @@ struct FailureView {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct UsageError(pub String);
+
+/// A failure that the command itself has printed.
+#[derive(Debug, thiserror::Error)]
+#[error("the command failed")]
+pub(super) struct AlreadyPrinted;
 
 /// Prints the value as one line of JSON, or as the text that `text` returns.
 pub(super) fn print<T: Serialize>(
@@ -125,15 +127,19 @@ pub(super) fn ask(question: &str) {
     let _ = write!(out, "{question}").and_then(|()| out.flush());
 }
 
-/// Prints errors on standard error, after the result. Returns the exit status.
-pub(super) fn finish(errors: &[String]) -> ExitCode {
+/// Prints errors on standard error, after the result. Fails if there are any.
+pub(super) fn finish(errors: &[String]) -> anyhow::Result<()> {
+    print_errors(errors);
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(AlreadyPrinted.into())
+    }
+}
+
+fn print_errors(errors: &[String]) {
     for error in errors {
         note(&format!("error: {error}"));
-    }
-    if errors.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
     }
 }
 
@@ -220,6 +226,9 @@ fn print_failure(error: Option<ErrorView>) {
 
 /// Prints the error and its causes on one line. Errors of several settings get a line each.
 pub(super) fn report_failure(error: &anyhow::Error) -> ExitCode {
+    if error.is::<AlreadyPrinted>() {
+        return ExitCode::FAILURE;
+    }
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
         // Some errors repeat their cause in their own text.
@@ -231,11 +240,11 @@ pub(super) fn report_failure(error: &anyhow::Error) -> ExitCode {
     }
     let lines: Vec<_> = text.lines().map(str::to_owned).collect();
     print_failure(ErrorView::with_code(&lines, error));
-    let failed = finish(&lines);
+    print_errors(&lines);
     if error.is::<UsageError>() {
         ExitCode::from(2)
     } else {
-        failed
+        ExitCode::FAILURE
     }
 }
 

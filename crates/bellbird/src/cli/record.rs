@@ -1,6 +1,5 @@
 //! `bellbird record`: prints how a provider responds, with every value masked.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -82,7 +81,7 @@ impl ReadView {
     }
 }
 
-pub(super) async fn run(settings: &SettingArgs, args: &RecordArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(settings: &SettingArgs, args: &RecordArgs) -> anyhow::Result<()> {
     let settings = settings.load(None)?;
     let storage = wiring::open_sealed_storage(&settings).await?;
     let recording = record(&settings, &storage, args.id).await;
@@ -97,7 +96,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &RecordArgs) -> anyhow::Re
     let pretty = serde_json::to_string_pretty(&recording)?;
     output::print(&recording, |_| pretty)?;
     output::note("Every value is masked. Read the recording before you send it to anyone.");
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 async fn record(

@@ -2,7 +2,6 @@
 //! key opens.
 
 use std::collections::BTreeMap;
-use std::process::ExitCode;
 
 use anyhow::bail;
 use bellbird_storage::{
@@ -57,10 +56,7 @@ struct RotatedView {
     error: Option<ErrorView>,
 }
 
-pub(super) async fn run(
-    settings: &SettingArgs,
-    command: SecretsCommand,
-) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(settings: &SettingArgs, command: SecretsCommand) -> anyhow::Result<()> {
     let SecretsCommand::Rotate = command;
     let settings = settings.load(None)?;
     let storage = wiring::open_sealed_storage(&settings).await?;
@@ -69,7 +65,7 @@ pub(super) async fn run(
     result
 }
 
-async fn rotate(storage: &Storage) -> anyhow::Result<ExitCode> {
+async fn rotate(storage: &Storage) -> anyhow::Result<()> {
     let current = storage.secrets().sealing_key_id();
     require_key_everywhere(&instances::running(storage).await?, current)?;
     let action = AuditAction::of_installation("secrets.rotate").about(current);
@@ -136,7 +132,7 @@ async fn rotate(storage: &Storage) -> anyhow::Result<ExitCode> {
             view.resealed, view.already_current, view.unopenable
         )
     })?;
-    Ok(output::finish(&messages))
+    output::finish(&messages)
 }
 
 /// Fails if a running instance could not open secrets after the rotation. Its reads would fail.

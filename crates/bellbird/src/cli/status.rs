@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use bellbird_connections::job_kinds;
 use bellbird_storage::{Instance, Storage, StoredProviderSettings};
@@ -67,7 +66,7 @@ struct JobsView {
     failing: u64,
 }
 
-pub(super) async fn run(settings: &SettingArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(settings: &SettingArgs) -> anyhow::Result<()> {
     let settings = settings.load(None)?;
     let key_ids = wiring::key_ids(&settings)?;
     let (database, read) = database(&settings).await;
@@ -101,7 +100,7 @@ pub(super) async fn run(settings: &SettingArgs) -> anyhow::Result<ExitCode> {
             .and_then(|error| ErrorView::with_code(&reasons, error)),
     };
     output::print(&view, text)?;
-    Ok(output::finish(&reasons))
+    output::finish(&reasons)
 }
 
 async fn database(settings: &Settings) -> (DatabaseView, anyhow::Result<Option<ContentsView>>) {

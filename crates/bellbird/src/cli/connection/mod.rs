@@ -5,7 +5,6 @@ mod remove;
 mod sync;
 
 use std::collections::BTreeMap;
-use std::process::ExitCode;
 
 use anyhow::bail;
 use bellbird_api::v1::{AccountView, ConnectionView};
@@ -109,10 +108,7 @@ struct ShownConnection<'a> {
     history: &'a [ConnectionAuditRow],
 }
 
-pub(super) async fn run(
-    settings: &SettingArgs,
-    command: ConnectionCommand,
-) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> anyhow::Result<()> {
     let settings = settings.load(None)?;
     let storage = match &command {
         ConnectionCommand::Import(_)
@@ -128,17 +124,11 @@ pub(super) async fn run(
         .await?
         .connections(console.as_deref());
     let result = match command {
-        ConnectionCommand::Link(args) => link::run(&storage, &connections, &args)
-            .await
-            .map(|()| ExitCode::SUCCESS),
-        ConnectionCommand::LinkStatus(args) => link::status(&connections, &args)
-            .await
-            .map(|()| ExitCode::SUCCESS),
-        ConnectionCommand::Import(args) => import(&storage, &connections, &args)
-            .await
-            .map(|()| ExitCode::SUCCESS),
-        ConnectionCommand::List(args) => list(&storage, &args).await.map(|()| ExitCode::SUCCESS),
-        ConnectionCommand::Show(args) => show(&storage, &args).await.map(|()| ExitCode::SUCCESS),
+        ConnectionCommand::Link(args) => link::run(&storage, &connections, &args).await,
+        ConnectionCommand::LinkStatus(args) => link::status(&connections, &args).await,
+        ConnectionCommand::Import(args) => import(&storage, &connections, &args).await,
+        ConnectionCommand::List(args) => list(&storage, &args).await,
+        ConnectionCommand::Show(args) => show(&storage, &args).await,
         ConnectionCommand::Sync(args) => sync::run(&storage, &connections, &args).await,
         ConnectionCommand::Remove(args) => remove::run(&storage, &connections, &args).await,
     };

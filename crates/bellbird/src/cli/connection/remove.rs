@@ -1,8 +1,6 @@
 //! `bellbird connection remove`: withdraws the consent of a connection at its provider and deletes
 //! its data.
 
-use std::process::ExitCode;
-
 use bellbird_api::v1::{AccountView, ConnectionView};
 use bellbird_connections::{Connections, Removal};
 use bellbird_domain::{Account, Connection, ConnectionId};
@@ -71,7 +69,7 @@ pub(super) async fn run(
     storage: &Storage,
     connections: &Connections,
     args: &RemoveArgs,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<()> {
     let connection = find(storage, args.id).await?;
     let user = email_of(storage, connection.user_id).await?;
     let accounts = storage
@@ -87,7 +85,7 @@ pub(super) async fn run(
         withdraws_consent: !args.local_only,
     };
     if !args.removal.confirm(&plan, &description)? {
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     }
     remove(storage, connections, args, &connection).await
 }
@@ -122,7 +120,7 @@ async fn remove(
     connections: &Connections,
     args: &RemoveArgs,
     connection: &Connection,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<()> {
     // Hidden with its row in the audit, whatever becomes of the rest. A repeated command finds it
     // hidden.
     let mut change = actor::begin_change(storage).await?;
@@ -177,5 +175,5 @@ async fn remove(
             }
         })?;
     }
-    Ok(output::finish(error.as_slice()))
+    output::finish(error.as_slice())
 }

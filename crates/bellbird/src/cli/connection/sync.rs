@@ -1,7 +1,6 @@
 //! `bellbird connection sync`: syncs one connection or all of them, and waits for the result.
 
 use std::collections::BTreeSet;
-use std::process::ExitCode;
 
 use anyhow::bail;
 use bellbird_connections::{Connections, ConnectionsError, SyncReport};
@@ -62,7 +61,7 @@ pub(super) async fn run(
     storage: &Storage,
     connections: &Connections,
     args: &SyncArgs,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<()> {
     let targets = match (args.id, &args.user) {
         (Some(id), _) => vec![find(storage, id).await?],
         (None, Some(user)) => {
@@ -129,7 +128,7 @@ pub(super) async fn run(
     if !output::is_json() {
         note_undelivered(storage, &reports, &targets).await?;
     }
-    Ok(output::finish(&errors))
+    output::finish(&errors)
 }
 
 /// Says which endpoints will not get the events of these syncs.

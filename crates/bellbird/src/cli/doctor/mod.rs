@@ -7,7 +7,6 @@ mod ports;
 mod settings;
 
 use std::fmt::Display;
-use std::process::ExitCode;
 
 use bellbird_console::{Mailer, ProviderControl as _};
 use bellbird_limits::SharedStore;
@@ -23,7 +22,7 @@ use tokio::time::Instant;
 pub(super) use self::files::database_files;
 use self::settings::placeholders;
 use super::arguments::{ListenArgs, SettingArgs};
-use super::output::{self, ErrorView};
+use super::output::{self, AlreadyPrinted, ErrorView};
 use super::secrets;
 use crate::config::Settings;
 use crate::instances::{self, Finding, VERSION};
@@ -92,7 +91,7 @@ impl Checks {
     }
 }
 
-pub(super) async fn run(settings: &SettingArgs, listen: &ListenArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(settings: &SettingArgs, listen: &ListenArgs) -> anyhow::Result<()> {
     let mut checks = Checks::default();
     match settings.load(Some(listen)) {
         Err(error) => {
@@ -129,11 +128,11 @@ pub(super) async fn run(settings: &SettingArgs, listen: &ListenArgs) -> anyhow::
         },
         text,
     )?;
-    Ok(if ok {
-        ExitCode::SUCCESS
+    if ok {
+        Ok(())
     } else {
-        ExitCode::FAILURE
-    })
+        Err(AlreadyPrinted.into())
+    }
 }
 
 async fn check_secrets(checks: &mut Checks, settings: &Settings) {

@@ -11,8 +11,6 @@ mod secret;
 mod set;
 mod state;
 
-use std::process::ExitCode;
-
 use bellbird_domain::{EndpointId, EventId, EventType, UserId};
 use bellbird_management::Refusal;
 use bellbird_management::endpoints::require_events_of;
@@ -23,7 +21,6 @@ use serde::Serialize;
 use super::arguments::{self, SettingArgs};
 use super::output;
 use super::user::{UserFilter, find_user};
-use crate::config::Settings;
 use crate::failure::Failure;
 use crate::instances;
 use crate::wiring;
@@ -177,10 +174,7 @@ fn details(endpoint: &Endpoint, user: Option<&str>) -> String {
     ])
 }
 
-pub(super) async fn run(
-    settings: &SettingArgs,
-    command: WebhookCommand,
-) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(settings: &SettingArgs, command: WebhookCommand) -> anyhow::Result<()> {
     let settings = settings.load(None)?;
     let storage = match &command {
         WebhookCommand::Add(_) | WebhookCommand::Ping(_) | WebhookCommand::RotateSecret(_) => {
@@ -188,31 +182,22 @@ pub(super) async fn run(
         }
         _ => wiring::open_storage(&settings).await?,
     };
-    let result = execute(&settings, &storage, command).await;
+    let result = match command {
+        WebhookCommand::Add(args) => add::add(&settings, &storage, &args).await,
+        WebhookCommand::Set(args) => set::set(&settings, &storage, &args).await,
+        WebhookCommand::List(args) => list(&storage, &args).await,
+        WebhookCommand::Show(args) => show(&storage, &args).await,
+        WebhookCommand::Ping(args) => ping::ping(&settings, &storage, &args).await,
+        WebhookCommand::RotateSecret(args) => secret::rotate(&storage, &args).await,
+        WebhookCommand::Enable(args) => state::enable(&storage, &args).await,
+        WebhookCommand::Disable(args) => state::disable(&storage, &args).await,
+        WebhookCommand::Remove(args) => remove::remove(&storage, &args).await,
+        WebhookCommand::Deliveries(args) => log::deliveries(&storage, &args).await,
+        WebhookCommand::Redeliver(args) => redeliver::redeliver(&storage, &args).await,
+        WebhookCommand::Recover(args) => redeliver::recover(&storage, &args).await,
+    };
     storage.close().await;
     result
-}
-
-async fn execute(
-    settings: &Settings,
-    storage: &Storage,
-    command: WebhookCommand,
-) -> anyhow::Result<ExitCode> {
-    match command {
-        WebhookCommand::Add(args) => add::add(settings, storage, &args).await?,
-        WebhookCommand::Set(args) => set::set(settings, storage, &args).await?,
-        WebhookCommand::List(args) => list(storage, &args).await?,
-        WebhookCommand::Show(args) => show(storage, &args).await?,
-        WebhookCommand::Ping(args) => return ping::ping(settings, storage, &args).await,
-        WebhookCommand::RotateSecret(args) => secret::rotate(storage, &args).await?,
-        WebhookCommand::Enable(args) => state::enable(storage, &args).await?,
-        WebhookCommand::Disable(args) => state::disable(storage, &args).await?,
-        WebhookCommand::Remove(args) => remove::remove(storage, &args).await?,
-        WebhookCommand::Deliveries(args) => log::deliveries(storage, &args).await?,
-        WebhookCommand::Redeliver(args) => redeliver::redeliver(storage, &args).await?,
-        WebhookCommand::Recover(args) => redeliver::recover(storage, &args).await?,
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {

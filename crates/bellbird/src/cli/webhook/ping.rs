@@ -1,7 +1,5 @@
 //! `bellbird webhook ping`: sends a test event to an endpoint.
 
-use std::process::ExitCode;
-
 use bellbird_domain::EventId;
 use bellbird_management::endpoints;
 use bellbird_storage::Storage;
@@ -53,7 +51,7 @@ pub(super) async fn ping(
     settings: &Settings,
     storage: &Storage,
     args: &EndpointArgs,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<()> {
     let endpoint = find(storage, args.id).await?;
     let webhooks = Wiring::new(settings, storage).await?.webhooks()?;
     let pinged = match webhooks.ping(&endpoint).await {
@@ -72,18 +70,12 @@ pub(super) async fn ping(
         duration_ms: u64::try_from(exchange.duration.as_millis()).unwrap_or(u64::MAX),
         error: ErrorView::of(exchange.error.map(str::to_owned).as_slice()),
     };
+    let outcome = outcome(exchange);
+    if view.delivered || output::is_json() {
+        output::print(&view, |_| format!("Delivered: the endpoint {outcome}."))?;
+    }
     if view.delivered {
-        output::print(&view, |_| {
-            format!("Delivered: the endpoint {}.", outcome(exchange))
-        })?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     }
-    if output::is_json() {
-        output::print(&view, |_| String::new())?;
-    }
-    output::note(&format!(
-        "error: not delivered: the endpoint {}",
-        outcome(exchange)
-    ));
-    Ok(ExitCode::FAILURE)
+    output::finish(&[format!("not delivered: the endpoint {outcome}")])
 }
