@@ -6,7 +6,6 @@ use std::io::{self, Read as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use bellbird_connections::provider_names;
@@ -14,6 +13,7 @@ use bellbird_domain::{AccountId, Bound, ConnectionId, EndpointId, EventId, Opera
 use bellbird_management::values::{self, KeyName};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use jiff::SignedDuration;
 use secrecy::SecretString;
 
 use super::output;
@@ -235,7 +235,7 @@ pub(super) fn source_name(from: &str) -> &str {
 }
 
 /// Parses `30s`, `15m`, `24h` or `90d`.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<SignedDuration, String> {
     const ACCEPTED: &str = "must be a whole number and a unit: 30s, 15m, 24h or 90d";
     let unit = text.chars().last().ok_or(ACCEPTED)?;
     let seconds = match unit {
@@ -251,24 +251,21 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     }
     let longest = 36_500 * 86_400;
     let total = digits
-        .parse::<u64>()
+        .parse::<i64>()
         .ok()
         .and_then(|number| number.checked_mul(seconds));
     total
         .filter(|total| *total <= longest)
-        .map(Duration::from_secs)
+        .map(SignedDuration::from_secs)
         .ok_or("must be at most 36500d".to_owned())
 }
 
 /// As [`duration`], but rejects zero.
-pub(super) fn positive_duration(text: &str) -> Result<Duration, String> {
-    duration(text).and_then(|time| {
-        if time.is_zero() {
-            Err("must be longer than 0".to_owned())
-        } else {
-            Ok(time)
-        }
-    })
+pub(super) fn positive_duration(text: &str) -> Result<SignedDuration, String> {
+    match duration(text)? {
+        SignedDuration::ZERO => Err("must be longer than 0".to_owned()),
+        time => Ok(time),
+    }
 }
 
 pub(super) fn email(text: &str) -> Result<String, String> {
@@ -305,7 +302,11 @@ mod tests {
             ("0s", 0),
             ("0d", 0),
         ] {
-            assert_eq!(duration(text), Ok(Duration::from_secs(seconds)), "{text}");
+            assert_eq!(
+                duration(text),
+                Ok(SignedDuration::from_secs(seconds)),
+                "{text}"
+            );
         }
         for wrong in [
             "",

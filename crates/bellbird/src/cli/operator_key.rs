@@ -1,18 +1,16 @@
 //! `bellbird operator-key`: creates, lists and revokes keys for the operator's API, and shows what
 //! was done with them.
 
-use std::time::Duration;
-
-use bellbird_domain::{ActorKind, KeyStatus, OperatorKeyId};
+use bellbird_domain::{ActorKind, KeyStatus, OperatorKeyId, TimestampExt as _};
 use bellbird_management::values::KeyName;
 use bellbird_management::{Refusal, operator_keys};
 use bellbird_storage::{AuditRow, OperatorKeyRecord, Storage};
 use clap::{Args, Subcommand};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use super::arguments::{self, SettingArgs};
-use super::key::{NewKeyView, after};
+use super::key::NewKeyView;
 use super::user::UserFilter;
 use super::{actor, output};
 use crate::failure::Failure;
@@ -45,7 +43,7 @@ pub(super) struct CreateArgs {
 
     /// Lifetime of the key, such as 30s, 15m, 24h or 90d; by default it does not expire
     #[arg(long, value_name = "DURATION", value_parser = arguments::positive_duration)]
-    expires: Option<Duration>,
+    expires: Option<SignedDuration>,
 }
 
 /// Revoke an operator key immediately.
@@ -119,7 +117,7 @@ pub(super) async fn run(settings: &SettingArgs, command: OperatorKeyCommand) -> 
 async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
     let mut change = actor::begin_change(storage).await?;
     let now = change.now();
-    let expires_at = args.expires.map(|length| after(now, length)).transpose()?;
+    let expires_at = args.expires.map(|length| now.plus(length));
     let created = operator_keys::create(&mut change, &args.name, expires_at).await?;
     change.commit().await?;
     let record = &created.record;

@@ -3,10 +3,9 @@
 mod find;
 
 use std::fmt::Display;
-use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use bellbird_domain::{KeyId, KeyStatus};
+use bellbird_domain::{KeyId, KeyStatus, TimestampExt as _};
 use bellbird_management::Refusal;
 use bellbird_management::keys::{self, CreatedKey, NewKey};
 use bellbird_management::values::KeyName;
@@ -58,7 +57,7 @@ pub(super) struct CreateArgs {
 
     /// Lifetime of the key, such as 30s, 15m, 24h or 90d; by default it does not expire
     #[arg(long, value_name = "DURATION", value_parser = arguments::positive_duration)]
-    expires: Option<Duration>,
+    expires: Option<SignedDuration>,
 }
 
 /// Replace a key; the old one stays valid for a grace period.
@@ -74,7 +73,7 @@ pub(super) struct RotateArgs {
 
     /// How long the old key stays valid; 0h ends it immediately
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = arguments::duration)]
-    grace: Duration,
+    grace: SignedDuration,
 }
 
 /// A created key of a user or an operator, as `--json` prints it.
@@ -197,7 +196,7 @@ async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
     let new = NewKey {
         user_id: user.id,
         name: Some(&args.name),
-        expires_at: args.expires.map(|length| after(now, length)).transpose()?,
+        expires_at: args.expires.map(|length| now.plus(length)),
     };
     let created = keys::create(&mut change, new).await?;
     change.commit().await?;
@@ -290,10 +289,9 @@ async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<()> {
         .find(old.user_id)
         .await?
         .context("the key's user was removed meanwhile")?;
-    let grace = SignedDuration::try_from(args.grace)?;
     let mut change = actor::begin_change(storage).await?;
     let status = old.status(change.now());
-    let rotated = keys::rotate(&mut change, old.id, grace).await;
+    let rotated = keys::rotate(&mut change, old.id, args.grace).await;
     let rotated = rotated.map_err(|refusal| match refusal {
         Refusal::KeyEnded => anyhow!(
             "the key {} is {status}: create a new one with `bellbird key create`",
@@ -337,8 +335,4 @@ async fn view(storage: &Storage, record: KeyRecord, now: Timestamp) -> anyhow::R
         .await?
         .context("the key's user was removed meanwhile")?;
     Ok(KeyView::new(&user.email, record, now))
-}
-
-pub(super) fn after(now: Timestamp, length: Duration) -> anyhow::Result<Timestamp> {
-    Ok(now.checked_add(SignedDuration::try_from(length)?)?)
 }

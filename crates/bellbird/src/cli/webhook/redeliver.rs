@@ -1,14 +1,14 @@
 //! `bellbird webhook redeliver` and `recover`: queue failed or delivered events for another
 //! delivery.
 
-use std::time::Duration;
-
 use anyhow::anyhow;
-use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventId, UserId};
+use bellbird_domain::{
+    DeliveryState, EndpointId, EndpointStatus, EventId, TimestampExt as _, UserId,
+};
 use bellbird_management::{Refusal, deliveries, refusal};
 use bellbird_storage::{Endpoint, Storage};
 use clap::Args;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::json;
 
 use super::super::output::{self, count};
@@ -46,7 +46,7 @@ pub(crate) struct RecoverArgs {
     /// Oldest event to deliver: an instant such as 2026-11-20T09:30:00Z, or an age such as 24h or
     /// 7d
     #[arg(long, value_name = "WHEN", value_parser = since)]
-    since: Since,
+    since: Timestamp,
 
     #[command(flatten)]
     user: EventUserArgs,
@@ -55,27 +55,17 @@ pub(crate) struct RecoverArgs {
     endpoint: EndpointArgs,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Since {
-    At(Timestamp),
-    Ago(Duration),
+fn since(text: &str) -> Result<Timestamp, String> {
+    since_at(text, Timestamp::now())
 }
 
-impl Since {
-    fn instant(self, now: Timestamp) -> anyhow::Result<Timestamp> {
-        match self {
-            Self::At(at) => Ok(at),
-            Self::Ago(length) => Ok(now.checked_sub(SignedDuration::try_from(length)?)?),
-        }
-    }
-}
-
-fn since(text: &str) -> Result<Since, String> {
-    let ago = || arguments::duration(text).map(Since::Ago);
-    text.parse().map(Since::At).or_else(|_| ago()).map_err(|_| {
-        "must be an instant such as 2026-11-20T09:30:00Z, or an age such as 30s, 15m, 24h or 7d"
-            .to_owned()
-    })
+fn since_at(text: &str, now: Timestamp) -> Result<Timestamp, String> {
+    text.parse::<Timestamp>()
+        .or_else(|_| arguments::duration(text).map(|age| now.minus(age)))
+        .map_err(|_| {
+            "must be an instant such as 2026-11-20T09:30:00Z, or an age such as 30s, 15m, 24h or 7d"
+                .to_owned()
+        })
 }
 
 pub(super) async fn redeliver(storage: &Storage, args: &RedeliverArgs) -> anyhow::Result<()> {
@@ -108,8 +98,7 @@ pub(super) async fn recover(storage: &Storage, args: &RecoverArgs) -> anyhow::Re
     let endpoint = find(storage, args.endpoint.id).await?;
     let user = args.user.find_or_all(storage, &endpoint).await?;
     check_enabled(&endpoint)?;
-    let now = Timestamp::now();
-    let since = args.since.instant(now)?;
+    let (now, since) = (Timestamp::now(), args.since);
     let recovered = if user == UserId::INSTALLATION {
         let mut recovered = 0;
         loop {
@@ -170,11 +159,7 @@ mod tests {
             ("7d", "2026-11-13T09:30:00Z"),
             ("0s", "2026-11-20T09:30:00Z"),
         ] {
-            assert_eq!(
-                since(text).unwrap().instant(now).unwrap(),
-                expected.parse().unwrap(),
-                "{text}"
-            );
+            assert_eq!(since_at(text, now), Ok(expected.parse().unwrap()), "{text}");
         }
         for wrong in [
             "",
@@ -186,7 +171,7 @@ mod tests {
             "1w",
             "36501d",
         ] {
-            assert!(since(wrong).is_err(), "{wrong}");
+            assert!(since_at(wrong, now).is_err(), "{wrong}");
         }
     }
 }
