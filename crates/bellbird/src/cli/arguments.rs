@@ -1,6 +1,5 @@
 //! Arguments that several commands share, and parsers for argument values.
 
-use std::error::Error;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::net::SocketAddr;
@@ -201,16 +200,13 @@ pub(super) fn provider_name() -> PossibleValuesParser {
 }
 
 /// Parses one of these words.
-pub(super) fn one_of<T>(
-    all: &[T],
+pub(super) fn one_of<T: Copy + Send + Sync + 'static>(
+    all: &'static [T],
     as_str: fn(T) -> &'static str,
-) -> impl TypedValueParser<Value = T> + use<T>
-where
-    T: Copy + FromStr + Send + Sync + 'static,
-    T::Err: Error + Send + Sync + 'static,
-{
+) -> impl TypedValueParser<Value = T> {
+    let find = move |text: String| all.iter().copied().find(|word| as_str(*word) == text);
     PossibleValuesParser::new(all.iter().map(|word| as_str(*word)))
-        .try_map(|text| text.parse::<T>())
+        .try_map(move |text| find(text).ok_or("unknown"))
 }
 
 /// Reads a secret from a file, or from standard input at `-`, because other users of the machine

@@ -12,7 +12,6 @@ use bellbird_interop::export::{Export, ExportError, FileRequest, OpenError, Reso
 use bellbird_reads::{Cause, ReadError, Reads};
 use bellbird_storage::Storage;
 use clap::Args;
-use clap::builder::PossibleValuesParser;
 use jiff::Timestamp;
 use serde_json::json;
 use tempfile::NamedTempFile;
@@ -44,8 +43,8 @@ const STDOUT: &str = "-";
 pub(super) struct ExportArgs {
     /// What to write
     #[arg(default_value = "transactions", value_name = "WHAT")]
-    #[arg(value_parser = PossibleValuesParser::new(Resource::ALL.map(Resource::as_str)))]
-    resource: String,
+    #[arg(value_parser = arguments::one_of(&Resource::ALL, Resource::as_str))]
+    resource: Resource,
 
     /// E-mail address or id of the user
     #[arg(long)]
@@ -53,8 +52,8 @@ pub(super) struct ExportArgs {
 
     /// Format of the file
     #[arg(long, value_name = "FORMAT")]
-    #[arg(value_parser = PossibleValuesParser::new(Format::ALL.iter().map(|format| format.as_str())))]
-    format: String,
+    #[arg(value_parser = arguments::one_of(Format::ALL, Format::as_str))]
+    format: Format,
 
     /// Id of one account, as `connection show` and the API show it
     #[arg(long, value_name = "ID", value_parser = arguments::account_id)]
@@ -123,14 +122,13 @@ pub(super) async fn run(settings: &SettingArgs, args: &ExportArgs) -> anyhow::Re
 impl ExportArgs {
     /// The requested file, or what is wrong with the arguments.
     fn request(&self) -> Result<FileRequest, String> {
-        let resource = Resource::from_name(&self.resource).ok_or("unknown resource")?;
-        let format = Format::from_name(&self.format).ok_or("unknown format")?;
+        let (resource, format) = (self.resource, self.format);
         if !resource.formats().any(|other| other == format) {
             let formats: Vec<_> = resource.formats().map(Format::as_str).collect();
             return Err(format!(
                 "{} have no format {}: choose {}",
-                self.resource,
-                self.format,
+                resource.as_str(),
+                format.as_str(),
                 formats.join(" or ")
             ));
         }
@@ -158,20 +156,17 @@ impl ExportArgs {
                     .to_owned(),
             );
         }
-        let dates = DateFilter {
-            from: self.from,
-            to: self.to,
-        };
-        let (connection_id, account_id) = (self.connection, self.account);
-        let partial = self.partial;
         let request = FileRequest {
             resource,
             format,
             options,
-            connection_id,
-            account_id,
-            dates,
-            partial,
+            connection_id: self.connection,
+            account_id: self.account,
+            dates: DateFilter {
+                from: self.from,
+                to: self.to,
+            },
+            partial: self.partial,
         };
         if request.lacks_account() {
             return Err("a file of this format holds one account: add --account ID".to_owned());

@@ -44,12 +44,6 @@ impl Resource {
         }
     }
 
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|resource| resource.as_str() == name)
-    }
-
     /// The formats that can hold it.
     pub fn formats(self) -> impl Iterator<Item = Format> {
         Format::ALL
