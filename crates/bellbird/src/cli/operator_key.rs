@@ -122,7 +122,7 @@ async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
     change.commit().await?;
     let record = &created.record;
     let view = NewKeyView {
-        id: record.id,
+        id: record.id.to_string(),
         user: None,
         key: created.key.expose(),
         name: &record.name,

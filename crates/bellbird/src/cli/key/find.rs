@@ -7,8 +7,8 @@ use clap::Args;
 use jiff::Timestamp;
 
 use super::super::output;
-use super::super::user::find_user;
-use super::is_active;
+use super::super::user::find_named_user;
+use super::{is_active, keys_of};
 use crate::failure::Failure;
 
 /// The key that a command is about.
@@ -40,37 +40,20 @@ impl KeyRef {
     ) -> anyhow::Result<KeyRecord> {
         let name = self.key.trim();
         if let Ok(id) = name.parse::<KeyId>() {
-            let found = storage.keys().find(id).await?;
             let missing = || {
                 Failure::not_found(format!(
                     "there is no key {id}: `bellbird key list` shows the ids"
                 ))
             };
-            let found = found.ok_or_else(missing)?;
-            let user = match &self.user {
-                Some(user) => find_user(storage, user).await?.id,
-                None => found.user_id,
-            };
-            return if found.user_id == user {
-                Ok(found)
-            } else {
-                Err(missing())
+            let found = storage.keys().find(id).await?.ok_or_else(missing)?;
+            return match find_named_user(storage, self.user.as_deref()).await? {
+                Some(user) if user.id != found.user_id => Err(missing()),
+                _ => Ok(found),
             };
         }
-        let users = match &self.user {
-            Some(user) => vec![find_user(storage, user).await?],
-            None => storage.users().list().await?,
-        };
-        let mut named = Vec::new();
-        for user in users {
-            let keys = storage
-                .keys()
-                .list(user.id)
-                .await?
-                .into_iter()
-                .filter(|key| key.name == name);
-            named.extend(keys.map(|key| (user.email.clone(), key)));
-        }
+        let user = find_named_user(storage, self.user.as_deref()).await?;
+        let mut named = keys_of(storage, user).await?;
+        named.retain(|(_, key)| key.name == name);
         let now = Timestamp::now();
         let mut active: Vec<_> = named
             .iter()

@@ -2,10 +2,8 @@
 
 mod find;
 
-use std::fmt::Display;
-
 use anyhow::{Context as _, anyhow};
-use bellbird_domain::{KeyId, KeyStatus, TimestampExt as _};
+use bellbird_domain::{KeyId, KeyStatus, TimestampExt as _, User};
 use bellbird_management::Refusal;
 use bellbird_management::keys::{self, CreatedKey, NewKey};
 use bellbird_management::values::KeyName;
@@ -79,8 +77,8 @@ pub(super) struct RotateArgs {
 /// A created key of a user or an operator, as `--json` prints it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct NewKeyView<'a, I> {
-    pub id: I,
+pub(super) struct NewKeyView<'a> {
+    pub id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<&'a str>,
     pub key: &'a str,
@@ -90,11 +88,11 @@ pub(super) struct NewKeyView<'a, I> {
     pub expires_at: Option<Timestamp>,
 }
 
-impl<'a> NewKeyView<'a, KeyId> {
+impl<'a> NewKeyView<'a> {
     fn new(user: &'a str, created: &'a CreatedKey) -> Self {
         let record = &created.record;
         Self {
-            id: record.id,
+            id: record.id.to_string(),
             user: Some(user),
             key: created.key.expose(),
             name: &record.name,
@@ -103,9 +101,7 @@ impl<'a> NewKeyView<'a, KeyId> {
             expires_at: record.expires_at,
         }
     }
-}
 
-impl<I: Display + Serialize> NewKeyView<'_, I> {
     fn advice(&self) -> String {
         let until = self
             .expires_at
@@ -126,7 +122,7 @@ impl<I: Display + Serialize> NewKeyView<'_, I> {
 #[serde(rename_all = "camelCase")]
 struct RotatedKeyView<'a> {
     #[serde(flatten)]
-    new: NewKeyView<'a, KeyId>,
+    new: NewKeyView<'a>,
     old_key_id: KeyId,
     old_key_expires_at: Option<Timestamp>,
 }
@@ -149,9 +145,9 @@ struct ShownKey {
 }
 
 impl KeyView {
-    fn new(user: &str, record: KeyRecord, now: Timestamp) -> Self {
+    fn new(user: String, record: KeyRecord, now: Timestamp) -> Self {
         Self {
-            user: user.to_owned(),
+            user,
             status: record.status(now),
             record,
         }
@@ -216,20 +212,30 @@ async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
-    let users = match args.find(storage).await? {
+/// The keys of a user, or of all, each with the user's e-mail address.
+async fn keys_of(
+    storage: &Storage,
+    user: Option<User>,
+) -> anyhow::Result<Vec<(String, KeyRecord)>> {
+    let users = match user {
         Some(user) => vec![user],
         None => storage.users().list().await?,
     };
-    let now = Timestamp::now();
-    let mut views = Vec::new();
+    let mut keys = Vec::new();
     for user in users {
-        let keys = storage.keys().list(user.id).await?;
-        views.extend(
-            keys.into_iter()
-                .map(|record| KeyView::new(&user.email, record, now)),
-        );
+        let of_user = storage.keys().list(user.id).await?;
+        keys.extend(of_user.into_iter().map(|key| (user.email.clone(), key)));
     }
+    Ok(keys)
+}
+
+async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
+    let keys = keys_of(storage, args.find(storage).await?).await?;
+    let now = Timestamp::now();
+    let views: Vec<_> = keys
+        .into_iter()
+        .map(|(user, record)| KeyView::new(user, record, now))
+        .collect();
     output::print(&views, |views| {
         if views.is_empty() {
             return "No keys yet. Create one with `bellbird key create --user USER --name NAME`."
@@ -284,11 +290,7 @@ async fn show(storage: &Storage, key: &KeyRef) -> anyhow::Result<()> {
 
 async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<()> {
     let old = args.key.find(storage).await?;
-    let user = storage
-        .users()
-        .find(old.user_id)
-        .await?
-        .context("the key's user was removed meanwhile")?;
+    let email = email_of(storage, &old).await?;
     let mut change = actor::begin_change(storage).await?;
     let status = old.status(change.now());
     let rotated = keys::rotate(&mut change, old.id, args.grace).await;
@@ -302,7 +304,7 @@ async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<()> {
     change.commit().await?;
     let replaced = &rotated.old;
     let view = RotatedKeyView {
-        new: NewKeyView::new(&user.email, &rotated.new),
+        new: NewKeyView::new(&email, &rotated.new),
         old_key_id: replaced.id,
         old_key_expires_at: replaced.expires_at,
     };
@@ -329,10 +331,11 @@ async fn revoke(storage: &Storage, key: &KeyRef) -> anyhow::Result<()> {
 }
 
 async fn view(storage: &Storage, record: KeyRecord, now: Timestamp) -> anyhow::Result<KeyView> {
-    let user = storage
-        .users()
-        .find(record.user_id)
-        .await?
-        .context("the key's user was removed meanwhile")?;
-    Ok(KeyView::new(&user.email, record, now))
+    let email = email_of(storage, &record).await?;
+    Ok(KeyView::new(email, record, now))
+}
+
+async fn email_of(storage: &Storage, key: &KeyRecord) -> anyhow::Result<String> {
+    let user = storage.users().find(key.user_id).await?;
+    Ok(user.context("the key's user was removed meanwhile")?.email)
 }

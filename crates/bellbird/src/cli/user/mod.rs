@@ -137,10 +137,7 @@ pub(super) struct UserFilter {
 impl UserFilter {
     /// `None`: all users.
     pub(super) async fn find(&self, storage: &Storage) -> anyhow::Result<Option<User>> {
-        match &self.user {
-            Some(user) => find_user(storage, user).await.map(Some),
-            None => Ok(None),
-        }
+        find_named_user(storage, self.user.as_deref()).await
     }
 }
 
@@ -208,6 +205,17 @@ pub(super) async fn find_user(storage: &Storage, given: &str) -> anyhow::Result<
             "there is no user {given}: `bellbird user list` shows all of them"
         ))
     })
+}
+
+/// As [`find_user`]. `None`: no user is named.
+pub(super) async fn find_named_user(
+    storage: &Storage,
+    given: Option<&str>,
+) -> anyhow::Result<Option<User>> {
+    match given {
+        Some(given) => find_user(storage, given).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 async fn add(storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
