@@ -9,11 +9,10 @@ use secrecy::ExposeSecret as _;
 use serde_json::json;
 
 use super::arguments::SettingArgs;
-use super::connection::console_url;
 use super::user::find_user;
 use super::{actor, output};
 use crate::config::Settings;
-use crate::wiring;
+use crate::{instances, wiring};
 
 /// Let users sign in to the console.
 #[derive(Subcommand)]
@@ -71,7 +70,7 @@ pub(super) async fn run(settings: &SettingArgs, command: ConsoleCommand) -> anyh
 
 async fn login(settings: &Settings, args: &LoginArgs) -> anyhow::Result<()> {
     let storage = wiring::open_storage(settings).await?;
-    let console_url = console_url(settings, &storage).await?.context(
+    let console_url = instances::console_url(settings, &storage).await?.context(
         "the link needs the URL of the console: set console.public_url, or start the service first",
     )?;
     let user = find_user(&storage, &args.user).await?;

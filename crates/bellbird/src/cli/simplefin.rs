@@ -14,7 +14,6 @@ use super::arguments::{self, SettingArgs};
 use super::user::find_user;
 use super::{actor, output};
 use crate::config::Settings;
-use crate::roles::Role;
 use crate::{instances, wiring};
 
 /// Let programs that speak SimpleFIN read accounts.
@@ -81,7 +80,9 @@ async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
 }
 
 async fn token(settings: &Settings, storage: &Storage, args: &TokenArgs) -> anyhow::Result<()> {
-    let api_url = api_url(settings, storage).await?;
+    let api_url = instances::api_url(settings, storage).await?.context(
+        "the token needs the URL of the API: set api.public_url, or start the service first",
+    )?;
     let user = find_user(storage, &args.user).await?;
     let (token, expires_at) =
         create_setup_token(storage, user.id, Some(&args.name), &api_url).await?;
@@ -96,19 +97,6 @@ async fn token(settings: &Settings, storage: &Storage, args: &TokenArgs) -> anyh
         token,
         &advice,
     )
-}
-
-/// The URL of the API for the program: `api.public_url`, else that of an instance on this machine.
-async fn api_url(settings: &Settings, storage: &Storage) -> anyhow::Result<String> {
-    if let Some(url) = &settings.api.public_url {
-        return Ok(url.clone());
-    }
-    let here = instances::on_this_machine(storage, Role::Api).await?;
-    here.map(|instance| instance.api_url)
-        .or_else(|| settings.api.expected_url())
-        .context(
-            "the token needs the URL of the API: set api.public_url, or start the service first",
-        )
 }
 
 /// Stores a new setup token. Returns its text for a program, and when it expires.

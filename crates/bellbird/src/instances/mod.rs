@@ -21,7 +21,7 @@ use uuid::Uuid;
 pub use compare::Finding;
 use compare::Own;
 
-use crate::config::Settings;
+use crate::config::{Address, Settings};
 use crate::roles::{Role, Roles};
 use crate::wiring::{self, NotReady, Urls};
 
@@ -340,15 +340,37 @@ pub async fn running(storage: &Storage) -> Result<Vec<Instance>, StorageError> {
     storage.instances().list(now).await
 }
 
-/// The running instance on this machine with this role that started first.
-pub async fn on_this_machine(
+/// The URL of the console for links: `console.public_url`, else that of an instance on this
+/// machine, which may listen elsewhere than these settings say.
+pub async fn console_url(
+    settings: &Settings,
     storage: &Storage,
+) -> Result<Option<String>, StorageError> {
+    let of = |instance: Instance| instance.console_url;
+    url_of(storage, &settings.console, Role::Console, of).await
+}
+
+/// As [`console_url`], of the API.
+pub async fn api_url(
+    settings: &Settings,
+    storage: &Storage,
+) -> Result<Option<String>, StorageError> {
+    let of = |instance: Instance| instance.api_url;
+    url_of(storage, &settings.api, Role::Api, of).await
+}
+
+async fn url_of(
+    storage: &Storage,
+    address: &Address,
     role: Role,
-) -> Result<Option<Instance>, StorageError> {
-    Ok(running(storage)
-        .await?
-        .into_iter()
-        .find(|instance| is_here(instance) && role.is_in(&instance.roles)))
+    of: fn(Instance) -> String,
+) -> Result<Option<String>, StorageError> {
+    if address.public_url.is_some() {
+        return Ok(address.public_url.clone());
+    }
+    let mut running = running(storage).await?.into_iter();
+    let first = running.find(|instance| is_here(instance) && role.is_in(&instance.roles));
+    Ok(first.map(of).or_else(|| address.expected_url()))
 }
 
 /// Whether an instance runs on this machine.

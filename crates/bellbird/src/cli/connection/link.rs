@@ -73,27 +73,18 @@ pub(super) async fn run(
     connections: &Connections,
     args: &LinkArgs,
 ) -> anyhow::Result<()> {
-    let (user, to) = match (args.reconnect, &args.user) {
-        (Some(id), _) => {
-            let user = find(storage, id).await?.user_id;
-            (
-                storage
-                    .users()
-                    .find(user)
-                    .await?
-                    .context("the connection's user was removed meanwhile")?,
-                LinkTarget::Connection(id),
-            )
+    let (user, to) = match args.reconnect {
+        Some(id) => {
+            let owner = find(storage, id).await?.user_id;
+            let user = storage.users().find(owner).await?;
+            let user = user.context("the connection's user was removed meanwhile")?;
+            (user, LinkTarget::Connection(id))
         }
-        (None, given) => {
-            let to = args
-                .provider
-                .as_deref()
-                .map_or(LinkTarget::UserChoice, LinkTarget::Provider);
-            (
-                find_user(storage, given.as_deref().unwrap_or_default()).await?,
-                to,
-            )
+        None => {
+            let user = find_user(storage, args.user.as_deref().unwrap_or_default()).await?;
+            let provider = args.provider.as_deref();
+            let to = provider.map_or(LinkTarget::UserChoice, LinkTarget::Provider);
+            (user, to)
         }
     };
     let links = connections.links();
@@ -110,17 +101,14 @@ pub(super) async fn run(
     let mut change = actor::begin_change(storage).await?;
     let new_link = bellbird_management::links::create(&mut change, prepared).await?;
     change.commit().await?;
-    let mut printed = match args.return_url {
-        None => json!({}),
-        Some(_) => json!({"id": new_link.id}),
-    };
     let url = new_link.url.expose_secret();
-    (printed["url"], printed["expiresAt"]) = (json!(url), json!(new_link.expires_at));
+    let mut printed = json!({"url": url, "expiresAt": new_link.expires_at});
     let mut advice = format!(
         "Open this URL in a browser within 30 minutes, while the service is running. It is for {}.",
         user.email
     );
     if args.return_url.is_some() {
+        printed["id"] = json!(new_link.id);
         advice.push_str(&format!(
             "\nIts result: bellbird connection link-status {}",
             new_link.id

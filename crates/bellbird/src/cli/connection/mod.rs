@@ -20,9 +20,7 @@ use serde::Serialize;
 use super::arguments::{self, SettingArgs};
 use super::user::{UserFilter, find_user};
 use super::{actor, output};
-use crate::config::Settings;
 use crate::failure::Failure;
-use crate::roles::Role;
 use crate::wiring::Wiring;
 use crate::{instances, wiring};
 use link::{LinkArgs, LinkStatusArgs};
@@ -119,7 +117,7 @@ pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> a
         | ConnectionCommand::List(_)
         | ConnectionCommand::Show(_) => wiring::open_storage(&settings).await?,
     };
-    let console = console_url(&settings, &storage).await?;
+    let console = instances::console_url(&settings, &storage).await?;
     let connections = Wiring::new(&settings, &storage)
         .await?
         .connections(console.as_deref());
@@ -134,21 +132,6 @@ pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> a
     };
     storage.close().await;
     result
-}
-
-/// The URL of the console for links: `console.public_url`, else that of an instance on this
-/// machine, which may listen elsewhere than these settings say.
-pub(super) async fn console_url(
-    settings: &Settings,
-    storage: &Storage,
-) -> anyhow::Result<Option<String>> {
-    if settings.console.public_url.is_some() {
-        return Ok(settings.console.expected_url());
-    }
-    let here = instances::on_this_machine(storage, Role::Console).await?;
-    Ok(here
-        .map(|instance| instance.console_url)
-        .or_else(|| settings.console.expected_url()))
 }
 
 async fn import(
@@ -281,74 +264,71 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
         .find(connection.user_id, connection.id)
         .await?;
     let user = email_of(storage, connection.user_id).await?;
-    if output::is_json() {
-        let accounts = accounts.iter().map(AccountView::from).collect();
-        let (connection, sync) = (ConnectionView::from(&connection), sync.as_ref());
-        let shown = ShownConnection {
-            user: &user,
-            connection,
-            sync,
-            accounts,
-            history: &history,
-        };
-        return output::print(&shown, |_| String::new());
-    }
-    let text = output::details(&[
-        ("id", &connection.id),
-        ("user", &user),
-        ("provider", &connection.provider),
-        ("institution", &connection.institution_name),
-        ("status", &connection.status),
-        (
-            "consent ends",
-            &output::format_instant(connection.consent_expires_at),
-        ),
-        (
-            "refreshed",
-            &output::format_instant(connection.last_refreshed_at),
-        ),
-        (
-            "synced",
-            &output::format_instant(sync.as_ref().and_then(|sync| sync.synced_at)),
-        ),
-        (
-            "next sync",
-            &output::format_instant(sync.as_ref().and_then(|sync| sync.next_at)),
-        ),
-        (
-            "unreadable",
-            &output::or_dash(
-                sync.as_ref()
-                    .and_then(|sync| sync.unreadable.as_ref())
-                    .map(unreadable),
+    let sync = sync.as_ref();
+    let shown = ShownConnection {
+        user: &user,
+        connection: ConnectionView::from(&connection),
+        sync,
+        accounts: accounts.iter().map(AccountView::from).collect(),
+        history: &history,
+    };
+    output::print(&shown, |_| {
+        let text = output::details(&[
+            ("id", &connection.id),
+            ("user", &user),
+            ("provider", &connection.provider),
+            ("institution", &connection.institution_name),
+            ("status", &connection.status),
+            (
+                "consent ends",
+                &output::format_instant(connection.consent_expires_at),
             ),
-        ),
-        (
-            "last error",
-            &output::or_dash(sync.as_ref().and_then(|sync| sync.last_error.as_ref())),
-        ),
-        ("created", &output::format_instant(connection.created_at)),
-    ]);
-    let rows = accounts.iter().map(|account| {
-        output::row![
-            account.name,
-            account.account_type,
-            output::or_dash(account.number.as_ref().map(MaskedNumber::as_str)),
-            account.currency,
-            account.id,
-        ]
-    });
-    let table = output::table(["account", "type", "number", "currency", "id"], rows);
-    let steps = history.iter().map(|row| {
-        output::row![
-            output::format_instant(row.at),
-            output::or_dash(row.from),
-            output::or_dash(row.to),
-            row.cause,
-        ]
-    });
-    let steps = output::table(["at", "from", "to", "cause"], steps);
-    output::print_text(&format!("{text}\n\n{table}\n\n{steps}"))
+            (
+                "refreshed",
+                &output::format_instant(connection.last_refreshed_at),
+            ),
+            (
+                "synced",
+                &output::format_instant(sync.and_then(|sync| sync.synced_at)),
+            ),
+            (
+                "next sync",
+                &output::format_instant(sync.and_then(|sync| sync.next_at)),
+            ),
+            (
+                "unreadable",
+                &output::or_dash(
+                    sync.and_then(|sync| sync.unreadable.as_ref())
+                        .map(unreadable),
+                ),
+            ),
+            (
+                "last error",
+                &output::or_dash(sync.and_then(|sync| sync.last_error.as_ref())),
+            ),
+            ("created", &output::format_instant(connection.created_at)),
+        ]);
+        let rows = accounts.iter().map(|account| {
+            output::row![
+                account.name,
+                account.account_type,
+                output::or_dash(account.number.as_ref().map(MaskedNumber::as_str)),
+                account.currency,
+                account.id,
+            ]
+        });
+        let table = output::table(["account", "type", "number", "currency", "id"], rows);
+        let steps = history.iter().map(|row| {
+            output::row![
+                output::format_instant(row.at),
+                output::or_dash(row.from),
+                output::or_dash(row.to),
+                row.cause,
+            ]
+        });
+        let steps = output::table(["at", "from", "to", "cause"], steps);
+        format!("{text}\n\n{table}\n\n{steps}")
+    })
 }
 
 /// Describes the rows that the last sync could not read.

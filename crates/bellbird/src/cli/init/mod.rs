@@ -19,14 +19,13 @@ use secrecy::ExposeSecret as _;
 use serde::Serialize;
 
 use super::arguments::{self, SettingArgs};
-use super::connection::console_url;
 use super::output::{self, UsageError};
 use super::{actor, ask};
 use crate::config::place::SETTINGS_FILE;
 use crate::config::{Settings, terminal};
 use crate::first_start::{self, FirstStart, OPEN_TO_OTHERS};
 use crate::provider_loader::{NO_SANDBOX, can_simulate, simulate_others};
-use crate::wiring;
+use crate::{instances, wiring};
 use bellbird_providers::registry::PROVIDERS;
 use credentials::Credentials;
 
@@ -200,7 +199,7 @@ async fn make(
     storage: &Storage,
     answers: &Answers,
 ) -> anyhow::Result<InitView> {
-    let console_url = console_url(settings, storage)
+    let console_url = instances::console_url(settings, storage)
         .await?
         .context("the link needs the URL of the console: set console.public_url")?;
     // Before the operators are looked for, so that an operator whom another command or the page
