@@ -9,7 +9,7 @@ use secrecy::ExposeSecret as _;
 use serde_json::json;
 
 use super::arguments::SettingArgs;
-use super::user::find_user;
+use super::user::UserArgs;
 use super::{actor, output};
 use crate::config::Settings;
 use crate::{instances, wiring};
@@ -17,35 +17,21 @@ use crate::{instances, wiring};
 /// Let users sign in to the console.
 #[derive(Subcommand)]
 pub(super) enum ConsoleCommand {
-    Login(LoginArgs),
-    ForgetIdentity(ForgetIdentityArgs),
-    TestEmail(TestEmailArgs),
-}
-
-/// Print a link with which a user signs in to the console.
-///
-/// It works once, for ten minutes, in any browser. Keep it secret until it is used: whoever opens
-/// it first can read the user's accounts and make API keys.
-#[derive(Args)]
-#[command(after_long_help = "Example:
+    /// Print a link with which a user signs in to the console.
+    ///
+    /// It works once, for ten minutes, in any browser. Keep it secret until it is used: whoever
+    /// opens it first can read the user's accounts and make API keys.
+    #[command(after_long_help = "Example:
   bellbird console login --user me@example.com")]
-pub(super) struct LoginArgs {
-    /// E-mail address or id of the user
-    #[arg(long)]
-    user: String,
-}
-
-/// Forget with which account of the identity provider a user signs in.
-///
-/// The next account there that has the user's e-mail address, verified, becomes the one of the
-/// user. Sessions that have begun continue.
-#[derive(Args)]
-#[command(after_long_help = "Example:
+    Login(UserArgs),
+    /// Forget with which account of the identity provider a user signs in.
+    ///
+    /// The next account there that has the user's e-mail address, verified, becomes the one of the
+    /// user. Sessions that have begun continue.
+    #[command(after_long_help = "Example:
   bellbird console forget-identity --user me@example.com")]
-pub(super) struct ForgetIdentityArgs {
-    /// E-mail address or id of the user
-    #[arg(long)]
-    user: String,
+    ForgetIdentity(UserArgs),
+    TestEmail(TestEmailArgs),
 }
 
 /// Send an e-mail by console.smtp_url, to see that it arrives.
@@ -68,12 +54,12 @@ pub(super) async fn run(settings: &SettingArgs, command: ConsoleCommand) -> anyh
     }
 }
 
-async fn login(settings: &Settings, args: &LoginArgs) -> anyhow::Result<()> {
+async fn login(settings: &Settings, args: &UserArgs) -> anyhow::Result<()> {
     let storage = wiring::open_storage(settings).await?;
     let console_url = instances::console_url(settings, &storage).await?.context(
         "the link needs the URL of the console: set console.public_url, or start the service first",
     )?;
-    let user = find_user(&storage, &args.user).await?;
+    let user = args.find(&storage).await?;
     let mut change = actor::begin_change(&storage).await?;
     let url = sign_in::create_link(&mut change, user.id, &console_url).await?;
     change.commit().await?;
@@ -89,9 +75,9 @@ async fn login(settings: &Settings, args: &LoginArgs) -> anyhow::Result<()> {
     )
 }
 
-async fn forget_identity(settings: &Settings, args: &ForgetIdentityArgs) -> anyhow::Result<()> {
+async fn forget_identity(settings: &Settings, args: &UserArgs) -> anyhow::Result<()> {
     let storage = wiring::open_storage(settings).await?;
-    let user = find_user(&storage, &args.user).await?;
+    let user = args.find(&storage).await?;
     let mut change = actor::begin_change(&storage).await?;
     let forgotten = sign_in::forget_identities(&mut change, user.id).await?;
     change.commit().await?;

@@ -18,7 +18,7 @@ use tempfile::NamedTempFile;
 
 use super::arguments::{self, SettingArgs};
 use super::output::{self, Progress, UsageError, count};
-use super::user::find_user;
+use super::user::UserArgs;
 use crate::failure::Failure;
 use crate::wiring::{self, Wiring};
 
@@ -46,9 +46,8 @@ pub(super) struct ExportArgs {
     #[arg(value_parser = arguments::one_of(&Resource::ALL, Resource::as_str))]
     resource: Resource,
 
-    /// E-mail address or id of the user
-    #[arg(long)]
-    user: String,
+    #[command(flatten)]
+    user: UserArgs,
 
     /// Format of the file
     #[arg(long, value_name = "FORMAT")]
@@ -189,7 +188,7 @@ async fn export(
     args: &ExportArgs,
     request: FileRequest,
 ) -> anyhow::Result<Option<Written>> {
-    let user = find_user(storage, &args.user).await?;
+    let user = args.user.find(storage).await?;
     let timezone = storage
         .users()
         .find_zone(user.id)

@@ -11,7 +11,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 
 use super::arguments::{self, SettingArgs};
-use super::user::find_user;
+use super::user::UserArgs;
 use super::{actor, output};
 use crate::config::Settings;
 use crate::{instances, wiring};
@@ -20,20 +20,13 @@ use crate::{instances, wiring};
 #[derive(Subcommand)]
 pub(super) enum SimplefinCommand {
     Token(TokenArgs),
-    Revoke(RevokeArgs),
-}
-
-/// Revoke the setup tokens of a user that no program has claimed yet.
-///
-/// For a token that somebody else may have seen. A claimed token is used up, and `bellbird key
-/// revoke` ends the access of the key that its claim created.
-#[derive(Args)]
-#[command(after_long_help = "Example:
+    /// Revoke the setup tokens of a user that no program has claimed yet.
+    ///
+    /// For a token that somebody else may have seen. A claimed token is used up, and `bellbird key
+    /// revoke` ends the access of the key that its claim created.
+    #[command(after_long_help = "Example:
   bellbird simplefin revoke --user me@example.com")]
-pub(super) struct RevokeArgs {
-    /// E-mail address or id of the user
-    #[arg(long)]
-    user: String,
+    Revoke(UserArgs),
 }
 
 /// Print a setup token, which a user pastes into a program such as Actual Budget.
@@ -45,9 +38,8 @@ pub(super) struct RevokeArgs {
 #[command(after_long_help = "Example:
   bellbird simplefin token --user me@example.com --name Actual")]
 pub(super) struct TokenArgs {
-    /// E-mail address or id of the user
-    #[arg(long)]
-    user: String,
+    #[command(flatten)]
+    user: UserArgs,
 
     /// Name of the API key that the claim creates
     #[arg(long, default_value = "SimpleFIN", value_parser = arguments::key_name)]
@@ -65,8 +57,8 @@ pub(super) async fn run(settings: &SettingArgs, command: SimplefinCommand) -> an
     result
 }
 
-async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
-    let user = find_user(storage, &args.user).await?;
+async fn revoke(storage: &Storage, args: &UserArgs) -> anyhow::Result<()> {
+    let user = args.find(storage).await?;
     let mut change = actor::begin_change(storage).await?;
     let revoked = setup_tokens::revoke(&mut change, user.id).await?;
     change.commit().await?;
@@ -83,7 +75,7 @@ async fn token(settings: &Settings, storage: &Storage, args: &TokenArgs) -> anyh
     let api_url = instances::api_url(settings, storage).await?.context(
         "the token needs the URL of the API: set api.public_url, or start the service first",
     )?;
-    let user = find_user(storage, &args.user).await?;
+    let user = args.user.find(storage).await?;
     let (token, expires_at) =
         create_setup_token(storage, user.id, Some(&args.name), &api_url).await?;
     let token = token.expose_secret();

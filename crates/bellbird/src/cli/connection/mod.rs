@@ -18,7 +18,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 
 use super::arguments::{self, SettingArgs};
-use super::user::{UserFilter, find_user};
+use super::user::{UserArgs, UserFilter};
 use super::{actor, output};
 use crate::failure::Failure;
 use crate::wiring::Wiring;
@@ -59,9 +59,8 @@ pub(super) enum ConnectionCommand {
   echo '{\"endUserId\": \"eu_123\"}' |
     bellbird connection import --user me@example.com --provider fiskil --credentials -")]
 pub(super) struct ImportArgs {
-    /// E-mail address or id of the user
-    #[arg(long)]
-    user: String,
+    #[command(flatten)]
+    user: UserArgs,
 
     /// Provider of the credentials; not needed if they have a `provider` member
     #[arg(long, value_parser = arguments::provider_name())]
@@ -141,7 +140,7 @@ async fn import(
 ) -> anyhow::Result<()> {
     let credentials = arguments::read_secret(&args.credentials, "the credentials")?;
     let provider = provider_of(&credentials, args.provider.as_deref())?;
-    let user = find_user(storage, &args.user).await?;
+    let user = args.user.find(storage).await?;
     let imported = connections
         .imports()
         .import(user.id, &provider, &credentials)

@@ -7,7 +7,7 @@ use clap::Args;
 use jiff::Timestamp;
 
 use super::super::output;
-use super::super::user::find_named_user;
+use super::super::user::find_optional_user;
 use super::{is_active, keys_of};
 use crate::failure::Failure;
 
@@ -46,12 +46,12 @@ impl KeyRef {
                 ))
             };
             let found = storage.keys().find(id).await?.ok_or_else(missing)?;
-            return match find_named_user(storage, self.user.as_deref()).await? {
+            return match find_optional_user(storage, self.user.as_deref()).await? {
                 Some(user) if user.id != found.user_id => Err(missing()),
                 _ => Ok(found),
             };
         }
-        let user = find_named_user(storage, self.user.as_deref()).await?;
+        let user = find_optional_user(storage, self.user.as_deref()).await?;
         let mut named = keys_of(storage, user).await?;
         named.retain(|(_, key)| key.name == name);
         let now = Timestamp::now();

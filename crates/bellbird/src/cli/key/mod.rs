@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use super::arguments::{self, SettingArgs};
-use super::user::{UserFilter, find_user};
+use super::user::{UserArgs, UserFilter};
 use super::{actor, output};
 use crate::wiring;
 use find::KeyRef;
@@ -45,9 +45,8 @@ pub(super) enum KeyCommand {
 #[command(after_long_help = "Example:
   bellbird key create --user me@example.com --name laptop --expires 90d")]
 pub(super) struct CreateArgs {
-    /// E-mail address or id of the user
-    #[arg(long)]
-    user: String,
+    #[command(flatten)]
+    user: UserArgs,
 
     /// Name of the key, to recognise it in lists
     #[arg(long, default_value = "default", value_parser = arguments::key_name)]
@@ -186,7 +185,7 @@ pub(super) async fn run(settings: &SettingArgs, command: KeyCommand) -> anyhow::
 }
 
 async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
-    let user = find_user(storage, &args.user).await?;
+    let user = args.user.find(storage).await?;
     let mut change = actor::begin_change(storage).await?;
     let now = change.now();
     let new = NewKey {

@@ -115,6 +115,20 @@ pub(super) struct SetArgs {
     no_console_sign_in: bool,
 }
 
+/// The user that a command is about.
+#[derive(Args)]
+pub(super) struct UserArgs {
+    /// E-mail address or id of the user
+    #[arg(long)]
+    user: String,
+}
+
+impl UserArgs {
+    pub(super) async fn find(&self, storage: &Storage) -> anyhow::Result<User> {
+        find_user(storage, &self.user).await
+    }
+}
+
 #[derive(Args)]
 pub(super) struct UserRef {
     /// E-mail address or id of the user
@@ -137,7 +151,7 @@ pub(super) struct UserFilter {
 impl UserFilter {
     /// `None`: all users.
     pub(super) async fn find(&self, storage: &Storage) -> anyhow::Result<Option<User>> {
-        find_named_user(storage, self.user.as_deref()).await
+        find_optional_user(storage, self.user.as_deref()).await
     }
 }
 
@@ -208,7 +222,7 @@ pub(super) async fn find_user(storage: &Storage, given: &str) -> anyhow::Result<
 }
 
 /// As [`find_user`]. `None`: no user is named.
-pub(super) async fn find_named_user(
+pub(super) async fn find_optional_user(
     storage: &Storage,
     given: Option<&str>,
 ) -> anyhow::Result<Option<User>> {

@@ -10,7 +10,7 @@ use clap::Args;
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
 
-use super::super::user::find_named_user;
+use super::super::user::find_optional_user;
 use super::super::{actor, arguments, output};
 use super::{advice, check_events, names, warn_of_rejections};
 use crate::config::Settings;
@@ -88,7 +88,7 @@ pub(super) async fn add(
     storage: &Storage,
     args: &AddArgs,
 ) -> anyhow::Result<()> {
-    let user = find_named_user(storage, args.user.as_deref()).await?;
+    let user = find_optional_user(storage, args.user.as_deref()).await?;
     let owner = user.as_ref().map_or(UserId::INSTALLATION, |user| user.id);
     let events = args.events.as_deref().map(in_order);
     check_events(owner, events.as_deref())?;
