@@ -1,5 +1,7 @@
 //! Failures of commands with a code for scripts.
 
+use std::fmt::Display;
+
 /// A failure with a code, which `--json` prints.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
@@ -16,6 +18,13 @@ impl Failure {
             message,
         }
         .into()
+    }
+
+    /// As [`Self::not_found`], for an id. `list` is the command that shows those that exist.
+    pub fn unknown_id(noun: &str, id: impl Display, list: &str) -> anyhow::Error {
+        Self::not_found(format!(
+            "there is no {noun} {id}: `bellbird {list}` shows the ids"
+        ))
     }
 
     /// The database does not open, or is not set up.

@@ -162,11 +162,8 @@ async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
     let now = change.now();
     let record = match operator_keys::revoke(&mut change, args.id).await {
         Err(Refusal::NotFound(_)) => {
-            let id = args.id;
-            let text = format!(
-                "there is no operator key {id}: `bellbird operator-key list` shows the ids"
-            );
-            return Err(Failure::not_found(text));
+            let list = "operator-key list";
+            return Err(Failure::unknown_id("operator key", args.id, list));
         }
         other => other?,
     };

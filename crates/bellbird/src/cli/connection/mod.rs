@@ -346,11 +346,7 @@ pub(super) fn unreadable(rows: &UnreadableRows) -> String {
 
 pub(super) async fn find(storage: &Storage, id: ConnectionId) -> anyhow::Result<Connection> {
     let found = storage.connections().find_any(id).await?;
-    found.ok_or_else(|| {
-        Failure::not_found(format!(
-            "there is no connection {id}: `bellbird connection list` shows the ids"
-        ))
-    })
+    found.ok_or_else(|| Failure::unknown_id("connection", id, "connection list"))
 }
 
 /// The user's e-mail address, or a dash if the user was removed meanwhile.

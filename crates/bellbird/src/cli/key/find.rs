@@ -40,11 +40,7 @@ impl KeyRef {
     ) -> anyhow::Result<KeyRecord> {
         let name = self.key.trim();
         if let Ok(id) = name.parse::<KeyId>() {
-            let missing = || {
-                Failure::not_found(format!(
-                    "there is no key {id}: `bellbird key list` shows the ids"
-                ))
-            };
+            let missing = || Failure::unknown_id("key", id, "key list");
             let found = storage.keys().find(id).await?.ok_or_else(missing)?;
             return match find_optional_user(storage, self.user.as_deref()).await? {
                 Some(user) if user.id != found.user_id => Err(missing()),

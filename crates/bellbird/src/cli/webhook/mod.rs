@@ -246,9 +246,7 @@ async fn find(storage: &Storage, id: EndpointId) -> anyhow::Result<Endpoint> {
 
 /// Also for an endpoint that another process removed during this command.
 fn endpoint_not_found(id: EndpointId) -> anyhow::Error {
-    Failure::not_found(format!(
-        "there is no endpoint {id}: `bellbird webhook list` shows the ids"
-    ))
+    Failure::unknown_id("endpoint", id, "webhook list")
 }
 
 fn event_not_found(endpoint: EndpointId, event: EventId) -> anyhow::Error {
