@@ -188,12 +188,7 @@ pub(super) fn unopenable_messages(secrets: &[UnopenableSecret]) -> Vec<String> {
         by_reason.entry(reason(secret)).or_default().push(named);
     }
     let sentence = |(reason, secrets): (String, Vec<String>)| {
-        let named = secrets
-            .iter()
-            .take(NAMED_MAX)
-            .cloned()
-            .collect::<Vec<_>>()
-            .join(", ");
+        let named = secrets[..secrets.len().min(NAMED_MAX)].join(", ");
         let more = if secrets.len() > NAMED_MAX {
             ", ..."
         } else {
@@ -206,11 +201,11 @@ pub(super) fn unopenable_messages(secrets: &[UnopenableSecret]) -> Vec<String> {
 }
 
 /// What to do about secrets that cannot be opened.
-const ADVICE: &str =
+pub(super) const ADVICE: &str =
     "Add the missing key to secrets.key, after the first one. If it is lost, see docs/secrets.md";
 
 /// Why a secret cannot be opened, after "cannot be opened:".
-fn reason(secret: &UnopenableSecret) -> String {
+pub(super) fn reason(secret: &UnopenableSecret) -> String {
     match &secret.why {
         SealError::UnknownKeyId(key) => format!("sealed with key `{key}`, which is not in secrets.key"),
         SealError::DoesNotOpen => {
@@ -232,40 +227,4 @@ fn plain_purpose(purpose: &str) -> &str {
         "operator_request" => "response to an operator's request",
         other => other,
     }
-}
-
-/// Says in one sentence which keys the stored secrets need. The flag says whether all of them can
-/// be opened.
-pub(super) fn summary(secrets: &SealedSecrets, current: &str) -> (bool, String) {
-    let total = secrets.opened_by.values().sum::<u64>() + secrets.unopenable.len() as u64;
-    if total == 0 {
-        return (true, "none stored".to_owned());
-    }
-    let counts: Vec<_> = secrets
-        .by_key
-        .iter()
-        .map(|(key, count)| format!("{count} with key `{key}`"))
-        .collect();
-    let mut text = format!(
-        "{}: {}",
-        count(total, "secret", "secrets"),
-        counts.join(", ")
-    );
-    let mut reasons: BTreeMap<String, u64> = BTreeMap::new();
-    for secret in &secrets.unopenable {
-        *reasons.entry(reason(secret)).or_default() += 1;
-    }
-    for (reason, count) in &reasons {
-        text.push_str(&format!("; {count} cannot be opened: {reason}"));
-    }
-    if !reasons.is_empty() {
-        text.push_str(&format!(". {ADVICE}"));
-    } else if secrets.by_key.keys().any(|key| key != current) {
-        text.push_str(&format!(
-            "; all can be opened. Run `bellbird secrets rotate` to reseal them with `{current}`"
-        ));
-    } else {
-        text.push_str("; all can be opened");
-    }
-    (reasons.is_empty(), text)
 }

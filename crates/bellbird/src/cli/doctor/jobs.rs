@@ -112,16 +112,15 @@ async fn check_jobs(
             None if *due == 0 && *running == 0 => ", none planned".to_owned(),
             _ => String::new(),
         };
-        let verdict = if is_overdue {
-            Verdict::Note
-        } else {
-            Verdict::Ok
-        };
-        checks.add(
-            &format!("jobs: {kind}"),
-            verdict,
+        let (name, detail) = (
+            format!("jobs: {kind}"),
             format!("{due} due, {running} running{next}"),
         );
+        if is_overdue {
+            checks.note(&name, detail);
+        } else {
+            checks.ok(&name, detail);
+        }
     }
     if counts.is_empty() {
         checks.ok(NAME, "none");
@@ -177,9 +176,5 @@ async fn check_webhooks(checks: &mut Checks, settings: &Settings, storage: &Stor
 }
 
 fn verdict_for(attempts: u32) -> Verdict {
-    if attempts < ATTEMPTS_TOLERATED {
-        Verdict::Note
-    } else {
-        Verdict::Wrong
-    }
+    Verdict::of(attempts >= ATTEMPTS_TOLERATED)
 }

@@ -6,6 +6,7 @@ mod jobs;
 mod ports;
 mod settings;
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use bellbird_console::{Mailer, ProviderControl as _};
@@ -13,7 +14,7 @@ use bellbird_limits::SharedStore;
 use bellbird_providers::registry::{self, Enabled, PROVIDERS};
 use bellbird_providers::settings::Form;
 use bellbird_providers::{CallContext, Cause, Provider, Registry};
-use bellbird_storage::{Chain, Instance, Storage, StorageError};
+use bellbird_storage::{Chain, Instance, SealedSecrets, Storage, StorageError};
 use jiff::{SignedDuration, Timestamp};
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
@@ -41,6 +42,13 @@ enum Verdict {
     /// Not an error, but the operator should know.
     Note,
     Wrong,
+}
+
+impl Verdict {
+    /// Of what is not as it should be.
+    fn of(is_wrong: bool) -> Self {
+        if is_wrong { Self::Wrong } else { Self::Note }
+    }
 }
 
 #[derive(Serialize)]
@@ -136,18 +144,17 @@ pub(super) async fn run(settings: &SettingArgs, listen: &ListenArgs) -> anyhow::
 }
 
 async fn check_secrets(checks: &mut Checks, settings: &Settings) {
-    match wiring::sealer(settings) {
-        Ok(Some(sealer)) => {
+    const NAME: &str = "secrets.key";
+    match checks.value(NAME, wiring::sealer(settings)) {
+        Some(Some(sealer)) => {
             let ids: Vec<_> = sealer.key_ids().collect();
             checks.ok(
-                "secrets.key",
+                NAME,
                 format!("seals with key `{}`, opens with {}", ids[0], ids.join(", ")),
             );
         }
-        Ok(None) => {
-            checks.wrong("secrets.key", wiring::describe_missing_key(settings).await);
-        }
-        Err(error) => checks.wrong("secrets.key", format!("{error:#}")),
+        Some(None) => checks.wrong(NAME, wiring::describe_missing_key(settings).await),
+        None => {}
     }
 }
 
@@ -271,22 +278,52 @@ async fn running_here(storage: &Storage) -> Result<Vec<Instance>, StorageError> 
 
 async fn check_sealed(checks: &mut Checks, storage: &Storage) {
     const NAME: &str = "secrets";
-    if let Err(error) = storage.secrets().check_sealing_key().await {
-        return checks.wrong(NAME, error.to_string());
+    let secrets = storage.secrets();
+    if checks
+        .value(NAME, secrets.check_sealing_key().await)
+        .is_some()
+        && let Some(sealed) = checks.value(NAME, secrets.sealed().await)
+    {
+        let (verdict, detail) = describe_sealed(&sealed, secrets.sealing_key_id());
+        checks.add(NAME, verdict, detail);
     }
-    let secrets = match storage.secrets().sealed().await {
-        Ok(secrets) => secrets,
-        Err(error) => return checks.wrong(NAME, error.to_string()),
-    };
-    let current = storage.secrets().sealing_key_id();
-    let (all_open, detail) = secrets::summary(&secrets, current);
-    let needs_rotation = secrets.by_key.keys().any(|key| key != current);
-    let verdict = match (all_open, needs_rotation) {
-        (false, _) => Verdict::Wrong,
-        (true, true) => Verdict::Note,
-        (true, false) => Verdict::Ok,
-    };
-    checks.add(NAME, verdict, detail);
+}
+
+/// Says in one sentence which keys the stored secrets need.
+fn describe_sealed(secrets: &SealedSecrets, current: &str) -> (Verdict, String) {
+    let total = secrets.opened_by.values().sum::<u64>() + secrets.unopenable.len() as u64;
+    if total == 0 {
+        return (Verdict::Ok, "none stored".to_owned());
+    }
+    let counts: Vec<_> = secrets
+        .by_key
+        .iter()
+        .map(|(key, count)| format!("{count} with key `{key}`"))
+        .collect();
+    let mut text = format!(
+        "{}: {}",
+        output::count(total, "secret", "secrets"),
+        counts.join(", ")
+    );
+    let mut reasons: BTreeMap<String, u64> = BTreeMap::new();
+    for secret in &secrets.unopenable {
+        *reasons.entry(secrets::reason(secret)).or_default() += 1;
+    }
+    for (reason, count) in &reasons {
+        text.push_str(&format!("; {count} cannot be opened: {reason}"));
+    }
+    if !reasons.is_empty() {
+        text.push_str(&format!(". {}", secrets::ADVICE));
+        return (Verdict::Wrong, text);
+    }
+    text.push_str("; all can be opened");
+    if secrets.by_key.keys().all(|key| key == current) {
+        return (Verdict::Ok, text);
+    }
+    text.push_str(&format!(
+        ". Run `bellbird secrets rotate` to reseal them with `{current}`"
+    ));
+    (Verdict::Note, text)
 }
 
 /// Reports the running instances, and what differs between them and these settings.
@@ -305,15 +342,7 @@ async fn check_instances(checks: &mut Checks, settings: &Settings, storage: &Sto
     };
     checks.ok(NAME, detail);
     for Finding { is_wrong, text } in instances::compare_with(&running, settings) {
-        checks.add(
-            NAME,
-            if is_wrong {
-                Verdict::Wrong
-            } else {
-                Verdict::Note
-            },
-            text,
-        );
+        checks.add(NAME, Verdict::of(is_wrong), text);
     }
     let Some(Some(max)) = checks.value(NAME, storage.instances().connections_max().await) else {
         return;
