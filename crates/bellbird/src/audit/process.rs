@@ -64,10 +64,10 @@ fn has_socket(process: &Path, sockets: &[String]) -> bool {
     let Ok(files) = fs::read_dir(process.join("fd")) else {
         return false;
     };
-    let links = files
+    let mut links = files
         .flatten()
         .filter_map(|file| fs::read_link(file.path()).ok());
-    links.into_iter().any(|link| {
+    links.any(|link| {
         sockets
             .iter()
             .any(|socket| link.as_os_str() == socket.as_str())

@@ -215,14 +215,14 @@ fn text(view: &AuditView) -> String {
     let rows = view
         .places
         .iter()
-        .map(|place| [place.name(), place.size(), counted(&place.found, "nothing")]);
+        .map(|place| [place.name(), place.size.to_string(), counted(&place.found)]);
     let mut text = format!(
         "Read {} rows of {} connections, and searched {} seconds later for {}.\n{} more strings are too short, or \
          stored by design.\n\n{}",
         view.rows,
         view.connections,
         view.waited_seconds,
-        counted(&view.strings, "nothing"),
+        counted(&view.strings),
         view.strings_left_out,
         output::table(["place", "searched", "found"], rows),
     );
@@ -237,15 +237,13 @@ fn text(view: &AuditView) -> String {
     text
 }
 
-/// `12 descriptions, 1 key`.
-fn counted(counts: &Counts, none: &str) -> String {
+/// `12 descriptions, 1 key`, or `nothing`.
+fn counted(counts: &Counts) -> String {
+    if counts.is_empty() {
+        return "nothing".to_owned();
+    }
     let parts = counts
         .iter()
         .map(|(kind, count)| format!("{count} {kind}{}", if *count == 1 { "" } else { "s" }));
-    let parts: Vec<_> = parts.collect();
-    if parts.is_empty() {
-        none.to_owned()
-    } else {
-        parts.join(", ")
-    }
+    parts.collect::<Vec<_>>().join(", ")
 }

@@ -1,9 +1,9 @@
 //! The places that are searched: tables, files and memory.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 use bellbird_storage::{Instance, Storage};
 use serde::Serialize;
@@ -25,23 +25,30 @@ pub(super) struct Place {
     /// `table`, `file`, `log` or `memory`.
     part: &'static str,
     name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rows: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bytes: Option<u64>,
+    #[serde(flatten)]
+    pub size: Size,
     pub found: Counts,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Size {
+    Rows(u64),
+    Bytes(u64),
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rows(rows) => write!(out, "{rows} rows"),
+            Self::Bytes(bytes) => write!(out, "{bytes} bytes"),
+        }
+    }
 }
 
 impl Place {
     pub(super) fn name(&self) -> String {
         format!("{} {}", self.part, self.name)
-    }
-
-    pub(super) fn size(&self) -> String {
-        match (self.rows, self.bytes) {
-            (Some(rows), _) => format!("{rows} rows"),
-            (None, bytes) => format!("{} bytes", bytes.unwrap_or_default()),
-        }
     }
 
     /// What to say if it contains something.
@@ -58,7 +65,7 @@ impl Place {
         Some(format!(
             "{} contains {}{advice}",
             self.name(),
-            counted(&self.found, "nothing")
+            counted(&self.found)
         ))
     }
 }
@@ -84,9 +91,8 @@ impl Gap {
 
     pub(super) fn failed(what: impl Into<String>, reason: impl Into<String>) -> Self {
         Self {
-            what: what.into(),
-            reason: reason.into(),
             is_chosen: false,
+            ..Self::chosen(what, reason)
         }
     }
 
@@ -109,8 +115,7 @@ pub(super) async fn tables(
         places.push(Place {
             part: "table",
             name,
-            rows: Some(rows),
-            bytes: None,
+            size: Size::Rows(rows),
             found: search.counts(),
         });
     }
@@ -156,12 +161,10 @@ pub(super) fn logs(
 fn file(part: &'static str, path: &Path, searcher: &Searcher<'_>) -> io::Result<Place> {
     let mut search = searcher.search();
     let bytes = visit_file(path, &mut |block| search.add(block))?;
-    let name = path.display().to_string();
     Ok(Place {
         part,
-        name,
-        rows: None,
-        bytes: Some(bytes),
+        name: path.display().to_string(),
+        size: Size::Bytes(bytes),
         found: search.counts(),
     })
 }
@@ -198,15 +201,11 @@ pub(super) async fn memory(
         io::ErrorKind::NotFound => format!("there is no process {pid}"),
         _ => format!("process {pid}: {error}"),
     })?;
-    let places = regions.into_iter().map(|(name, (bytes, search))| {
-        let name = format!("of process {pid}, {name}");
-        Place {
-            part: "memory",
-            name,
-            rows: None,
-            bytes: Some(bytes),
-            found: search.counts(),
-        }
+    let places = regions.into_iter().map(|(name, (bytes, search))| Place {
+        part: "memory",
+        name: format!("of process {pid}, {name}"),
+        size: Size::Bytes(bytes),
+        found: search.counts(),
     });
     Ok(places.collect())
 }
