@@ -98,28 +98,15 @@ async fn metrics_page(State(ops): State<Ops>) -> Response {
 /// Returns 200 when the service can handle requests, else 503 with the reason.
 async fn ready(State(ops): State<Ops>) -> Response {
     let service = &ops.service;
-    let reason =
-        match tokio::time::timeout(DATABASE_TIMEOUT, wiring::check_ready(&ops.storage)).await {
-            Ok(Ok(())) => match ops.storage.instances().fault() {
-                Some(fault) => fault,
-                None => {
-                    return Json(Readiness {
-                        status: "ok",
-                        database: "ok",
-                        service,
-                        error: None,
-                    })
-                    .into_response();
-                }
-            },
-            Ok(Err(reason)) => {
-                if let Some(error) = reason.source() {
-                    tracing::warn!(%error, "not ready");
-                }
-                reason.to_string()
-            }
-            Err(_) => "the database did not respond in time".to_owned(),
+    let Some(reason) = fault(&ops.storage).await else {
+        let body = Readiness {
+            status: "ok",
+            database: "ok",
+            service,
+            error: None,
         };
+        return Json(body).into_response();
+    };
     let error = Some(ErrorBody::from(format!("Not ready: {reason}.").as_str()));
     let body = Readiness {
         status: "not ready",
@@ -128,6 +115,20 @@ async fn ready(State(ops): State<Ops>) -> Response {
         error,
     };
     (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response()
+}
+
+/// Why the service cannot handle requests.
+async fn fault(storage: &Storage) -> Option<String> {
+    match tokio::time::timeout(DATABASE_TIMEOUT, wiring::check_ready(storage)).await {
+        Ok(Ok(())) => storage.instances().fault(),
+        Ok(Err(reason)) => {
+            if let Some(error) = reason.source() {
+                tracing::warn!(%error, "not ready");
+            }
+            Some(reason.to_string())
+        }
+        Err(_) => Some("the database did not respond in time".to_owned()),
+    }
 }
 
 fn error(status: StatusCode, message: &str) -> Response {

@@ -1,6 +1,5 @@
 //! `bellbird backup`: copies the SQLite database to a file.
 
-use std::fmt::Write as _;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -126,8 +125,8 @@ async fn back_up(
     }
     if args.keep.is_some() {
         // A container has no other program that could make it.
-        let make = || DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        make().with_context(|| format!("could not make the folder {}", folder.display()))?;
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.with_context(|| format!("could not make the folder {}", folder.display()))?;
     }
     let contents = storage.back_up(&path).await?;
     record(storage).await?;
@@ -137,14 +136,12 @@ async fn back_up(
         }
         None => Vec::new(),
     };
-    let keys = needed_keys(&contents.secrets, &configured);
-    let (users, connections) = (contents.users, contents.connections);
     let view = BackupView {
         file,
         bytes: contents.bytes,
-        users,
-        connections,
-        keys,
+        users: contents.users,
+        connections: contents.connections,
+        keys: needed_keys(&contents.secrets, &configured),
         deleted,
     };
     output::print(&view, |view| {
@@ -157,8 +154,8 @@ async fn back_up(
         };
         format!(
             "Backed up {} and {} to {} ({} bytes).{deleted}\n{}",
-            count(users, "user", "users"),
-            count(connections, "connection", "connections"),
+            count(view.users, "user", "users"),
+            count(view.connections, "connection", "connections"),
             view.file,
             view.bytes,
             describe(&view.keys)
@@ -206,35 +203,21 @@ fn describe(keys: &[NeededKey]) -> String {
     if keys.is_empty() {
         return "A restore needs no master key, because no secret is stored.".to_owned();
     }
-    let mut text = format!(
-        "A restore needs the master {}: ",
-        if keys.len() == 1 { "key" } else { "keys" }
-    );
-    for (
-        at,
-        NeededKey {
-            id,
-            secrets,
-            configured,
-        },
-    ) in keys.iter().enumerate()
-    {
-        let separator = if at == 0 { "" } else { ", " };
-        let missing = if *configured {
+    let (noun, them) = match keys {
+        [_] => ("key", "it"),
+        _ => ("keys", "them"),
+    };
+    let described = keys.iter().map(|key| {
+        let secrets = count(key.secrets, "secret", "secrets");
+        let missing = if key.configured {
             ""
         } else {
             ", NOT in secrets.key now"
         };
-        let _ = write!(
-            text,
-            "{separator}`{id}` ({}{missing})",
-            count(*secrets, "secret", "secrets")
-        );
-    }
-    let them = if keys.len() == 1 { "it" } else { "them" };
-    let _ = write!(
-        text,
-        ". Keep {them} for as long as you keep the backup, in another place."
-    );
-    text
+        format!("`{}` ({secrets}{missing})", key.id)
+    });
+    format!(
+        "A restore needs the master {noun}: {}. Keep {them} for as long as you keep the backup, in another place.",
+        described.collect::<Vec<_>>().join(", ")
+    )
 }
