@@ -80,24 +80,30 @@ pub fn start(parts: Parts, roles: &Roles, stop: CancellationToken) -> JoinHandle
     })
 }
 
+/// Waits, and returns false at the stop.
+async fn pause(length: Duration, stop: &CancellationToken) -> bool {
+    let slept = stop.run_until_cancelled(tokio::time::sleep(length)).await;
+    slept.is_some()
+}
+
 /// Updates the queue metrics while this instance holds their lease: summed over all instances, each
 /// job counts once. What cannot be counted vanishes from the metrics (`telemetry::start_metrics`),
 /// before another instance counts.
 async fn record_queue_metrics(parts: &Parts, stop: &CancellationToken) {
     let (storage, clock) = (&parts.storage, &parts.clock);
-    let (mut lease, mut counts, mut pause) = (None, None, CountPause::over());
+    let (mut lease, mut counts, mut count_pause) = (None, None, CountPause::over());
     loop {
         lease = match hold_metrics_lease(storage, clock.now(), lease.as_ref()).await {
             Ok(lease) => lease,
             Err(error) => {
                 tracing::warn!(%error, "could not renew the lease of the queue metrics");
-                (counts, pause) = (None, CountPause::over());
+                (counts, count_pause) = (None, CountPause::over());
                 lease
             }
         };
         if lease.is_some() {
             let read = QueueCounts::read(storage, clock.now());
-            if let Some(read) = pause.unless_running(read).await {
+            if let Some(read) = count_pause.unless_running(read).await {
                 counts = noted(read);
             }
             // Set each time, because what is not set vanishes.
@@ -106,11 +112,7 @@ async fn record_queue_metrics(parts: &Parts, stop: &CancellationToken) {
                 noted(record_small_metrics(storage, clock.now()).await);
             }
         }
-        if stop
-            .run_until_cancelled(tokio::time::sleep(METRICS_INTERVAL))
-            .await
-            .is_none()
-        {
+        if !pause(METRICS_INTERVAL, stop).await {
             break;
         }
     }
@@ -192,8 +194,7 @@ async fn record_small_metrics(storage: &Storage, now: Timestamp) -> Result<(), S
     metrics::gauge!("bellbird_instances")
         .set(to_f64(instances::running(storage).await?.len() as u64));
     if let Some(last) = storage.audit().unsaved_since().await? {
-        let age = now.duration_since(last).as_secs().max(0);
-        metrics::gauge!("bellbird_backup_age_seconds").set(to_f64(age.unsigned_abs()));
+        metrics::gauge!("bellbird_backup_age_seconds").set(seconds_since(last, now));
     }
     Ok(())
 }
@@ -238,19 +239,20 @@ fn set_queue_metrics(jobs: &[JobCounts], deliveries: &DeliveryOverview, now: Tim
     ] {
         metrics::gauge!(name, "state" => state).set(to_f64(count));
     }
-    let late = deliveries
-        .oldest_due
-        .map_or(0, |due| now.duration_since(due).as_secs().max(0));
-    metrics::gauge!("bellbird_webhook_lateness_seconds").set(to_f64(late.unsigned_abs()));
+    let late = deliveries.oldest_due.map(|due| seconds_since(due, now));
+    metrics::gauge!("bellbird_webhook_lateness_seconds").set(late.unwrap_or_default());
+}
+
+/// 0 for a time to come.
+fn seconds_since(time: Timestamp, now: Timestamp) -> f64 {
+    let seconds = now.duration_since(time).as_secs();
+    to_f64(seconds.try_into().unwrap_or_default())
 }
 
 /// Also at the stop, so that a restart loses few counts.
 async fn write_key_reads(parts: &Parts, stop: &CancellationToken) {
     loop {
-        let is_stopped = stop
-            .run_until_cancelled(tokio::time::sleep(KEY_READS_INTERVAL))
-            .await
-            .is_none();
+        let is_stopped = !pause(KEY_READS_INTERVAL, stop).await;
         if let Err(error) = parts.api.context().write_key_reads().await {
             tracing::warn!(%error, "could not write how often keys were used");
         }
@@ -268,11 +270,7 @@ async fn send_emails(parts: &Parts, stop: &CancellationToken) {
 
 /// An unused cache keeps what has expired.
 async fn purge_regularly(parts: &Parts, stop: &CancellationToken) {
-    while stop
-        .run_until_cancelled(tokio::time::sleep(POLL_INTERVAL))
-        .await
-        .is_some()
-    {
+    while pause(POLL_INTERVAL, stop).await {
         parts.purge_expired();
     }
 }
@@ -282,25 +280,15 @@ async fn evict_removed(parts: &Parts, stop: &CancellationToken) {
     // This process caches nothing about connections that were hidden before it started.
     let mut since = parts.clock.now();
     let mut evicted: HashSet<ConnectionId> = HashSet::new();
-    while stop
-        .run_until_cancelled(tokio::time::sleep(POLL_INTERVAL))
-        .await
-        .is_some()
-    {
-        let now = parts.clock.now();
-        match parts
-            .connections
-            .removals()
-            .list_since(since.minus(CLOCK_SKEW_MAX))
-            .await
-        {
+    while pause(POLL_INTERVAL, stop).await {
+        let (now, removals) = (parts.clock.now(), parts.connections.removals());
+        match removals.list_since(since.minus(CLOCK_SKEW_MAX)).await {
             Ok(all) => {
-                for (user, connection) in all
-                    .iter()
-                    .filter(|(_, connection)| !evicted.contains(connection))
-                {
-                    parts.evict_connection(*user, *connection);
-                    tokio::task::yield_now().await;
+                for (user, connection) in &all {
+                    if !evicted.contains(connection) {
+                        parts.evict_connection(*user, *connection);
+                        tokio::task::yield_now().await;
+                    }
                 }
                 // The next read overlaps by CLOCK_SKEW_MAX and returns these again.
                 evicted = all.into_iter().map(|(_, connection)| connection).collect();
