@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -55,14 +55,12 @@ impl ProviderControl for ProviderLoader {
     }
 
     fn left_out(&self, provider: &Declaration) -> Option<String> {
-        let left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
-        left_out
-            .contains(provider.name.as_str())
-            .then(|| OF_SANDBOX.to_owned())
+        let is_left_out = self.left_out.lock().contains(provider.name.as_str());
+        is_left_out.then(|| OF_SANDBOX.to_owned())
     }
 
     fn has_sandbox(&self) -> bool {
-        Self::has_sandbox(self)
+        self.sandbox.is_some()
     }
 
     async fn test(
@@ -80,72 +78,10 @@ impl ProviderControl for ProviderLoader {
         Ok(enabled.provider.check(&call).await?)
     }
 
-    async fn apply(&self) -> Result<(), StorageError> {
-        Self::apply(self).await
-    }
-}
-
-impl fmt::Debug for ProviderLoader {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("ProviderLoader").finish_non_exhaustive()
-    }
-}
-
-/// Exchanges the providers of a [`Registry`] when their stored settings change.
-pub struct ProviderLoader {
-    registry: Registry,
-    storage: Storage,
-    /// Of the settings file and the environment.
-    configured: ProviderSettings,
-    /// Of each provider whose credentials these have, the source of the first one.
-    configured_by: BTreeMap<&'static str, String>,
-    call_timeout: Duration,
-    user_calls_per_minute: u32,
-    store: Option<SharedStore>,
-    /// None: this process simulates nothing.
-    sandbox: Option<Arc<dyn ProcessSandbox>>,
-    /// The revision of each provider's row that its adapter was opened with.
-    applied: Mutex<BTreeMap<&'static str, i64>>,
-    /// Those that are configured, and whose connections are of the sandbox.
-    left_out: std::sync::Mutex<BTreeSet<&'static str>>,
-}
-
-impl ProviderLoader {
-    pub(crate) fn new(
-        settings: &Settings,
-        storage: &Storage,
-        registry: &Registry,
-        store: Option<&SharedStore>,
-        sandbox: Option<Arc<dyn ProcessSandbox>>,
-    ) -> Self {
-        Self {
-            registry: registry.clone(),
-            storage: storage.clone(),
-            configured: settings.providers.clone(),
-            configured_by: configured_by(settings),
-            call_timeout: settings.provider_timeout,
-            user_calls_per_minute: settings.api_context.provider_calls_per_minute,
-            store: store.cloned(),
-            sandbox,
-            applied: Mutex::default(),
-            left_out: std::sync::Mutex::default(),
-        }
-    }
-
-    /// Whether the settings file or the environment has the credentials of a provider.
-    pub fn is_configured(&self, provider: &Declaration) -> bool {
-        self.configured.is_complete(provider)
-    }
-
-    /// Whether this process simulates providers.
-    pub fn has_sandbox(&self) -> bool {
-        self.sandbox.is_some()
-    }
-
     /// Opens the providers whose stored settings have changed since the last call, and closes those
     /// that have none any more. A provider that cannot be opened is logged and left out, so that
     /// the others work.
-    pub async fn apply(&self) -> Result<(), StorageError> {
+    async fn apply(&self) -> Result<(), StorageError> {
         let mut applied = self.applied.lock().await;
         let settings = self.storage.provider_settings();
         let in_use = settings.list_in_use(Timestamp::now()).await?;
@@ -180,6 +116,59 @@ impl ProviderLoader {
         }
         Ok(())
     }
+}
+
+impl fmt::Debug for ProviderLoader {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("ProviderLoader").finish_non_exhaustive()
+    }
+}
+
+/// Exchanges the providers of a [`Registry`] when their stored settings change.
+pub struct ProviderLoader {
+    registry: Registry,
+    storage: Storage,
+    /// Of the settings file and the environment.
+    configured: ProviderSettings,
+    /// Of each provider whose credentials these have, the source of the first one.
+    configured_by: BTreeMap<&'static str, String>,
+    call_timeout: Duration,
+    user_calls_per_minute: u32,
+    store: Option<SharedStore>,
+    /// None: this process simulates nothing.
+    sandbox: Option<Arc<dyn ProcessSandbox>>,
+    /// The revision of each provider's row that its adapter was opened with.
+    applied: Mutex<BTreeMap<&'static str, i64>>,
+    /// Those that are configured, and whose connections are of the sandbox.
+    left_out: parking_lot::Mutex<BTreeSet<&'static str>>,
+}
+
+impl ProviderLoader {
+    pub(crate) fn new(
+        settings: &Settings,
+        storage: &Storage,
+        registry: &Registry,
+        store: Option<&SharedStore>,
+        sandbox: Option<Arc<dyn ProcessSandbox>>,
+    ) -> Self {
+        Self {
+            registry: registry.clone(),
+            storage: storage.clone(),
+            configured: settings.providers.clone(),
+            configured_by: configured_by(settings),
+            call_timeout: settings.provider_timeout,
+            user_calls_per_minute: settings.api_context.provider_calls_per_minute,
+            store: store.cloned(),
+            sandbox,
+            applied: Mutex::default(),
+            left_out: parking_lot::Mutex::default(),
+        }
+    }
+
+    /// Whether the settings file or the environment has the credentials of a provider.
+    pub fn is_configured(&self, provider: &Declaration) -> bool {
+        self.configured.is_complete(provider)
+    }
 
     /// Takes back that providers are simulated that the settings configure now, if they are not in
     /// use. Their next connections are of the real ones. For a service, before the first
@@ -211,7 +200,7 @@ impl ProviderLoader {
     /// again.
     fn leave_out(&self, declared: &'static Declaration, is_of_sandbox: bool) {
         let name = declared.name.as_str();
-        let mut left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left_out = self.left_out.lock();
         if left_out.contains(name) == is_of_sandbox {
             return;
         }

@@ -17,6 +17,7 @@ use axum::extract::{Query, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::any;
+use bellbird_console::ProviderControl as _;
 use bellbird_domain::Actor;
 use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
 use bellbird_providers::settings::Values;
@@ -30,7 +31,7 @@ use tokio::sync::OnceCell;
 use tower::ServiceExt as _;
 
 use crate::config::Settings;
-use crate::provider_loader::{self, NO_SANDBOX, ProcessSandbox, ProviderLoader};
+use crate::provider_loader::{self, NO_SANDBOX, ProcessSandbox, ProviderLoader, can_simulate};
 
 /// Below the console.
 const PREFIX: &str = "/sandbox";
@@ -80,31 +81,22 @@ impl ConsoleAddress {
 }
 
 impl SandboxBeside {
-    /// As [`Self::new`], with the usual data.
+    /// With the usual data. `None` for PostgreSQL, because its instances would each simulate other
+    /// providers.
     pub fn of_service(settings: &Settings) -> Option<Self> {
-        Self::new(settings, Options::default())
+        can_simulate(settings).then(|| Self::new(settings, Options::default()))
     }
 
-    /// With this data, and its state beside the database of the settings. `None` for PostgreSQL,
-    /// because its instances would each simulate other providers.
-    pub fn new(settings: &Settings, options: Options) -> Option<Self> {
-        let options = Options {
-            state: Some(state_folder(settings)?),
-            ..options
-        };
+    /// For a process that is the only one on its database. On PostgreSQL, its links end with it.
+    pub fn new(settings: &Settings, options: Options) -> Self {
         let console = &settings.console;
-        Some(Self {
-            is_console_local: console.public_url.is_none() && console.listen.ip().is_loopback(),
-            ..Self::without_state(options)
-        })
-    }
-
-    /// For a process that is the only one on its database, whose links end with it.
-    pub fn without_state(options: Options) -> Self {
         Self {
-            options,
+            options: Options {
+                state: state_folder(settings),
+                ..options
+            },
             console: OnceLock::new(),
-            is_console_local: true,
+            is_console_local: console.public_url.is_none() && console.listen.ip().is_loopback(),
             running: OnceCell::new(),
         }
     }
@@ -202,7 +194,7 @@ pub struct SandboxOfService {
 }
 
 impl SandboxOfService {
-    /// `None` for PostgreSQL, as [`SandboxBeside::new`].
+    /// `None` for PostgreSQL, as [`SandboxBeside::of_service`].
     pub fn new(settings: &Settings) -> Option<Self> {
         state_folder(settings).map(|state| Self { state })
     }

@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
-use bellbird_console::{Demo, MasterKey, Site};
+use bellbird_console::{Demo, MasterKey, ProviderControl as _, Site};
 use bellbird_domain::Clock;
 use bellbird_storage::{Sealer, ServiceLock, Storage, StorageError};
 use http::StatusCode;
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::config::{Address, Settings, url_on_this_machine};
-use crate::instances::{Heartbeat, InstanceInfo};
+use crate::instances::Heartbeat;
 use crate::ops::ServiceInfo;
 use crate::provider_loader::ProcessSandbox;
 use crate::roles::{Role, Roles};
@@ -112,26 +112,20 @@ impl Service {
         wiring.provider_loader.end_unused_sandbox().await?;
         wiring.provider_loader.apply().await?;
         let parts = Parts::new(&wiring, &urls)?;
-        let info = InstanceInfo {
-            id,
-            urls: &urls,
-            roles: &start.roles,
-            connections: &parts.connections,
-        };
         let heartbeat = Heartbeat::start(
-            &info,
-            &storage,
+            id,
+            &urls,
+            &start.roles,
+            &parts,
             &settings,
             &start.sealer,
-            &start.clock,
             &start.stop,
         )
         .await?;
-        let stop_timeout = stop_timeout(&settings);
         Ok(Self {
             urls,
             parts,
-            stop_timeout,
+            stop_timeout: stop_timeout(&settings),
             settings,
             start,
             listeners,
@@ -238,7 +232,7 @@ impl Service {
             (listeners.console, console),
             (listeners.admin, admin),
         ];
-        let mut tasks: Vec<_> = served
+        let tasks: Vec<_> = served
             .into_iter()
             .filter_map(|(listener, router)| {
                 Some(serve::serve(
@@ -251,7 +245,7 @@ impl Service {
             .map(tokio::spawn)
             .collect();
         stop.cancelled().await;
-        for task in tasks.drain(..) {
+        for task in tasks {
             report_panic(task.await);
         }
         // It stops after the others, so that the last requests are counted.

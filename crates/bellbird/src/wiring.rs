@@ -10,7 +10,7 @@ use bellbird_api::V1State;
 use bellbird_api::admin::Admin;
 use bellbird_api::http::ApiContext;
 use bellbird_connections::{Connections, provider_names};
-use bellbird_console::Mailer;
+use bellbird_console::{Mailer, ProviderControl as _};
 use bellbird_domain::{Clock, ConnectionId, UserId};
 use bellbird_interop::Interop;
 use bellbird_limits::SharedStore;
@@ -472,56 +472,39 @@ pub struct Parts {
 
 impl Parts {
     pub fn new(wiring: &Wiring<'_>, urls: &Urls) -> anyhow::Result<Self> {
-        let Wiring {
-            settings,
-            storage,
-            clock,
-            store,
-            provider_loader,
-            ..
-        } = wiring;
-        let (reads, connections) = (
-            wiring.reads(),
-            wiring.connections(Some(&urls.public_console)),
-        );
+        let (settings, storage) = (wiring.settings, wiring.storage);
+        let (api_url, console_url) = (&urls.public_api, &urls.public_console);
+        let (reads, connections) = (wiring.reads(), wiring.connections(Some(console_url)));
+        let webhooks = wiring.webhooks()?;
         let context = ApiContext::new(
-            (*storage).clone(),
+            storage.clone(),
             reads.clone(),
             connections.clone(),
-            clock.clone(),
+            wiring.clock.clone(),
             settings.api_context.clone(),
-            store.clone(),
+            wiring.store.clone(),
         );
-        let interop = Interop::new(context.clone(), settings.interop, urls.public_api.clone());
-        let webhooks = wiring.webhooks()?;
-        let admin_url = urls.admin_url.as_deref().unwrap_or(&urls.public_api);
-        let admin = Admin::new(
-            context.clone(),
-            webhooks.clone(),
-            &urls.public_api,
-            admin_url,
-        );
-        let mailer = settings
-            .pages
-            .email
-            .as_ref()
-            .map(|email| Mailer::new(email, &urls.public_console))
-            .transpose();
-        let mailer = mailer.context("cannot set up TLS for the mail server")?;
-        let (api_url, console_url) = (urls.public_api.clone(), urls.public_console.clone());
-        let api = V1State::new(context, &settings.caches, api_url, console_url);
-        let (storage, clock) = ((*storage).clone(), clock.clone());
+        let email = settings.pages.email.as_ref();
+        let mailer = email.map(|email| Mailer::new(email, console_url));
+        let admin_url = urls.admin_url.as_ref().unwrap_or(api_url);
         Ok(Self {
-            storage,
-            clock,
+            storage: storage.clone(),
+            clock: wiring.clock.clone(),
+            interop: Interop::new(context.clone(), settings.interop, api_url.clone()),
+            admin: Admin::new(context.clone(), webhooks.clone(), api_url, admin_url),
+            api: V1State::new(
+                context,
+                &settings.caches,
+                api_url.clone(),
+                console_url.clone(),
+            ),
             connections,
             webhooks,
             reads,
-            api,
-            interop,
-            admin,
-            mailer,
-            provider_loader: Arc::clone(provider_loader),
+            mailer: mailer
+                .transpose()
+                .context("cannot set up TLS for the mail server")?,
+            provider_loader: Arc::clone(&wiring.provider_loader),
         })
     }
 

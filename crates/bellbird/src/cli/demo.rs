@@ -99,9 +99,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let metrics = telemetry::start_metrics(&log, stop.clone())?;
     settings.providers = ProviderSettings::default();
     let folder = use_temporary_database(&mut settings)?;
-    let sandbox = SandboxBeside::new(&settings, args.data.options())
-        .unwrap_or_else(|| SandboxBeside::without_state(args.data.options()));
-    let sandbox = Arc::new(sandbox);
+    let sandbox = Arc::new(SandboxBeside::new(&settings, args.data.options()));
     let database = shown_database(&settings);
     let sealer = wiring::optional_sealer(&settings)?;
     let start = Start {

@@ -23,7 +23,7 @@ use compare::Own;
 
 use crate::config::{Address, Settings};
 use crate::roles::{Role, Roles};
-use crate::wiring::{self, NotReady, Urls};
+use crate::wiring::{self, NotReady, Parts, Urls};
 
 /// Sections of which each instance may have its own values. The ids of keys are compared by another
 /// check.
@@ -52,34 +52,21 @@ pub struct Heartbeat {
     renewal: JoinHandle<bool>,
 }
 
-/// Which instance this is.
-pub struct InstanceInfo<'a> {
-    pub id: Uuid,
-    pub urls: &'a Urls,
-    pub roles: &'a Roles,
-    /// Whose calls to providers it counts.
-    pub connections: &'a Connections,
-}
-
 impl Heartbeat {
     /// Stores that this instance runs. Call it before the first request, so that commands know of
     /// every instance that seals and opens secrets. From then on the instance's clock follows that
     /// of the database, or this machine's on SQLite. Stops the service if a backup replaces the
     /// database while the instance runs.
     pub async fn start(
-        info: &InstanceInfo<'_>,
-        storage: &Storage,
+        id: Uuid,
+        urls: &Urls,
+        roles: &Roles,
+        parts: &Parts,
         settings: &Settings,
         sealer: &Sealer,
-        clock: &Clock,
         service: &CancellationToken,
     ) -> anyhow::Result<Self> {
-        let InstanceInfo {
-            id,
-            urls,
-            roles,
-            connections,
-        } = *info;
+        let (storage, clock) = (&parts.storage, &parts.clock);
         let Clocks {
             now,
             ahead_ms: clock_ahead_ms,
@@ -108,7 +95,7 @@ impl Heartbeat {
             started_at: now,
             last_seen_at: now,
             clock_ahead_ms,
-            provider_calls: connections.provider_calls(),
+            provider_calls: parts.connections.provider_calls(),
         };
         apply_clock_check(storage, &instance, None);
         if storage.kind() == "sqlite" {
@@ -130,14 +117,13 @@ impl Heartbeat {
         storage.instances().record_renewal(&renewed);
         renewed.context("could not store that this instance runs")?;
         let stop = CancellationToken::new();
-        let (clock, service) = (clock.clone(), service.clone());
         let renewal = tokio::spawn(renew_regularly(
             storage.clone(),
-            connections.clone(),
-            clock,
+            parts.connections.clone(),
+            clock.clone(),
             instance,
             stop.clone(),
-            service,
+            service.clone(),
         ));
         Ok(Self {
             storage: storage.clone(),
