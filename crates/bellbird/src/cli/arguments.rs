@@ -233,15 +233,10 @@ pub(super) fn source_name(from: &str) -> &str {
 /// Parses `30s`, `15m`, `24h` or `90d`.
 pub(super) fn duration(text: &str) -> Result<SignedDuration, String> {
     const ACCEPTED: &str = "must be a whole number and a unit: 30s, 15m, 24h or 90d";
-    let unit = text.chars().last().ok_or(ACCEPTED)?;
-    let seconds = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 3_600,
-        'd' => 86_400,
-        _ => return Err(ACCEPTED.to_owned()),
-    };
-    let digits = &text[..text.len() - 1];
+    const UNITS: [(char, i64); 4] = [('s', 1), ('m', 60), ('h', 3_600), ('d', 86_400)];
+    let mut units = UNITS.into_iter();
+    let split = units.find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
+    let (digits, seconds) = split.ok_or(ACCEPTED)?;
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(ACCEPTED.to_owned());
     }

@@ -37,6 +37,7 @@ mod webhook;
 
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
@@ -169,24 +170,20 @@ pub fn run() -> ExitCode {
         }
     };
     output::set_json(cli.json);
-    let runtime = match tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-    {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            return output::report_failure(
-                &anyhow::Error::new(error).context("could not start threads"),
-            );
-        }
-    };
-    let result = runtime.block_on(execute(cli));
-    // Do not wait for tasks that still run: their shutdown grace period is over.
-    runtime.shutdown_background();
-    match result {
+    match block_on(execute(cli)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => output::report_failure(&error),
     }
+}
+
+fn block_on(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.enable_all().build();
+    let runtime = runtime.context("could not start threads")?;
+    let result = runtime.block_on(command);
+    // Do not wait for tasks that still run: their shutdown grace period is over.
+    runtime.shutdown_background();
+    result
 }
 
 /// A core file would hold the master keys, and rows of requests in flight.

@@ -166,16 +166,11 @@ impl Progress {
     pub(super) fn add(&mut self, done: u64) {
         self.done += done;
         if self.shown {
-            let _ = match self.total {
-                0 => write!(io::stderr().lock(), "\r{} {}", self.done, self.label),
-                total => write!(
-                    io::stderr().lock(),
-                    "\r{} of {} {}",
-                    self.done,
-                    total.max(self.done),
-                    self.label
-                ),
+            let total = match self.total {
+                0 => String::new(),
+                total => format!(" of {}", total.max(self.done)),
             };
+            let _ = write!(io::stderr().lock(), "\r{}{total} {}", self.done, self.label);
         }
     }
 }

@@ -67,8 +67,7 @@ async fn revoke(storage: &Storage, args: &UserArgs) -> anyhow::Result<()> {
             .to_owned(),
         1 => "1 setup token revoked.".to_owned(),
         count => format!("{count} setup tokens revoked."),
-    })?;
-    Ok(())
+    })
 }
 
 async fn token(settings: &Settings, storage: &Storage, args: &TokenArgs) -> anyhow::Result<()> {

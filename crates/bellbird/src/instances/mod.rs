@@ -370,11 +370,7 @@ pub fn compare_with(running: &[Instance], settings: &Settings) -> Vec<Finding> {
     // Other checks report settings that cannot be used.
     let sealer = wiring::sealer(settings).ok().flatten();
     let own = Own {
-        key_ids: sealer
-            .iter()
-            .flat_map(Sealer::key_ids)
-            .map(str::to_owned)
-            .collect(),
+        key_ids: wiring::key_ids(settings).unwrap_or_default(),
         settings: sealer
             .map(|sealer| settings_digests(settings, &sealer))
             .unwrap_or_default(),

@@ -111,10 +111,7 @@ pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> a
         ConnectionCommand::Import(_)
         | ConnectionCommand::Sync(_)
         | ConnectionCommand::Remove(_) => wiring::open_sealed_storage(&settings).await?,
-        ConnectionCommand::Link(_)
-        | ConnectionCommand::LinkStatus(_)
-        | ConnectionCommand::List(_)
-        | ConnectionCommand::Show(_) => wiring::open_storage(&settings).await?,
+        _ => wiring::open_storage(&settings).await?,
     };
     let console = instances::console_url(&settings, &storage).await?;
     let connections = Wiring::new(&settings, &storage)
