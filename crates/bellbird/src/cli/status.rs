@@ -5,9 +5,8 @@ use std::fmt::Display;
 use std::path::PathBuf;
 
 use bellbird_connections::job_kinds;
-use bellbird_storage::{Instance, Storage, StoredProviderSettings};
+use bellbird_storage::{Instance, Storage};
 use jiff::Timestamp;
-use secrecy::ExposeSecret as _;
 use serde::Serialize;
 
 use super::arguments::SettingArgs;
@@ -25,6 +24,7 @@ struct StatusView {
     settings_file: Option<PathBuf>,
     /// Ids of the configured master keys. The first one seals.
     key_ids: Vec<String>,
+    /// Those of the settings, then those that operators entered in the console.
     providers: Vec<String>,
     database: DatabaseView,
     /// `None` if the database cannot be read or has pending migrations.
@@ -48,9 +48,6 @@ struct DatabaseView {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ContentsView {
-    /// Providers that operators entered in the console.
-    #[serde(skip)]
-    entered_providers: Vec<String>,
     users: usize,
     /// By status.
     connections: BTreeMap<String, u64>,
@@ -69,66 +66,50 @@ struct JobsView {
 pub(super) async fn run(settings: &SettingArgs) -> anyhow::Result<()> {
     let settings = settings.load(None)?;
     let key_ids = wiring::key_ids(&settings)?;
-    let (database, read) = database(&settings).await;
-    let (contents, error) = match read {
-        Ok(contents) => (contents, None),
-        Err(error) => (None, Some(error)),
-    };
-    let reasons: Vec<_> = error.iter().map(|error| format!("{error:#}")).collect();
     let configured = wiring::providers(&settings)?.enabled();
-    let mut providers: Vec<_> = configured
-        .iter()
-        .map(|enabled| enabled.provider.name().to_string())
-        .collect();
-    let entered = contents
-        .iter()
-        .flat_map(|contents| &contents.entered_providers);
-    for provider in entered {
-        if !providers.contains(provider) {
-            providers.push(provider.clone());
-        }
-    }
-    let view = StatusView {
+    let mut view = StatusView {
         version: VERSION,
         settings_file: settings.file.clone(),
         key_ids,
-        providers,
-        database,
-        contents,
-        error: error
-            .as_ref()
-            .and_then(|error| ErrorView::with_code(&reasons, error)),
+        providers: configured
+            .iter()
+            .map(|enabled| enabled.provider.name().to_string())
+            .collect(),
+        database: DatabaseView {
+            location: wiring::database_location(&settings),
+            schema: None,
+            pending_migrations: Vec::new(),
+        },
+        contents: None,
+        error: None,
     };
+    let sealer = wiring::optional_sealer(&settings)?;
+    let read = match wiring::open_existing(&settings, sealer).await {
+        Ok(storage) => {
+            let read = read_database(&settings, &storage, &mut view).await;
+            storage.close().await;
+            read
+        }
+        Err(error) => Err(error),
+    };
+    let mut reasons = Vec::new();
+    if let Err(error) = read {
+        reasons.push(format!("{error:#}"));
+        view.error = ErrorView::with_code(&reasons, &error);
+    }
     output::print(&view, text)?;
     output::finish(&reasons)
-}
-
-async fn database(settings: &Settings) -> (DatabaseView, anyhow::Result<Option<ContentsView>>) {
-    let url = settings.database.url.expose_secret();
-    let mut view = DatabaseView {
-        location: Storage::location(url),
-        schema: None,
-        pending_migrations: Vec::new(),
-    };
-    let read = async {
-        let storage = wiring::open_existing(settings, wiring::optional_sealer(settings)?).await?;
-        let read = read_database(settings, &storage, &mut view).await;
-        storage.close().await;
-        read
-    };
-    let read = read.await;
-    (view, read)
 }
 
 async fn read_database(
     settings: &Settings,
     storage: &Storage,
-    view: &mut DatabaseView,
-) -> anyhow::Result<Option<ContentsView>> {
-    view.schema = storage.schema_version().await?;
-    view.pending_migrations = storage.pending_migrations().await?;
-    if !view.pending_migrations.is_empty() {
-        return Ok(None);
+    view: &mut StatusView,
+) -> anyhow::Result<()> {
+    view.database.schema = storage.schema_version().await?;
+    view.database.pending_migrations = storage.pending_migrations().await?;
+    if !view.database.pending_migrations.is_empty() {
+        return Ok(());
     }
     let mut connections = BTreeMap::new();
     for counted in storage.connections().count().await? {
@@ -146,16 +127,20 @@ async fn read_database(
     }
     let instances = instances::running(storage).await?;
     let findings = instances::compare_with(&instances, settings);
-    let entered = storage.provider_settings().list().await?.into_iter();
-    let entered = entered.filter(StoredProviderSettings::is_used);
-    Ok(Some(ContentsView {
-        entered_providers: entered.map(|stored| stored.provider).collect(),
+    let entered = storage.provider_settings().list().await?;
+    view.contents = Some(ContentsView {
         users: storage.users().list().await?.len(),
         connections,
         jobs,
         instances,
         differences: findings.into_iter().map(|finding| finding.text).collect(),
-    }))
+    });
+    for stored in entered {
+        if stored.is_used() && !view.providers.contains(&stored.provider) {
+            view.providers.push(stored.provider);
+        }
+    }
+    Ok(())
 }
 
 fn text(view: &StatusView) -> String {
