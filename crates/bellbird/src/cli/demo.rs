@@ -118,56 +118,45 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
         service.parts.storage.clone(),
         service.parts.connections.clone(),
     );
-    let people = add_people(&storage, &connections, description).await?;
-    let webhook_secret = match &webhook {
-        Some(url) => {
-            let user = Some(&people[0].user);
-            Some(
-                webhook::insert(&storage, user, url, None, None)
-                    .await?
-                    .secret,
-            )
-        }
+    let [professional, developer, saver] = add_people(&storage, &connections, description).await?;
+    let user = &professional.user;
+    let endpoint = match &webhook {
+        Some(url) => Some(webhook::insert(&storage, Some(user), url, None, None).await?),
         None => None,
     };
     let demo = Demo {
-        user: people[0].user.id,
-        email: people[0].user.email.clone(),
+        user: user.id,
+        email: user.email.clone(),
         database: database.clone(),
     };
     // The button of its pages needs no key, so it is for this machine only.
     let is_local = service.is_console_local();
     let links = connections.links();
     let prepared = links
-        .prepare_link(people[0].user.id, LinkTarget::UserChoice, None)
+        .prepare_link(user.id, LinkTarget::UserChoice, None)
         .await?;
     let mut change = actor::begin_change(&storage).await?;
     let link = bellbird_management::links::create(&mut change, prepared).await?;
     change.commit().await?;
     let api_url = &service.urls.public_api;
-    let (token, _) =
-        simplefin::create_setup_token(&storage, people[0].user.id, None, api_url).await?;
+    let (token, _) = simplefin::create_setup_token(&storage, user.id, None, api_url).await?;
     let view = DemoView {
         urls: &service.urls,
-        api_key: people[0].key.expose(),
-        developer_key: people[1].key.expose(),
-        saver_key: people[2].key.expose(),
-        email: &people[0].user.email,
-        timezone: people[0]
-            .user
-            .timezone
-            .as_deref()
-            .unwrap_or(DEFAULT_TIMEZONE),
+        api_key: professional.key.expose(),
+        developer_key: developer.key.expose(),
+        saver_key: saver.key.expose(),
+        email: &user.email,
+        timezone: user.timezone.as_deref().unwrap_or(DEFAULT_TIMEZONE),
         link_url: link.url.expose_secret(),
         simplefin_token: token.expose_secret(),
-        webhook_secret: webhook_secret.as_ref().map(|secret| secret.expose_secret()),
+        webhook_secret: endpoint.as_ref().map(|made| made.secret.expose_secret()),
         database: database.as_deref(),
         sandbox: description,
     };
     let paths = if output::is_json() {
         Vec::new()
     } else {
-        paths_to_try(&storage, &people[0].user).await?
+        paths_to_try(&storage, user).await?
     };
     output::print(&view, |view| text(view, &paths, folder.is_some(), is_local))?;
     service.start_background();
@@ -176,7 +165,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
         let _ = open::that_detached(&service.urls.console_url);
     }
     if webhook.is_some() {
-        let (connections, user) = (connections.clone(), people[0].user.id);
+        let (connections, user) = (connections.clone(), user.id);
         let syncing = async move { sync_all(&storage, &connections, user).await };
         tokio::spawn(stop.run_until_cancelled_owned(syncing));
     }
