@@ -1,18 +1,28 @@
-//! Questions on a terminal.
+//! Questions on a terminal, such as the one before something is removed.
 
-use std::io::BufRead as _;
+use std::io::{self, BufRead as _, Write as _};
 
 use anyhow::bail;
+use clap::Args;
 use secrecy::SecretString;
+use serde::Serialize;
 
-use super::output;
+use super::output::{self, UsageError};
 use crate::config::terminal;
+
+/// What is typed, with the end of the line. Empty at the end of standard input.
+fn read(question: &str) -> io::Result<String> {
+    let mut out = io::stderr();
+    let _ = write!(out, "{question}").and_then(|()| out.flush());
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    Ok(line)
+}
 
 /// The line that is typed, without the spaces around it. The end of standard input is an error.
 pub(super) fn line(question: &str) -> anyhow::Result<String> {
-    output::ask(question);
-    let mut line = String::new();
-    if std::io::stdin().lock().read_line(&mut line)? == 0 {
+    let line = read(question)?;
+    if line.is_empty() {
         bail!("no answer, so nothing was made");
     }
     Ok(line.trim().to_owned())
@@ -37,5 +47,42 @@ pub(super) fn until<T>(
             Ok(value) => return Ok(value),
             Err(error) => output::note(&format!("That {error}.")),
         }
+    }
+}
+
+/// Flags of commands that remove something.
+#[derive(Clone, Copy, Args)]
+pub(super) struct RemovalArgs {
+    /// Remove without asking. Needed where there is no terminal to ask on, unless --json is set
+    #[arg(long)]
+    yes: bool,
+
+    /// Show what would be removed, and change nothing
+    #[arg(long, conflicts_with = "yes")]
+    dry_run: bool,
+}
+
+impl RemovalArgs {
+    /// Whether to remove it now: with `--dry-run`, only prints the plan, else shows on the terminal
+    /// what will be removed, and asks. Any answer but yes is an error.
+    pub(super) fn confirm(self, plan: &impl Serialize, description: &str) -> anyhow::Result<bool> {
+        if self.dry_run {
+            return output::print(plan, |_| format!("{description}\n\nNothing was changed."))
+                .map(|()| false);
+        }
+        if self.yes || output::is_json() {
+            return Ok(true);
+        }
+        if !terminal::stdin_is_terminal() {
+            let text = "removing needs a confirmation, and standard input is no terminal: pass --yes to remove, or \
+                        --dry-run to see what would be removed";
+            bail!(UsageError(text.to_owned()));
+        }
+        output::note(description);
+        let answer = read("\nRemove this? [y/N] ")?;
+        if !matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
+            bail!("nothing was removed");
+        }
+        Ok(true)
     }
 }

@@ -23,7 +23,6 @@ mod operator_key;
 mod output;
 mod ready;
 mod record;
-mod removal;
 mod restore;
 #[cfg(feature = "sandbox")]
 mod sandbox;

@@ -121,12 +121,6 @@ pub(super) fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Prints a question on standard error.
-pub(super) fn ask(question: &str) {
-    let mut out = io::stderr().lock();
-    let _ = write!(out, "{question}").and_then(|()| out.flush());
-}
-
 /// Prints errors on standard error, after the result. Fails if there are any.
 pub(super) fn finish(errors: &[String]) -> anyhow::Result<()> {
     print_errors(errors);

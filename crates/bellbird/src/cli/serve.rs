@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::arguments::{ListenArgs, SettingArgs};
 use super::output;
 use super::{actor, init, secrets};
-use crate::config::{Settings, service_manager, terminal};
+use crate::config::{self, Settings, terminal};
 use crate::first_start::{self, FirstStart};
 use crate::instances::{self, Finding};
 use crate::provider_loader::ProcessSandbox;
@@ -152,7 +152,7 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &ServeArgs) -> anyhow:
         format!("Bellbird is running.\n{lines}{setup}{stop}")
     })?;
     service.start_background();
-    if let Some(socket) = service_manager::notify_socket()
+    if let Some(socket) = config::notify_socket()
         && let Err(error) = notify_ready(&socket)
     {
         tracing::warn!(%error, "could not tell systemd that the service is ready");

@@ -15,12 +15,12 @@
 
 pub mod client;
 pub mod place;
-pub mod service_manager;
 mod source;
 pub mod terminal;
 mod values;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -126,6 +126,12 @@ pub(crate) fn on_this_machine(mut address: SocketAddr) -> SocketAddr {
 
 pub(crate) fn url_on_this_machine(address: SocketAddr) -> String {
     format!("http://{}", on_this_machine(address))
+}
+
+/// The socket at which systemd waits to hear that a service of `Type=notify` is ready: see
+/// `sd_notify(3)`.
+pub fn notify_socket() -> Option<OsString> {
+    std::env::var_os("NOTIFY_SOCKET")
 }
 
 #[derive(Debug, Clone)]

@@ -8,8 +8,8 @@ use bellbird_storage::{PendingRemoval, Storage};
 use clap::Args;
 use serde::Serialize;
 
+use super::super::ask::RemovalArgs;
 use super::super::output::{self, ErrorView};
-use super::super::removal::RemovalArgs;
 use super::super::{actor, arguments};
 use super::{email_of, find};
 

@@ -7,7 +7,7 @@ use bellbird_storage::Storage;
 use clap::Args;
 use serde::Serialize;
 
-use super::super::removal::RemovalArgs;
+use super::super::ask::RemovalArgs;
 use super::super::{actor, output};
 use super::UserRef;
 use crate::config::Settings;

@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 
-use super::super::removal::RemovalArgs;
+use super::super::ask::RemovalArgs;
 use super::super::{actor, output};
 use super::state::SCANNED_MAX;
 use super::{EndpointArgs, details, endpoint_error, find, user_of};
