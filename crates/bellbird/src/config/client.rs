@@ -33,7 +33,8 @@ impl ServiceAccess {
     }
 }
 
-fn is_safe(url: &str) -> bool {
+/// Whether requests to a URL leave this machine only by TLS.
+pub fn is_safe(url: &str) -> bool {
     url.parse::<http::Uri>().is_ok_and(|uri| {
         uri.scheme_str() == Some("https") || uri.host().is_some_and(is_this_machine)
     })
@@ -52,4 +53,29 @@ pub fn service_url() -> Result<String, String> {
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_text_is_fine_on_this_machine_only() {
+        for url in [
+            "https://x.example",
+            "http://127.0.0.1:8080",
+            "http://[::1]:8080/x",
+            "http://localhost/x",
+        ] {
+            assert!(is_safe(url), "{url}");
+        }
+        for url in [
+            "http://x.example",
+            "http://10.0.0.5:8080",
+            "http://localhost.example:80",
+            "http://[fe80::1]",
+        ] {
+            assert!(!is_safe(url), "{url}");
+        }
+    }
 }

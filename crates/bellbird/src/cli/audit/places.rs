@@ -1,10 +1,10 @@
 //! The places that are searched: tables, files and memory.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
+use bellbird_providers::settings::is_this_machine;
 use bellbird_storage::{Instance, Storage};
 use serde::Serialize;
 
@@ -244,17 +244,15 @@ async fn process_of_service(url: &str, storage: Option<&Storage>) -> Result<u32,
 /// A URL may be that of a proxy.
 fn port_of_service(url: &str, running: &[Instance]) -> Option<u16> {
     let named = local_port(url);
-    let here = || {
-        running
-            .iter()
-            .filter(|instance| instances::is_here(instance))
-    };
-    match running {
-        [] => named,
-        _ if here().any(|instance| named.is_some() && local_port(&instance.api_url) == named) => {
-            named
-        }
-        [only] => here().next().and_then(|_| local_port(&only.api_url)),
+    let here: Vec<_> = running
+        .iter()
+        .filter(|instance| instances::is_here(instance))
+        .map(|instance| local_port(&instance.api_url))
+        .collect();
+    match (running, &here[..]) {
+        ([], _) => named,
+        (_, ports) if named.is_some() && ports.contains(&named) => named,
+        ([_], [port]) => *port,
         _ => None,
     }
 }
@@ -262,12 +260,7 @@ fn port_of_service(url: &str, running: &[Instance]) -> Option<u16> {
 /// The port of a URL with a loopback address.
 fn local_port(url: &str) -> Option<u16> {
     let url: http::Uri = url.parse().ok()?;
-    let host = url.host()?.trim_start_matches('[').trim_end_matches(']');
-    let is_local = host == "localhost"
-        || host
-            .parse::<IpAddr>()
-            .is_ok_and(|address| address.is_loopback());
-    is_local.then(|| {
+    is_this_machine(url.host()?).then(|| {
         url.port_u16()
             .unwrap_or(if url.scheme_str() == Some("https") {
                 443

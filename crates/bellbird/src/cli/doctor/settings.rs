@@ -1,10 +1,9 @@
 //! Checks which settings were read, and whether they fit each other.
 
 use bellbird_providers::registry::{self, PROVIDERS};
-use bellbird_providers::settings::is_this_machine;
 
 use super::Checks;
-use crate::config::Settings;
+use crate::config::{Settings, client};
 
 const NAME: &str = "settings";
 
@@ -45,12 +44,8 @@ pub(super) fn check(checks: &mut Checks, settings: &Settings) {
         );
         checks.note(NAME, detail);
     }
-    if settings
-        .api
-        .public_url
-        .as_deref()
-        .is_some_and(is_plain_text)
-    {
+    let api_url = settings.api.public_url.as_deref();
+    if api_url.is_some_and(|url| !client::is_safe(url)) {
         let detail = "api.public_url is not https: API keys and SimpleFIN's setup tokens go to it in plain text";
         checks.note(NAME, detail);
     }
@@ -87,19 +82,6 @@ pub(super) fn check(checks: &mut Checks, settings: &Settings) {
     }
 }
 
-/// Whether requests to a URL leave this machine without TLS.
-fn is_plain_text(url: &str) -> bool {
-    let Some(rest) = url.strip_prefix("http://") else {
-        return false;
-    };
-    let host = rest.split('/').next().unwrap_or_default();
-    let host = host
-        .rsplit_once(':')
-        .filter(|(_, port)| port.parse::<u16>().is_ok())
-        .map_or(host, |(host, _)| host);
-    !is_this_machine(host)
-}
-
 /// The settings of a provider whose values look like placeholders.
 pub(super) fn placeholders(settings: &Settings, provider: &str) -> Vec<&'static str> {
     let Some(provider) = registry::declaration(provider) else {
@@ -124,26 +106,6 @@ fn looks_like_placeholder(value: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn plain_text_is_fine_on_this_machine_only() {
-        for url in [
-            "https://x.example",
-            "http://127.0.0.1:8080",
-            "http://[::1]:8080/x",
-            "http://localhost/x",
-        ] {
-            assert!(!is_plain_text(url), "{url}");
-        }
-        for url in [
-            "http://x.example",
-            "http://10.0.0.5:8080",
-            "http://localhost.example:80",
-            "http://[fe80::1]",
-        ] {
-            assert!(is_plain_text(url), "{url}");
-        }
-    }
 
     #[test]
     fn placeholders_are_not_taken_for_credentials() {
