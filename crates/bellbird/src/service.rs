@@ -334,15 +334,9 @@ impl Listeners {
                 admin,
             }),
             (api, console, ops, admin) => {
-                let errors = [api.err(), console.err(), ops.err(), admin.err()]
-                    .into_iter()
-                    .flatten();
-                bail!(
-                    errors
-                        .map(|error| error.to_string())
-                        .collect::<Vec<_>>()
-                        .join("\n")
-                )
+                let errors = [api.err(), console.err(), ops.err(), admin.err()];
+                let errors = errors.iter().flatten().map(ToString::to_string);
+                bail!(errors.collect::<Vec<_>>().join("\n"))
             }
         }
     }
@@ -367,10 +361,7 @@ impl Listeners {
             public_api: public(&settings.api, &api_url),
             public_console: public(&settings.console, &console_url),
             ops_url: url_on_this_machine(self.ops.address()),
-            admin_url: match &self.admin {
-                Some(listener) => Some(url_on_this_machine(listener.address())),
-                None => settings.admin_listen.and(api_url.clone()),
-            },
+            admin_url: local(&self.admin).or_else(|| settings.admin_listen.and(api_url.clone())),
             api_url: api_url.unwrap_or_default(),
             console_url: console_url.unwrap_or_default(),
         }

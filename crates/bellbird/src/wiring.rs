@@ -279,10 +279,9 @@ pub fn providers(settings: &Settings) -> anyhow::Result<Registry> {
 
 /// As [`providers`], with the calls of all instances that have the same store counted together.
 fn counted_providers(settings: &Settings, store: Option<&SharedStore>) -> anyhow::Result<Registry> {
-    let user_calls_per_minute = settings.api_context.provider_calls_per_minute;
     let client = ClientSettings {
         call_timeout: settings.provider_timeout,
-        user_calls_per_minute,
+        user_calls_per_minute: settings.api_context.provider_calls_per_minute,
         store,
     };
     let registry = Registry::new(&settings.providers, client).map_err(anyhow::Error::msg)?;

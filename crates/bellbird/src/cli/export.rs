@@ -102,8 +102,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &ExportArgs) -> anyhow::Re
         .run_until_cancelled(export(&storage, &reads, args, request))
         .await;
     storage.close().await;
-    let written =
-        written.unwrap_or_else(|| Err(anyhow::anyhow!("stopped before the file was whole")))?;
+    let written = written.unwrap_or_else(|| Err(anyhow!("stopped before the file was whole")))?;
     let Some(Written {
         rows,
         bytes,
@@ -203,7 +202,7 @@ async fn export(
         revision: -1,
     };
     let opened = Export::open(reads.clone(), storage, caller, request, Timestamp::now()).await;
-    let mut export = opened.map_err(|error| describe_open(&error, &user, request.resource))?;
+    let mut export = opened.map_err(|error| describe_open(error, &user, request.resource))?;
     // The operator reads, so nobody's budget is charged. Where all users share a limit, it leaves
     // some to requests.
     let new_call = || reads.call_context(Cause::Schedule).for_sync();
@@ -322,15 +321,15 @@ fn folder_of(path: &Path) -> &Path {
         .unwrap_or(Path::new("."))
 }
 
-fn describe_open(error: &OpenError, user: &User, resource: Resource) -> anyhow::Error {
+fn describe_open(error: OpenError, user: &User, resource: Resource) -> anyhow::Error {
     let (noun, error) = match error {
         OpenError::Connection(error) => ("connection", error),
         OpenError::Account(error) => ("account", error),
         OpenError::Open {
             connection_id,
             error,
-        } => return describe_unopened(*connection_id, error.clone()),
-        OpenError::Format(error) => return describe_format(*error),
+        } => return describe_unopened(connection_id, error),
+        OpenError::Format(error) => return describe_format(error),
     };
     match error {
         ReadError::NotFound => {
@@ -341,11 +340,11 @@ fn describe_open(error: &OpenError, user: &User, resource: Resource) -> anyhow::
         }
         ReadError::WrongCategory => {
             let (category, name) = (resource.category(), resource.as_str());
-            anyhow::anyhow!(
+            anyhow!(
                 "{name} are those of a {category} connection, and this {noun} is of another category"
             )
         }
-        other => anyhow::Error::new(other.clone()),
+        other => other.into(),
     }
 }
 
@@ -361,7 +360,7 @@ fn describe(error: ExportError) -> anyhow::Error {
     let connection = &context.connection;
     let (id, institution) = (connection.id, &connection.institution_name);
     match error {
-        ReadError::Reconnect(status) => anyhow::anyhow!(
+        ReadError::Reconnect(status) => anyhow!(
             "the connection to {institution} is {status}: renew it with `bellbird connection link --reconnect {id}`"
         ),
         error => anyhow::Error::new(error).context(format!(

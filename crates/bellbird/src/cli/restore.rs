@@ -56,7 +56,7 @@ pub(super) struct RestoreArgs {
 }
 
 /// What `--json` prints.
-#[derive(Default, Serialize)]
+#[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RestoredView {
     /// Where the replaced database is now.

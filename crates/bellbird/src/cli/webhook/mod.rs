@@ -13,6 +13,7 @@ mod state;
 
 use bellbird_domain::{EndpointId, EventId, EventType, UserId};
 use bellbird_management::Refusal;
+use bellbird_management::deliveries::user_of_event;
 use bellbird_management::endpoints::require_events_of;
 use bellbird_storage::{Endpoint, Storage};
 use clap::{Args, Subcommand};
@@ -104,13 +105,12 @@ impl EventUserArgs {
             }
             Err(unknown) => return Err(unknown),
         };
-        if ![user, UserId::INSTALLATION].contains(&endpoint.user_id) {
-            return Err(Failure::not_found(format!(
+        user_of_event(endpoint, Some(user)).map_err(|_| {
+            Failure::not_found(format!(
                 "the endpoint {} belongs to another user",
                 endpoint.id
-            )));
-        }
-        Ok(user)
+            ))
+        })
     }
 
     async fn find(&self, storage: &Storage, endpoint: &Endpoint) -> anyhow::Result<UserId> {
