@@ -62,7 +62,7 @@ pub(super) async fn run(
     connections: &Connections,
     args: &SyncArgs,
 ) -> anyhow::Result<()> {
-    let targets = match (args.id, &args.user) {
+    let mut targets = match (args.id, &args.user) {
         (Some(id), _) => vec![find(storage, id).await?],
         (None, Some(user)) => {
             storage
@@ -77,22 +77,19 @@ pub(super) async fn run(
     {
         bail!("connection {id} is being removed and cannot be synced");
     }
-    let targets: Vec<_> = targets
-        .into_iter()
-        .filter(|one| one.status != ConnectionStatus::Deleting)
-        .collect();
+    targets.retain(|one| one.status != ConnectionStatus::Deleting);
     for one in &targets {
         let action = AuditAction::of_user("connection.sync", one.user_id).about(one.id);
         actor::record(storage, &action).await?;
     }
     let synced = sync_all(connections, &targets).await;
 
-    let (mut reports, mut errors) = (Vec::new(), Vec::new());
+    let (mut done, mut errors) = (Vec::new(), Vec::new());
     for (connection, synced) in targets.iter().zip(&synced) {
         let name = &connection.institution_name;
         match synced {
             Ok(report) => {
-                reports.push(report);
+                done.push((connection, report));
                 if report.status != ConnectionStatus::Active {
                     let text = format!(
                         "{name} ({}) is {} and was not synced: run `bellbird connection link --reconnect {}`",
@@ -113,20 +110,19 @@ pub(super) async fn run(
             )),
         }
     }
+    let reports: Vec<_> = done.iter().map(|(_, report)| *report).collect();
     match ErrorView::of(&errors) {
         Some(error) if output::is_json() => {
-            output::print(
-                &FailedSync {
-                    error,
-                    synced: &reports,
-                },
-                |_| String::new(),
-            )?;
+            let synced = &reports[..];
+            output::print(&FailedSync { error, synced }, |_| String::new())?;
         }
-        _ => output::print(&reports, |reports| text(reports, &targets))?,
+        _ => output::print(&reports, |_| match &targets[..] {
+            [] => "No connections to sync.".to_owned(),
+            _ => text(&done),
+        })?,
     }
     if !output::is_json() {
-        note_undelivered(storage, &reports, &targets).await?;
+        note_undelivered(storage, &done).await?;
     }
     output::finish(&errors)
 }
@@ -134,18 +130,12 @@ pub(super) async fn run(
 /// Says which endpoints will not get the events of these syncs.
 async fn note_undelivered(
     storage: &Storage,
-    reports: &[&SyncReport],
-    targets: &[Connection],
+    done: &[(&Connection, &SyncReport)],
 ) -> anyhow::Result<()> {
-    let with_changes = |one: &&Connection| {
-        let of_it = reports.iter().find(|report| report.connection_id == one.id);
-        of_it.is_some_and(|report| report.new_count + report.updated_count > 0)
-    };
-    let users: BTreeSet<_> = targets
+    let changed = done
         .iter()
-        .filter(with_changes)
-        .map(|one| one.user_id)
-        .collect();
+        .filter(|(_, report)| report.new_count + report.updated_count > 0);
+    let users: BTreeSet<_> = changed.map(|(connection, _)| connection.user_id).collect();
     for user in users {
         for obstacle in advice::obstacles(storage, user).await? {
             output::note(&obstacle);
@@ -187,17 +177,10 @@ async fn sync_all(
     }
 }
 
-fn text(reports: &[&SyncReport], targets: &[Connection]) -> String {
-    if targets.is_empty() {
-        return "No connections to sync.".to_owned();
-    }
-    let rows = reports.iter().map(|report| {
-        let name = targets
-            .iter()
-            .find(|one| one.id == report.connection_id)
-            .map_or("-", |one| &one.institution_name);
+fn text(done: &[(&Connection, &SyncReport)]) -> String {
+    let rows = done.iter().map(|(connection, report)| {
         output::row![
-            name,
+            connection.institution_name,
             report.status,
             report.new_count,
             report.updated_count,
