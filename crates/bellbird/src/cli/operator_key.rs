@@ -141,9 +141,8 @@ async fn list(storage: &Storage) -> anyhow::Result<()> {
         .map(|record| KeyView::new(record, now))
         .collect();
     output::print(&views, |views| {
-        if views.is_empty() {
-            return "No operator keys yet. Create one with `bellbird operator-key create --name NAME`.".to_owned();
-        }
+        let none =
+            "No operator keys yet. Create one with `bellbird operator-key create --name NAME`.";
         let head = [
             "name",
             "key",
@@ -153,7 +152,7 @@ async fn list(storage: &Storage) -> anyhow::Result<()> {
             "expires",
             "id",
         ];
-        output::table(head, views.iter().map(KeyView::row))
+        output::list(views, none, head, KeyView::row)
     })
 }
 
@@ -178,13 +177,8 @@ async fn audit(storage: &Storage, args: &AuditArgs) -> anyhow::Result<()> {
     let user = args.filter.find(storage).await?.map(|user| user.id);
     let rows = storage.audit().list_before(None, user, args.limit).await?;
     output::print(&rows, |rows| {
-        if rows.is_empty() {
-            return "No changes yet.".to_owned();
-        }
-        output::table(
-            ["at", "action", "user id", "subject", "by"],
-            rows.iter().map(audit_row),
-        )
+        let head = ["at", "action", "user id", "subject", "by"];
+        output::list(rows, "No changes yet.", head, audit_row)
     })
 }
 

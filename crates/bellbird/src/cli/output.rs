@@ -264,6 +264,20 @@ pub(super) fn table<const N: usize>(
     lines.join("\n")
 }
 
+/// Formats a list as a table, or as this text if it is empty.
+pub(super) fn list<T, const N: usize>(
+    items: &[T],
+    none: &str,
+    head: [&str; N],
+    row: impl Fn(&T) -> [String; N],
+) -> String {
+    if items.is_empty() {
+        none.to_owned()
+    } else {
+        table(head, items.iter().map(row))
+    }
+}
+
 /// Formats names and values, one pair per line.
 pub(super) fn details(pairs: &[(&str, &dyn Display)]) -> String {
     let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 2;

@@ -208,31 +208,23 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
         })
         .collect();
     output::print(&views, |views| {
-        if views.is_empty() {
-            return "No connections yet. Create one with `bellbird connection link` or `bellbird connection import`."
-                .to_owned();
-        }
-        let mut text = output::table(
-            [
-                "user",
-                "institution",
-                "provider",
-                "accounts",
-                "status",
-                "consent ends",
-                "refreshed",
-                "id",
-            ],
-            views.iter().map(ListedConnection::row),
-        );
-        for removal in &removals {
-            text = format!(
-                "{text}\n\n{} is being removed: {}",
-                removal.connection.id,
-                removal_status(removal)
-            );
-        }
-        text
+        let none = "No connections yet. Create one with `bellbird connection link` or `bellbird connection import`.";
+        let head = [
+            "user",
+            "institution",
+            "provider",
+            "accounts",
+            "status",
+            "consent ends",
+            "refreshed",
+            "id",
+        ];
+        let mut parts = vec![output::list(views, none, head, ListedConnection::row)];
+        parts.extend(removals.iter().map(|removal| {
+            let (id, status) = (removal.connection.id, removal_status(removal));
+            format!("{id} is being removed: {status}")
+        }));
+        parts.join("\n\n")
     })
 }
 

@@ -236,10 +236,7 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
         .map(|(user, record)| KeyView::new(user, record, now))
         .collect();
     output::print(&views, |views| {
-        if views.is_empty() {
-            return "No keys yet. Create one with `bellbird key create --user USER --name NAME`."
-                .to_owned();
-        }
+        let none = "No keys yet. Create one with `bellbird key create --user USER --name NAME`.";
         let head = [
             "user",
             "name",
@@ -250,7 +247,7 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
             "expires",
             "id",
         ];
-        output::table(head, views.iter().map(KeyView::row))
+        output::list(views, none, head, KeyView::row)
     })
 }
 

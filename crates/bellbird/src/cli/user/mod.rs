@@ -265,10 +265,9 @@ async fn add(storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
 async fn list(storage: &Storage) -> anyhow::Result<()> {
     let users = storage.users().list().await?;
     output::print(&users, |users| {
-        if users.is_empty() {
-            return "No users yet. Add one with `bellbird user add --email EMAIL`.".to_owned();
-        }
-        let rows = users.iter().map(|user| {
+        let none = "No users yet. Add one with `bellbird user add --email EMAIL`.";
+        let head = ["e-mail", "plan", "timezone", "operator", "created", "id"];
+        output::list(users, none, head, |user| {
             output::row![
                 user.email,
                 user.plan,
@@ -277,11 +276,7 @@ async fn list(storage: &Storage) -> anyhow::Result<()> {
                 output::format_instant(user.created_at),
                 user.id,
             ]
-        });
-        output::table(
-            ["e-mail", "plan", "timezone", "operator", "created", "id"],
-            rows,
-        )
+        })
     })
 }
 

@@ -85,16 +85,13 @@ pub(super) async fn deliveries(storage: &Storage, args: &DeliveriesArgs) -> anyh
         .list(user, endpoint.id, args.state, args.limit)
         .await?;
     output::print(&records, |records| {
-        let text = match (records.is_empty(), args.state) {
-            (true, None) => "No deliveries yet.".to_owned(),
-            (true, Some(state)) => format!("No {state} deliveries."),
-            (false, _) => output::table(HEAD, records.iter().map(delivery_row)),
+        let none = match args.state {
+            None => "No deliveries yet.".to_owned(),
+            Some(state) => format!("No {state} deliveries."),
         };
-        [Some(text), advice::disabled(&endpoint)]
-            .into_iter()
-            .flatten()
-            .collect::<Vec<_>>()
-            .join("\n\n")
+        let mut parts = vec![output::list(records, &none, HEAD, delivery_row)];
+        parts.extend(advice::disabled(&endpoint));
+        parts.join("\n\n")
     })
 }
 
@@ -111,13 +108,8 @@ async fn attempts(
         return Err(event_not_found(endpoint, event));
     }
     output::print(&records, |records| {
-        if records.is_empty() {
-            return "No attempts yet.".to_owned();
-        }
-        output::table(
-            ["attempt", "at", "duration", "response"],
-            records.iter().map(attempt_row),
-        )
+        let head = ["attempt", "at", "duration", "response"];
+        output::list(records, "No attempts yet.", head, attempt_row)
     })
 }
 

@@ -206,16 +206,11 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
         None => storage.endpoints().list_all().await?,
     };
     output::print(&endpoints, |endpoints| {
-        if endpoints.is_empty() {
-            return "No endpoints yet. Add one with `bellbird webhook add --user USER --url URL`."
-                .to_owned();
-        }
+        let none = "No endpoints yet. Add one with `bellbird webhook add --user USER --url URL`.";
         let head = ["url", "events", "status", "delivered", "created", "id"];
-        let table = output::table(head, endpoints.iter().map(row));
-        std::iter::once(table)
-            .chain(endpoints.iter().filter_map(advice::disabled))
-            .collect::<Vec<_>>()
-            .join("\n\n")
+        let mut parts = vec![output::list(endpoints, none, head, row)];
+        parts.extend(endpoints.iter().filter_map(advice::disabled));
+        parts.join("\n\n")
     })
 }
 
