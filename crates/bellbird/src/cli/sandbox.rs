@@ -83,26 +83,19 @@ pub(super) async fn run(settings: &SettingArgs, args: &SandboxArgs) -> anyhow::R
     let settings = settings.load_here(None)?;
     let _log = telemetry::start_log(&settings.log, None);
     let stop = wiring::stop_on_signal(STOP_TIMEOUT)?;
-    let SandboxArgs {
-        data,
-        fiskil_listen,
-        akahu_listen,
-        snaptrade_listen,
-        webhooks_anywhere,
-        state,
-    } = args;
     let options = Options {
-        fiskil_listen: *fiskil_listen,
-        akahu_listen: *akahu_listen,
-        snaptrade_listen: *snaptrade_listen,
-        webhooks_anywhere: *webhooks_anywhere,
-        state: state.clone(),
-        ..data.options()
+        fiskil_listen: args.fiskil_listen,
+        akahu_listen: args.akahu_listen,
+        snaptrade_listen: args.snaptrade_listen,
+        webhooks_anywhere: args.webhooks_anywhere,
+        state: args.state.clone(),
+        ..args.data.options()
     };
     let sandbox = bellbird_sandbox::start(options).await.with_context(|| {
         format!(
-            "could not start on {fiskil_listen}, {akahu_listen} and {snaptrade_listen}; other addresses are chosen with \
-             --fiskil-listen, --akahu-listen and --snaptrade-listen"
+            "could not start on {}, {} and {}; other addresses are chosen with --fiskil-listen, --akahu-listen and \
+             --snaptrade-listen",
+            args.fiskil_listen, args.akahu_listen, args.snaptrade_listen
         )
     })?;
     let exports = exports(sandbox.description())?;
