@@ -9,10 +9,11 @@ use clap::{Args, Subcommand};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
+use super::actor;
 use super::arguments::{self, SettingArgs};
 use super::key::NewKeyView;
+use super::output::{self, format_instant, or_dash};
 use super::user::UserFilter;
-use super::{actor, output};
 use crate::failure::Failure;
 use crate::wiring;
 
@@ -94,9 +95,9 @@ impl KeyView {
             record.name,
             format_args!("{}...", record.prefix),
             self.status,
-            output::format_instant(record.created_at),
-            output::format_instant(record.last_used_at),
-            output::format_instant(record.expires_at),
+            format_instant(record.created_at),
+            format_instant(record.last_used_at),
+            format_instant(record.expires_at),
             record.id,
         ]
     }
@@ -190,10 +191,10 @@ fn audit_row(row: &AuditRow) -> [String; 5] {
         ActorKind::User => "session",
     };
     output::row![
-        output::format_instant(row.at),
+        format_instant(row.at),
         row.action,
-        output::or_dash(row.user_id),
-        output::or_dash(row.subject.as_ref()),
+        or_dash(row.user_id),
+        or_dash(row.subject.as_ref()),
         format_args!("{kind} {}", row.actor.id),
     ]
 }

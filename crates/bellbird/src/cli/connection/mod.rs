@@ -17,9 +17,10 @@ use clap::{Args, Subcommand};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 
+use super::actor;
 use super::arguments::{self, SettingArgs};
+use super::output::{self, format_instant, or_dash};
 use super::user::{UserArgs, UserFilter};
-use super::{actor, output};
 use crate::failure::Failure;
 use crate::wiring::Wiring;
 use crate::{instances, wiring};
@@ -230,7 +231,7 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
 
 /// Describes a pending removal: its last error, its attempts and its next attempt.
 fn removal_status(removal: &PendingRemoval) -> String {
-    let next = output::format_instant(removal.next_attempt_at);
+    let next = format_instant(removal.next_attempt_at);
     match &removal.last_error {
         None => "its consent will be withdrawn shortly.".to_owned(),
         Some(last_error) => {
@@ -261,46 +262,30 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
         history: &history,
     };
     output::print(&shown, |_| {
+        let ends_at = connection.consent_expires_at;
+        let synced_at = sync.and_then(|sync| sync.synced_at);
+        let next_sync_at = sync.and_then(|sync| sync.next_at);
+        let unread = sync.and_then(|sync| sync.unreadable.as_ref());
+        let last_error = sync.and_then(|sync| sync.last_error.as_ref());
         let text = output::details(&[
             ("id", &connection.id),
             ("user", &user),
             ("provider", &connection.provider),
             ("institution", &connection.institution_name),
             ("status", &connection.status),
-            (
-                "consent ends",
-                &output::format_instant(connection.consent_expires_at),
-            ),
-            (
-                "refreshed",
-                &output::format_instant(connection.last_refreshed_at),
-            ),
-            (
-                "synced",
-                &output::format_instant(sync.and_then(|sync| sync.synced_at)),
-            ),
-            (
-                "next sync",
-                &output::format_instant(sync.and_then(|sync| sync.next_at)),
-            ),
-            (
-                "unreadable",
-                &output::or_dash(
-                    sync.and_then(|sync| sync.unreadable.as_ref())
-                        .map(unreadable),
-                ),
-            ),
-            (
-                "last error",
-                &output::or_dash(sync.and_then(|sync| sync.last_error.as_ref())),
-            ),
-            ("created", &output::format_instant(connection.created_at)),
+            ("consent ends", &format_instant(ends_at)),
+            ("refreshed", &format_instant(connection.last_refreshed_at)),
+            ("synced", &format_instant(synced_at)),
+            ("next sync", &format_instant(next_sync_at)),
+            ("unreadable", &or_dash(unread.map(unreadable))),
+            ("last error", &or_dash(last_error)),
+            ("created", &format_instant(connection.created_at)),
         ]);
         let rows = accounts.iter().map(|account| {
             output::row![
                 account.name,
                 account.account_type,
-                output::or_dash(account.number.as_ref().map(MaskedNumber::as_str)),
+                or_dash(account.number.as_ref().map(MaskedNumber::as_str)),
                 account.currency,
                 account.id,
             ]
@@ -308,9 +293,9 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
         let table = output::table(["account", "type", "number", "currency", "id"], rows);
         let steps = history.iter().map(|row| {
             output::row![
-                output::format_instant(row.at),
-                output::or_dash(row.from),
-                output::or_dash(row.to),
+                format_instant(row.at),
+                or_dash(row.from),
+                or_dash(row.to),
                 row.cause,
             ]
         });
@@ -341,7 +326,7 @@ pub(super) async fn find(storage: &Storage, id: ConnectionId) -> anyhow::Result<
 /// The user's e-mail address, or a dash if the user was removed meanwhile.
 async fn email_of(storage: &Storage, user: UserId) -> anyhow::Result<String> {
     let found = storage.users().find(user).await?;
-    Ok(output::or_dash(found.map(|user| user.email)))
+    Ok(or_dash(found.map(|user| user.email)))
 }
 
 fn table<'v>(views: impl Iterator<Item = &'v ConnectionView<'v>>) -> String {
@@ -363,8 +348,8 @@ fn row(view: &ConnectionView<'_>) -> [String; 6] {
         view.institution_name,
         view.provider,
         view.status,
-        output::format_instant(view.consent_expires_at),
-        output::format_instant(view.last_refreshed_at),
+        format_instant(view.consent_expires_at),
+        format_instant(view.last_refreshed_at),
         view.id,
     ]
 }

@@ -5,7 +5,7 @@ use bellbird_storage::{DegradedConnection, FailingJob, JobCounts, Storage, Stora
 use jiff::{SignedDuration, Timestamp};
 
 use super::super::connection::unreadable;
-use super::super::output;
+use super::super::output::{self, format_instant};
 use super::{Checks, Verdict};
 use crate::config::Settings;
 
@@ -71,7 +71,7 @@ async fn check_jobs(
             last_error,
             next_attempt_at,
         } = job;
-        let next = output::format_instant(*next_attempt_at);
+        let next = format_instant(*next_attempt_at);
         let times = output::times(*attempts);
         let detail = format!(
             "{kind} {subject} at {provider}: {last_error}. Tried {times}; next attempt at {next}"
@@ -101,12 +101,12 @@ async fn check_jobs(
             *due > 0 && next.is_some_and(|next| now.duration_since(next) > OVERDUE_AFTER);
         let next = match next {
             Some(next) if *due == 0 && *running == 0 => {
-                format!(", next at {}", output::format_instant(*next))
+                format!(", next at {}", format_instant(*next))
             }
             Some(next) if is_overdue => {
                 format!(
                     ", the oldest since {}: is the service running?",
-                    output::format_instant(*next)
+                    format_instant(*next)
                 )
             }
             None if *due == 0 && *running == 0 => ", none planned".to_owned(),
@@ -157,7 +157,7 @@ async fn check_webhooks(checks: &mut Checks, settings: &Settings, storage: &Stor
         .filter(|oldest| now.duration_since(*oldest) > OVERDUE_AFTER)
     {
         Some(oldest) => {
-            let since = output::format_instant(oldest);
+            let since = format_instant(oldest);
             let detail = format!(
                 "{} due, the oldest since {since}: is the service running?",
                 overview.due

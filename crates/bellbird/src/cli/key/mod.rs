@@ -12,9 +12,10 @@ use clap::{Args, Subcommand};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
+use super::actor;
 use super::arguments::{self, SettingArgs};
+use super::output::{self, format_instant};
 use super::user::{UserArgs, UserFilter};
-use super::{actor, output};
 use crate::wiring;
 use find::KeyRef;
 
@@ -159,9 +160,9 @@ impl KeyView {
             record.name,
             format_args!("{}...", record.prefix),
             self.status,
-            output::format_instant(record.created_at),
-            output::format_instant(record.last_used_at),
-            output::format_instant(record.expires_at),
+            format_instant(record.created_at),
+            format_instant(record.last_used_at),
+            format_instant(record.expires_at),
             record.id,
         ]
     }
@@ -269,17 +270,17 @@ async fn show(storage: &Storage, key: &KeyRef) -> anyhow::Result<()> {
             ("name", &record.name),
             ("key", &format_args!("{}...", record.prefix)),
             ("status", &view.status),
-            ("created", &output::format_instant(record.created_at)),
-            ("last used", &output::format_instant(record.last_used_at)),
-            ("expires", &output::format_instant(record.expires_at)),
-            ("revoked", &output::format_instant(record.revoked_at)),
+            ("created", &format_instant(record.created_at)),
+            ("last used", &format_instant(record.last_used_at)),
+            ("expires", &format_instant(record.expires_at)),
+            ("revoked", &format_instant(record.revoked_at)),
         ]);
         if history.is_empty() {
             return text;
         }
         let events = history
             .iter()
-            .map(|row| output::row![output::format_instant(row.at), row.event]);
+            .map(|row| output::row![format_instant(row.at), row.event]);
         format!("{text}\n\n{}", output::table(["at", "event"], events))
     })
 }
@@ -308,7 +309,7 @@ async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<()> {
         "{}\nThe old key {}... works until {}. To end it now: bellbird key revoke {}",
         view.new.advice(),
         replaced.prefix,
-        output::format_instant(replaced.expires_at),
+        format_instant(replaced.expires_at),
         replaced.id
     );
     output::print_secret(&view, view.new.key, &advice)

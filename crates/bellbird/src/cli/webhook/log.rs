@@ -4,7 +4,8 @@ use bellbird_domain::{DeliveryState, EndpointId, EventId, UserId};
 use bellbird_storage::{AttemptRecord, DeliveryRecord, Storage};
 use clap::Args;
 
-use super::super::{arguments, output};
+use super::super::arguments;
+use super::super::output::{self, format_instant};
 use super::{EndpointArgs, EventUserArgs, advice, event_not_found, find};
 
 const HEAD: [&str; 11] = [
@@ -50,7 +51,7 @@ pub(crate) struct DeliveriesArgs {
 
 fn delivery_row(record: &DeliveryRecord) -> [String; 11] {
     output::row![
-        output::format_instant(record.created_at),
+        format_instant(record.created_at),
         record.event_type,
         format_args!("{}/{}", record.chunk, record.total_chunks),
         record.new_count,
@@ -58,7 +59,7 @@ fn delivery_row(record: &DeliveryRecord) -> [String; 11] {
         record.state,
         record.attempts,
         response(record.last_status, record.last_error.as_deref()),
-        output::format_instant(record.next_attempt_at),
+        format_instant(record.next_attempt_at),
         record.event_id,
         record.user_id,
     ]
@@ -67,7 +68,7 @@ fn delivery_row(record: &DeliveryRecord) -> [String; 11] {
 fn attempt_row(record: &AttemptRecord) -> [String; 4] {
     output::row![
         record.attempt,
-        output::format_instant(record.at),
+        format_instant(record.at),
         format_args!("{} ms", record.duration_ms),
         response(record.status, record.error.as_deref()),
     ]

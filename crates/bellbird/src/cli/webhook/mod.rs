@@ -20,7 +20,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::arguments::{self, SettingArgs};
-use super::output;
+use super::output::{self, format_instant};
 use super::user::{UserFilter, find_user};
 use crate::failure::Failure;
 use crate::instances;
@@ -131,7 +131,7 @@ fn status(endpoint: &Endpoint) -> String {
         (None, Some(since)) => format!(
             "{} (failing since {})",
             endpoint.status,
-            output::format_instant(since)
+            format_instant(since)
         ),
         (None, None) => endpoint.status.to_string(),
     }
@@ -142,8 +142,8 @@ fn row(endpoint: &Endpoint) -> [String; 6] {
         endpoint.url,
         names(&endpoint.event_types),
         status(endpoint),
-        output::format_instant(endpoint.delivered_at),
-        output::format_instant(endpoint.created_at),
+        format_instant(endpoint.delivered_at),
+        format_instant(endpoint.created_at),
         endpoint.id,
     ]
 }
@@ -169,8 +169,8 @@ fn details(endpoint: &Endpoint, user: Option<&str>) -> String {
         ("events", &names(&endpoint.event_types)),
         ("API version", &endpoint.api_version),
         ("status", &status(endpoint)),
-        ("delivered", &output::format_instant(endpoint.delivered_at)),
-        ("created", &output::format_instant(endpoint.created_at)),
+        ("delivered", &format_instant(endpoint.delivered_at)),
+        ("created", &format_instant(endpoint.created_at)),
     ])
 }
 
