@@ -142,13 +142,11 @@ impl Values {
         let all = T::value_variants()
             .iter()
             .filter_map(ValueEnum::to_possible_value);
-        let all = all
-            .map(|value| value.get_name().to_owned())
-            .collect::<Vec<_>>()
-            .join(", ");
-        let accepted = all
-            .rsplit_once(", ")
-            .map_or(all.clone(), |(rest, last)| format!("{rest} or {last}"));
+        let names: Vec<_> = all.map(|value| value.get_name().to_owned()).collect();
+        let accepted = match &names[..] {
+            [rest @ .., last] => format!("{} or {last}", rest.join(", ")),
+            [] => String::new(),
+        };
         self.read(name, Show::Value, &accepted, |raw| {
             T::from_str(raw.text()?, false).ok()
         })

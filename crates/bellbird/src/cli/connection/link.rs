@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use anyhow::Context as _;
-use bellbird_connections::{Connections, LinkSession, LinkTarget, NewLinkSession};
+use bellbird_connections::{Connections, LinkTarget, NewLinkSession};
 use bellbird_domain::ConnectionId;
 use bellbird_storage::Storage;
 use clap::{ArgGroup, Args};
@@ -126,19 +126,11 @@ pub(super) async fn status(connections: &Connections, args: &LinkStatusArgs) -> 
         ))
     })?;
     output::print(&session, |session| {
-        let LinkSession {
-            status,
-            connections,
-            reason,
-            expires_at,
-            ..
-        } = session;
-        let reason = reason
-            .as_ref()
-            .map(|reason| format!("{}: {}", reason.code, reason.message));
-        let expires = output::format_instant(*expires_at);
-        let mut pairs = vec![("status", status as &dyn Display)];
-        for connection in connections {
+        let reason = session.reason.as_ref();
+        let reason = reason.map(|reason| format!("{}: {}", reason.code, reason.message));
+        let expires = output::format_instant(session.expires_at);
+        let mut pairs = vec![("status", &session.status as &dyn Display)];
+        for connection in &session.connections {
             pairs.push(("connection", &connection.id));
         }
         if let Some(reason) = &reason {

@@ -1,4 +1,5 @@
-//! `bellbird webhook add`: adds an endpoint and prints its signing secret.
+//! `bellbird webhook add` and `rotate-secret`: add an endpoint, or replace its signing secret, and
+//! print the secret.
 
 use anyhow::bail;
 use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventType, User, UserId};
@@ -7,12 +8,13 @@ use bellbird_management::endpoints::{self, CreatedEndpoint, NewEndpoint};
 use bellbird_storage::Storage;
 use bellbird_webhooks::endpoint::{ENDPOINTS_MAX, EndpointUrl, EndpointUrlError, in_order};
 use clap::Args;
+use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
 
 use super::super::user::find_optional_user;
 use super::super::{actor, arguments, output};
-use super::{advice, check_events, names, warn_of_rejections};
+use super::{EndpointArgs, advice, check_events, endpoint_error, names, warn_of_rejections};
 use crate::config::Settings;
 
 /// Add a webhook endpoint: a URL that receives the events of a user, or of all users.
@@ -60,7 +62,7 @@ pub(crate) struct AddArgs {
     api_version: Option<ApiVersion>,
 }
 
-/// What `--json` prints. This is the only time that the secret is shown.
+/// What `add --json` prints. This is the only time that the secret is shown.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct NewEndpointView<'a> {
@@ -155,4 +157,40 @@ pub(crate) async fn checked_url(settings: &Settings, url: &str) -> anyhow::Resul
             EndpointUrlError::Target(error) => anyhow::Error::msg(advice::explain(error, url)),
             other => other.into(),
         })
+}
+
+/// What `rotate-secret --json` prints. This is the only time that the secret is shown.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NewSecretView<'a> {
+    id: EndpointId,
+    secret: &'a str,
+    /// `None` if the old secret could not be opened and is deleted.
+    old_secret_expires_at: Option<Timestamp>,
+}
+
+impl NewSecretView<'_> {
+    fn advice(&self) -> String {
+        let old = match self.old_secret_expires_at {
+            Some(until) => format!(
+                "The old one stays valid until {}.",
+                output::format_instant(until)
+            ),
+            None => "The old one could not be opened and was deleted.".to_owned(),
+        };
+        format!("Store this secret: it is not shown again. {old}")
+    }
+}
+
+pub(super) async fn rotate_secret(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
+    let mut change = actor::begin_change(storage).await?;
+    let rotated = endpoints::rotate_secret(&mut change, args.id).await;
+    let rotated = rotated.map_err(|refusal| endpoint_error(args.id, refusal))?;
+    change.commit().await?;
+    let view = NewSecretView {
+        id: args.id,
+        secret: rotated.secret.expose_secret(),
+        old_secret_expires_at: rotated.old_expires_at,
+    };
+    output::print_secret(&view, view.secret, &view.advice())
 }

@@ -7,7 +7,6 @@ mod log;
 mod ping;
 mod redeliver;
 mod remove;
-mod secret;
 mod set;
 mod state;
 
@@ -188,7 +187,7 @@ pub(super) async fn run(settings: &SettingArgs, command: WebhookCommand) -> anyh
         WebhookCommand::List(args) => list(&storage, &args).await,
         WebhookCommand::Show(args) => show(&storage, &args).await,
         WebhookCommand::Ping(args) => ping::ping(&settings, &storage, &args).await,
-        WebhookCommand::RotateSecret(args) => secret::rotate(&storage, &args).await,
+        WebhookCommand::RotateSecret(args) => add::rotate_secret(&storage, &args).await,
         WebhookCommand::Enable(args) => state::enable(&storage, &args).await,
         WebhookCommand::Disable(args) => state::disable(&storage, &args).await,
         WebhookCommand::Remove(args) => remove::remove(&storage, &args).await,
