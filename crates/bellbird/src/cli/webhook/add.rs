@@ -118,7 +118,7 @@ pub(super) async fn add(
             "{unresolved}. The endpoint was added; each delivery resolves the name again"
         ));
     }
-    warn_of_rejections(storage, endpoint.id, &endpoint.url).await
+    warn_of_rejections(storage, endpoint).await
 }
 
 /// Adds an endpoint of a user or for all users. The URL is what [`checked_url`] returned.

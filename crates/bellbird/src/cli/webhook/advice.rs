@@ -1,6 +1,6 @@
 //! Says why an endpoint gets no events, or will get none, and what to do.
 
-use bellbird_domain::{EndpointId, EndpointStatus, UserId};
+use bellbird_domain::{EndpointStatus, UserId};
 use bellbird_storage::{Endpoint, Instance, Storage};
 use bellbird_webhooks::target::{Rules, TargetError, check_url};
 
@@ -44,7 +44,8 @@ pub(super) fn disabled(endpoint: &Endpoint) -> Option<String> {
 
 /// A warning for each running instance that rejects the URL of an endpoint, although [`SETTING`]
 /// would allow it.
-pub(super) fn rejections(running: &[Instance], id: EndpointId, url: &str) -> Vec<String> {
+pub(super) fn rejections(running: &[Instance], endpoint: &Endpoint) -> Vec<String> {
+    let (id, url) = (endpoint.id, &endpoint.url);
     if check_url(url, Rules::default()).is_ok() || check_url(url, ALLOWED).is_err() {
         return Vec::new();
     }
@@ -66,7 +67,7 @@ pub(crate) async fn obstacles(storage: &Storage, user: UserId) -> anyhow::Result
     for endpoint in storage.endpoints().list(user).await? {
         match disabled(&endpoint) {
             Some(text) => found.push(text),
-            None => found.extend(rejections(&running, endpoint.id, &endpoint.url)),
+            None => found.extend(rejections(&running, &endpoint)),
         }
     }
     Ok(found)

@@ -276,8 +276,8 @@ fn names(events: &[EventType]) -> String {
 }
 
 /// Warns if a running instance rejects the URL of an endpoint.
-async fn warn_of_rejections(storage: &Storage, id: EndpointId, url: &str) -> anyhow::Result<()> {
-    for warning in advice::rejections(&instances::running(storage).await?, id, url) {
+async fn warn_of_rejections(storage: &Storage, endpoint: &Endpoint) -> anyhow::Result<()> {
+    for warning in advice::rejections(&instances::running(storage).await?, endpoint) {
         output::note(&warning);
     }
     Ok(())

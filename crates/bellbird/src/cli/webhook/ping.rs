@@ -61,7 +61,7 @@ pub(super) async fn ping(
     let mut change = actor::begin_change(storage).await?;
     endpoints::record_ping(&mut change, &endpoint).await?;
     change.commit().await?;
-    warn_of_rejections(storage, endpoint.id, &endpoint.url).await?;
+    warn_of_rejections(storage, &endpoint).await?;
     let exchange = &pinged.exchange;
     let view = PingView {
         event_id: pinged.event_id,

@@ -74,5 +74,5 @@ pub(super) async fn set(
             "{unresolved}. The endpoint was changed; each delivery resolves the name again"
         ));
     }
-    warn_of_rejections(storage, endpoint.id, &endpoint.url).await
+    warn_of_rejections(storage, &endpoint).await
 }

@@ -37,7 +37,7 @@ pub(super) async fn enable(storage: &Storage, args: &EndpointArgs) -> anyhow::Re
     if let Some(remark) = missed_remark(&before, &failed) {
         output::note(&remark);
     }
-    warn_of_rejections(storage, endpoint.id, &endpoint.url).await
+    warn_of_rejections(storage, &endpoint).await
 }
 
 /// Counts the deliveries that failed while the endpoint was failing or disabled, and names the
