@@ -79,8 +79,8 @@ impl FirstStart {
         if first.has(SETTINGS_FILE) {
             return Ok(None);
         }
-        let is_interrupted = first.has(MARK);
-        if !is_interrupted {
+        // Else that start was interrupted.
+        if !first.has(MARK) {
             first.check_parts()?;
         }
         first

@@ -30,6 +30,7 @@ pub(super) struct Service {
 }
 
 /// What was read.
+#[derive(Default)]
 pub(super) struct Read {
     pub connections: usize,
     pub rows: u64,
@@ -57,11 +58,7 @@ impl Service {
         let connections = self.json("/v1/connections").await?;
         known.extend(texts(&connections, "institutionName"));
         self.add_account_names(known).await?;
-        let mut read = Read {
-            connections: 0,
-            rows: 0,
-            gaps: Vec::new(),
-        };
+        let mut read = Read::default();
         for connection in items(&connections) {
             let [id, category, status] = ["id", "category", "status"]
                 .map(|member| connection[member].as_str().unwrap_or_default());

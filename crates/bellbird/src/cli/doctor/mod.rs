@@ -389,10 +389,8 @@ async fn check_providers(checks: &mut Checks, settings: &Settings) {
             Timestamp::now(),
             Cause::Schedule,
         );
-        let (name, place) = (
-            provider.name().as_str(),
-            place_of(settings, provider.name().as_str()),
-        );
+        let name = provider.name().as_str();
+        let place = place_of(settings, name);
         match provider.check(&call).await {
             Ok(()) => checks.ok(name, "reachable, and does not reject the credentials"),
             Err(_) if *is_sandbox => {
