@@ -99,24 +99,19 @@ pub(super) async fn recover(storage: &Storage, args: &RecoverArgs) -> anyhow::Re
     let user = args.user.find_or_all(storage, &endpoint).await?;
     check_enabled(&endpoint)?;
     let (now, since) = (Timestamp::now(), args.since);
-    let recovered = if user == UserId::INSTALLATION {
-        let mut recovered = 0;
-        loop {
-            match deliveries::recover_all(storage, &endpoint, since, now).await? {
-                0 => break,
-                more => recovered += more,
-            }
+    let mut recovered = 0;
+    if user == UserId::INSTALLATION {
+        while let more @ 1.. = deliveries::recover_all(storage, &endpoint, since, now).await? {
+            recovered += more;
         }
-        let mut change = actor::begin_change(storage).await?;
+    }
+    let mut change = actor::begin_change(storage).await?;
+    if user == UserId::INSTALLATION {
         deliveries::record_recovery(&mut change, &endpoint, user).await?;
-        change.commit().await?;
-        recovered
     } else {
-        let mut change = actor::begin_change(storage).await?;
-        let recovered = deliveries::recover(&mut change, &endpoint, user, since).await?;
-        change.commit().await?;
-        recovered
-    };
+        recovered = deliveries::recover(&mut change, &endpoint, user, since).await?;
+    }
+    change.commit().await?;
     if recovered == 0 {
         // The endpoint may have been disabled meanwhile.
         check_enabled(&find(storage, args.endpoint.id).await?)?;
