@@ -111,46 +111,19 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &ServeArgs) -> anyhow:
         tracing::warn!("providers: {}", wiring::no_provider_hint());
     }
     warn_operator(&service, &settings).await?;
-    let Urls {
-        api_url,
-        console_url,
-        ops_url,
-        admin_url,
-        ..
-    } = &service.urls;
+    let urls = &service.urls;
     tracing::info!(
-        api = api_url,
-        console = console_url,
-        ops = ops_url,
-        admin = admin_url,
+        api = urls.api_url,
+        console = urls.console_url,
+        ops = urls.ops_url,
+        admin = urls.admin_url,
         "ready"
     );
     let view = ServeView {
-        urls: &service.urls,
+        urls,
         setup_url: setup_url.as_ref().map(|url| url.expose_secret()),
     };
-    output::print(&view, |_| {
-        let admin_url = admin_url.as_deref().unwrap_or_default();
-        let urls = [
-            ("API    ", api_url.as_str()),
-            ("console", console_url),
-            ("ops    ", ops_url),
-            ("admin  ", admin_url),
-        ];
-        let lines = urls
-            .iter()
-            .filter(|(_, url)| !url.is_empty())
-            .map(|(name, url)| format!("\n{name}  {url}"));
-        let lines = lines.collect::<String>();
-        let setup = setup_url.as_ref().map(|url| setup_text(&settings, url));
-        let stop = if terminal::stdout_is_terminal() {
-            "\n\nPress Ctrl-C to stop."
-        } else {
-            ""
-        };
-        let setup = setup.unwrap_or_default();
-        format!("Bellbird is running.\n{lines}{setup}{stop}")
-    })?;
+    output::print(&view, |view| text(view, &settings))?;
     service.start_background();
     if let Some(socket) = config::notify_socket()
         && let Err(error) = notify_ready(&socket)
@@ -191,7 +164,36 @@ async fn setup_url(service: &Service) -> anyhow::Result<Option<SecretString>> {
     Ok(Some(code.url(&service.urls.public_console)))
 }
 
-fn setup_text(settings: &Settings, url: &SecretString) -> String {
+fn text(view: &ServeView<'_>, settings: &Settings) -> String {
+    let Urls {
+        api_url,
+        console_url,
+        ops_url,
+        admin_url,
+        ..
+    } = view.urls;
+    let urls = [
+        ("API    ", api_url.as_str()),
+        ("console", console_url),
+        ("ops    ", ops_url),
+        ("admin  ", admin_url.as_deref().unwrap_or_default()),
+    ];
+    let lines: String = urls
+        .iter()
+        .filter(|(_, url)| !url.is_empty())
+        .map(|(name, url)| format!("\n{name}  {url}"))
+        .collect();
+    let setup = view.setup_url.map(|url| setup_text(settings, url));
+    let setup = setup.unwrap_or_default();
+    let stop = if terminal::stdout_is_terminal() {
+        "\n\nPress Ctrl-C to stop."
+    } else {
+        ""
+    };
+    format!("Bellbird is running.\n{lines}{setup}{stop}")
+}
+
+fn setup_text(settings: &Settings, url: &str) -> String {
     let made = first_start::made_in(settings).map(|folder| {
         let contents = init::contents();
         format!("\n\nAll of it is in {}:\n\n{contents}", folder.display())
@@ -204,8 +206,7 @@ fn setup_text(settings: &Settings, url: &SecretString) -> String {
         ""
     };
     format!(
-        "\n\nSet it up in a browser. This address works once, in one browser, for an hour:\n\n  {}{elsewhere}{}",
-        url.expose_secret(),
+        "\n\nSet it up in a browser. This address works once, in one browser, for an hour:\n\n  {url}{elsewhere}{}",
         made.unwrap_or_default()
     )
 }
