@@ -158,7 +158,17 @@ async fn import(
         .iter()
         .map(ConnectionView::from)
         .collect();
-    output::print(&views, |views| table(views.iter()))
+    output::print(&views, |views| {
+        let head = [
+            "institution",
+            "provider",
+            "status",
+            "consent ends",
+            "refreshed",
+            "id",
+        ];
+        output::table(head, views.iter().map(row))
+    })
 }
 
 impl ListedConnection<'_> {
@@ -327,20 +337,6 @@ pub(super) async fn find(storage: &Storage, id: ConnectionId) -> anyhow::Result<
 async fn email_of(storage: &Storage, user: UserId) -> anyhow::Result<String> {
     let found = storage.users().find(user).await?;
     Ok(or_dash(found.map(|user| user.email)))
-}
-
-fn table<'v>(views: impl Iterator<Item = &'v ConnectionView<'v>>) -> String {
-    output::table(
-        [
-            "institution",
-            "provider",
-            "status",
-            "consent ends",
-            "refreshed",
-            "id",
-        ],
-        views.map(row),
-    )
 }
 
 fn row(view: &ConnectionView<'_>) -> [String; 6] {
