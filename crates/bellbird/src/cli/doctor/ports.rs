@@ -18,10 +18,11 @@ const ALIVE: &str = r#"{"status":"ok"}"#;
 
 /// `running` are the instances on this machine and the database of the settings, if they are known.
 pub(super) async fn check(checks: &mut Checks, settings: &Settings, running: Option<&[Instance]>) {
-    let (service, own) = (
-        service_at(settings.ops_listen).await,
-        wiring::database_location(settings),
-    );
+    let service = service_at(settings.ops_listen).await;
+    let own = wiring::database_location(settings);
+    let is_own = service
+        .as_ref()
+        .is_some_and(|service| service.location == own && !service.is_demo);
     let is_api = |instance: &Instance| port(&instance.api_url) == Some(settings.api.listen.port());
     let has_api = running.is_none_or(|running| running.iter().any(is_api));
     // No row has the port of the ops listener.
@@ -33,29 +34,27 @@ pub(super) async fn check(checks: &mut Checks, settings: &Settings, running: Opt
     ] {
         match serve::listen(address).await {
             Ok(_) => checks.ok(name, format!("{address} is free")),
-            Err(error) if error.kind() == ErrorKind::AddrInUse => {
-                let is_other = match path.filter(|_| !is_known) {
-                    Some(path) => is_bellbird(address, path).await,
-                    None => false,
-                };
-                if is_other {
-                    checks.wrong(name, foreign(address, settings, &own, service.as_ref()));
-                } else {
-                    let is_own = service
-                        .as_ref()
-                        .is_some_and(|service| service.location == own && !service.is_demo);
-                    let (verdict, why) = match running {
-                        Some([]) if !is_own => (
-                            Verdict::Wrong,
-                            ", but no instance of this database runs on this machine: another program has it",
-                        ),
-                        Some(_) => (Verdict::Ok, "; expected while the service runs"),
-                        None => (Verdict::Note, ""),
-                    };
-                    checks.add(name, verdict, format!("{address} is in use{why}"));
-                }
+            Err(error) if error.kind() != ErrorKind::AddrInUse => {
+                checks.wrong(name, format!("{address}: {error}"));
             }
-            Err(error) => checks.wrong(name, format!("{address}: {error}")),
+            Err(_) => {
+                if let Some(path) = path
+                    && !is_known
+                    && is_bellbird(address, path).await
+                {
+                    checks.wrong(name, foreign(address, settings, &own, service.as_ref()));
+                    continue;
+                }
+                let (verdict, why) = match running {
+                    Some([]) if !is_own => (
+                        Verdict::Wrong,
+                        ", but no instance of this database runs on this machine: another program has it",
+                    ),
+                    Some(_) => (Verdict::Ok, "; expected while the service runs"),
+                    None => (Verdict::Note, ""),
+                };
+                checks.add(name, verdict, format!("{address} is in use{why}"));
+            }
         }
     }
 }
