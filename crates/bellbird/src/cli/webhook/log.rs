@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::super::arguments;
 use super::super::output::{self, format_instant};
-use super::{EndpointArgs, EventUserArgs, advice, event_not_found, find};
+use super::{EndpointArgs, EventUserArgs, advice, event_not_found};
 
 const HEAD: [&str; 11] = [
     "created",
@@ -75,7 +75,7 @@ fn attempt_row(record: &AttemptRecord) -> [String; 4] {
 }
 
 pub(super) async fn deliveries(storage: &Storage, args: &DeliveriesArgs) -> anyhow::Result<()> {
-    let endpoint = find(storage, args.endpoint.id).await?;
+    let endpoint = args.endpoint.find(storage).await?;
     if let Some(event) = args.event {
         let user = args.user.find(storage, &endpoint).await?;
         return attempts(storage, (user, endpoint.id), event).await;

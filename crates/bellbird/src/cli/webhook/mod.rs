@@ -82,6 +82,13 @@ pub(super) struct EndpointArgs {
     id: EndpointId,
 }
 
+impl EndpointArgs {
+    async fn find(&self, storage: &Storage) -> anyhow::Result<Endpoint> {
+        let found = storage.endpoints().find_any(self.id).await?;
+        found.ok_or_else(|| endpoint_not_found(self.id))
+    }
+}
+
 /// Whose events a command is about, at an endpoint of the installation.
 #[derive(Args)]
 struct EventUserArgs {
@@ -223,19 +230,11 @@ struct ShownEndpoint {
 }
 
 async fn show(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
-    let endpoint = find(storage, args.id).await?;
+    let endpoint = args.find(storage).await?;
     let user = user_of(storage, &endpoint).await?;
     output::print(&ShownEndpoint { user, endpoint }, |shown| {
         details(&shown.endpoint, shown.user.as_deref())
     })
-}
-
-async fn find(storage: &Storage, id: EndpointId) -> anyhow::Result<Endpoint> {
-    storage
-        .endpoints()
-        .find_any(id)
-        .await?
-        .ok_or_else(|| endpoint_not_found(id))
 }
 
 /// Also for an endpoint that another process removed during this command.

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::super::actor;
 use super::super::output::{self, ErrorView};
-use super::{EndpointArgs, endpoint_not_found, find, warn_of_rejections};
+use super::{EndpointArgs, endpoint_not_found, warn_of_rejections};
 use crate::config::Settings;
 use crate::wiring::Wiring;
 
@@ -52,7 +52,7 @@ pub(super) async fn ping(
     storage: &Storage,
     args: &EndpointArgs,
 ) -> anyhow::Result<()> {
-    let endpoint = find(storage, args.id).await?;
+    let endpoint = args.find(storage).await?;
     let webhooks = Wiring::new(settings, storage).await?.webhooks()?;
     let pinged = match webhooks.ping(&endpoint).await {
         Err(PingError::NotFound) => return Err(endpoint_not_found(args.id)),

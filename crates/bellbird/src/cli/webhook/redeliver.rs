@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::super::output::{self, count};
 use super::super::{actor, arguments};
-use super::{EndpointArgs, EventUserArgs, endpoint_error, event_not_found, find};
+use super::{EndpointArgs, EventUserArgs, endpoint_error, event_not_found};
 
 /// Deliver an event to an endpoint again, whether it failed or was delivered before.
 ///
@@ -69,7 +69,7 @@ fn since_at(text: &str, now: Timestamp) -> Result<Timestamp, String> {
 }
 
 pub(super) async fn redeliver(storage: &Storage, args: &RedeliverArgs) -> anyhow::Result<()> {
-    let endpoint = find(storage, args.endpoint.id).await?;
+    let endpoint = args.endpoint.find(storage).await?;
     let (user, event) = (args.user.find(storage, &endpoint).await?, args.event);
     let mut change = actor::begin_change(storage).await?;
     deliveries::redeliver(&mut change, endpoint.id, Some(user), event)
@@ -95,7 +95,7 @@ pub(super) async fn redeliver(storage: &Storage, args: &RedeliverArgs) -> anyhow
 }
 
 pub(super) async fn recover(storage: &Storage, args: &RecoverArgs) -> anyhow::Result<()> {
-    let endpoint = find(storage, args.endpoint.id).await?;
+    let endpoint = args.endpoint.find(storage).await?;
     let user = args.user.find_or_all(storage, &endpoint).await?;
     check_enabled(&endpoint)?;
     let (now, since) = (Timestamp::now(), args.since);
@@ -114,7 +114,7 @@ pub(super) async fn recover(storage: &Storage, args: &RecoverArgs) -> anyhow::Re
     change.commit().await?;
     if recovered == 0 {
         // The endpoint may have been disabled meanwhile.
-        check_enabled(&find(storage, args.endpoint.id).await?)?;
+        check_enabled(&args.endpoint.find(storage).await?)?;
     }
     let view = json!({"endpointId": endpoint.id, "recovered": recovered});
     output::print(&view, |_| match recovered {

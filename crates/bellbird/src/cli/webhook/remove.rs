@@ -10,7 +10,7 @@ use serde_json::json;
 use super::super::ask::RemovalArgs;
 use super::super::{actor, output};
 use super::state::SCANNED_MAX;
-use super::{EndpointArgs, details, endpoint_error, find, user_of};
+use super::{EndpointArgs, details, endpoint_error, user_of};
 
 /// Remove an endpoint with its secret and its delivery log.
 ///
@@ -37,8 +37,7 @@ struct PlannedRemoval<'a> {
 }
 
 pub(super) async fn remove(storage: &Storage, args: &RemoveArgs) -> anyhow::Result<()> {
-    let id = args.endpoint.id;
-    let endpoint = find(storage, id).await?;
+    let (id, endpoint) = (args.endpoint.id, args.endpoint.find(storage).await?);
     let user = user_of(storage, &endpoint).await?;
     let mut cancelled_deliveries = 0;
     for state in [DeliveryState::Pending, DeliveryState::Waiting] {

@@ -8,9 +8,7 @@ use clap::{ArgGroup, Args};
 
 use super::super::{actor, arguments, output};
 use super::add::checked_url;
-use super::{
-    EndpointArgs, check_events, details, endpoint_error, find, user_of, warn_of_rejections,
-};
+use super::{EndpointArgs, check_events, details, endpoint_error, user_of, warn_of_rejections};
 use crate::config::Settings;
 
 /// Change the URL, the event types or the version of an endpoint. It keeps its id, its secret and
@@ -48,7 +46,7 @@ pub(super) async fn set(
     storage: &Storage,
     args: &SetArgs,
 ) -> anyhow::Result<()> {
-    let before = find(storage, args.endpoint.id).await?;
+    let before = args.endpoint.find(storage).await?;
     let url = match &args.url {
         Some(url) => Some(checked_url(settings, url).await?),
         None => None,

@@ -6,7 +6,7 @@ use bellbird_storage::{DeliveryRecord, Endpoint, Storage};
 
 use super::super::actor;
 use super::super::output::{self, count};
-use super::{EndpointArgs, endpoint_error, find, warn_of_rejections};
+use super::{EndpointArgs, endpoint_error, warn_of_rejections};
 
 /// Last error that storage gives to deliveries which a disabled endpoint misses.
 const ENDPOINT_DISABLED: &str = "endpoint disabled";
@@ -14,12 +14,12 @@ const ENDPOINT_DISABLED: &str = "endpoint disabled";
 pub(super) const SCANNED_MAX: u32 = 100_000;
 
 pub(super) async fn enable(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
-    let before = find(storage, args.id).await?;
+    let before = args.find(storage).await?;
     let mut change = actor::begin_change(storage).await?;
     let enabled = endpoints::enable(&mut change, args.id).await;
     enabled.map_err(|refusal| endpoint_error(args.id, refusal))?;
     change.commit().await?;
-    let endpoint = find(storage, args.id).await?;
+    let endpoint = args.find(storage).await?;
     let was_enabled = before.status == EndpointStatus::Enabled;
     print(
         &endpoint,
@@ -70,10 +70,10 @@ pub(super) async fn disable(storage: &Storage, args: &EndpointArgs) -> anyhow::R
     let disabled = disabled.map_err(|refusal| endpoint_error(args.id, refusal))?;
     let Some(cancelled) = disabled else {
         drop(change);
-        return print(&find(storage, args.id).await?, "Already disabled");
+        return print(&args.find(storage).await?, "Already disabled");
     };
     change.commit().await?;
-    print(&find(storage, args.id).await?, "Disabled")?;
+    print(&args.find(storage).await?, "Disabled")?;
     if cancelled > 0 {
         output::note(&format!(
             "{} cancelled: `bellbird webhook enable {}` shows how to recover them",
