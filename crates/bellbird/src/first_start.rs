@@ -25,9 +25,7 @@ use crate::config::place::{DATA_DIR, SETTINGS_FILE};
 use crate::config::{Origin, Settings};
 use crate::wiring;
 
-/// The file with the master key.
 pub const KEY_FILE: &str = "master.key";
-/// The SQLite database.
 pub const DATABASE_FILE: &str = "bellbird.db";
 /// What to do about [`FirstStart::is_open_to_others`].
 pub const OPEN_TO_OTHERS: &str = "other users may read or write in the data folder, so take these rights away with \

@@ -35,7 +35,6 @@ pub struct ServiceInfo {
     pub is_demo: bool,
 }
 
-/// Body of `/ready`.
 #[derive(Serialize)]
 struct Readiness<'a> {
     status: &'static str,

@@ -20,7 +20,6 @@ impl Role {
     }
 }
 
-/// The roles of an instance.
 #[derive(Debug, Clone)]
 pub struct Roles(Vec<Role>);
 

@@ -45,7 +45,6 @@ pub struct Start {
     pub metrics: PrometheusHandle,
     /// Simulates providers for which the database says so.
     pub sandbox: Option<Arc<dyn ProcessSandbox>>,
-    /// Stops the service.
     pub stop: CancellationToken,
 }
 

@@ -7,7 +7,6 @@ use std::path::Path;
 /// The state of a socket that listens, in the tables of the kernel.
 const LISTENING: &str = "0A";
 
-/// Which process listens on a port.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Listener {
     Process(u32),
@@ -17,7 +16,6 @@ pub enum Listener {
     Hidden,
 }
 
-/// Finds the process that listens on a TCP port.
 pub fn listener_of(port: u16) -> io::Result<Listener> {
     let mut sockets = Vec::new();
     for table in ["/proc/net/tcp", "/proc/net/tcp6"] {

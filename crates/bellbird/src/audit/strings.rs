@@ -121,7 +121,6 @@ impl Strings {
         self.kinds.push(kind);
     }
 
-    /// How many strings are searched for.
     pub fn counts(&self) -> Counts {
         count(self.kinds.iter().copied())
     }

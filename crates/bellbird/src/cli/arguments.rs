@@ -155,7 +155,6 @@ pub(super) struct ListenArgs {
     ops_listen: Option<SocketAddr>,
 }
 
-/// Parses an address to listen on.
 pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     text.parse()
         .map_err(|_| format!("must be {LISTEN_ADDRESS}"))
@@ -194,7 +193,6 @@ fn id<T: FromStr>(text: &str, list: &str) -> Result<T, String> {
         .map_err(|_| format!("must be an id: `bellbird {list}` shows the ids"))
 }
 
-/// Parses the name of a provider.
 pub(super) fn provider_name() -> PossibleValuesParser {
     PossibleValuesParser::new(provider_names())
 }

@@ -153,7 +153,6 @@ enum Command {
     Secrets(secrets::SecretsCommand),
 }
 
-/// Runs the command line of this process.
 pub fn run() -> ExitCode {
     forbid_core_files();
     crate::telemetry::hide_panic_messages();

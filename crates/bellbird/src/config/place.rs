@@ -6,7 +6,6 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf, absolute};
 
-/// The name of a settings file.
 pub const SETTINGS_FILE: &str = "bellbird.toml";
 /// Settings that belong to the machine and not to a data folder.
 const MACHINE_SETTINGS: &str = "/etc/bellbird/bellbird.toml";
@@ -174,7 +173,6 @@ fn reader_of(path: &Path) -> Option<String> {
     is_user.then_some(group)
 }
 
-/// The name of a Unix user, if it has one.
 pub fn user_name(uid: u32) -> Option<String> {
     name_of(&fs::read_to_string("/etc/passwd").ok()?, uid)
 }

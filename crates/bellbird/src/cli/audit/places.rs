@@ -18,7 +18,6 @@ use crate::config::Settings;
 use crate::config::client::URL;
 use crate::instances;
 
-/// A place that was searched.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Place {

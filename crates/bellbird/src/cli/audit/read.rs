@@ -29,7 +29,6 @@ pub(super) struct Service {
     authorization: HeaderValue,
 }
 
-/// What was read.
 #[derive(Default)]
 pub(super) struct Read {
     pub connections: usize,

@@ -60,7 +60,6 @@ fn too_long() -> RpcError {
     RpcError::of_status(StatusCode::PAYLOAD_TOO_LARGE, "The message is too long")
 }
 
-/// The requests in progress.
 struct Requests {
     bridge: Arc<Bridge>,
     output: mpsc::Sender<Vec<u8>>,
