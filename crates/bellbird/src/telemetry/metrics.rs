@@ -11,17 +11,6 @@ pub enum Kind {
     Histogram,
 }
 
-impl Kind {
-    /// The word of the Prometheus format.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Histogram => "histogram",
-        }
-    }
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metric {
     pub name: &'static str,
