@@ -315,7 +315,7 @@ both! {
                 if round % 2 == 1 {
                     attempts.reverse();
                 }
-                assert!(handles[0].deliveries().finish_attempts(&claim, &attempts, 31).await);
+                assert!(handles[0].deliveries().finish_attempts(&claim, &attempts, at(31)).await.unwrap());
             }
         };
         let removing = async {
