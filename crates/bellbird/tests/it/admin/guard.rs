@@ -10,79 +10,38 @@ use serde_json::json;
 
 use super::{Admin, error, operator_key};
 use crate::support::harness::{App, Setup, eventually};
+use crate::support::mcp::Mcp;
 
 const PATHS: [(&str, &[&str]); 19] = [
-    ("/admin/v1/users", &["GET", "POST"]),
-    (
-        "/admin/v1/users/0191e7a0-7c3b-7def-8000-00aabbccddee",
-        &["GET", "PATCH", "DELETE"],
-    ),
-    (
-        "/admin/v1/users/0191e7a0-7c3b-7def-8000-00aabbccddee/keys",
-        &["GET", "POST"],
-    ),
-    (
-        "/admin/v1/users/0191e7a0-7c3b-7def-8000-00aabbccddee/setup-tokens",
-        &["POST", "DELETE"],
-    ),
-    (
-        "/admin/v1/keys/0191e7a0-7c3b-7def-8000-00aabbccddee",
-        &["DELETE"],
-    ),
-    (
-        "/admin/v1/keys/0191e7a0-7c3b-7def-8000-00aabbccddee/rotate",
-        &["POST"],
-    ),
-    ("/admin/v1/link-sessions", &["POST"]),
-    (
-        "/admin/v1/link-sessions/0191e7a0-7c3b-7def-8000-00aabbccddee",
-        &["GET"],
-    ),
-    (
-        "/admin/v1/connections/0191e7a0-7c3b-7def-8000-00aabbccddee",
-        &["GET", "DELETE"],
-    ),
-    (
-        "/admin/v1/connections/0191e7a0-7c3b-7def-8000-00aabbccddee/sync",
-        &["POST"],
-    ),
-    ("/admin/v1/webhook-endpoints", &["GET", "POST"]),
-    (
-        "/admin/v1/webhook-endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee",
-        &["GET", "PATCH", "DELETE"],
-    ),
-    (
-        "/admin/v1/webhook-endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee/rotate-secret",
-        &["POST"],
-    ),
-    (
-        "/admin/v1/webhook-endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee/ping",
-        &["POST"],
-    ),
-    (
-        "/admin/v1/webhook-endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee/recover",
-        &["POST"],
-    ),
-    (
-        "/admin/v1/webhook-endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee/deliveries",
-        &["GET"],
-    ),
-    (
-        concat!(
-            "/admin/v1/webhook-endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee",
-            "/deliveries/01a208f6-1f42-74bf-a20f-c131ab195b58"
-        ),
-        &["GET"],
-    ),
-    (
-        concat!(
-            "/admin/v1/webhook-endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee",
-            "/deliveries/01a208f6-1f42-74bf-a20f-c131ab195b58/redeliver"
-        ),
-        &["POST"],
-    ),
-    ("/admin/v1/audit", &["GET"]),
+    ("users", &["GET", "POST"]),
+    ("users/ID", &["GET", "PATCH", "DELETE"]),
+    ("users/ID/keys", &["GET", "POST"]),
+    ("users/ID/setup-tokens", &["POST", "DELETE"]),
+    ("keys/ID", &["DELETE"]),
+    ("keys/ID/rotate", &["POST"]),
+    ("link-sessions", &["POST"]),
+    ("link-sessions/ID", &["GET"]),
+    ("connections/ID", &["GET", "DELETE"]),
+    ("connections/ID/sync", &["POST"]),
+    ("webhook-endpoints", &["GET", "POST"]),
+    ("webhook-endpoints/ID", &["GET", "PATCH", "DELETE"]),
+    ("webhook-endpoints/ID/rotate-secret", &["POST"]),
+    ("webhook-endpoints/ID/ping", &["POST"]),
+    ("webhook-endpoints/ID/recover", &["POST"]),
+    ("webhook-endpoints/ID/deliveries", &["GET"]),
+    ("webhook-endpoints/ID/deliveries/ID", &["GET"]),
+    ("webhook-endpoints/ID/deliveries/ID/redeliver", &["POST"]),
+    ("audit", &["GET"]),
 ];
+
+/// `PATHS` as they are requested.
+fn all_paths() -> Vec<(String, &'static [&'static str])> {
+    let whole = |path: &str| {
+        let path = path.replace("ID", "0191e7a0-7c3b-7def-8000-00aabbccddee");
+        format!("/admin/v1/{path}")
+    };
+    PATHS.map(|(path, methods)| (whole(path), methods)).into()
+}
 
 #[tokio::test]
 async fn admin_without_valid_operator_key_is_always_401() {
@@ -90,12 +49,14 @@ async fn admin_without_valid_operator_key_is_always_401() {
     let app = &admin.app;
     let unknown = OperatorKey::from_random([7; 32]);
     let mut bodies = BTreeSet::new();
-    let others = [
-        ("/admin/v1/nothing", ["GET"].as_slice()),
+    let others: [(&str, &[&str]); 3] = [
+        ("/admin/v1/nothing", &["GET"]),
         ("/admin", &["GET"]),
         ("/admin/v1/", &["POST"]),
     ];
-    for (path, methods) in PATHS.iter().chain(&others) {
+    let mut paths = all_paths();
+    paths.extend(others.map(|(path, methods)| (path.to_owned(), methods)));
+    for (path, methods) in paths {
         for method in methods.iter().chain(&["PUT", "OPTIONS"]) {
             let method: Method = method.parse().unwrap();
             for key in [
@@ -105,7 +66,7 @@ async fn admin_without_valid_operator_key_is_always_401() {
                 &app.olivia.key,
                 &format!("{}x", admin.key),
             ] {
-                let answer = app.method_as(method.clone(), key, path).await;
+                let answer = app.method_as(method.clone(), key, &path).await;
                 error(&answer, 401, "invalid_key");
                 assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
                 bodies.insert(answer.text);
@@ -159,32 +120,22 @@ async fn operator_key_is_a_wrong_key_elsewhere() {
         );
         assert!(!operators.status.is_success());
     }
-    let basic = app
-        .http
-        .get(format!("{}/simplefin/accounts", app.url))
-        .basic_auth("bellbird", Some(&admin.key));
+    let basic = app.http.get(format!("{}/simplefin/accounts", app.url));
+    let basic = basic.basic_auth("bellbird", Some(&admin.key));
     assert_eq!(app.send(basic).await.status, 403);
-    let mcp = app
-        .http
-        .post(format!("{}/mcp", app.url))
-        .bearer_auth(&admin.key);
-    let mcp = app
-        .send(mcp.json(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})))
-        .await;
-    assert_eq!(mcp.status, 401);
+    let mcp = Mcp::new(app, &admin.key);
+    let tools = mcp.legacy("tools/list", json!({})).await;
+    assert_eq!(tools.status, 401);
 }
 
 #[tokio::test]
 async fn paths_have_their_methods() {
     let admin = Admin::start().await;
-    for (path, methods) in PATHS {
-        let answer = admin.call(Method::PUT, path).await;
+    for (path, methods) in all_paths() {
+        let answer = admin.call(Method::PUT, &path).await;
         error(&answer, 405, "method_not_allowed");
-        assert_eq!(
-            answer.header("allow"),
-            Some(methods.join(",").replace("GET", "GET,HEAD").as_str()),
-            "{path}"
-        );
+        let allowed = methods.join(",").replace("GET", "GET,HEAD");
+        assert_eq!(answer.header("allow"), Some(&*allowed), "{path}");
     }
     error(&admin.get("/admin/v1/nothing").await, 404, "no_such_path");
     error(&admin.get("/admin").await, 404, "no_such_path");
@@ -201,23 +152,15 @@ async fn each_operator_key_has_a_rate_limit() {
     for left in ["1", "0"] {
         let answer = admin.get("/admin/v1/audit").await;
         assert_eq!(answer.status, 200);
-        assert_eq!(
-            (
-                answer.header("x-ratelimit-limit"),
-                answer.header("x-ratelimit-remaining")
-            ),
-            (Some("2"), Some(left))
-        );
+        assert_eq!(answer.header("x-ratelimit-limit"), Some("2"));
+        assert_eq!(answer.header("x-ratelimit-remaining"), Some(left));
     }
     let rejected = admin.get("/admin/v1/audit").await;
     error(&rejected, 429, "rate_limited");
     assert_eq!(rejected.header("retry-after"), Some("30"));
     let other = operator_key(&admin.app, "other").await;
-    assert_eq!(
-        admin.app.get_as(&other, "/admin/v1/audit").await.status,
-        200,
-        "another key has its own bucket"
-    );
+    let answer = admin.app.get_as(&other, "/admin/v1/audit").await;
+    assert_eq!(answer.status, 200, "another key has its own bucket");
 }
 
 #[tokio::test]
@@ -243,45 +186,36 @@ async fn admin_is_where_the_setting_says() {
     }))
     .await;
     let key = operator_key(&app, "backend").await;
-    assert_eq!(
-        app.get_as(&key, "/admin/v1/users").await.status,
-        404,
-        "not on the listener of the API"
-    );
-    let get = |path: &str, key: &str| {
-        app.http
-            .get(format!("http://{address}{path}"))
-            .bearer_auth(key)
+    let answer = app.get_as(&key, "/admin/v1/users").await;
+    assert_eq!(answer.status, 404, "not on the listener of the API");
+    let status = async |path: &str, key: &str| {
+        let request = app.http.get(format!("http://{address}{path}"));
+        app.send(request.bearer_auth(key)).await.status
     };
-    assert_eq!(app.send(get("/admin/v1/users", &key)).await.status, 200);
+    assert_eq!(status("/admin/v1/users", &key).await, 200);
     for path in ["/v1/accounts", "/docs", "/health"] {
-        assert_eq!(
-            app.send(get(path, &app.olivia.key)).await.status,
-            404,
-            "{path}"
-        );
+        assert_eq!(status(path, &app.olivia.key).await, 404, "{path}");
     }
 }
 
 #[tokio::test]
 async fn pages_in_a_browser_cannot_call() {
-    let mut setup = Setup::default();
-    setup.settings.api_context.cors_origins = vec!["https://app.example.com".to_owned()];
+    const ORIGIN: &str = "https://app.example.com";
+    let setup = Setup::with(|settings| {
+        settings.api_context.cors_origins = vec![ORIGIN.to_owned()];
+    });
     let admin = Admin::start_with(setup).await;
     let app = &admin.app;
-    let get = |path: &str, key: &str| {
-        app.http
-            .get(format!("{}{path}", app.url))
-            .bearer_auth(key)
-            .header("origin", "https://app.example.com")
+    let allowed = async |path: &str, key: &str| {
+        let request = app.http.get(format!("{}{path}", app.url));
+        let answer = app.send(request.bearer_auth(key).header("origin", ORIGIN));
+        let answer = answer.await;
+        let origin = answer.header("access-control-allow-origin");
+        origin.map(str::to_owned)
     };
-    let allowed = app.send(get("/v1/me", &app.olivia.key)).await;
-    assert_eq!(
-        allowed.header("access-control-allow-origin"),
-        Some("https://app.example.com")
-    );
+    let of_user = allowed("/v1/me", &app.olivia.key).await;
+    assert_eq!(of_user.as_deref(), Some(ORIGIN));
     for path in ["/admin/v1/users", "/admin", "/admin/nothing"] {
-        let answer = app.send(get(path, &admin.key)).await;
-        assert_eq!(answer.header("access-control-allow-origin"), None, "{path}");
+        assert_eq!(allowed(path, &admin.key).await, None, "{path}");
     }
 }

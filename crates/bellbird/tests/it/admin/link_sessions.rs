@@ -1,13 +1,13 @@
 //! Link sessions by API.
 
-use reqwest::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{Admin, data, error, id};
 use crate::support::browser::open;
+use crate::support::fields::assert_fields;
 use crate::support::harness::Setup;
-use crate::support::process::names;
+use crate::support::process::{names, text};
 
 const SESSIONS: &str = "/admin/v1/link-sessions";
 
@@ -27,84 +27,52 @@ async fn app_links_by_api() {
     let body = json!({
         "userId": user, "provider": "fiskil", "returnUrl": "https://app.example/linked", "state": "42",
     });
-    let post = async |body: &Value| admin.send(Method::POST, SESSIONS, body, Some("a")).await;
-    let first = post(&body).await;
-    let created = data(&first, 201);
-    let again = post(&body).await;
-    assert_eq!(
-        (again.status, &again.text),
-        (first.status, &first.text),
-        "with the same URL"
-    );
-    error(
-        &post(&json!({"userId": user})).await,
-        409,
-        "idempotency_conflict",
-    );
+    let post = async |body: &Value| admin.post_once("a", SESSIONS, body).await;
+    let created = data(&post(&body).await, 201);
+    assert_eq!(data(&post(&body).await, 201), created, "with the same URL");
+    let other = post(&json!({"userId": user})).await;
+    error(&other, 409, "idempotency_conflict");
     assert_eq!(names(&created), ["expiresAt", "id", "url"]);
 
     let path = format!("{SESSIONS}/{}", id(&created));
-    let shown = async || data(&admin.get(&path).await, 200);
-    let found = app
-        .connections
-        .links()
-        .find_link_session(id(&created).parse().unwrap())
-        .await
-        .unwrap();
-    assert_eq!(
-        shown().await,
-        serde_json::to_value(found.unwrap()).unwrap(),
-        "as the command prints it"
-    );
-    assert_eq!(
-        (&shown().await["status"], &shown().await["userId"]),
-        (&json!("open"), &json!(user))
-    );
+    let shown = admin.read(&path).await;
+    let links = app.connections.links();
+    let found = links.find_link_session(id(&created).parse().unwrap());
+    let printed = serde_json::to_value(found.await.unwrap().unwrap()).unwrap();
+    assert_eq!(shown, printed, "as the command prints it");
+    assert_fields(&shown, &json!({"status": "open", "userId": user}));
     let documented = &bellbird_api::admin::document().value()["components"]["schemas"]["LinkSession"]
         ["properties"];
-    for name in shown().await.as_object().unwrap().keys() {
+    for name in names(&shown) {
         assert!(documented[name].is_object(), "{name}");
     }
 
-    let callback = app
-        .answer_consent_page(created["url"].as_str().unwrap(), "accept")
-        .await;
-    let back = open(&callback).await.location();
-    assert_eq!(
-        back.as_str(),
-        format!(
-            "https://app.example/linked?session={}&state=42",
-            id(&created)
-        )
+    let callback = app.answer_consent_page(text(&created, "url"), "accept");
+    let back = open(&callback.await).await.location();
+    let return_url = format!(
+        "https://app.example/linked?session={}&state=42",
+        id(&created)
     );
-    let result = shown().await;
+    assert_eq!(back.as_str(), return_url);
+    let result = admin.read(&path).await;
     assert_eq!(result["status"], "connected");
+    let connected = text(&result["connections"][0], "id");
     let connections = app.connections_of(app.ben.user.id).await;
-    let linked = &result["connections"][0];
-    let connected = linked["id"].as_str().unwrap();
-    assert!(
-        connections
-            .iter()
-            .any(|connection| connection.id.to_string() == connected)
-    );
+    let mut ids = connections
+        .iter()
+        .map(|connection| connection.id.to_string());
+    assert!(ids.any(|id| id == connected));
     // To renew it.
-    let renew = data(
-        &admin
-            .post(
-                SESSIONS,
-                &json!({"userId": user, "connectionId": connected}),
-            )
-            .await,
-        201,
-    );
+    let body = json!({"userId": user, "connectionId": connected});
+    let renew = admin.create(SESSIONS, &body).await;
     assert_ne!(renew["url"], created["url"]);
-    let rows = admin.get("/admin/v1/audit").await;
     assert_eq!(
         admin.actions(&user).await,
         ["link_session.create", "link_session.create"]
     );
-    assert_eq!(rows.data()[1]["subject"], created["id"]);
-    assert!(!rows.text.contains("/link/"));
+    let audit = admin.get("/admin/v1/audit").await;
+    assert_eq!(audit.data()[1]["subject"], created["id"]);
+    assert!(!audit.text.contains("/link/"));
 }
 
 #[tokio::test]
@@ -145,11 +113,7 @@ async fn wrong_link_sessions_are_named() {
             "return: unknown; did you mean returnUrl?",
         ),
     ] {
-        let message = error(
-            &admin.post(SESSIONS, &body).await,
-            400,
-            "invalid_parameters",
-        );
+        let message = admin.post(SESSIONS, &body).await.invalid();
         assert!(message.contains(expected), "{message}");
     }
     for (body, noun) in [
@@ -163,30 +127,14 @@ async fn wrong_link_sessions_are_named() {
             "Connection",
         ),
     ] {
-        assert_eq!(
-            error(&admin.post(SESSIONS, &body).await, 404, "not_found"),
-            format!("{noun} not found ")
-        );
-    }
-    for id in [unknown.as_str(), "x"] {
-        let message = error(
-            &admin.get(&format!("{SESSIONS}/{id}")).await,
-            404,
-            "not_found",
-        );
-        assert_eq!(message, "Link session not found ");
+        let message = admin.post(SESSIONS, &body).await.missing();
+        assert_eq!(message, format!("{noun} not found "));
     }
     // A link that is no link session has no result.
-    let link = app
-        .create_link(
-            app.ben.user.id,
-            bellbird_connections::LinkTarget::UserChoice,
-        )
-        .await
-        .unwrap();
-    error(
-        &admin.get(&format!("{SESSIONS}/{}", link.id)).await,
-        404,
-        "not_found",
-    );
+    let target = bellbird_connections::LinkTarget::UserChoice;
+    let link = app.create_link(app.ben.user.id, target).await.unwrap();
+    for id in [unknown.as_str(), "x", &link.id.to_string()] {
+        let message = admin.get(&format!("{SESSIONS}/{id}")).await.missing();
+        assert_eq!(message, "Link session not found ");
+    }
 }

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use bellbird_connections::ReturnOrigin;
 use jiff::SignedDuration;
 use reqwest::Url;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{Admin, data, id};
+use super::{Admin, id};
 use crate::support::browser::open;
 use crate::support::harness::{Setup, eventually_within};
+use crate::support::process::text;
 use crate::support::random::print_line;
 use crate::support::receiver::{ReceivedEvent, Receiver};
 
@@ -29,91 +30,47 @@ struct Customer {
 impl Admin {
     /// Signs a user up and links an institution, with calls and pages only.
     async fn sign_up(&self, number: usize) -> Customer {
-        let (email, reference) = (
-            format!("customer{number}@example.com"),
-            format!("customer-{number}"),
-        );
-        let user = json!({"email": email, "reference": reference});
-        let user = id(&data(&self.post("/admin/v1/users", &user).await, 201));
-        let key = data(
-            &self
-                .post(
-                    &format!("/admin/v1/users/{user}/keys"),
-                    &json!({"name": "app"}),
-                )
-                .await,
-            201,
-        );
+        let user = json!({
+            "email": format!("customer{number}@example.com"),
+            "reference": format!("customer-{number}"),
+        });
+        let user = id(&self.create("/admin/v1/users", &user).await);
+        let keys = format!("/admin/v1/users/{user}/keys");
+        let key = self.create(&keys, &json!({"name": "app"})).await;
+
         let state = format!("state-{number}");
         let link =
             json!({"userId": user, "provider": "fiskil", "returnUrl": RETURN_URL, "state": state});
-        let session = data(&self.post("/admin/v1/link-sessions", &link).await, 201);
+        let session = self.create("/admin/v1/link-sessions", &link).await;
         let callback_url = self
             .app
-            .answer_consent_page(session["url"].as_str().unwrap(), "accept")
-            .await;
-        let returned: Url = open(&callback_url).await.location();
+            .answer_consent_page(text(&session, "url"), "accept");
+        let returned: Url = open(&callback_url.await).await.location();
+        let session = id(&session);
         let query: BTreeMap<_, _> = returned.query_pairs().into_owned().collect();
-        assert_eq!(
-            (&query["session"], &query["state"]),
-            (&id(&session), &state)
-        );
-        let result = data(
-            &self
-                .get(&format!("/admin/v1/link-sessions/{}", id(&session)))
-                .await,
-            200,
-        );
+        assert_eq!((&query["session"], &query["state"]), (&session, &state));
+
+        let session = format!("/admin/v1/link-sessions/{session}");
+        let result = self.read(&session).await;
         assert_eq!(result["status"], "connected", "{result}");
-        let connection = result["connections"][0]["id"].as_str().unwrap().to_owned();
-        data(
-            &self
-                .post(
-                    &format!("/admin/v1/connections/{connection}/sync"),
-                    &json!({}),
-                )
-                .await,
-            202,
-        );
+        let connection = id(&result["connections"][0]);
+        let sync = format!("/admin/v1/connections/{connection}/sync");
+        self.accept(&sync, &json!({})).await;
         Customer {
             id: user,
-            key: key["key"].as_str().unwrap().to_owned(),
+            key: text(&key, "key").to_owned(),
             connection,
         }
     }
 
     /// The ids of the rows that the API shows from this day on, with their accounts.
     async fn rows_since(&self, customer: &Customer, day: &str) -> BTreeSet<(String, String)> {
-        let (mut rows, mut cursor) = (BTreeSet::new(), String::new());
-        loop {
-            let path = format!(
-                "/v1/transactions?connectionId={}&from={day}&limit=500{cursor}",
-                customer.connection
-            );
-            let page = self.app.get_as(&customer.key, &path).await;
-            rows.extend(
-                page.data()
-                    .iter()
-                    .filter(|row| row["status"] == "posted")
-                    .map(|row| key_of(row, "accountId")),
-            );
-            let Some(next) = page.json()["pagination"]["nextCursor"]
-                .as_str()
-                .map(str::to_owned)
-            else {
-                return rows;
-            };
-            cursor = format!("&cursor={next}");
-        }
+        let connection = customer.connection.parse().unwrap();
+        let read = self.app.all_transactions(connection).by_key(&customer.key);
+        let rows = read.from(day).limit(500).rows().await.into_iter();
+        let posted = rows.filter(|row| row.status == "posted");
+        posted.map(|row| (row.account_id, row.id)).collect()
     }
-}
-
-/// An id is unique within its account.
-fn key_of(row: &Value, account: &str) -> (String, String) {
-    (
-        row[account].as_str().unwrap().to_owned(),
-        row["id"].as_str().unwrap().to_owned(),
-    )
 }
 
 /// Asserts that the chunks of each sync came one after the other, and that no row came twice.
@@ -121,17 +78,14 @@ fn key_of(row: &Value, account: &str) -> (String, String) {
 fn rows_in_order(events: &[&ReceivedEvent]) -> BTreeSet<(String, String)> {
     let (mut rows, mut chunks) = (BTreeSet::new(), BTreeMap::new());
     for event in events {
-        let last = chunks.insert(
-            event.body["metadata"]["sync_run_id"].to_string(),
-            event.chunk_position().chunk,
-        );
-        assert_eq!(
-            event.chunk_position().chunk,
-            last.unwrap_or(0) + 1,
-            "in order"
-        );
+        let run = text(&event.body["metadata"], "sync_run_id");
+        let chunk = event.chunk_position().chunk;
+        let last = chunks.insert(run, chunk);
+        assert_eq!(chunk, last.unwrap_or(0) + 1, "in order");
         for row in event.rows("new") {
-            assert!(rows.insert(key_of(row, "account_id")), "{row} came twice");
+            // An id is unique within its account.
+            let is_new = rows.insert((text(row, "account_id").to_owned(), id(row)));
+            assert!(is_new, "{row} came twice");
         }
         assert!(event.rows("updated").is_empty());
     }
@@ -152,10 +106,7 @@ async fn each_row_of_each_user_arrives_once_and_in_order() {
     let receiver = Receiver::start().await;
     let types = ["connection.created", "transactions.synced"];
     let endpoint = json!({"url": receiver.url, "allUsers": true, "events": types});
-    data(
-        &admin.post("/admin/v1/webhook-endpoints", &endpoint).await,
-        201,
-    );
+    admin.create("/admin/v1/webhook-endpoints", &endpoint).await;
     app.start_background_jobs();
 
     let started_at = Instant::now();
@@ -167,27 +118,14 @@ async fn each_row_of_each_user_arrives_once_and_in_order() {
     eventually_within(Duration::from_secs(300), async || {
         tokio::time::sleep(Duration::from_millis(100)).await;
         for customer in &customers {
-            let (user, connection) = (
-                customer.id.parse().unwrap(),
-                customer.connection.parse().unwrap(),
-            );
-            let sync = app
-                .storage
-                .syncs()
-                .find(user, connection)
-                .await
-                .unwrap()
-                .expect("a connection");
-            if sync.synced_at.is_none() {
+            let user = customer.id.parse().unwrap();
+            let connection = customer.connection.parse().unwrap();
+            if app.sync_state(user, connection).await.synced_at.is_none() {
                 return false;
             }
         }
-        let deliveries = app
-            .storage
-            .deliveries()
-            .overview(app.clock.now())
-            .await
-            .unwrap();
+        let deliveries = app.storage.deliveries().overview(app.clock.now());
+        let deliveries = deliveries.await.unwrap();
         deliveries.pending + deliveries.waiting == 0
     })
     .await;
@@ -199,19 +137,15 @@ async fn each_row_of_each_user_arrives_once_and_in_order() {
     };
     let mut rows = 0;
     for (number, customer) in customers.iter().enumerate() {
-        let of_user: Vec<_> = received
+        let of_user = received
             .iter()
-            .filter(|event| event.body["metadata"]["user_id"] == customer.id.as_str())
-            .collect();
+            .filter(|event| event.body["metadata"]["user_id"] == customer.id.as_str());
         let reference = format!("customer-{number}");
-        assert!(
-            of_user
-                .iter()
-                .all(|event| event.body["metadata"]["user_reference"] == reference)
-        );
-        let (created, synced): (Vec<_>, Vec<_>) = of_user
-            .into_iter()
-            .partition(|event| event.body["type"] == "connection.created");
+        for event in of_user.clone() {
+            assert_eq!(event.body["metadata"]["user_reference"], reference);
+        }
+        let (created, synced): (Vec<_>, Vec<_>) =
+            of_user.partition(|event| event.body["type"] == "connection.created");
         assert_eq!(
             (created.len(), &created[0].rows("new")[0]["id"]),
             (1, &json!(customer.connection))

@@ -1,5 +1,7 @@
 //! Users: create, list, find, change, remove.
 
+use std::slice;
+
 use bellbird_domain::EventType;
 use bellbird_management::Refusal;
 use bellbird_management::sign_in::create_asked_link;
@@ -9,7 +11,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{Admin, data, error, id};
-use crate::support::process::names;
+use crate::support::fields::assert_fields;
+use crate::support::process::text;
 use crate::support::receiver::{Receiver, Reply};
 
 const USERS: &str = "/admin/v1/users";
@@ -17,120 +20,89 @@ const USERS: &str = "/admin/v1/users";
 #[tokio::test]
 async fn user_lives_by_api() {
     let admin = Admin::start().await;
-    let body = json!({"email": " Anna@Example.com ", "reference": "customer-17", "timezone": "australia/perth"});
-    let created = data(&admin.post(USERS, &body).await, 201);
+    let body = json!({
+        "email": " Anna@Example.com ", "reference": "customer-17", "timezone": "australia/perth",
+    });
+    let created = admin.create(USERS, &body).await;
     let user = id(&created);
-    assert_eq!(created["email"], "Anna@Example.com");
-    assert_eq!(
-        (&created["plan"], &created["timezone"]),
-        (&json!("professional"), &json!("Australia/Perth"))
-    );
-    assert_eq!(
-        names(&created),
-        [
-            "consoleSignIn",
-            "createdAt",
-            "email",
-            "id",
-            "plan",
-            "reference",
-            "timezone"
-        ]
-    );
+    let whole = json!({
+        "id": user, "email": "Anna@Example.com", "reference": "customer-17",
+        "plan": "professional", "timezone": "Australia/Perth", "consoleSignIn": false,
+        "createdAt": created["createdAt"],
+    });
+    assert_eq!(created, whole);
     let path = format!("{USERS}/{user}");
-    assert_eq!(data(&admin.get(&path).await, 200), created);
+    assert_eq!(admin.read(&path).await, created);
 
     // E-mail address and reference are unique.
-    let again = json!({"email": "anna@example.COM"});
-    assert!(error(&admin.post(USERS, &again).await, 409, "conflict").contains("e-mail address"));
-    let again = json!({"email": "ben@b.example", "reference": "customer-17"});
-    assert!(error(&admin.post(USERS, &again).await, 409, "conflict").contains("reference"));
-    let other = data(
-        &admin.post(USERS, &json!({"email": "ben@b.example"})).await,
-        201,
-    );
-    let other_path = format!("{USERS}/{}", id(&other));
-    error(
-        &admin
-            .patch(&other_path, &json!({"reference": "customer-17"}))
-            .await,
-        409,
-        "conflict",
-    );
-    error(
-        &admin
-            .patch(&other_path, &json!({"email": "anna@example.com"}))
-            .await,
-        409,
-        "conflict",
-    );
-
-    let find = async |query: &str| admin.get(&format!("{USERS}?{query}")).await.data();
-    assert_eq!(
-        find("email=ANNA%40example.com").await,
-        std::slice::from_ref(&created)
-    );
-    assert_eq!(
-        find("reference=customer-17").await,
-        std::slice::from_ref(&created)
-    );
-    for query in [
-        "email=nobody%40example.com",
-        "reference=customer",
-        "email=%00",
-        "reference=%00",
-        "email=anna%40example.com&reference=other",
+    let other = json!({"email": "ben@b.example"});
+    let other = admin.create(USERS, &other).await;
+    let other = format!("{USERS}/{}", id(&other));
+    for (again, words) in [
+        (json!({"email": "anna@example.COM"}), "e-mail address"),
+        (
+            json!({"email": "carl@b.example", "reference": "customer-17"}),
+            "reference",
+        ),
     ] {
-        assert_eq!(find(query).await, [] as [Value; 0], "{query}");
+        let message = admin.post(USERS, &again).await.conflict();
+        assert!(message.contains(words), "{message}");
+    }
+    for again in [
+        json!({"reference": "customer-17"}),
+        json!({"email": "anna@example.com"}),
+    ] {
+        admin.patch(&other, &again).await.conflict();
     }
 
-    let changed = data(
-        &admin
-            .patch(&path, &json!({"plan": "saver", "timezone": null}))
-            .await,
-        200,
-    );
-    assert_eq!(
-        (&changed["plan"], &changed["timezone"]),
-        (&json!("saver"), &Value::Null)
-    );
-    assert_eq!(changed["reference"], "customer-17", "what is absent stays");
-    let rejected = error(
-        &admin.patch(&path, &json!({"isOperator": true})).await,
-        400,
-        "invalid_parameters",
-    );
-    assert!(
-        rejected.contains("isOperator: unknown; known are"),
-        "{rejected}"
-    );
-    let cleared = data(&admin.patch(&path, &json!({"reference": null})).await, 200);
-    assert_eq!(cleared["reference"], Value::Null);
-    assert_eq!(data(&admin.patch(&path, &json!({})).await, 200), cleared);
-    for null in ["email", "plan"] {
-        let rejected = error(
-            &admin.patch(&path, &json!({null: null})).await,
-            400,
-            "invalid_parameters",
-        );
-        assert!(
-            rejected.contains(&format!("{null}: Must be text")),
-            "{rejected}"
-        );
+    for (query, is_found) in [
+        ("email=ANNA%40example.com", true),
+        ("reference=customer-17", true),
+        ("email=nobody%40example.com", false),
+        ("reference=customer", false),
+        ("email=%00", false),
+        ("reference=%00", false),
+        ("email=anna%40example.com&reference=other", false),
+    ] {
+        let found = admin.list(&format!("{USERS}?{query}")).await;
+        let expected = if is_found {
+            slice::from_ref(&created)
+        } else {
+            &[]
+        };
+        assert_eq!(found, expected, "{query}");
     }
 
-    assert_eq!(admin.delete(&path).await.status, 204);
+    // What is absent stays.
+    let mut expected = whole;
+    for body in [
+        json!({"plan": "saver", "timezone": null}),
+        json!({"reference": null}),
+        json!({}),
+    ] {
+        let changed = admin.change(&path, &body).await;
+        let fields = body.as_object().unwrap().clone();
+        expected.as_object_mut().unwrap().extend(fields);
+        assert_eq!(changed, expected);
+    }
+    for (body, words) in [
+        (
+            json!({"isOperator": true}),
+            "isOperator: unknown; known are",
+        ),
+        (json!({"email": null}), "email: Must be text"),
+        (json!({"plan": null}), "plan: Must be text"),
+    ] {
+        let message = admin.patch(&path, &body).await.invalid();
+        assert!(message.contains(words), "{message}");
+    }
+
+    admin.remove(&path).await;
     for method in [Method::GET, Method::DELETE] {
-        assert_eq!(
-            error(&admin.call(method, &path).await, 404, "not_found"),
-            "User not found "
-        );
+        assert_eq!(admin.call(method, &path).await.missing(), "User not found ");
     }
-    error(
-        &admin.patch(&path, &json!({"plan": "saver"})).await,
-        404,
-        "not_found",
-    );
+    let plan = json!({"plan": "saver"});
+    admin.patch(&path, &plan).await.missing();
     let expected = [
         "user.remove",
         "user.update",
@@ -147,41 +119,29 @@ async fn user_lives_by_api() {
 async fn console_sign_in_is_what_the_app_says() {
     let admin = Admin::start().await;
     let app = &admin.app;
-    let created = data(
-        &admin
-            .post(USERS, &json!({"email": "anna@example.com"}))
-            .await,
-        201,
-    );
+    let body = json!({"email": "anna@example.com"});
+    let created = admin.create(USERS, &body).await;
     assert_eq!(created["consoleSignIn"], false);
-    let path = format!("{USERS}/{}", id(&created));
-    let set =
-        async |body: Value| data(&admin.patch(&path, &body).await, 200)["consoleSignIn"].clone();
     let user = id(&created).parse().unwrap();
     let now = app.clock.now();
     let refused = create_asked_link(&app.storage, user, None, &app.console_url, now).await;
     assert!(matches!(refused, Err(Refusal::MayNotSignIn)), "{refused:?}");
-    assert_eq!(set(json!({"consoleSignIn": true})).await, true);
+
+    let path = format!("{USERS}/{}", id(&created));
+    let may = json!({"consoleSignIn": true});
+    assert_eq!(admin.change(&path, &may).await["consoleSignIn"], true);
     app.sign_in_link(user).await;
-    assert_eq!(
-        set(json!({"plan": "saver", "email": "Anna@example.com"})).await,
-        true,
-        "the same address"
-    );
-    assert_eq!(set(json!({"email": "anne@example.com"})).await, false);
-    assert_eq!(
-        set(json!({"email": "ann@example.com", "consoleSignIn": true})).await,
-        true
-    );
-    let other = data(
-        &admin
-            .post(
-                USERS,
-                &json!({"email": "b@example.com", "consoleSignIn": true}),
-            )
-            .await,
-        201,
-    );
+    let verified = json!({"email": "ann@example.com", "consoleSignIn": true});
+    for (body, may_sign_in) in [
+        (json!({"plan": "saver", "email": "Anna@example.com"}), true),
+        (json!({"email": "anne@example.com"}), false),
+        (verified, true),
+    ] {
+        let changed = admin.change(&path, &body).await;
+        assert_eq!(changed["consoleSignIn"], may_sign_in, "{body}");
+    }
+    let body = json!({"email": "b@example.com", "consoleSignIn": true});
+    let other = admin.create(USERS, &body).await;
     assert_eq!(other["consoleSignIn"], true);
 }
 
@@ -189,54 +149,32 @@ async fn console_sign_in_is_what_the_app_says() {
 async fn lists_have_pages() {
     let admin = Admin::start().await;
     for number in 0..5 {
-        data(
-            &admin
-                .post(USERS, &json!({"email": format!("u{number}@example.com")}))
-                .await,
-            201,
-        );
+        let body = json!({"email": format!("u{number}@example.com")});
+        admin.create(USERS, &body).await;
     }
     for (list, total) in [(USERS, 7), ("/admin/v1/audit", 5)] {
-        let whole: Vec<String> = admin
-            .get(&format!("{list}?limit=200"))
-            .await
-            .data()
-            .iter()
-            .map(id)
-            .collect();
+        let whole = admin.list(&format!("{list}?limit=200")).await;
         assert_eq!(whole.len(), total, "{list}");
-        let (mut read, mut cursor) = (Vec::new(), String::new());
-        loop {
-            let page = admin.get(&format!("{list}?limit=2{cursor}")).await;
-            read.extend(page.data().iter().map(id));
-            let Some(next) = page.json()["nextCursor"].as_str().map(str::to_owned) else {
-                break;
-            };
-            cursor = format!("&cursor={next}");
-        }
-        assert_eq!(read, whole, "{list}");
+        assert_eq!(admin.list_by(2, list).await, whole, "{list}");
     }
 }
 
 #[tokio::test]
 async fn connected_user_is_not_removed() {
     let admin = Admin::start().await;
-    let path = format!("{USERS}/{}", admin.app.ben.user.id);
-    let message = error(&admin.delete(&path).await, 409, "conflict");
+    let ben = &admin.app.ben;
+    let path = format!("{USERS}/{}", ben.user.id);
+    let message = admin.delete(&path).await.conflict();
     assert!(message.contains("?connections=remove"), "{message}");
-    for connection in &admin.app.ben.connections {
-        let answer = admin
-            .delete(&format!("/admin/v1/connections/{}", connection.id))
-            .await;
-        assert_eq!(data(&answer, 202)["status"], "deleting");
+    for connection in &ben.connections {
+        let connection = format!("/admin/v1/connections/{}", connection.id);
+        let removed = data(&admin.delete(&connection).await, 202);
+        assert_eq!(removed["status"], "deleting");
     }
-    error(&admin.delete(&path).await, 409, "conflict");
+    admin.delete(&path).await.conflict();
     admin.app.run_due_jobs().await;
-    assert_eq!(admin.delete(&path).await.status, 204);
-    assert_eq!(
-        admin.app.get_as(&admin.app.ben.key, "/v1/me").await.status,
-        401
-    );
+    admin.remove(&path).await;
+    assert_eq!(admin.app.get_as(&ben.key, "/v1/me").await.status, 401);
 }
 
 #[tokio::test]
@@ -245,44 +183,28 @@ async fn events_outlive_a_user_who_is_removed_with_connections() {
     let app = &admin.app;
     let receiver = Receiver::start().await;
     let endpoint = json!({"url": receiver.url, "allUsers": true});
-    let endpoint = data(
-        &admin.post("/admin/v1/webhook-endpoints", &endpoint).await,
-        201,
-    );
-    assert_eq!(endpoint["events"], json!(EventType::SUBSCRIBABLE));
-    assert_eq!(endpoint["apiVersion"], "2026-12-01");
+    let endpoint = admin.create("/admin/v1/webhook-endpoints", &endpoint).await;
+    let defaults = json!({"events": EventType::SUBSCRIBABLE, "apiVersion": "2026-12-01"});
+    assert_fields(&endpoint, &defaults);
     let (person, user) = (&app.olivia, app.olivia.user.id.to_string());
     let path = format!("{USERS}/{user}");
-    data(
-        &admin
-            .patch(&path, &json!({"reference": "customer-17"}))
-            .await,
-        200,
-    );
-    error(&admin.delete(&path).await, 409, "conflict");
-    error(
-        &admin.delete(&format!("{path}?connections=all")).await,
-        400,
-        "invalid_parameters",
-    );
+    let reference = json!({"reference": "customer-17"});
+    admin.change(&path, &reference).await;
+    admin.delete(&path).await.conflict();
+    let all = admin.delete(&format!("{path}?connections=all")).await;
+    all.invalid();
 
     // The receiver is down, and the user is gone before it is back.
     receiver.reply_with(Reply::Status(503));
     let with_connections = format!("{path}?connections=remove");
-    assert_eq!(id(&data(&admin.delete(&with_connections).await, 202)), user);
-    assert_eq!(
-        app.get_as(&person.key, "/v1/me").await.status,
-        401,
-        "at once"
-    );
-    assert_eq!(
-        admin.delete(&with_connections).await.status,
-        202,
-        "repeated"
-    );
+    let removed = data(&admin.delete(&with_connections).await, 202);
+    assert_eq!(removed["id"], user);
+    let status = app.get_as(&person.key, "/v1/me").await.status;
+    assert_eq!(status, 401, "at once");
+    data(&admin.delete(&with_connections).await, 202);
     app.run_due_jobs().await;
-    error(&admin.delete(&with_connections).await, 404, "not_found");
-    error(&admin.get(&path).await, 404, "not_found");
+    admin.delete(&with_connections).await.missing();
+    admin.get(&path).await.missing();
     assert_eq!(admin.actions(&user).await, ["user.remove", "user.update"]);
     app.webhooks.run_due_deliveries().await;
     assert!(!receiver.drain().is_empty());
@@ -292,15 +214,11 @@ async fn events_outlive_a_user_who_is_removed_with_connections() {
     app.webhooks.run_due_deliveries().await;
     let events = receiver.drain();
     let of_type = |name: &str| {
-        events
-            .iter()
-            .filter(|event| event.body["type"] == name)
-            .collect::<Vec<_>>()
+        let of_type = events.iter().filter(|event| event.body["type"] == name);
+        of_type.collect::<Vec<_>>()
     };
-    assert_eq!(
-        of_type("connection.removed").len(),
-        person.connections.len()
-    );
+    let connections = of_type("connection.removed");
+    assert_eq!(connections.len(), person.connections.len());
     let [removed] = of_type("user.removed")[..] else {
         panic!("{} events", events.len())
     };
@@ -309,12 +227,9 @@ async fn events_outlive_a_user_who_is_removed_with_connections() {
         removed.body["data"],
         json!({"new": [], "updated": [object], "removed": []})
     );
+    let of_user = json!({"user_id": user, "user_reference": "customer-17"});
     for event in &events {
-        let metadata = &event.body["metadata"];
-        assert_eq!(
-            (&metadata["user_id"], &metadata["user_reference"]),
-            (&json!(user), &json!("customer-17"))
-        );
+        assert_fields(&event.body["metadata"], &of_user);
     }
     app.clean_up().await;
     for table in [
@@ -331,7 +246,7 @@ async fn events_outlive_a_user_who_is_removed_with_connections() {
 async fn wrong_values_are_named() {
     let admin = Admin::start().await;
     let body = json!({"email": "no address", "plan": "gold", "timezone": "Mars/Olympus", "reference": "", "name": 1});
-    let message = error(&admin.post(USERS, &body).await, 400, "invalid_parameters");
+    let message = admin.post(USERS, &body).await.invalid();
     for part in [
         "email: Must be an e-mail address such as me@example.com",
         "plan: Must be saver, developer or professional",
@@ -341,15 +256,10 @@ async fn wrong_values_are_named() {
     ] {
         assert!(message.contains(part), "{part} in {message}");
     }
-    let message = error(
-        &admin.post(USERS, &json!({"reference": 5})).await,
-        400,
-        "invalid_parameters",
-    );
-    assert!(
-        message.contains("email: Must be given") && message.contains("reference: Must be text"),
-        "{message}"
-    );
+    let message = admin.post(USERS, &json!({"reference": 5})).await.invalid();
+    for part in ["email: Must be given", "reference: Must be text"] {
+        assert!(message.contains(part), "{part} in {message}");
+    }
     for query in [
         "emial=x",
         "limit=0",
@@ -357,138 +267,82 @@ async fn wrong_values_are_named() {
         "cursor=x",
         "email=a&email=b",
     ] {
-        error(
-            &admin.get(&format!("{USERS}?{query}")).await,
-            400,
-            "invalid_parameters",
-        );
+        admin.get(&format!("{USERS}?{query}")).await.invalid();
     }
-    let unknown = Uuid::now_v7();
-    for path in [
-        format!("{USERS}/{unknown}"),
-        format!("{USERS}/x"),
-        format!("{USERS}/%00"),
-    ] {
-        error(&admin.get(&path).await, 404, "not_found");
+    for user in [&*Uuid::now_v7().to_string(), "x", "%00"] {
+        admin.get(&format!("{USERS}/{user}")).await.missing();
     }
 }
 
 #[tokio::test]
 async fn query_says_what_it_selects() {
     let admin = Admin::start().await;
-    let ids = [
+    let users = admin.get(&format!("{USERS}?limit=1")).await.json();
+    let cursor = text(&users, "nextCursor");
+    let next = format!("{USERS}?limit=1&cursor={cursor}");
+    assert_eq!(admin.get(&next).await.status, 200);
+    let unknown = Uuid::now_v7();
+    let of_other_list = format!("cursor={cursor}");
+    for list in [
         "/admin/v1/connections",
         "/admin/v1/audit",
         "/admin/v1/webhook-endpoints",
-    ];
-    for (list, value) in ids.iter().flat_map(|list| [(list, "nonsense"), (list, "")]) {
-        let message = error(
-            &admin.get(&format!("{list}?userId={value}")).await,
-            400,
-            "invalid_parameters",
-        );
-        assert!(
-            message.contains("userId: Must be an id such as"),
-            "{message}"
-        );
-    }
-    for list in ids {
-        assert_eq!(
-            admin
-                .get(&format!("{list}?userId={}", Uuid::now_v7()))
-                .await
-                .data(),
-            [] as [Value; 0]
-        );
-    }
-    let first = admin.get(&format!("{USERS}?limit=1")).await.json();
-    let cursor = first["nextCursor"].as_str().unwrap();
-    assert_eq!(
-        admin
-            .get(&format!("{USERS}?limit=1&cursor={cursor}"))
-            .await
-            .status,
-        200
-    );
-    for list in ids {
-        let message = error(
-            &admin.get(&format!("{list}?cursor={cursor}")).await,
-            400,
-            "invalid_parameters",
-        );
-        assert!(
-            message.contains("cursor: Must be the nextCursor of the page before in this list"),
-            "{message}"
-        );
+    ] {
+        for (query, expected) in [
+            ("userId=nonsense", "userId: Must be an id such as"),
+            ("userId=", "userId: Must be an id such as"),
+            (
+                &of_other_list,
+                "cursor: Must be the nextCursor of the page before in this list",
+            ),
+        ] {
+            let message = admin.get(&format!("{list}?{query}")).await.invalid();
+            assert!(message.contains(expected), "{list}: {message}");
+        }
+        let of_nobody = admin.list(&format!("{list}?userId={unknown}")).await;
+        assert_eq!(of_nobody, [] as [Value; 0]);
     }
 }
 
 #[tokio::test]
 async fn body_is_json_of_bounded_size() {
+    const JSON: &str = "application/json; charset=utf-8";
     let admin = Admin::start().await;
-    let send = async |content_type: &str, body: Vec<u8>| {
-        let request = admin
-            .app
-            .http
-            .post(format!("{}{USERS}", admin.app.url))
-            .bearer_auth(&admin.key);
-        let answer = admin
-            .app
-            .send(request.header("content-type", content_type).body(body))
-            .await;
-        let (status, code) = if answer.status == 413 {
-            (413, "body_too_large")
-        } else {
-            (400, "invalid_parameters")
-        };
-        error(&answer, status, code)
-    };
-    let json = b"{\"email\": \"a@example.com\"}".to_vec();
-    assert!(
-        send("text/plain", json.clone())
-            .await
-            .contains("Content-Type: application/json")
-    );
-    assert!(
-        send("application/x-www-form-urlencoded", b"email=a".to_vec())
-            .await
-            .contains("Content-Type")
-    );
-    let json_type = "application/json; charset=utf-8";
-    assert!(
-        send(json_type, vec![b' '; 16 * 1024 + 1])
-            .await
-            .contains("The body is too large: the limit is 16 KiB")
-    );
+    let whole = b"{\"email\": \"a@example.com\"}".to_vec();
     let twice = b"{\"email\": \"a@example.com\", \"email\": \"b@example.com\"}".to_vec();
-    assert!(
-        send(json_type, twice)
-            .await
-            .contains("email: Must be given once")
-    );
-    assert!(
-        send(json_type, b"{".to_vec())
-            .await
-            .contains("The body must be a JSON object line 1, column")
-    );
-    assert!(
-        send(json_type, b"[]".to_vec())
-            .await
-            .contains("The body must be a JSON object")
-    );
-    assert!(
-        send(json_type, vec![b'['; 10_000])
-            .await
-            .contains("The body must be a JSON object")
-    );
-    assert!(
-        send(json_type, vec![0xff, 0xfe])
-            .await
-            .contains("The body must be a JSON object")
-    );
-    assert!(
-        send(json_type, Vec::new())
-            .await
-            .contains("email: Must be given")
-    );
+    let no_object = "The body must be a JSON object";
+    for (content_type, body, expected) in [
+        ("text/plain", whole, "Content-Type: application/json"),
+        (
+            "application/x-www-form-urlencoded",
+            b"email=a".to_vec(),
+            "Content-Type",
+        ),
+        (
+            JSON,
+            vec![b' '; 16 * 1024 + 1],
+            "The body is too large: the limit is 16 KiB",
+        ),
+        (JSON, twice, "email: Must be given once"),
+        (
+            JSON,
+            b"{".to_vec(),
+            "The body must be a JSON object line 1, column",
+        ),
+        (JSON, b"[]".to_vec(), no_object),
+        (JSON, vec![b'['; 10_000], no_object),
+        (JSON, vec![0xff, 0xfe], no_object),
+        (JSON, Vec::new(), "email: Must be given"),
+    ] {
+        let request = admin.app.http.post(format!("{}{USERS}", admin.app.url));
+        let request = request
+            .bearer_auth(&admin.key)
+            .header("content-type", content_type);
+        let answer = admin.app.send(request.body(body)).await;
+        let message = match answer.status.as_u16() {
+            413 => error(&answer, 413, "body_too_large"),
+            _ => answer.invalid(),
+        };
+        assert!(message.contains(expected), "{message}");
+    }
 }

@@ -156,10 +156,11 @@ impl<'a, R> Query<'a, R> {
     }
 
     pub(crate) fn by(self, person: &'a Person) -> Self {
-        Self {
-            key: &person.key,
-            ..self
-        }
+        self.by_key(&person.key)
+    }
+
+    pub(crate) fn by_key(self, key: &'a str) -> Self {
+        Self { key, ..self }
     }
 
     pub(crate) fn with(mut self, name: &'static str, value: impl ToString) -> Self {

@@ -7,6 +7,7 @@ pub(crate) mod client;
 pub(crate) mod crash;
 pub(crate) mod database;
 pub(crate) mod deployment;
+pub(crate) mod fields;
 pub(crate) mod follower;
 pub(crate) mod harness;
 pub(crate) mod known_rows;
