@@ -111,11 +111,8 @@ async fn broken_bank_comes_first_with_its_button() {
     let before = browser.get("/connections").await;
     let place = |page: &str, one: &Connection| page.find(&format!("id=\"bank-{}\"", one.id));
     assert!(place(&before.text, first) < place(&before.text, last));
-    assert!(
-        !before.text.contains("Needs you") && before.text.contains("Up to date, "),
-        "{}",
-        before.text
-    );
+    before.assert_lacks("Needs you");
+    before.assert_has("Up to date, ");
     for account in app.accounts_of(last).await {
         before.assert_has(&format!("href=\"/transactions?account={}\"", account.id));
     }
@@ -137,7 +134,7 @@ async fn broken_bank_comes_first_with_its_button() {
     }
     assert!(!working.contains(">Reconnect<") && working.contains("Renew consent"));
     for words in ["revoked", "the user", "Connected"] {
-        assert!(!page.text.contains(words), "{words}: {}", page.text);
+        page.assert_lacks(words);
     }
     let begun = browser
         .post("/connections", &format!("connection={}", last.id))
@@ -163,11 +160,8 @@ async fn bank_outside_of_the_plan_asks_for_nothing() {
     let page = browser.get("/connections").await;
     page.assert_has("Brokers: not in your plan.");
     page.assert_has(">Not in your plan<");
-    assert!(
-        !page.text.contains("name=\"connection\"") && page.text.contains("confirm-removal"),
-        "it can be removed: {}",
-        page.text
-    );
+    page.assert_lacks("name=\"connection\"");
+    page.assert_has("confirm-removal");
 }
 
 /// Linking, reading and removing, by the pages alone, and without the question for another browser.
@@ -219,7 +213,7 @@ async fn banks_are_linked_and_removed_without_a_command() {
     browser.assert_accessible("console-bank-remove");
     browser.click(&format!("{row} button[name=confirm-removal]"));
     assert_eq!(app.connections_of(user).await.len(), linked.len() - 1);
-    assert!(browser.url().ends_with("?done=removed&at=banks#done"));
+    browser.assert_at("?done=removed&at=banks#done");
     browser.wait_for("document.activeElement.id === 'done'");
     browser.assert_accessible("console-bank-removed");
 
@@ -243,10 +237,7 @@ async fn another_bank_and_a_broken_one_need_no_scrolling() {
     assert!(person.connections.len() > 3, "{:?}", person.connections);
     let broken = &person.connections[0];
     withdraw_consent(&app, broken).await;
-    let mut browser = Browser::start();
-    browser.size(360, 780, false);
-    browser.open(&app.sign_in_link(person.user.id).await);
-    browser.click("button.strong");
+    let mut browser = Browser::of_user(&app, person.user.id, 360, 780).await;
     browser.open(&format!("{}/overview", app.console_url));
     browser.click("nav a[href='/connections']");
     browser.assert_accessible("console-banks-many");

@@ -2,13 +2,42 @@
 //! and dark.
 
 use bellbird_connections::LinkTarget;
-use bellbird_domain::Plan;
+use bellbird_domain::{Plan, UserId};
 use bellbird_sandbox::{ConsentState, Fault};
 use serde_json::json;
 
 use super::SIGNED_OUT;
 use crate::support::chromium::Browser;
 use crate::support::harness::{App, Setup};
+
+impl Browser {
+    /// A browser of that size in which a user is signed in.
+    pub(super) async fn of_user(app: &App, user: UserId, width: u32, height: u32) -> Self {
+        let mut browser = Self::start();
+        browser.size(width, height, false);
+        browser.open(&app.sign_in_link(user).await);
+        browser.click("button.strong");
+        browser
+    }
+
+    #[track_caller]
+    pub(super) fn assert_at(&mut self, end: &str) {
+        let url = self.url();
+        assert!(url.ends_with(end), "{url}: {}", self.text());
+    }
+
+    #[track_caller]
+    pub(super) fn assert_shows(&mut self, words: &str) {
+        let text = self.text();
+        assert!(text.contains(words), "no {words:?} in {text}");
+    }
+
+    #[track_caller]
+    pub(super) fn assert_hides(&mut self, words: &str) {
+        let text = self.text();
+        assert!(!text.contains(words), "{words:?} in {text}");
+    }
+}
 
 /// Whether the page is what was asked: loaded within its size, and without a shift of its layout.
 fn assert_light(browser: &mut Browser, name: &str) {
@@ -36,15 +65,15 @@ async fn from_the_sign_in_link_through_every_page() {
     let mut browser = Browser::start();
     browser.size(1280, 800, false);
     browser.open(&format!("{}/keys", app.console_url));
-    assert!(browser.url().ends_with("/sign-in"), "{}", browser.url());
+    browser.assert_at("/sign-in");
     browser.assert_accessible("console-sign-in");
     browser.open(&app.sign_in_link(app.olivia.user.id).await);
     browser.assert_accessible("console-sign-in-link");
     browser.click("button.strong");
-    assert!(browser.url().ends_with("/keys?first"), "{}", browser.url());
+    browser.assert_at("/keys?first");
     browser.assert_accessible("console-first-sign-in");
     browser.click("section.attention a.button");
-    assert!(browser.url().ends_with("/overview"), "{}", browser.url());
+    browser.assert_at("/overview");
     assert_light(&mut browser, "overview");
     assert!(
         browser.has("svg rect.in") && browser.has("svg rect.out"),
@@ -77,19 +106,15 @@ async fn from_the_sign_in_link_through_every_page() {
         browser.assert_accessible(&format!("console{}", path.replace('/', "-")));
     }
     browser.click("form[action$='/sign-out'] button");
-    assert!(browser.url().ends_with(SIGNED_OUT), "{}", browser.url());
+    browser.assert_at(SIGNED_OUT);
     browser.assert_accessible("console-signed-out");
     for path in ["/overview", "/keys"] {
         browser.open(&format!("{}{path}", app.console_url));
-        assert!(browser.url().ends_with("/sign-in"), "{}", browser.url());
+        browser.assert_at("/sign-in");
     }
     // The browser has kept nothing: it would have to submit the form of the page before again.
     browser.leave("back", |browser| drop(browser.evaluate("history.go(-3)")));
-    assert!(
-        !browser.text().contains("olivia@example.com"),
-        "{}",
-        browser.text()
-    );
+    browser.assert_hides("olivia@example.com");
 }
 
 /// Amounts of 35 digits and 30 places, quantities of 18 places and odd texts move nothing else: no
@@ -121,10 +146,7 @@ async fn odd_numbers_fit_every_width() {
     let person = app
         .add_person(&email, Plan::Professional, &credentials)
         .await;
-    let mut browser = Browser::start();
-    browser.size(1280, 900, false);
-    browser.open(&app.sign_in_link(person.user.id).await);
-    browser.click("button.strong");
+    let mut browser = Browser::of_user(&app, person.user.id, 1280, 900).await;
     for width in [360, 768, 1280] {
         browser.size(width, 800, false);
         for path in [
@@ -156,19 +178,10 @@ async fn odd_numbers_fit_every_width() {
 async fn pages_of_a_plan_that_reads_nothing() {
     let app = App::start(Default::default()).await;
     app.set_plan(app.ben.user.id, Plan::Saver).await;
-    let mut browser = Browser::start();
-    browser.size(1280, 800, false);
-    browser.open(&app.sign_in_link(app.ben.user.id).await);
-    browser.click("button.strong");
+    let mut browser = Browser::of_user(&app, app.ben.user.id, 1280, 800).await;
     for path in ["/overview", "/keys", "/webhooks", "/connections"] {
         browser.click(&format!("nav a[href='{path}']"));
-        assert!(
-            browser
-                .text()
-                .contains("Your plan (saver) does not include"),
-            "{path}: {}",
-            browser.text()
-        );
+        browser.assert_shows("Your plan (saver) does not include");
         browser.assert_accessible(&format!("console-saver{}", path.replace('/', "-")));
     }
     browser.open(&format!("{}/nothing", app.console_url));
@@ -211,7 +224,7 @@ async fn console_works_over_http_in_a_home_network() {
     browser.press(".banks summary");
     browser.press(".question summary");
     browser.click("button[name=confirm-removal]");
-    assert!(browser.text().contains("is removed"), "{}", browser.text());
+    browser.assert_shows("is removed");
 
     // The page of a link, whose form another site submits too.
     let link_url = at_lan(app.link_url(user, LinkTarget::UserChoice).await);
@@ -221,11 +234,7 @@ async fn console_works_over_http_in_a_home_network() {
          value=akahu>Win</button></form>`, null"
     ));
     browser.click("button[name=provider]");
-    assert!(
-        browser.text().contains("Nothing was changed"),
-        "{}",
-        browser.text()
-    );
+    browser.assert_shows("Nothing was changed");
     assert_eq!(
         browser.evaluate("document.referrer"),
         "",
@@ -258,10 +267,7 @@ async fn transactions_fit_a_phone() {
     let person = app
         .add_person("all@example.com", Plan::Professional, &all)
         .await;
-    let mut browser = Browser::start();
-    browser.size(360, 780, false);
-    browser.open(&app.sign_in_link(person.user.id).await);
-    browser.click("button.strong");
+    let mut browser = Browser::of_user(&app, person.user.id, 360, 780).await;
     let page = format!("{}/transactions", app.console_url);
     browser.open(&page);
     assert_light(&mut browser, "transactions on a phone");
@@ -303,11 +309,7 @@ async fn transactions_fit_a_phone() {
     app.bank("akahu").add_fault(Fault::delay_ms(1_500));
     browser.open(&format!("{page}?category=INCOME"));
     assert_light(&mut browser, "slow transactions");
-    assert!(
-        !browser.text().contains("Still asking"),
-        "{}",
-        browser.text()
-    );
+    browser.assert_hides("Still asking");
     app.clear_faults();
     app.set_consent(&person.connections[1], ConsentState::Revoked)
         .await;
@@ -338,10 +340,7 @@ async fn everyday_tasks_take_few_clicks() {
     }
     let wanted = old.iter().find(|row| row.date.starts_with("2026-04"));
     let wanted = wanted.expect("a row of April");
-    let mut browser = Browser::start();
-    browser.size(360, 780, false);
-    browser.open(&app.sign_in_link(app.ben.user.id).await);
-    browser.click("button.strong");
+    let mut browser = Browser::of_user(&app, app.ben.user.id, 360, 780).await;
 
     browser.click("nav a[href='/overview']");
     browser.click("nav a[href='/transactions']");

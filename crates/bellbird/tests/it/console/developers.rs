@@ -18,10 +18,8 @@ async fn keys_are_made_replaced_and_revoked() {
     let made = browser.post("/keys", "name=%3Cb%3ESheet").await;
     let key = shown_key(&made.text).expect("the new key");
     made.assert_has("&#60;b&#62;Sheet");
-    assert!(
-        !browser.get("/keys").await.text.contains(&key),
-        "shown once"
-    );
+    // Shown once.
+    browser.get("/keys").await.assert_lacks(&key);
     assert_eq!(app.get_as(&key, "/v1/me").await.status, 200);
     let record = find(&app, "<b>Sheet").await;
     for form in [format!("revoke={record}"), format!("rotate={record}")] {
@@ -108,7 +106,7 @@ async fn settings_show_what_happened() {
         "one session"
     );
     let other = app.sign_in(app.olivia.user.id).await.get("/settings").await;
-    assert!(!other.text.contains("Sheet"), "{}", other.text);
+    other.assert_lacks("Sheet");
 }
 
 #[tokio::test]
@@ -369,10 +367,7 @@ const OPEN: &str = "document.querySelectorAll('main details').forEach(one => one
 async fn pages_of_developers_in_a_browser() {
     let app = App::start(Setup::default()).await;
     let user = app.olivia.user.id;
-    let mut browser = Browser::start();
-    browser.size(1280, 800, false);
-    browser.open(&app.sign_in_link(user).await);
-    browser.click("button.strong");
+    let mut browser = Browser::of_user(&app, user, 1280, 800).await;
 
     browser.open(&format!("{}/programs", app.console_url));
     browser.assert_accessible("developers-programs");
@@ -423,7 +418,7 @@ async fn pages_of_developers_in_a_browser() {
         ""
     );
     browser.click("header .console");
-    assert!(browser.url().ends_with("/keys"), "{}", browser.url());
+    browser.assert_at("/keys");
     browser.evaluate(OPEN);
     browser.click("button[name=revoke]");
     assert_eq!(

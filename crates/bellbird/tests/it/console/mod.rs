@@ -13,8 +13,9 @@ mod sign_in;
 mod transactions;
 mod webhooks;
 
-use bellbird_domain::{Clock, UserId};
+use bellbird_domain::{Clock, Plan, User, UserId};
 use bellbird_management::sign_in::create_asked_link;
+use bellbird_storage::{NewUser, UserChange, in_tx};
 use reqwest::Response;
 use reqwest::header::{LOCATION, SET_COOKIE};
 use secrecy::ExposeSecret as _;
@@ -83,6 +84,12 @@ impl Page {
     }
 
     #[track_caller]
+    pub(crate) fn assert_lacks(&self, words: &str) {
+        let (request, text) = (&self.request, &self.text);
+        assert!(!text.contains(words), "{request}: {words:?} in {text}");
+    }
+
+    #[track_caller]
     pub(crate) fn assert_shows(&self, status: u16, words: &str) {
         self.assert_status(status);
         self.assert_has(words);
@@ -98,12 +105,19 @@ impl Page {
 
     #[track_caller]
     fn assert_needs_sign_in(&self, what: &str) {
+        let (text, location) = (&self.text, self.location.as_deref());
         assert_eq!(
-            (self.status, self.location.as_deref()),
+            (self.status, location),
             (303, Some("/sign-in")),
-            "{what}: {}",
-            self.text
+            "{what}: {text}"
         );
+    }
+
+    /// With this status, and without a session.
+    #[track_caller]
+    fn assert_signs_nobody_in(&self, status: u16) {
+        self.assert_status(status);
+        assert_eq!(self.cookie, None, "{}", self.request);
     }
 }
 
@@ -117,6 +131,31 @@ pub(crate) struct SignedIn<'a> {
 }
 
 impl App {
+    /// A new user who has nothing.
+    async fn add_user(&self, email: &str, plan: Plan) -> User {
+        let new = NewUser {
+            email,
+            plan,
+            timezone: None,
+            reference: None,
+            console_sign_in: true,
+        };
+        in_tx!(self.storage, user::insert(&new, self.clock.now()))
+            .await
+            .unwrap()
+    }
+
+    async fn change_user_to(&self, user: UserId, change: UserChange<'_>) {
+        in_tx!(self.storage, user::update(user, &change))
+            .await
+            .unwrap();
+    }
+
+    /// A page of the console, with the cookie of a session or without one.
+    async fn page(&self, path: &str, cookie: Option<&str>) -> Page {
+        get(&format!("{}{path}", self.console_url), cookie).await
+    }
+
     /// As `bellbird console login` prints it.
     pub(crate) async fn sign_in_link(&self, user: UserId) -> String {
         let now = Clock::now(&self.clock);
@@ -138,20 +177,12 @@ impl App {
 
 impl SignedIn<'_> {
     pub(crate) async fn get(&self, path: &str) -> Page {
-        get(
-            &format!("{}{path}", self.app.console_url),
-            Some(&self.cookie),
-        )
-        .await
+        self.app.page(path, Some(&self.cookie)).await
     }
 
     pub(crate) async fn post(&self, path: &str, form: &str) -> Page {
-        post(
-            &format!("{}{path}", self.app.console_url),
-            Some(&self.cookie),
-            form,
-        )
-        .await
+        let url = format!("{}{path}", self.app.console_url);
+        post(&url, Some(&self.cookie), form).await
     }
 }
 

@@ -82,24 +82,23 @@ async fn overview_shows_what_the_api_says() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.olivia.user.id).await;
     let page = browser.get("/overview").await.text;
-    let accounts = app.accounts_by(&app.olivia).await;
-    let ids: Vec<&str> = accounts.iter().map(|(account, _)| &*account.id).collect();
-    let path = format!("/v1/balances?accountIds={}", ids.join(","));
-    let balances = app.get_as(&app.olivia.key, &path).await.data();
+    let accounts = app.all_accounts(&app.olivia).await;
+    let balances = app.balances(&app.olivia, &accounts).await;
     assert!(balances.len() > 5);
     let lines = links(&page, "/transactions", "</li>");
     let mut all = Vec::new();
     for balance in &balances {
-        let mut accounts = accounts.iter().map(|(account, _)| account);
-        let account = accounts.find(|account| balance["accountId"] == account.id);
+        let account = accounts
+            .iter()
+            .find(|account| balance.account_id == account.id);
         let account = account.unwrap();
-        let amount = balance["currentBalance"].as_str().unwrap();
+        let amount = balance.current_balance.as_deref().unwrap();
         all.push(amount);
         let expected = format!(
             "{} {} {} {}",
             account.name,
             account.account_number.as_deref().unwrap_or_default(),
-            balance["currency"].as_str().unwrap(),
+            balance.currency.as_deref().unwrap(),
             shown(amount)
         );
         let expected = plain_text(&expected.replace("  ", " "));
@@ -636,7 +635,8 @@ async fn an_account_a_period_and_a_text_filter_the_investments() {
     );
     let none = browser.get("/investments?search=%3Cb%3Eno").await;
     none.assert_has("No holding has this text");
-    assert!(!none.text.contains("<b>no") && none.text.contains("None found"));
+    none.assert_lacks("<b>no");
+    none.assert_has("None found");
 }
 
 /// A broker that fails says so in both parts, and the others are there.
@@ -660,12 +660,12 @@ async fn a_broker_that_fails_spoils_no_other() {
     let is_broken = |row: &String| row.contains(&plain_text(&broken.institution_name));
     assert!(before.iter().any(is_broken), "{before:?}");
     assert!(!left.is_empty() && !left.iter().any(is_broken), "{left:?}");
-    assert!(!page.text.contains("Together"));
+    page.assert_lacks("Together");
     let file = browser.get("/trades.csv").await;
     file.assert_shows(502, "There is no file");
     let file = browser.get("/trades.csv?partial=true").await;
     file.assert_status(200);
-    assert!(!file.text.contains(&broken.institution_name));
+    file.assert_lacks(&broken.institution_name);
     // Trades need the highest plan, in a file too.
     app.set_plan(person.user.id, Plan::Developer).await;
     for path in ["/trades.csv", "/holdings.csv"] {

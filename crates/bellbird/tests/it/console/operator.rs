@@ -2,7 +2,7 @@
 
 use bellbird_domain::{ActorKind, ConnectionStatus, EventType, Plan, User, UserId};
 use bellbird_sandbox::{ConsentState, Fault};
-use bellbird_storage::{AuditRow, JobKey, NewUser, ProviderCalls, UserChange, in_tx, job_kinds};
+use bellbird_storage::{AuditRow, JobKey, ProviderCalls, UserChange, in_tx, job_kinds};
 use jiff::SignedDuration;
 
 use super::{Page, SignedIn, get, with_session};
@@ -21,14 +21,12 @@ const PAGES: [&str; 5] = [
 ];
 
 impl App {
-    async fn set_operator(&self, user: UserId, is_operator: bool) {
+    pub(super) async fn set_operator(&self, user: UserId, is_operator: bool) {
         let change = UserChange {
             is_operator: Some(is_operator),
             ..UserChange::default()
         };
-        in_tx!(self.storage, user::update(user, &change))
-            .await
-            .unwrap();
+        self.change_user_to(user, change).await;
     }
 
     /// Ben, who is an operator.
@@ -106,15 +104,8 @@ async fn operator_sees_users_and_changes_them_with_an_audit() {
         "livia".to_owned(),
         olivia.to_string(),
     ] {
-        let found = browser
-            .get(&format!("/operator/users?search={search}"))
-            .await;
-        let has = |email: &str| found.has_entry(email);
-        assert!(
-            has("olivia@example.com") && !has("ben@example.com"),
-            "{search}: {}",
-            found.text
-        );
+        let path = format!("/operator/users?search={search}");
+        browser.get(&path).await.assert_lists([true, false]);
     }
     let none = browser.get("/operator/users?search=nobody%00").await;
     none.assert_has("No user matches.");
@@ -137,10 +128,8 @@ async fn operator_sees_users_and_changes_them_with_an_audit() {
     let reloaded = reloaded.location.expect("a redirect");
     let again = browser.get(&reloaded).await;
     again.assert_has("The link was made and shown before, and no second one is made.");
-    assert!(
-        !browser.get(&page).await.text.contains("/sign-in/"),
-        "shown once"
-    );
+    // Shown once.
+    browser.get(&page).await.assert_lacks("/sign-in/");
     let other = app.sign_in(olivia).await;
     browser
         .post(&page, "end-sessions=yes")
@@ -163,27 +152,26 @@ async fn operator_sees_users_and_changes_them_with_an_audit() {
         actions,
         ["user.update", "sign_in_link.create", "session.revoke_all"]
     );
-    for row in &rows {
-        assert_eq!(
-            (row.actor.kind, &row.actor.id),
-            (ActorKind::Operator, &app.ben.user.id.to_string())
-        );
-        assert_eq!(row.user_id, Some(olivia));
-    }
     let audit = browser.get("/operator/audit").await;
-    assert!(
-        actions.iter().all(|action| audit.text.contains(action)),
-        "{}",
-        audit.text
-    );
+    let ben = app.ben.user.id.to_string();
+    for row in &rows {
+        let actor = (row.actor.kind, &row.actor.id);
+        assert_eq!(actor, (ActorKind::Operator, &ben));
+        assert_eq!(row.user_id, Some(olivia));
+        audit.assert_has(&row.action);
+    }
     audit.assert_has("<bdi>ben@example.com</bdi>");
     audit.assert_has("plan: professional → developer");
 }
 
 impl Page {
-    /// Whether the list of the page has this user.
-    fn has_entry(&self, email: &str) -> bool {
-        self.text.contains(&format!("<bdi>{email}</bdi></a>"))
+    /// Whether the list of the page has Olivia, and whether it has Ben.
+    #[track_caller]
+    fn assert_lists(&self, olivia_and_ben: [bool; 2]) {
+        let entries = ["olivia", "ben"].map(|name| format!("<bdi>{name}@example.com</bdi></a>"));
+        let listed = entries.map(|entry| self.text.contains(&entry));
+        let (request, text) = (&self.request, &self.text);
+        assert_eq!(listed, olivia_and_ben, "{request}: {text}");
     }
 }
 
@@ -208,8 +196,7 @@ async fn users_are_filtered() {
     ] {
         let page = browser.get(&format!("/operator/users?{query}")).await;
         page.assert_status(200);
-        let found = ["olivia@example.com", "ben@example.com"].map(|email| page.has_entry(email));
-        assert_eq!(found, [has_olivia, has_ben], "{query}");
+        page.assert_lists([has_olivia, has_ben]);
     }
     let page = browser.get("/operator/users").await;
     page.assert_has("1 webhook endpoint disabled");
@@ -228,7 +215,8 @@ async fn health_leads_to_the_users_who_must_reconnect() {
     let health = browser.get("/operator/health").await;
     health.assert_has("no user has to reconnect one");
     if app.shared.database.starts_with("sqlite:") {
-        assert!(!health.text.contains("the last one"), "no backup was made");
+        // No backup was made.
+        health.assert_lacks("the last one");
     }
     let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
     app.set_consent(connection, ConsentState::Revoked).await;
@@ -249,7 +237,7 @@ async fn health_leads_to_the_users_who_must_reconnect() {
         "/operator/users?only=attention".to_owned(),
     ] {
         let users = browser.get(&path).await;
-        assert!(users.has_entry("olivia@example.com") && !users.has_entry("ben@example.com"));
+        users.assert_lists([true, false]);
         users.assert_has("1 bank to reconnect");
     }
     let page = browser.get(&format!("/operator/users/{user}")).await;
@@ -319,7 +307,7 @@ async fn health_is_that_of_all_instances() {
     ] {
         page.assert_has(words);
     }
-    assert!(!page.text.contains("not called yet, "), "{}", page.text);
+    page.assert_lacks("not called yet, ");
 }
 
 #[tokio::test]
@@ -355,12 +343,8 @@ async fn audit_is_filtered_and_downloaded() {
         assert_eq!(count, rows, "{query}: {}", page.text);
         let file = browser.get(&format!("/operator/audit.csv?{query}")).await;
         file.assert_status(200);
-        assert_eq!(
-            file.text.lines().count(),
-            rows + 1,
-            "{query}: {}",
-            file.text
-        );
+        let lines = file.text.lines().count();
+        assert_eq!(lines, rows + 1, "{query}: {}", file.text);
     }
     let page = browser.get("/operator/audit").await;
     page.assert_has("</time>, 20:30");
@@ -405,14 +389,14 @@ async fn there_are_no_such_pages_for_anybody_else() {
             for cookie in [None, Some(&*olivia.cookie), Some("made-up")] {
                 for site in ["same-origin", "cross-site"] {
                     let ask = async |path: &str| {
-                        let request = browser::client()
-                            .request(method.clone(), format!("{}{path}", app.console_url));
+                        let url = format!("{}{path}", app.console_url);
+                        let request = browser::client().request(method.clone(), url);
                         let request = request
                             .header("accept", "text/html")
-                            .header("sec-fetch-site", site);
-                        let request = request.body("plan=saver&end-sessions=yes&enable=yes");
-                        let page =
-                            Page::of(with_session(request, cookie).send().await.unwrap()).await;
+                            .header("sec-fetch-site", site)
+                            .body("plan=saver&end-sessions=yes&enable=yes");
+                        let request = with_session(request, cookie);
+                        let page = Page::of(request.send().await.unwrap()).await;
                         let mut headers = page.headers;
                         for own in ["date", "x-request-id"] {
                             headers.remove(own);
@@ -430,10 +414,8 @@ async fn there_are_no_such_pages_for_anybody_else() {
             }
         }
     }
-    assert!(
-        !olivia.get("/keys").await.text.contains("/operator/"),
-        "no menu"
-    );
+    // No menu.
+    olivia.get("/keys").await.assert_lacks("/operator/");
     assert_eq!(app.user(app.ben.user.id).await.plan, app.ben.user.plan);
     assert_eq!(app.operator_audit().await, []);
 }
@@ -455,10 +437,8 @@ async fn flag_ends_with_the_next_request() {
         app.user(app.olivia.user.id).await.plan,
         app.olivia.user.plan
     );
-    assert!(
-        !browser.get("/keys").await.text.contains("/operator/"),
-        "still signed in, without the menu"
-    );
+    // Still signed in, without the menu.
+    browser.get("/keys").await.assert_lacks("/operator/");
 }
 
 #[tokio::test]
@@ -478,15 +458,10 @@ async fn forms_of_other_sites_change_no_user() {
             ("origin", "https://evil.example"),
             ("x-nothing", "1"),
         ] {
-            let request = browser::foreign_post(&format!("{}{path}", app.console_url), form)
-                .header(name, value);
-            let page = Page::of(
-                with_session(request, Some(&operator.cookie))
-                    .send()
-                    .await
-                    .unwrap(),
-            )
-            .await;
+            let url = format!("{}{path}", app.console_url);
+            let request = browser::foreign_post(&url, form).header(name, value);
+            let request = with_session(request, Some(&operator.cookie));
+            let page = Page::of(request.send().await.unwrap()).await;
             page.assert_status(403);
         }
     }
@@ -502,39 +477,15 @@ async fn pages_show_nothing_of_what_accounts_hold() {
     let mut secrets = Vec::new();
     for person in [&app.olivia, &app.ben] {
         secrets.push(person.key.clone());
-        let accounts = app
-            .get_as(&person.key, "/v1/accounts?limit=100")
-            .await
-            .data();
-        for account in &accounts {
-            let texts = ["id", "name", "accountNumber"]
-                .map(|member| account[member].as_str().unwrap_or_default());
-            secrets.extend(
-                texts
-                    .map(str::to_owned)
-                    .into_iter()
-                    .filter(|text| !text.is_empty()),
-            );
-        }
-        let ids: Vec<&str> = accounts
-            .iter()
-            .map(|account| account["id"].as_str().unwrap())
-            .collect();
-        for balance in app
-            .get_as(
-                &person.key,
-                &format!("/v1/balances?accountIds={}", ids.join(",")),
-            )
-            .await
-            .data()
-        {
+        let accounts = app.all_accounts(person).await;
+        for balance in app.balances(person, &accounts).await {
             // A round amount could be any number of the page.
-            secrets.extend(
-                balance["currentBalance"]
-                    .as_str()
-                    .filter(|amount| amount.len() > 5)
-                    .map(str::to_owned),
-            );
+            let amount = balance.current_balance;
+            secrets.extend(amount.filter(|amount| amount.len() > 5));
+        }
+        for account in accounts {
+            secrets.extend([account.id, account.name]);
+            secrets.extend(account.account_number);
         }
     }
     assert!(secrets.len() > 20);
@@ -544,7 +495,7 @@ async fn pages_show_nothing_of_what_accounts_hold() {
         let page = browser.get(&path).await;
         page.assert_status(200);
         for secret in &secrets {
-            assert!(!page.text.contains(secret), "{path}: {secret}");
+            page.assert_lacks(secret);
         }
     }
 }
@@ -573,11 +524,8 @@ async fn health_names_jobs_that_fail_or_do_not_run() {
     let browser = app.sign_in_operator().await;
     app.fail_a_sync().await;
     let page = browser.get("/operator/health").await;
-    assert!(
-        page.text.contains("1 failing") && !page.text.contains("overdue"),
-        "{}",
-        page.text
-    );
+    page.assert_has("1 failing");
+    page.assert_lacks("overdue");
     page.assert_has("tried 1 time");
     page.assert_has("the provider is unavailable.");
     page.assert_has("<span class=\"what\">Sync at ");
@@ -594,17 +542,7 @@ async fn lists_go_on_behind_their_first_page() {
     let browser = app.sign_in_operator().await;
     for number in 0..60 {
         let email = format!("user{number}@example.com");
-        let new = NewUser {
-            email: &email,
-            plan: Plan::Saver,
-            timezone: None,
-            reference: None,
-            console_sign_in: true,
-        };
-        let user = in_tx!(app.storage, user::insert(&new, app.clock.now()))
-            .await
-            .unwrap()
-            .id;
+        let user = app.add_user(&email, Plan::Saver).await.id;
         browser
             .post(&format!("/operator/users/{user}"), "plan=developer")
             .await
@@ -650,12 +588,8 @@ async fn endpoint_is_enabled_and_its_events_are_sent_again() {
     let browser = app.sign_in_operator().await;
     let hook = app.disabled_endpoint().await;
     let list = browser.get("/operator/deliveries").await;
-    assert!(
-        list.text.contains("disabled: too many failures")
-            && list.text.contains(&hook.endpoint.id.to_string()),
-        "{}",
-        list.text
-    );
+    list.assert_has("disabled: too many failures");
+    list.assert_has(&hook.endpoint.id.to_string());
     let page = format!("/operator/deliveries/{}", hook.endpoint.id);
     let event = app.deliveries_to(&hook).await[0].event_id;
     let send_again = format!("redeliver={event}&user={}", app.olivia.user.id);
@@ -708,28 +642,15 @@ async fn endpoint_for_all_users_is_enabled_for_each() {
     .unwrap()
     .unwrap();
     let list = browser.get("/operator/deliveries").await;
-    assert!(
-        list.text.contains("of all users") && list.text.contains("Endpoints for all users"),
-        "{}",
-        list.text
-    );
+    list.assert_has("of all users");
+    list.assert_has("Endpoints for all users");
     let page = format!("/operator/deliveries/{}", hook.endpoint.id);
     browser.post(&page, "enable=yes").await.assert_status(303);
     let event = app.deliveries_to(&hook).await[0].event_id;
-    let of_ben = browser
-        .post(
-            &page,
-            &format!("redeliver={event}&user={}", app.ben.user.id),
-        )
-        .await;
-    of_ben.assert_status(409);
-    let of_olivia = browser
-        .post(
-            &page,
-            &format!("redeliver={event}&user={}", app.olivia.user.id),
-        )
-        .await;
-    of_olivia.assert_status(303);
+    for (user, status) in [(&app.ben.user, 409), (&app.olivia.user, 303)] {
+        let form = format!("redeliver={event}&user={}", user.id);
+        browser.post(&page, &form).await.assert_status(status);
+    }
     let audit = browser.get("/operator/audit").await;
     audit.assert_has("Endpoint enabled");
     audit.assert_has("the installation");
@@ -744,10 +665,7 @@ mod chromium {
         let hook = app.disabled_endpoint().await;
         app.set_operator(app.ben.user.id, true).await;
         app.fail_a_sync().await;
-        let mut browser = Browser::start();
-        browser.size(1280, 800, false);
-        browser.open(&app.sign_in_link(app.ben.user.id).await);
-        browser.click("button.strong");
+        let mut browser = Browser::of_user(&app, app.ben.user.id, 1280, 800).await;
         for path in PAGES {
             browser.click(&format!("nav a[href='{path}']"));
             browser.assert_accessible(&format!("console{}", path.replace('/', "-")));
@@ -760,7 +678,7 @@ mod chromium {
         browser.press("details.question summary");
         browser.assert_accessible("console-operator-user");
         browser.click("details.question button");
-        assert!(browser.text().contains("The plan is saved."));
+        browser.assert_shows("The plan is saved.");
         browser.assert_accessible("console-operator-user-saved");
         browser.click("button[name=sign-in-link]");
         browser.assert_accessible("console-operator-user-link");
@@ -769,16 +687,12 @@ mod chromium {
         browser.assert_accessible("console-operator-endpoint");
         browser.click("button[name=enable]");
         app.assert_enabled(&hook).await;
-        assert!(browser.text().contains("The endpoint gets events again."));
+        browser.assert_shows("The endpoint gets events again.");
         browser.click("button[name=redeliver]");
         browser.assert_accessible("console-operator-endpoint-sent");
         browser.click("nav a[href='/operator/audit']");
         browser.assert_accessible("console-operator-audit-rows");
-        assert!(
-            browser.text().contains("delivery.redeliver"),
-            "{}",
-            browser.text()
-        );
+        browser.assert_shows("delivery.redeliver");
         browser.press("details.chip summary");
         browser.assert_accessible("console-operator-audit-filter");
         browser.click("details.chip[open] .panel a[href='?what=delivery']");
@@ -791,17 +705,13 @@ mod chromium {
         let app = App::start(Setup::default()).await;
         let email = format!("{}@{}.example", "m".repeat(30), "n".repeat(16));
         assert_eq!(email.len(), 55);
-        let new = NewUser {
-            email: &email,
-            plan: Plan::Professional,
-            timezone: None,
-            reference: Some(&"r".repeat(100)),
-            console_sign_in: true,
+        let user = app.add_user(&email, Plan::Professional).await.id;
+        let reference = "r".repeat(100);
+        let change = UserChange {
+            reference: Some(Some(&*reference)),
+            ..UserChange::default()
         };
-        let user = in_tx!(app.storage, user::insert(&new, app.clock.now()))
-            .await
-            .unwrap()
-            .id;
+        app.change_user_to(user, change).await;
         app.set_operator(user, true).await;
         app.set_operator(app.ben.user.id, true).await;
         let by_ben = app.sign_in(app.ben.user.id).await;

@@ -3,12 +3,15 @@
 use bellbird_connections::LinkTarget;
 use bellbird_console::OidcSettings;
 use bellbird_domain::Plan;
-use bellbird_storage::{NewUser, UserChange, in_tx};
+use bellbird_storage::{UserChange, in_tx};
 use jiff::SignedDuration;
 
-use super::{Page, SIGNED_OUT, get, post, with_session};
+use super::{Page, SIGNED_OUT, SignedIn, get, post, with_session};
 use crate::support::browser;
 use crate::support::harness::{App, Setup};
+
+const UNKNOWN_LINK: &str =
+    "/sign-in/0000000000000000000000000000000000000000000000000000000000000000";
 
 const PAGES: [&str; 14] = [
     "/overview",
@@ -35,50 +38,32 @@ async fn link_signs_in_one_browser_once() {
     // nothing.
     for _ in 0..3 {
         let opened = get(&link, None).await;
-        assert_eq!((opened.status, &opened.cookie), (200, &None));
-        assert!(
-            opened.text.contains("ben@example.com")
-                && opened.text.contains("Go on only if this is")
-        );
+        opened.assert_signs_nobody_in(200);
+        opened.assert_has("ben@example.com");
+        opened.assert_has("Go on only if this is");
     }
     let signed_in = post(&link, None, "").await;
-    assert_eq!(
-        (signed_in.status, signed_in.location.as_deref()),
-        (303, Some("/keys?first"))
-    );
+    signed_in.assert_leads_to("/keys?first");
     let set = signed_in.headers["set-cookie"].to_str().unwrap();
     assert!(
         set.ends_with("; Path=/; Max-Age=7776000; HttpOnly; SameSite=Lax"),
         "{set}"
     );
     for again in [get(&link, None).await, post(&link, None, "").await] {
-        assert_eq!(
-            (again.status, &again.cookie),
-            (410, &None),
-            "used: {}",
-            again.text
-        );
+        again.assert_signs_nobody_in(410);
     }
     let cookie = signed_in.cookie.unwrap();
     for path in PAGES {
-        let url = format!("{}{path}", app.console_url);
-        let page = get(&url, Some(&cookie)).await;
-        assert!(
-            page.headers["cache-control"]
-                .to_str()
-                .unwrap()
-                .contains("no-store"),
-            "{path}"
-        );
-        get(&url, None).await.assert_needs_sign_in(path);
-        get(&url, Some(&"0".repeat(64)))
-            .await
-            .assert_needs_sign_in(path);
+        let page = app.page(path, Some(&cookie)).await;
+        let kept = page.headers["cache-control"].to_str().unwrap();
+        assert!(kept.contains("no-store"), "{path}: {kept}");
+        for other in [None, Some(&*"0".repeat(64))] {
+            app.page(path, other).await.assert_needs_sign_in(path);
+        }
         if path.contains('.') {
             continue;
         }
-        page.assert_status(200);
-        page.assert_has("Signed in as <bdi>ben@example.com</bdi>");
+        page.assert_shows(200, "Signed in as <bdi>ben@example.com</bdi>");
     }
 }
 
@@ -94,17 +79,11 @@ async fn link_signs_in_no_operator_who_has_to_use_the_identity_provider() {
     };
     let app = App::start(Setup::with(|settings| settings.pages.oidc = Some(oidc))).await;
     let (operator, other) = (app.ben.user.id, app.olivia.user.id);
-    let change = UserChange {
-        is_operator: Some(true),
-        ..UserChange::default()
-    };
-    in_tx!(app.storage, user::update(operator, &change))
-        .await
-        .unwrap();
+    app.set_operator(operator, true).await;
     let link = app.sign_in_link(operator).await;
     for _ in 0..2 {
         let page = post(&link, None, "").await;
-        assert_eq!((page.status, &page.cookie), (403, &None), "{}", page.text);
+        page.assert_signs_nobody_in(403);
         page.assert_has("Sign in at the identity provider");
     }
     let user = post(&app.sign_in_link(other).await, None, "").await;
@@ -117,14 +96,11 @@ async fn expired_link_signs_nobody_in() {
     let link = app.sign_in_link(app.ben.user.id).await;
     app.advance_clock(SignedDuration::from_mins(10));
     for page in [get(&link, None).await, post(&link, None, "").await] {
-        assert_eq!((page.status, &page.cookie), (410, &None), "{}", page.text);
+        page.assert_signs_nobody_in(410);
     }
-    let unknown = format!("{}/sign-in/{}", app.console_url, "0".repeat(64));
-    assert_eq!(
-        get(&unknown, None).await.text,
-        get(&link, None).await.text,
-        "the page does not say which"
-    );
+    let unknown = app.page(UNKNOWN_LINK, None).await.text;
+    let expired = get(&link, None).await.text;
+    assert_eq!(unknown, expired, "the page does not say which");
 }
 
 #[tokio::test]
@@ -132,49 +108,29 @@ async fn session_ends_by_sign_out_by_time_and_with_its_user() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.ben.user.id).await;
     let out = browser.post("/sign-out", "").await;
-    assert_eq!(
-        (out.status, out.location.as_deref(), out.cookie.as_deref()),
-        (303, Some(SIGNED_OUT), Some(""))
-    );
-    let page = get(&format!("{}{SIGNED_OUT}", app.console_url), None).await;
+    out.assert_leads_to(SIGNED_OUT);
+    assert_eq!(out.cookie.as_deref(), Some(""));
+    let page = app.page(SIGNED_OUT, None).await;
     page.assert_has("You are signed out.");
     assert_eq!(out.headers["clear-site-data"], "\"cache\", \"storage\"");
-    assert!(
-        out.headers["set-cookie"]
-            .to_str()
-            .unwrap()
-            .contains("Max-Age=0")
-    );
-    browser
-        .get("/keys")
-        .await
-        .assert_needs_sign_in("after sign-out");
+    let cookie = out.headers["set-cookie"].to_str().unwrap();
+    assert!(cookie.contains("Max-Age=0"), "{cookie}");
+    let keys = browser.get("/keys").await;
+    keys.assert_needs_sign_in("after sign-out");
 
-    let now = app.clock.now();
-    let new = NewUser {
-        email: "new@example.com",
-        plan: Plan::Developer,
-        timezone: None,
-        reference: None,
-        console_sign_in: true,
-    };
-    let user = in_tx!(app.storage, user::insert(&new, now)).await.unwrap();
+    let user = app.add_user("new@example.com", Plan::Developer).await;
     let browser = app.sign_in(user.id).await;
     browser.get("/keys").await.assert_status(200);
     in_tx!(app.storage, user::delete(user.id, app.clock.now()))
         .await
         .unwrap();
-    browser
-        .get("/keys")
-        .await
-        .assert_needs_sign_in("its user is gone");
+    let keys = browser.get("/keys").await;
+    keys.assert_needs_sign_in("its user is gone");
 
     let browser = app.sign_in(app.ben.user.id).await;
     app.advance_clock(SignedDuration::from_hours(14 * 24));
-    browser
-        .get("/keys")
-        .await
-        .assert_needs_sign_in("two weeks later");
+    let keys = browser.get("/keys").await;
+    keys.assert_needs_sign_in("two weeks later");
 }
 
 #[tokio::test]
@@ -183,11 +139,9 @@ async fn signing_in_again_ends_the_session_before() {
     let before = app.sign_in(app.olivia.user.id).await;
     let link = app.sign_in_link(app.ben.user.id).await;
     let now = post(&link, Some(&before.cookie), "").await;
-    before
-        .get("/keys")
-        .await
-        .assert_needs_sign_in("its cookie was replaced");
-    let page = get(&format!("{}/keys", app.console_url), now.cookie.as_deref()).await;
+    let keys = before.get("/keys").await;
+    keys.assert_needs_sign_in("its cookie was replaced");
+    let page = app.page("/keys", now.cookie.as_deref()).await;
     page.assert_has("ben@example.com");
 }
 
@@ -199,6 +153,8 @@ async fn forms_of_other_sites_change_nothing() {
     let browser = app.sign_in(app.ben.user.id).await;
     let link = app.sign_in_link(app.olivia.user.id).await;
     let link_url = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
+    let [link, link_url] =
+        [&link, &link_url].map(|url| url.strip_prefix(&*app.console_url).unwrap());
     let keys = app.keys_of(app.ben.user.id).await;
     for (path, form) in [
         ("/keys", "name=evil".to_owned()),
@@ -208,14 +164,8 @@ async fn forms_of_other_sites_change_nothing() {
         ("/settings", "end-others=yes".to_owned()),
         ("/connections", "provider=fiskil".to_owned()),
         ("/sign-out", String::new()),
-        (
-            link.strip_prefix(app.console_url.as_str()).unwrap(),
-            String::new(),
-        ),
-        (
-            link_url.strip_prefix(app.console_url.as_str()).unwrap(),
-            "provider=akahu".to_owned(),
-        ),
+        (link, String::new()),
+        (link_url, "provider=akahu".to_owned()),
         ("/link/callback?state=x", "answer=yes".to_owned()),
     ] {
         for (name, value) in [
@@ -228,18 +178,10 @@ async fn forms_of_other_sites_change_nothing() {
         ] {
             let request = browser::foreign_post(&format!("{}{path}", app.console_url), &form)
                 .header(name, value);
-            let page = Page::of(
-                with_session(request, Some(&browser.cookie))
-                    .send()
-                    .await
-                    .unwrap(),
-            )
-            .await;
-            assert_eq!(
-                (page.status, &page.cookie),
-                (403, &None),
-                "{path} {name}: {value}"
-            );
+            let request = with_session(request, Some(&browser.cookie));
+            let page = Page::of(request.send().await.unwrap()).await;
+            let refused = (page.status, page.cookie);
+            assert_eq!(refused, (403, None), "{path} {name}: {value}");
         }
     }
     assert_eq!(app.keys_of(app.ben.user.id).await, keys);
@@ -262,7 +204,7 @@ async fn sign_in_leads_to_the_page_that_was_asked_for() {
         ),
         ("/settings", "/settings"),
     ] {
-        let page = get(&format!("{}{asked}", app.console_url), None).await;
+        let page = app.page(asked, None).await;
         page.assert_needs_sign_in(asked);
         let link = app.sign_in_link(app.ben.user.id).await;
         let request = browser::post(&link, "").header("cookie", page.set_cookies());
@@ -291,16 +233,9 @@ async fn sign_in_leads_to_the_overview_only() {
         let link = app.sign_in_link(app.ben.user.id).await;
         let page = post(&format!("{link}{query}"), None, "").await;
         assert_eq!(page.location.as_deref(), Some("/overview"), "{query}");
-        let shown = get(
-            &format!("{}/sign-in{query}", app.console_url),
-            page.cookie.as_deref(),
-        )
-        .await;
-        assert_eq!(
-            (shown.status, shown.location.as_deref()),
-            (303, Some("/overview")),
-            "{query}"
-        );
+        let path = format!("/sign-in{query}");
+        let shown = app.page(&path, page.cookie.as_deref()).await;
+        shown.assert_leads_to("/overview");
     }
 }
 
@@ -309,31 +244,16 @@ async fn sign_in_leads_to_the_overview_only() {
 async fn first_sign_in_shows_the_programs_of_others() {
     let app = App::start(Setup::default()).await;
     let first = post(&app.sign_in_link(app.ben.user.id).await, None, "").await;
-    let page = get(
-        &format!("{}{}", app.console_url, first.location.unwrap()),
-        first.cookie.as_deref(),
-    )
-    .await;
+    let shown = first.location.unwrap();
+    let page = app.page(&shown, first.cookie.as_deref()).await;
     page.assert_has("These programs read your accounts");
     page.assert_has("name=\"revoke\"");
     let next = post(&app.sign_in_link(app.ben.user.id).await, None, "").await;
     assert_eq!(next.location.as_deref(), Some("/overview"), "once");
-    let new = NewUser {
-        email: "new@example.com",
-        plan: Plan::Developer,
-        timezone: None,
-        reference: None,
-        console_sign_in: true,
-    };
-    let user = in_tx!(app.storage, user::insert(&new, app.clock.now()))
-        .await
-        .unwrap();
+    let user = app.add_user("new@example.com", Plan::Developer).await;
     let first = post(&app.sign_in_link(user.id).await, None, "").await;
-    assert_eq!(
-        first.location.as_deref(),
-        Some("/overview"),
-        "nobody made anything"
-    );
+    // Nobody made anything.
+    first.assert_leads_to("/overview");
 }
 
 /// Whoever has the browser next, or had the session, links nothing by what the console left there.
@@ -344,29 +264,14 @@ async fn sign_out_ends_the_links_of_the_session() {
     let begun = browser.post("/connections", "provider=akahu").await;
     begun.assert_status(303);
     let cookies = begun.set_cookies();
-    let token = cookies
-        .split("bellbird-link=")
-        .nth(1)
-        .unwrap()
-        .split(';')
-        .next()
-        .unwrap();
-    let link = format!("{}/link/{token}", app.console_url);
-    assert_eq!(get(&link, None).await.status, 200);
+    let (_, token) = cookies.split_once("bellbird-link=").unwrap();
+    let token = token.split(';').next().unwrap();
+    let link = format!("/link/{token}");
+    app.page(&link, None).await.assert_status(200);
     let out = browser.post("/sign-out", "").await;
-    assert_eq!(get(&link, None).await.status, 404);
-    let removed = out
-        .headers
-        .get_all("set-cookie")
-        .iter()
-        .map(|cookie| cookie.to_str().unwrap());
-    let removed: Vec<_> = removed
-        .map(|cookie| cookie.split(';').next().unwrap())
-        .collect();
-    assert_eq!(
-        removed,
-        ["bellbird-session=", "bellbird-link=", "bellbird="]
-    );
+    app.page(&link, None).await.assert_status(404);
+    let removed = out.set_cookies();
+    assert_eq!(removed, "bellbird-session=; bellbird-link=; bellbird=");
 }
 
 /// A change of the address by an app proves nothing, and pages do not say why nobody is signed in.
@@ -379,26 +284,15 @@ async fn user_who_may_not_sign_in_is_as_unknown_as_any() {
         console_sign_in: Some(false),
         ..UserChange::default()
     };
-    in_tx!(app.storage, user::update(app.ben.user.id, &change))
-        .await
-        .unwrap();
-    browser
-        .get("/keys")
-        .await
-        .assert_needs_sign_in("the session is over");
-    let unknown = get(
-        &format!("{}/sign-in/{}", app.console_url, "0".repeat(64)),
-        None,
-    )
-    .await;
+    app.change_user_to(app.ben.user.id, change).await;
+    let keys = browser.get("/keys").await;
+    keys.assert_needs_sign_in("the session is over");
+    let unknown = app.page(UNKNOWN_LINK, None).await;
     for page in [get(&link, None).await, post(&link, None, "").await] {
         assert_eq!((page.status, &page.text), (410, &unknown.text));
     }
-    assert_eq!(
-        app.get_as(&app.ben.key, "/v1/me").await.status,
-        200,
-        "keys work as before"
-    );
+    let me = app.get_as(&app.ben.key, "/v1/me").await;
+    assert_eq!(me.status, 200, "keys work as before");
 }
 
 /// An address that tries many links is stopped, and the one that works is not hurt by it.
@@ -410,11 +304,7 @@ async fn attempts_are_limited_by_address() {
     .await;
     let mut statuses = Vec::new();
     for at in 0..5 {
-        statuses.push(
-            get(&format!("{}/sign-in/{at:064}", app.console_url), None)
-                .await
-                .status,
-        );
+        statuses.push(app.page(&format!("/sign-in/{at:064}"), None).await.status);
     }
     assert_eq!(statuses, [410, 410, 410, 429, 429]);
 }
@@ -439,45 +329,21 @@ async fn requests_of_a_user_are_limited() {
     }
     for path in ["/settings", "/settings/data.json", "/", "/sign-in"] {
         let refused = browsers[0].get(path).await;
-        assert_eq!(
-            (
-                refused.status,
-                refused.headers["retry-after"].to_str().unwrap()
-            ),
-            (429, "15"),
-            "{path}"
-        );
-        refused.assert_has("many pages");
+        refused.assert_shows(429, "many pages");
         refused.assert_has("Try again in 15 seconds.");
+        assert_eq!(refused.headers["retry-after"], "15", "{path}");
     }
+    let save = async |browser: &SignedIn<'_>| browser.post("/settings", "timezone=UTC").await;
     for browser in &browsers {
-        browser
-            .post("/settings", "timezone=UTC")
-            .await
-            .assert_status(303);
+        save(browser).await.assert_status(303);
     }
-    let refused = browsers[0]
-        .post("/settings", "timezone=Australia/Sydney")
-        .await;
-    assert_eq!(
-        (
-            refused.status,
-            refused.headers["retry-after"].to_str().unwrap()
-        ),
-        (429, "30")
-    );
-    assert_eq!(
-        (
-            other.get("/settings").await.status,
-            other.post("/settings", "timezone=UTC").await.status
-        ),
-        (200, 303)
-    );
+    let refused = save(&browsers[0]).await;
+    refused.assert_status(429);
+    assert_eq!(refused.headers["retry-after"], "30");
+    other.get("/settings").await.assert_status(200);
+    save(&other).await.assert_status(303);
     app.advance_clock(SignedDuration::from_secs(30));
-    assert_eq!(
-        browsers[0].post("/settings", "timezone=UTC").await.status,
-        303
-    );
+    save(&browsers[0]).await.assert_status(303);
 }
 
 /// Made-up cookies are looked up, so many that they would fill every place, and a new session is

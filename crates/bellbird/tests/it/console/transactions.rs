@@ -305,7 +305,7 @@ async fn search_reads_a_year_and_says_so() {
         .get("/transactions?search=%3Cb%3Eno%20such%20row")
         .await;
     none.assert_shows(200, "None found since 20 Nov 2025 in ");
-    assert!(!none.text.contains("<b>no"), "{}", none.text);
+    none.assert_lacks("<b>no");
 }
 
 #[tokio::test]
@@ -359,7 +359,7 @@ async fn query_takes_no_nonsense() {
     ] {
         let page = browser.get(&format!("/transactions?{query}")).await;
         page.assert_status(200);
-        assert!(!page.text.contains("\"><b>"), "{query}: {}", page.text);
+        page.assert_lacks("\"><b>");
         assert_eq!(text_of(&page.text), text_of(&own.text), "{query}");
     }
 }
@@ -413,7 +413,7 @@ async fn broken_bank_has_a_way_back_and_spoils_no_other() {
         broken.id
     ));
     assert_eq!(listed(&page.text), others);
-    assert!(!page.text.contains("the user"), "{}", page.text);
+    page.assert_lacks("the user");
     let reconnect = browser
         .post("/connections", &format!("connection={}", broken.id))
         .await;
@@ -424,7 +424,8 @@ async fn broken_bank_has_a_way_back_and_spoils_no_other() {
     page.assert_has("/transactions.csv?partial=true");
     let file = browser.get("/transactions.csv?partial=true").await;
     file.assert_status(200);
-    assert!(!file.text.contains(&broken.institution_name), "as the page");
+    // As the page.
+    file.assert_lacks(&broken.institution_name);
     let account = app.accounts_by(&person).await.into_iter();
     let mut account = account.filter(|(account, _)| account.connection_id == broken.id.to_string());
     let (account, _) = account.next().unwrap();

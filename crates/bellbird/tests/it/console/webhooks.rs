@@ -45,27 +45,24 @@ async fn endpoint_is_made_tried_repaired_and_deleted() {
     let secret = make(&browser, &receiver.url).await;
     let made = endpoint(&app, user).await;
     let page = browser.get("/webhooks").await;
-    assert!(
-        page.text.contains(&receiver.url) && page.text.contains("Gets events"),
-        "{}",
-        page.text
-    );
-    assert!(!page.text.contains(&secret), "a secret is shown once");
+    page.assert_has(&receiver.url);
+    page.assert_has("Gets events");
+    // A secret is shown once.
+    page.assert_lacks(&secret);
 
-    let pinged = browser
-        .post("/webhooks", &format!("ping={}", made.id))
-        .await;
-    pinged.assert_shows(
-        200,
-        "The test event was delivered. Your program answered 204",
-    );
+    let act = async |action: &str| {
+        browser
+            .post("/webhooks", &format!("{action}={}", made.id))
+            .await
+    };
+    let pinged = act("ping").await;
+    pinged.assert_status(200);
+    pinged.assert_has("The test event was delivered. Your program answered 204");
     let event = receiver.drain().remove(0);
     let first = format!("ping={}&tested=", made.id);
     let reloaded = browser.post("/webhooks", &first).await;
-    reloaded.assert_leads_to(&format!(
-        "/webhooks?done=test-shown-before&at={}#done",
-        made.id
-    ));
+    let place = format!("at={}#done", made.id);
+    reloaded.assert_leads_to(&format!("/webhooks?done=test-shown-before&{place}"));
     assert_eq!(receiver.drain().len(), 0, "a reload sends nothing");
     let card = browser.get("/webhooks").await;
     card.assert_has("<dt>Last test</dt>");
@@ -81,94 +78,61 @@ async fn endpoint_is_made_tried_repaired_and_deleted() {
         let none = browser.get(&format!("{log_path}?event={unknown}")).await;
         none.assert_shows(200, "No event at this endpoint has this id");
     }
-    assert!(!log.text.contains(&secret), "{}", log.text);
+    log.assert_lacks(&secret);
 
     receiver.reply_with(Reply::Status(500));
-    let failed = browser
-        .post("/webhooks", &format!("ping={}", made.id))
-        .await;
-    assert!(
-        failed.text.contains("was not delivered") && failed.text.contains("answered 500"),
-        "{}",
-        failed.text
-    );
+    let failed = act("ping").await;
+    failed.assert_has("was not delivered");
+    failed.assert_has("answered 500");
     receiver.reply_with(Reply::Status(200));
     receiver.drain();
-    let again = browser
-        .post(&log_path, &format!("redeliver={}", event.id))
-        .await;
+    let redeliver = format!("redeliver={}", event.id);
+    let again = browser.post(&log_path, &redeliver).await;
     again.assert_shows(409, "A test event is not sent again");
     let operator = app.sign_in_operator().await;
     let path = format!("/operator/deliveries/{}", made.id);
     let listed = operator.get(&path).await;
     listed.assert_has("endpoint.ping");
-    assert!(
-        !listed.text.contains("name=\"redeliver\""),
-        "{}",
-        listed.text
-    );
-    let form = format!("redeliver={}&user={user}", event.id);
+    listed.assert_lacks("name=\"redeliver\"");
+    let form = format!("{redeliver}&user={user}");
     let again = operator.post(&path, &form).await;
     again.assert_shows(409, "A test event is not sent again");
 
     let rotation = format!("rotate={}&rotated=", made.id);
     let rotated = browser.post("/webhooks", &rotation).await;
-    assert!(
-        rotated.text.contains("whsec_") && !rotated.text.contains(&secret),
-        "{}",
-        rotated.text
-    );
-    let secrets = app
-        .storage
-        .endpoints()
-        .secrets(user, made.id, app.clock.now());
-    let secrets = secrets.await.unwrap().unwrap();
-    let place = format!("at={}#done", made.id);
+    rotated.assert_has("whsec_");
+    rotated.assert_lacks(&secret);
+    let current_secret = async || {
+        let endpoints = app.storage.endpoints();
+        let secrets = endpoints.secrets(user, made.id, app.clock.now()).await;
+        let current = secrets.unwrap().unwrap().current;
+        current.expose_secret().to_owned()
+    };
+    let current = current_secret().await;
     let reloaded = browser.post("/webhooks", &rotation).await;
     reloaded.assert_leads_to(&format!("/webhooks?done=secret-shown-before&{place}"));
-    let kept = app
-        .storage
-        .endpoints()
-        .secrets(user, made.id, app.clock.now());
-    assert_eq!(
-        kept.await.unwrap().unwrap().current.expose_secret(),
-        secrets.current.expose_secret()
-    );
+    assert_eq!(current_secret().await, current);
     let edited = form_of(&receiver.url, &[EventType::ConnectionUpdated]);
     let edited = format!("{edited}&edit={}", made.id);
-    browser
-        .post("/webhooks", &edited)
-        .await
-        .assert_leads_to(&format!("/webhooks?done=saved&{place}"));
-    assert_eq!(
-        endpoint(&app, user).await.event_types,
-        [EventType::ConnectionUpdated]
-    );
-    browser
-        .post(
-            "/webhooks",
-            &format!("edit={}&url=nothing&event=trades.synced", made.id),
-        )
-        .await
-        .assert_shows(400, "aria-invalid");
-    browser
-        .post("/webhooks", &format!("disable={}", made.id))
-        .await
-        .assert_leads_to(&format!("/webhooks?done=disabled&{place}"));
+    let saved = browser.post("/webhooks", &edited).await;
+    saved.assert_leads_to(&format!("/webhooks?done=saved&{place}"));
+    let types = endpoint(&app, user).await.event_types;
+    assert_eq!(types, [EventType::ConnectionUpdated]);
+    let wrong = format!("edit={}&url=nothing&event=trades.synced", made.id);
+    let wrong = browser.post("/webhooks", &wrong).await;
+    wrong.assert_shows(400, "aria-invalid");
+    let disabled = act("disable").await;
+    disabled.assert_leads_to(&format!("/webhooks?done=disabled&{place}"));
     assert_eq!(endpoint(&app, user).await.status, EndpointStatus::Disabled);
-    browser
-        .get("/webhooks")
-        .await
-        .assert_has("Disabled, so it gets no events");
+    let page = browser.get("/webhooks").await;
+    page.assert_has("Disabled, so it gets no events");
     let needs_user = async || {
         let overview = browser.get("/overview").await.text;
         overview.contains("gets no events")
     };
     assert!(!needs_user().await, "who disabled it needs no reminder");
-    browser
-        .post("/webhooks", &format!("enable={}", made.id))
-        .await
-        .assert_leads_to(&format!("/webhooks?done=enabled&{place}"));
+    let enabled = act("enable").await;
+    enabled.assert_leads_to(&format!("/webhooks?done=enabled&{place}"));
     assert_eq!(endpoint(&app, user).await.status, EndpointStatus::Enabled);
     let (endpoint, now) = ((user, made.id), app.clock.now());
     in_tx!(app.storage, endpoints::disable(endpoint, "failing", now))
@@ -176,10 +140,8 @@ async fn endpoint_is_made_tried_repaired_and_deleted() {
         .unwrap();
     assert!(needs_user().await);
 
-    browser
-        .post("/webhooks", &format!("delete={}", made.id))
-        .await
-        .assert_leads_to("/webhooks?done=deleted&at=endpoints#done");
+    let deleted = act("delete").await;
+    deleted.assert_leads_to("/webhooks?done=deleted&at=endpoints#done");
     assert_eq!(app.storage.endpoints().list(user).await.unwrap(), []);
     browser.get(&log_path).await.assert_status(404);
 }
@@ -205,13 +167,8 @@ async fn what_failed_is_in_the_log_and_is_sent_again() {
         .find(|one| one.state == DeliveryState::Failed)
         .unwrap();
     let log = browser.get(&format!("{path}?state=failed")).await;
-    assert!(
-        log.text
-            .contains(&format!("tried {} times", failed.attempts))
-            && log.text.contains("503 · "),
-        "{}",
-        log.text
-    );
+    log.assert_has(&format!("tried {} times", failed.attempts));
+    log.assert_has("503 · ");
     log.assert_has(&app.ben.connections[0].institution_name);
     browser
         .get(&format!("{path}?state=delivered"))
@@ -274,13 +231,10 @@ async fn endpoints_of_others_look_missing() {
         let done = browser.post("/webhooks", &edited).await;
         assert_eq!((done.status, &done.text), (404, &expected.text));
     }
-    assert!(
-        !browser
-            .get("/webhooks")
-            .await
-            .text
-            .contains(&theirs.to_string())
-    );
+    browser
+        .get("/webhooks")
+        .await
+        .assert_lacks(&theirs.to_string());
     let kept = app
         .storage
         .endpoints()

@@ -1,5 +1,6 @@
 //! Helpers that several folders of tests share.
 
+pub(crate) mod balances;
 pub(crate) mod browser;
 pub(crate) mod checked_endpoint;
 pub(crate) mod chromium;

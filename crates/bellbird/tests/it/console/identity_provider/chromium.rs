@@ -38,7 +38,7 @@ async fn from_the_button_to_the_overview_and_out() {
     }
     provider.choose("o", "olivia@example.com").await;
     browser.click("form[action$='/sign-in/oidc'] button");
-    assert!(browser.url().ends_with("/keys?first"), "{}", browser.url());
+    browser.assert_at("/keys?first");
     assert_eq!(
         browser.evaluate("document.querySelector('.who').textContent"),
         "Signed in as olivia@example.com"

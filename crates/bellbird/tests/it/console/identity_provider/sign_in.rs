@@ -2,7 +2,7 @@
 
 use bellbird_console::{OidcSettings, check_identity_provider};
 use bellbird_domain::Plan;
-use bellbird_storage::{NewUser, UserChange, in_tx};
+use bellbird_storage::{UserChange, in_tx};
 use jiff::SignedDuration;
 use reqwest::Url;
 use serde_json::json;
@@ -11,8 +11,9 @@ use tokio::net::TcpListener;
 
 use super::IdentityProvider;
 use super::visitor::Visitor;
-use crate::console::{Page, get, post};
+use crate::console::{Page, post};
 use crate::support::browser;
+use crate::support::fields::assert_fields;
 use crate::support::harness::{App, Setup};
 
 impl Page {
@@ -32,20 +33,13 @@ impl Page {
             "{what}: {}",
             self.text
         );
-        assert!(
-            self.text.contains(words) && self.text.contains("/sign-in\""),
-            "{what}: no {words:?} in {}",
-            self.text
-        );
+        self.assert_has(words);
+        self.assert_has("/sign-in\"");
     }
 }
 
 async fn email_of(app: &App, page: &Page) -> String {
-    let settings = get(
-        &format!("{}/settings", app.console_url),
-        page.cookie.as_deref(),
-    )
-    .await;
+    let settings = app.page("/settings", page.cookie.as_deref()).await;
     let (_, rest) = settings
         .text
         .split_once("Signed in as <bdi>")
@@ -57,12 +51,8 @@ async fn email_of(app: &App, page: &Page) -> String {
 async fn verified_identity_signs_in_whatever_signs_it() {
     let provider = IdentityProvider::start();
     let app = provider.app(None).await;
-    let shown = get(&format!("{}/sign-in", app.console_url), None).await;
-    assert!(
-        shown.text.contains("Sign in with\n<bdi>localhost</bdi>"),
-        "{}",
-        shown.text
-    );
+    let shown = app.page("/sign-in", None).await;
+    shown.assert_has("Sign in with\n<bdi>localhost</bdi>");
     for (alg, is_in_token) in [
         ("RS256", true),
         ("PS256", false),
@@ -102,7 +92,7 @@ async fn verified_identity_signs_in_whatever_signs_it() {
         assert_eq!(email_of(&app, &signed_in).await, "olivia@example.com");
         let before = signed_in.cookie;
         visitor.sign_in(&app).await.assert_signed_in();
-        get(&format!("{}/keys", app.console_url), before.as_deref())
+        app.page("/keys", before.as_deref())
             .await
             .assert_needs_sign_in("replaced");
     }
@@ -141,7 +131,7 @@ async fn unverified_or_unknown_address_signs_nobody_in() {
         provider.choose("n", email).await;
         let page = Visitor::default().sign_in(&app).await;
         page.assert_rejected(403, "You are not a user of this service", email);
-        assert!(!page.text.contains("<b>"), "{}", page.text);
+        page.assert_lacks("<b>");
     }
     assert_eq!(app.storage.users().list().await.unwrap().len(), 2);
 }
@@ -264,40 +254,24 @@ async fn callback_works_once_in_the_browser_that_has_left() {
 async fn address_is_trusted_once_and_the_subject_from_then_on() {
     let provider = IdentityProvider::start();
     let app = provider.app(None).await;
-    let (now, issuer) = (app.clock.now(), &provider.issuer);
-    let new = NewUser {
-        email: "new@example.com",
-        plan: Plan::Developer,
-        timezone: None,
-        reference: None,
-        console_sign_in: true,
-    };
-    let user = in_tx!(app.storage, user::insert(&new, now)).await.unwrap();
+    let issuer = &provider.issuer;
+    let user = app.add_user("new@example.com", Plan::Developer).await;
     provider.choose("n", "new@example.com").await;
     Visitor::default().sign_in(&app).await.assert_signed_in();
     let signed_in = Visitor::default().sign_in(&app).await;
-    let data = get(
-        &format!("{}/settings/data.json", app.console_url),
-        signed_in.cookie.as_deref(),
-    )
-    .await;
+    let data = app
+        .page("/settings/data.json", signed_in.cookie.as_deref())
+        .await;
     let data: serde_json::Value = serde_json::from_str(&data.text).unwrap();
-    assert_eq!(
-        (
-            &data["identities"][0]["subject"],
-            &data["identities"][0]["issuer"]
-        ),
-        (&json!("n"), &json!(issuer))
-    );
+    let identity = json!({"subject": "n", "issuer": issuer});
+    assert_fields(&data["identities"][0], &identity);
 
     let allow = async |console_sign_in| {
         let change = UserChange {
             console_sign_in: Some(console_sign_in),
             ..UserChange::default()
         };
-        in_tx!(app.storage, user::update(user.id, &change))
-            .await
-            .unwrap();
+        app.change_user_to(user.id, change).await;
     };
     allow(false).await;
     let page = Visitor::default().sign_in(&app).await;
@@ -324,12 +298,9 @@ async fn address_is_trusted_once_and_the_subject_from_then_on() {
     in_tx!(app.storage, user::delete(user.id, app.clock.now()))
         .await
         .unwrap();
-    get(
-        &format!("{}/keys", app.console_url),
-        signed_in.cookie.as_deref(),
-    )
-    .await
-    .assert_needs_sign_in("deleted");
+    app.page("/keys", signed_in.cookie.as_deref())
+        .await
+        .assert_needs_sign_in("deleted");
     provider.choose("n", "new@example.com").await;
     Visitor::default().sign_in(&app).await.assert_rejected(
         403,
@@ -405,12 +376,9 @@ async fn provider_that_is_away_is_said_and_links_still_work() {
         away.assert_rejected(503, "The identity provider does not answer", "at the start");
         assert_eq!(away.headers["retry-after"], "10");
     }
-    assert!(
-        get(&format!("{}/sign-in", app.console_url), None)
-            .await
-            .text
-            .contains("<bdi>127.0.0.1</bdi>")
-    );
+    app.page("/sign-in", None)
+        .await
+        .assert_has("<bdi>127.0.0.1</bdi>");
     app.sign_in(app.ben.user.id).await;
 }
 
@@ -424,37 +392,17 @@ async fn only_the_own_page_leads_to_the_provider() {
         assert_eq!((page.status, &page.location), (403, &None), "{site}");
     }
     let prefetch = browser::client().get(format!("{}/sign-in/oidc/callback", app.console_url));
-    assert_eq!(
-        prefetch
-            .header("sec-purpose", "prefetch")
-            .send()
-            .await
-            .unwrap()
-            .status(),
-        503
-    );
+    let prefetch = prefetch.header("sec-purpose", "prefetch").send();
+    assert_eq!(prefetch.await.unwrap().status(), 503);
     let without = App::start(Default::default()).await;
-    assert_eq!(
-        post(&format!("{}/sign-in/oidc", without.console_url), None, "")
-            .await
-            .status,
-        404
-    );
-    assert_eq!(
-        get(
-            &format!("{}/sign-in/oidc/callback", without.console_url),
-            None
-        )
+    let url = format!("{}/sign-in/oidc", without.console_url);
+    post(&url, None, "").await.assert_status(404);
+    let callback = without.page("/sign-in/oidc/callback", None).await;
+    callback.assert_status(404);
+    without
+        .page("/sign-in", None)
         .await
-        .status,
-        404
-    );
-    assert!(
-        !get(&format!("{}/sign-in", without.console_url), None)
-            .await
-            .text
-            .contains("Sign in with")
-    );
+        .assert_lacks("Sign in with");
 }
 
 #[tokio::test]
@@ -470,24 +418,19 @@ async fn wrong_settings_are_said_to_the_operator() {
     let redirect_uri = "https://bellbird.example/console/sign-in/oidc/callback";
     assert_eq!(checked(&provider.issuer).await.as_deref(), Ok(redirect_uri));
     let slash = format!("{}/", provider.issuer);
-    assert_eq!(
-        checked(&slash).await,
-        Err("its metadata names another issuer than oidc.issuer")
-    );
     let elsewhere = format!("{}/elsewhere", provider.issuer);
-    assert_eq!(
-        checked(&elsewhere).await,
-        Err("it has no metadata below oidc.issuer")
-    );
-    assert_eq!(
-        checked("http://127.0.0.1:1").await,
-        Err("it does not answer")
-    );
-    assert_eq!(
-        checked("http://login.example").await,
-        Err("it does not answer"),
-        "without TLS"
-    );
+    for (issuer, expected) in [
+        (
+            &*slash,
+            "its metadata names another issuer than oidc.issuer",
+        ),
+        (&elsewhere, "it has no metadata below oidc.issuer"),
+        ("http://127.0.0.1:1", "it does not answer"),
+        // Without TLS.
+        ("http://login.example", "it does not answer"),
+    ] {
+        assert_eq!(checked(issuer).await, Err(expected), "{issuer}");
+    }
 
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let large = format!("http://{}", listener.local_addr().unwrap());
