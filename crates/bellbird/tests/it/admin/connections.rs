@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::{Admin, data, id};
 use crate::support::fields::assert_fields;
 use crate::support::harness::Setup;
+use crate::support::words::assert_has;
 
 const CONNECTIONS: &str = "/admin/v1/connections";
 
@@ -76,7 +77,7 @@ async fn missing_connection_is_404_and_sync_may_be_off() {
     let connection = admin.app.ben.connections[0].id;
     let path = format!("{CONNECTIONS}/{connection}/sync");
     let message = admin.post(&path, &json!({})).await.conflict();
-    assert!(message.contains("sync.enabled"), "{message}");
+    assert_has(&message, "sync.enabled");
 }
 
 /// No response has an account, its number or name, or a credential.

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Admin, data, error, id, operator_key};
 use crate::support::harness::{Response, also_on_postgres};
+use crate::support::words::assert_has;
 
 const USERS: &str = "/admin/v1/users";
 
@@ -92,7 +93,7 @@ async fn idempotency_key_is_short_ascii_text() {
     let admin = Admin::start().await;
     for key in ["", "ä", &"x".repeat(256)] {
         let answer = admin.post_once(key, USERS, &user("anna")).await;
-        assert!(answer.invalid().contains("Idempotency-Key"), "{key}");
+        assert_has(&answer.invalid(), "Idempotency-Key");
     }
 }
 

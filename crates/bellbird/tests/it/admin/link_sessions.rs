@@ -8,6 +8,7 @@ use crate::support::browser::open;
 use crate::support::fields::assert_fields;
 use crate::support::harness::Setup;
 use crate::support::process::{names, text};
+use crate::support::words::{assert_has, assert_lacks};
 
 const SESSIONS: &str = "/admin/v1/link-sessions";
 
@@ -72,7 +73,7 @@ async fn app_links_by_api() {
     );
     let audit = admin.get("/admin/v1/audit").await;
     assert_eq!(audit.data()[1]["subject"], created["id"]);
-    assert!(!audit.text.contains("/link/"));
+    assert_lacks(&audit.text, "/link/");
 }
 
 #[tokio::test]
@@ -114,7 +115,7 @@ async fn wrong_link_sessions_are_named() {
         ),
     ] {
         let message = admin.post(SESSIONS, &body).await.invalid();
-        assert!(message.contains(expected), "{message}");
+        assert_has(&message, expected);
     }
     for (body, noun) in [
         (json!({"userId": unknown}), "User"),

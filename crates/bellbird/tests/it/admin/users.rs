@@ -14,6 +14,7 @@ use super::{Admin, data, error, id};
 use crate::support::fields::assert_fields;
 use crate::support::process::text;
 use crate::support::receiver::{Receiver, Reply};
+use crate::support::words::assert_has;
 
 const USERS: &str = "/admin/v1/users";
 
@@ -46,7 +47,7 @@ async fn user_lives_by_api() {
         ),
     ] {
         let message = admin.post(USERS, &again).await.conflict();
-        assert!(message.contains(words), "{message}");
+        assert_has(&message, words);
     }
     for again in [
         json!({"reference": "customer-17"}),
@@ -94,7 +95,7 @@ async fn user_lives_by_api() {
         (json!({"plan": null}), "plan: Must be text"),
     ] {
         let message = admin.patch(&path, &body).await.invalid();
-        assert!(message.contains(words), "{message}");
+        assert_has(&message, words);
     }
 
     admin.remove(&path).await;
@@ -165,7 +166,7 @@ async fn connected_user_is_not_removed() {
     let ben = &admin.app.ben;
     let path = format!("{USERS}/{}", ben.user.id);
     let message = admin.delete(&path).await.conflict();
-    assert!(message.contains("?connections=remove"), "{message}");
+    assert_has(&message, "?connections=remove");
     for connection in &ben.connections {
         let connection = format!("/admin/v1/connections/{}", connection.id);
         let removed = data(&admin.delete(&connection).await, 202);
@@ -297,7 +298,7 @@ async fn query_says_what_it_selects() {
             ),
         ] {
             let message = admin.get(&format!("{list}?{query}")).await.invalid();
-            assert!(message.contains(expected), "{list}: {message}");
+            assert_has(&message, expected);
         }
         let of_nobody = admin.list(&format!("{list}?userId={unknown}")).await;
         assert_eq!(of_nobody, [] as [Value; 0]);
@@ -343,6 +344,6 @@ async fn body_is_json_of_bounded_size() {
             413 => error(&answer, 413, "body_too_large"),
             _ => answer.invalid(),
         };
-        assert!(message.contains(expected), "{message}");
+        assert_has(&message, expected);
     }
 }

@@ -12,6 +12,7 @@ use crate::support::fields::assert_fields;
 use crate::support::harness::Response;
 use crate::support::process::text;
 use crate::support::receiver::{Hook, Receiver, Reply};
+use crate::support::words::{assert_has, assert_lacks};
 
 const ENDPOINTS: &str = "/admin/v1/webhook-endpoints";
 
@@ -152,7 +153,7 @@ async fn endpoint_lives_by_api() {
     });
     assert_fields(&endpoint.change(changed).await, &shown);
     let message = endpoint.redeliver(event, json!({})).await.conflict();
-    assert!(message.contains("enable it first"), "{message}");
+    assert_has(&message, "enable it first");
     endpoint.recover(None).await.conflict();
     let enabled = endpoint.change(json!({"enabled": true})).await;
     let shown = json!({"status": "enabled", "disabledReason": null});
@@ -181,7 +182,7 @@ async fn endpoint_lives_by_api() {
     ];
     assert_eq!(admin.actions(&user).await, expected);
     let audit = admin.get(&format!("/admin/v1/audit?userId={user}")).await;
-    assert!(!audit.text.contains("whsec_"));
+    assert_lacks(&audit.text, "whsec_");
     assert!(!audit.text.contains(&endpoint.hook.receiver.url));
 }
 
@@ -211,7 +212,7 @@ async fn failed_deliveries_are_listed_and_recovered() {
 
     let a_ping = text(&ping, "eventId");
     let message = endpoint.redeliver(a_ping, json!({})).await.conflict();
-    assert!(message.contains("send another"), "{message}");
+    assert_has(&message, "send another");
     let recover = format!("{path}/recover");
     let since = json!({"since": "2020-01-01T00:00:00Z"});
     let recovered = async |key: Option<&str>| {
@@ -224,7 +225,7 @@ async fn failed_deliveries_are_listed_and_recovered() {
     if let Some(waiting) = waiting.first() {
         let event = text(waiting, "eventId");
         let message = endpoint.redeliver(event, json!({})).await.conflict();
-        assert!(message.contains("earlier event"), "{message}");
+        assert_has(&message, "earlier event");
     }
     while !app.delivered_to(hook).await.is_empty() {}
     let delivered = endpoint.deliveries("state=delivered").await;
@@ -323,7 +324,7 @@ async fn wrong_endpoints_are_named() {
     ] {
         let message = admin.post(ENDPOINTS, &body).await.invalid();
         let message = message.replace("given url", "given, url");
-        assert!(message.contains(expected), "{message}");
+        assert_has(&message, expected);
     }
     let unknown = Uuid::now_v7();
     let of_nobody = json!({"userId": unknown, "url": url});
@@ -338,7 +339,7 @@ async fn wrong_endpoints_are_named() {
         admin.create(ENDPOINTS, &body).await;
     }
     let message = admin.post(ENDPOINTS, &body).await.conflict();
-    assert!(message.contains("20 endpoints already"), "{message}");
+    assert_has(&message, "20 endpoints already");
     let (nothing, since) = (json!({}), json!({"since": "2026-01-01T00:00:00Z"}));
     let ping = data(&admin.post(&format!("{path}/ping"), &nothing).await, 200);
     assert_fields(&ping, &json!({"delivered": false, "status": null}));
@@ -487,7 +488,7 @@ async fn failures_of_all_users_are_recovered_once() {
     receiver.drain();
     let olivia = app.olivia.user.id.to_string();
     let message = endpoint.recover(None).await.conflict();
-    assert!(message.contains("enable it first"), "{message}");
+    assert_has(&message, "enable it first");
     endpoint.recover(Some(&olivia)).await.conflict();
     let to_olivia = endpoint.deliveries(&format!("userId={olivia}")).await;
     let event = text(&to_olivia[0], "eventId");

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::support::client::{Account, Page, Transaction};
 use crate::support::harness::{App, Person, Setup, assert_reconnect, eventually};
+use crate::support::words::assert_has;
 
 const PROVIDER: &str = "akahu";
 
@@ -277,7 +278,7 @@ async fn inactive_login_is_served_revoked_token_is_503() {
         .import(other.user.id, PROVIDER, &credentials)
         .await
         .expect_err("the login is inactive");
-    assert!(rejected.to_string().contains("invalidated"), "{rejected}");
+    assert_has(&rejected.to_string(), "invalidated");
 
     // An import of the whole token imports the working login and names the other.
     let whole = json!({"userToken": all_credentials[0]["userToken"]}).to_string();
@@ -289,12 +290,7 @@ async fn inactive_login_is_served_revoked_token_is_503() {
         .unwrap();
     assert_eq!(renewed.connections.len(), 1);
     assert_eq!(renewed.skipped.len(), 1);
-    assert!(
-        renewed.skipped[0]
-            .reason
-            .to_string()
-            .contains("invalidated")
-    );
+    assert_has(&renewed.skipped[0].reason.to_string(), "invalidated");
 
     let token = all_credentials[0]["userToken"].as_str().unwrap();
     app.bank(PROVIDER).set_user(token, false).unwrap();

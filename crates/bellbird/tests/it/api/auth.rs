@@ -10,6 +10,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::support::harness::{App, Database, Setup, also_on_postgres, eventually};
+use crate::support::words::assert_has;
 
 #[tokio::test]
 async fn v1_without_valid_key_is_always_401() {
@@ -84,7 +85,7 @@ async fn plan_and_key_changes_apply_immediately() {
     let id = app.olivia.user.id;
     app.set_plan(id, Plan::Saver).await;
     let answer = app.get(path).await;
-    assert!(answer.error(403).contains("Developer or Professional plan"));
+    assert_has(&answer.error(403), "Developer or Professional plan");
     let me = app.get("/v1/me").await;
     assert_eq!(
         (me.status.as_u16(), &me.json()["data"]["plan"]),
@@ -181,7 +182,7 @@ async fn rate_limit_bucket_empties_and_refills() {
         );
     }
     let rejected = app.get("/v1/connections").await;
-    assert!(rejected.error(429).contains("Too many requests"));
+    assert_has(&rejected.error(429), "Too many requests");
     assert_eq!(rejected.header("retry-after"), Some("12"));
     assert_eq!(rejected.header("x-ratelimit-remaining"), Some("0"));
     assert_eq!(

@@ -6,6 +6,7 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 
 use crate::support::harness::{App, Setup, eventually};
+use crate::support::words::assert_has;
 
 async fn ids(app: &App) -> Vec<String> {
     let accounts = app.get("/v1/accounts?limit=200").await.data();
@@ -188,12 +189,9 @@ async fn invalid_parameters_are_rejected() {
     let app = App::start(Setup::default()).await;
     let known = ids(&app).await;
     for query in ["", "?accountIds=", "?accountIds=%20,%20,,", "?other=1"] {
-        assert!(
-            app.get(&format!("/v1/balances{query}"))
-                .await
-                .error(400)
-                .contains("accountIds"),
-            "{query}"
+        assert_has(
+            &app.get(&format!("/v1/balances{query}")).await.error(400),
+            "accountIds",
         );
     }
     app.get(&format!(
@@ -273,7 +271,7 @@ async fn all_accounts_failing_is_503_and_uncached() {
     app.fiskil()
         .add_fault(Fault::status(429).at("/v1/banking/balances").retry_after(7));
     let answer = app.get(&path(&ids)).await;
-    assert!(answer.error(503).contains("temporarily unavailable"));
+    assert_has(&answer.error(503), "temporarily unavailable");
     assert_eq!(answer.header("retry-after"), Some("7"));
     app.clear_faults();
     assert_eq!(app.get(&path(&ids)).await.header("x-cache"), Some("MISS"));

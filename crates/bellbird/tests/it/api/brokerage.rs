@@ -13,6 +13,7 @@ use crate::support::client::{Account, Holding, Page, Pagination, Trade};
 use crate::support::harness::{
     App, Database, Person, Response, Setup, assert_reconnect, eventually,
 };
+use crate::support::words::{assert_has, assert_starts};
 
 const PROVIDER: &str = "snaptrade";
 
@@ -109,7 +110,7 @@ async fn parameters_and_category_are_checked() {
         let answer = app
             .get(&format!("/v1/{resource}?connectionId={bank}"))
             .await;
-        assert!(answer.error(400).contains("must be a brokerage connection"));
+        assert_has(&answer.error(400), "must be a brokerage connection");
         let other = get(format!(
             "/v1/{resource}?connectionId={broker}&accountId={}",
             app.account("Bills").await.id
@@ -117,17 +118,17 @@ async fn parameters_and_category_are_checked() {
         .await;
         other.error(404);
     }
-    assert!(
-        get(format!("/v1/transactions?connectionId={broker}"))
+    assert_has(
+        &get(format!("/v1/transactions?connectionId={broker}"))
             .await
-            .error(400)
-            .contains("must be a banking connection")
+            .error(400),
+        "must be a banking connection",
     );
     let answer = get(format!(
         "/v1/trades?connectionId={broker}&from=2026-02-30&to=x&limit=0&offset=-1"
     ))
     .await;
-    assert!(answer.error(400).contains("date"));
+    assert_has(&answer.error(400), "date");
     assert_eq!(
         answer.json()["error"]["details"].as_array().unwrap().len(),
         4
@@ -298,7 +299,7 @@ async fn trades_have_the_documented_shape() {
                 symbol,
                 ..
             } = &trade;
-            assert!(id.starts_with(&format!("{trade_date}-{symbol}-")), "{id}");
+            assert_starts(id, &format!("{trade_date}-{symbol}-"));
             let description = trade.description.as_deref().unwrap_or_default();
             assert!(id.ends_with(&format!("-{description}")), "{id}");
             for number in [&trade.quantity, &trade.price, &trade.total_amount] {
@@ -487,7 +488,7 @@ async fn category_error_precedes_account_error() {
         let answer = app
             .get(&format!("/v1/{resource}?connectionId={bank}&accountId=zz"))
             .await;
-        assert!(answer.error(400).contains("must be a brokerage connection"));
+        assert_has(&answer.error(400), "must be a brokerage connection");
         app.get_as(
             &mia.key,
             &format!("/v1/{resource}?connectionId={broker}&accountId=zz"),
@@ -515,7 +516,7 @@ async fn category_error_precedes_account_error() {
             &format!("/v1/transactions?connectionId={broker}&accountId=zz"),
         )
         .await;
-    assert!(answer.error(400).contains("must be a banking connection"));
+    assert_has(&answer.error(400), "must be a banking connection");
 }
 
 #[tokio::test]

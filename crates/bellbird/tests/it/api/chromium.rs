@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::chromium::Browser;
 use crate::support::harness::{App, Setup};
+use crate::support::words::assert_has;
 
 /// A function of the page: sends the form of an operation and waits for the status.
 const SEND: &str = "async (id, fields) => { \
@@ -190,10 +191,8 @@ async fn calls_are_sent_with_the_key() {
         expected.text.trim()
     );
     let headers = answer["headers"].as_str().unwrap();
-    assert!(
-        headers.contains("X-Cache") && headers.contains("X-Request-Id"),
-        "{headers}"
-    );
+    assert_has(headers, "X-Cache");
+    assert_has(headers, "X-Request-Id");
 
     browser.assert_accessible("docs-answer");
 

@@ -5,7 +5,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, get, text};
+use crate::support::process::{Workdir, get, text};
+use crate::support::words::assert_starts;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -54,7 +55,7 @@ fn curl_blocks(document: &str) -> Vec<String> {
 #[tokio::test]
 async fn every_documented_curl_works() {
     let workdir = Workdir::new();
-    let demo = RunningCommand::start(&workdir, &format!("demo --json --rows 700 {ANY_PORTS}"));
+    let demo = workdir.start("demo --rows 700");
     let printed = demo.json();
     let (api, key) = (text(&printed, "apiUrl"), text(&printed, "apiKey"));
     let (_, accounts) = get(&format!("{api}/v1/accounts"), Some(key)).await;
@@ -124,7 +125,7 @@ fn check(path: &str, block: &str, answer: &str) {
     let body = answer
         .split_once("\r\n\r\n")
         .map_or(answer, |(head, body)| {
-            assert!(head.starts_with("HTTP/1.1 200"), "{path}\n{block}\n{head}");
+            assert_starts(head, "HTTP/1.1 200");
             body
         });
     let json: Value = serde_json::from_str(body)

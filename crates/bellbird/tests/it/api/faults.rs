@@ -9,6 +9,7 @@ use jiff::SignedDuration;
 use serde_json::Value;
 
 use crate::support::harness::{App, Setup, assert_reconnect, eventually};
+use crate::support::words::assert_has;
 
 /// Short timeouts for providers that never respond.
 fn short_timeouts() -> Setup {
@@ -58,10 +59,7 @@ async fn every_fault_is_a_bounded_503_then_recovers() {
             let started = Instant::now();
             let answer = app.get(path).await;
             let took = started.elapsed();
-            assert!(
-                answer.error(503).contains("temporarily unavailable"),
-                "{fault:?}"
-            );
+            assert_has(&answer.error(503), "temporarily unavailable");
             assert!(
                 answer.header("retry-after").is_some_and(|seconds| seconds
                     .parse::<u64>()

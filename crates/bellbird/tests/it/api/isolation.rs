@@ -5,6 +5,7 @@ use bellbird_sandbox::{ConsentState, Fault};
 use serde_json::json;
 
 use crate::support::harness::{App, Response, Setup, also_on_postgres, eventually};
+use crate::support::words::assert_has;
 
 /// All that a client sees of a response, except its request id, its date and the state of the rate
 /// limit.
@@ -205,7 +206,7 @@ async fn broken_consent_is_not_imported() {
             .await
             .unwrap_err()
             .to_string();
-        assert!(error.contains(word), "{error}");
+        assert_has(&error, word);
         assert!(app.connections_of(user.id).await.is_empty());
     }
     app.fiskil()

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::support::harness::{App, Response, Setup};
+use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 /// The texts of the page, without tags and with characters in place of their escapes.
 fn text_of(html: &str) -> String {
@@ -61,10 +62,9 @@ async fn page_has_all_of_the_document() {
         assert_shown(&described(tag));
     }
     for (name, header) in document["components"]["headers"].as_object().unwrap() {
-        assert!(
-            page.text
-                .contains(&format!("id=\"header-{}\"", name.to_lowercase())),
-            "{name}"
+        assert_has(
+            &page.text,
+            &format!("id=\"header-{}\"", name.to_lowercase()),
         );
         assert_shown(&described(header));
     }
@@ -74,7 +74,7 @@ async fn page_has_all_of_the_document() {
         .values();
     for schema in schemas.flat_map(crate::support::schema::forms) {
         for (name, member) in schema["properties"].as_object().unwrap() {
-            assert!(page.text.contains(&format!("{name}</code>")), "{name}");
+            assert_has(&page.text, &format!("{name}</code>"));
             if member.get("description").is_some() {
                 assert_shown(&described(member));
             }
@@ -84,10 +84,7 @@ async fn page_has_all_of_the_document() {
                 .flatten()
                 .filter_map(Value::as_str)
             {
-                assert!(
-                    page.text.contains(&format!("<code>{value}</code>")),
-                    "{name}: {value}"
-                );
+                assert_has(&page.text, &format!("<code>{value}</code>"));
             }
         }
     }
@@ -114,10 +111,9 @@ async fn page_has_all_of_the_document() {
         }
     }
     for (name, header) in document["components"]["parameters"].as_object().unwrap() {
-        assert!(
-            page.text
-                .contains(&format!("id=\"header-{}\"", name.to_lowercase())),
-            "{name}"
+        assert_has(
+            &page.text,
+            &format!("id=\"header-{}\"", name.to_lowercase()),
         );
         assert_shown(&described(header));
     }
@@ -166,10 +162,7 @@ fn assert_operation_is_shown(articles: &[&str], path: &str, operation: &Value) {
             ("maximum", "at most"),
         ] {
             if let Some(value) = schema.get(bound) {
-                assert!(
-                    shown.contains(&format!("{words} {value}")),
-                    "{id}: {name}: {words} {value}"
-                );
+                assert_has(&shown, &format!("{words} {value}"));
             }
         }
     }
@@ -226,14 +219,11 @@ async fn page_is_self_contained() {
     let app = App::start(Setup::default()).await;
     let page = page(&app).await;
     let policy = page.header("content-security-policy").unwrap();
-    assert!(
-        policy.starts_with("default-src 'none'; script-src 'self'") && !policy.contains("unsafe"),
-        "{policy}"
-    );
-    assert!(
-        !page.text.contains(" style=") && !page.text.contains("<style"),
-        "an inline style does not apply"
-    );
+    assert_starts(policy, "default-src 'none'; script-src 'self'");
+    assert_lacks(policy, "unsafe");
+    // An inline style does not apply.
+    assert_lacks(&page.text, " style=");
+    assert_lacks(&page.text, "<style");
     for attribute in ["src=\"", "href=\""] {
         for link in page
             .text
@@ -264,9 +254,9 @@ async fn page_is_self_contained() {
             );
         }
     }
-    assert!(
-        page.text
-            .contains("\"<span class=\"url\">https://bellbird.example/v1/balances?accountIds=")
+    assert_has(
+        &page.text,
+        "\"<span class=\"url\">https://bellbird.example/v1/balances?accountIds=",
     );
 }
 

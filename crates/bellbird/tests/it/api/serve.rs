@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::words::{assert_has, assert_starts};
 use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::http::HeaderMap;
@@ -103,8 +104,8 @@ fn assert_bare(answer: &str, status: &str) {
     let head = answer
         .strip_suffix("\r\n\r\n")
         .unwrap_or_else(|| panic!("no bare answer in {answer:?}"));
-    assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
-    assert!(head.contains("\r\ncontent-length: 0"), "{answer}");
+    assert_starts(head, &format!("HTTP/1.1 {status} "));
+    assert_has(head, "\r\ncontent-length: 0");
 }
 
 #[tokio::test]
@@ -116,21 +117,13 @@ async fn router_answers_and_receives_the_peer() {
         .write_all(b"GET /peer HTTP/1.1\r\nhost: x\r\n\r\n")
         .await
         .unwrap();
-    assert!(
-        read_answer(&mut stream, &own)
-            .await
-            .starts_with("HTTP/1.1 200 OK")
-    );
+    assert_starts(&read_answer(&mut stream, &own).await, "HTTP/1.1 200 OK");
     // A second request on the same connection.
     stream
         .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
         .await
         .unwrap();
-    assert!(
-        read_answer(&mut stream, "hello")
-            .await
-            .starts_with("HTTP/1.1 200 OK")
-    );
+    assert_starts(&read_answer(&mut stream, "hello").await, "HTTP/1.1 200 OK");
 }
 
 #[tokio::test]
@@ -164,7 +157,7 @@ async fn garbage_after_a_request_gets_a_bare_400() {
     for method in ["GET", "HEAD"] {
         let request = format!("{method} / HTTP/1.1\r\nhost: x\r\n\r\ngarbage\r\n\r\n");
         let answer = exchange(&server, request.as_bytes()).await;
-        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+        assert_starts(&answer, "HTTP/1.1 200 OK");
         assert_bare(&answer[answer.rfind("HTTP/1.1").unwrap()..], "400");
     }
 }
@@ -267,11 +260,7 @@ async fn slow_handler_outlives_the_head_timeout() {
     assert_eq!(exchange(&server, b"").await, "");
     assert_eq!(exchange(&server, b"").await, "");
     server.release.notify_one();
-    assert!(
-        read_answer(&mut stream, "done")
-            .await
-            .starts_with("HTTP/1.1 200 OK")
-    );
+    assert_starts(&read_answer(&mut stream, "done").await, "HTTP/1.1 200 OK");
     // From here on the connection is idle, and is closed.
     assert_eq!(stream.read(&mut [0; 16]).await.unwrap(), 0);
 }
@@ -375,10 +364,8 @@ async fn open_connections_take_one_more_request_after_a_stop() {
             .unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
-        assert!(
-            answer.starts_with("HTTP/1.1 405 ") && answer.contains("\r\nconnection: close\r\n"),
-            "{answer}"
-        );
+        assert_starts(&answer, "HTTP/1.1 405 ");
+        assert_has(&answer, "\r\nconnection: close\r\n");
     }
     tokio::time::timeout(ANSWER_TIMEOUT, server.ended)
         .await
@@ -485,20 +472,13 @@ async fn one_address_leaves_connections_to_others() {
         .await
         .unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    assert!(
-        head.starts_with("HTTP/1.1 429 Too Many Requests\r\n")
-            && head.contains("\r\nretry-after: 1\r\n")
-    );
-    assert!(
-        head.contains(&format!("\r\ncontent-length: {}\r\n", body.len())),
-        "{answer}"
-    );
+    assert_starts(head, "HTTP/1.1 429 Too Many Requests\r\n");
+    assert_has(head, "\r\nretry-after: 1\r\n");
+    assert_has(head, &format!("\r\ncontent-length: {}\r\n", body.len()));
     let body: serde_json::Value = serde_json::from_str(body).unwrap();
-    assert!(
-        body["error"]["message"]
-            .as_str()
-            .unwrap()
-            .contains("Too many connections")
+    assert_has(
+        body["error"]["message"].as_str().unwrap(),
+        "Too many connections",
     );
 }
 
@@ -556,11 +536,7 @@ async fn idle_connection_gives_way_to_a_new_one() {
         assert_eq!(closed.unwrap_or(0), 0);
     }
     server.release.notify_one();
-    assert!(
-        read_answer(&mut busy, "done")
-            .await
-            .starts_with("HTTP/1.1 200 OK")
-    );
+    assert_starts(&read_answer(&mut busy, "done").await, "HTTP/1.1 200 OK");
 }
 
 #[tokio::test]

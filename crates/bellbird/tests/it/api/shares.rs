@@ -13,6 +13,7 @@ use secrecy::ExposeSecret as _;
 use serde_json::json;
 
 use crate::support::harness::{App, Person, Response, Setup, eventually};
+use crate::support::words::assert_has;
 
 const PROVIDER: &str = "snaptrade";
 /// As the provider documents it.
@@ -67,7 +68,7 @@ async fn greedy_user_leaves_calls_to_others_and_jobs() {
     let rejected = read_until_rejected(&app, &greedy)
         .await
         .expect("the budget was never used up");
-    assert!(rejected.error(429).contains("Too many requests"));
+    assert_has(&rejected.error(429), "Too many requests");
     let wait: u64 = rejected.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=60).contains(&wait), "{wait}");
     assert!(

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::client::{Account, Page, Pagination, Query, Transaction};
 use crate::support::harness::{App, Response, Setup, eventually};
+use crate::support::words::assert_has;
 
 /// Reads an account page by page, from the newest row. Returns its rows, and the provider calls of
 /// each page.
@@ -259,11 +260,9 @@ async fn reading_all_accounts_at_once_is_deprecated() {
         response.header("sunset"),
         Some("Wed, 01 Sep 2027 00:00:00 GMT")
     );
-    assert!(
-        response
-            .header("link")
-            .unwrap()
-            .contains("<https://bellbird.example/docs>; rel=\"deprecation\"")
+    assert_has(
+        response.header("link").unwrap(),
+        "<https://bellbird.example/docs>; rel=\"deprecation\"",
     );
     let own: BTreeSet<String> = app
         .stored_accounts(app.olivia.user.id, connection)
@@ -512,11 +511,11 @@ async fn invalid_parameters_are_rejected() {
     let date = "Must be a valid ISO 8601 date string (YYYY-MM-DD or YYYY-MM-DDTHH:mm:ssZ)";
 
     let rejected = app.get("/v1/transactions").await;
-    assert!(rejected.error(400).contains("connectionId"));
+    assert_has(&rejected.error(400), "connectionId");
     let read = || app.all_transactions(connection);
     let rejected = read().to("now").from("2026-02-30").with("limit", "x");
     let rejected = rejected.with("offset", "-1").send().await;
-    assert!(rejected.error(400).contains("date"));
+    assert_has(&rejected.error(400), "date");
     let expected = json!([
         format!("from: {date}"),
         format!("to: {date}"),

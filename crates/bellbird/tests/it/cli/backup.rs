@@ -14,6 +14,7 @@ use crate::support::database::execute;
 use crate::support::deployment;
 use crate::support::harness::{Database, also_on_postgres};
 use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, text};
+use crate::support::words::{assert_has, assert_starts};
 
 const KEYS: &str = "BELLBIRD_SECRETS__KEY";
 const URL: &str = "BELLBIRD_DATABASE__URL";
@@ -111,14 +112,14 @@ impl Deployment {
     }
 
     fn serve(&mut self) {
-        let running = RunningCommand::start(&self.workdir, &format!("serve --json {ANY_PORTS}"));
+        let running = self.workdir.start("serve");
         let api = text(&running.json(), "apiUrl").to_owned();
         self.service = Some((running, api));
     }
 
     fn stop(&mut self) {
         let (running, _) = self.service.take().unwrap();
-        assert_eq!(running.stop("-TERM").0, Some(0));
+        running.end();
     }
 
     /// The status of a live read, which opens the credentials.
@@ -272,14 +273,8 @@ async fn restore(database: Database, keep_access: &str) -> (Deployment, Access, 
     };
     let printed = deployment.shell(&documented(&[section, "### Back up"]));
     if database == Database::Sqlite {
-        assert!(
-            printed.starts_with("Backed up 1 user and 1 connection to backup.db ("),
-            "{printed}"
-        );
-        assert!(
-            printed.contains("A restore needs the master key: `main` ("),
-            "{printed}"
-        );
+        assert_starts(&printed, "Backed up 1 user and 1 connection to backup.db (");
+        assert_has(&printed, "A restore needs the master key: `main` (");
         let backup = deployment.workdir.folder.path().join("backup.db");
         assert_eq!(
             fs::metadata(backup).unwrap().permissions().mode() & 0o777,
@@ -295,18 +290,16 @@ async fn restore(database: Database, keep_access: &str) -> (Deployment, Access, 
     // The restore, first without the key of the backup.
     let printed = if database == Database::Sqlite {
         let error = deployment.workdir.error("restore backup.db", 1);
-        assert!(error.contains(
-            "nothing was restored: backup.db needs a master key that is not in secrets.key: `main`"
-        ));
+        assert_has(
+            &error,
+            "nothing was restored: backup.db needs a master key that is not in secrets.key: `main`",
+        );
         deployment
             .workdir
             .set(KEYS, &format!("{NEW_KEY},{MASTER_KEY}"));
         let command = documented(&[section, "### Restore"]);
         let printed = deployment.shell(&format!("{} {keep_access}", command.trim_end()));
-        assert!(
-            printed.starts_with("Restored backup.db. The replaced database is /"),
-            "{printed}"
-        );
+        assert_starts(&printed, "Restored backup.db. The replaced database is /");
         printed
     } else {
         let blocks = documented_restore();
@@ -317,10 +310,7 @@ async fn restore(database: Database, keep_access: &str) -> (Deployment, Access, 
         let error = deployment
             .workdir
             .error(&format!("serve --json {ANY_PORTS}"), 1);
-        assert!(
-            error.contains("the database was restored from a backup"),
-            "{error}"
-        );
+        assert_has(&error, "the database was restored from a backup");
         let printed = deployment.shell(&format!("{} {keep_access}", blocks[1].trim_end()));
         deployment
             .workdir
@@ -354,7 +344,7 @@ async fn restore_cuts_all_access() {
         "1 user restored",
         "1 connection restored",
     ] {
-        assert!(printed.contains(part), "{part}: {printed}");
+        assert_has(&printed, part);
     }
     assert_eq!(
         access.statuses(&deployment).await,
@@ -421,16 +411,14 @@ async fn documented_drill_works() {
     let commands = documented(&["## The drill"]);
     // The service's own key is in a file too, which the drill does not read.
     let printed = deployment.shell(&format!("unset {KEYS}\n{commands}"));
-    assert!(printed.contains("Restored drill/backup.db."), "{printed}");
-    assert!(
-        printed.contains("1 API key revoked") && printed.contains("anna@example.com"),
-        "{printed}"
-    );
+    assert_has(&printed, "Restored drill/backup.db.");
+    assert_has(&printed, "1 API key revoked");
+    assert_has(&printed, "anna@example.com");
     let secrets = printed
         .lines()
         .find(|line| line.split_whitespace().next() == Some("secrets"))
         .unwrap();
-    assert!(secrets.contains(" ok "), "{printed}");
+    assert_has(secrets, " ok ");
     assert!(!deployment.workdir.folder.path().join("drill").exists());
 }
 
@@ -443,25 +431,20 @@ mod postgres {
         deployment.add_user("anna@example.com");
         deployment.import("anna@example.com", 0);
         let printed = deployment.shell(&documented(&["## The drill\n", "On PostgreSQL:"]));
-        assert!(
-            printed.contains("anna@example.com") && printed.contains("restored from a backup"),
-            "{printed}"
-        );
+        assert_has(&printed, "anna@example.com");
+        assert_has(&printed, "restored from a backup");
         // Commands with the same names as on SQLite.
         let error = deployment.workdir.error("backup backup.dump", 1);
         let name = deployment.url.rsplit_once('/').unwrap().1;
-        assert!(error.contains(
-            "(umask 077 && pg_dump --format=custom --file=backup.dump --host=127.0.0.1 --port="
-        ));
-        assert!(
-            error.contains(name) && error.contains("A restore needs the master key: `main` ("),
-            "{error}"
+        assert_has(
+            &error,
+            "(umask 077 && pg_dump --format=custom --file=backup.dump --host=127.0.0.1 --port=",
         );
+        assert_has(&error, name);
+        assert_has(&error, "A restore needs the master key: `main` (");
         let error = deployment.workdir.error("restore backup.dump", 1);
-        assert!(
-            error.contains("pg_restore") && error.contains("bellbird restore --decide"),
-            "{error}"
-        );
+        assert_has(&error, "pg_restore");
+        assert_has(&error, "bellbird restore --decide");
     }
 }
 
@@ -474,10 +457,7 @@ async fn restored_database_awaits_a_decision() {
     let error = deployment
         .workdir
         .error("restore --decide --keep-access", 1);
-    assert!(
-        error.contains("is not known to be restored from a backup"),
-        "{error}"
-    );
+    assert_has(&error, "is not known to be restored from a backup");
     deployment.workdir.json("backup backup.db");
 
     deployment.copy_backup_in_place();
@@ -489,7 +469,7 @@ async fn restored_database_awaits_a_decision() {
             "`bellbird restore --decide`",
             "restore --decide --keep-access`",
         ] {
-            assert!(error.contains(part), "{line}: {error}");
+            assert_has(&error, part);
         }
     }
     deployment.workdir.json("user list");
@@ -525,10 +505,7 @@ async fn restored_database_awaits_a_decision() {
     .await;
     let (status, body) = get(&format!("{ops}/ready"), None).await;
     assert_eq!(status, 503);
-    assert!(
-        text(&body, "database").contains("restored from a backup"),
-        "{body}"
-    );
+    assert_has(text(&body, "database"), "restored from a backup");
     deployment.stop();
 
     deployment.copy_backup_in_place();
@@ -564,17 +541,11 @@ async fn commands_are_in_the_audit() {
         (first, true)
     );
     let output = workdir.run("key rotate first");
-    assert!(
-        errors(&output).contains("2 active keys have the name first"),
-        "{}",
-        errors(&output)
-    );
+    assert_has(&errors(&output), "2 active keys have the name first");
     let output = workdir.run(&format!("key rotate {}", text(&rotated, "id")));
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        told.contains("works until ") && told.contains("bellbird key revoke "),
-        "{told}"
-    );
+    assert_has(&told, "works until ");
+    assert_has(&told, "bellbird key revoke ");
     // Two of three are being replaced.
     workdir.json(&format!("key revoke {first}"));
     assert_eq!(
@@ -725,28 +696,22 @@ async fn restore_fails_without_a_change() {
     let workdir = &mut deployment.workdir;
     workdir.json("backup backup.db");
     fs::write(workdir.folder.path().join("text.db"), "no database").unwrap();
-    assert!(
-        workdir
-            .error("backup backup.db", 1)
-            .contains("backup.db exists already, and nothing is overwritten")
+    assert_has(
+        &workdir.error("backup backup.db", 1),
+        "backup.db exists already, and nothing is overwritten",
     );
-    assert!(
-        workdir
-            .error("restore text.db", 1)
-            .contains("text.db: not a SQLite database")
+    assert_has(
+        &workdir.error("restore text.db", 1),
+        "text.db: not a SQLite database",
     );
-    assert!(
-        workdir
-            .error("restore deployment.db", 1)
-            .contains("the database itself")
+    assert_has(
+        &workdir.error("restore deployment.db", 1),
+        "the database itself",
     );
     let lock = bellbird_storage::ServiceLock::acquire(&deployment.url).unwrap();
     let error = workdir.error("restore backup.db", 1);
-    assert!(
-        error.contains("a Bellbird service runs on")
-            && error.contains("deployment.db: stop it first"),
-        "{error}"
-    );
+    assert_has(&error, "a Bellbird service runs on");
+    assert_has(&error, "deployment.db: stop it first");
     drop(lock);
     for line in [
         "restore",
@@ -757,7 +722,7 @@ async fn restore_fails_without_a_change() {
         "backup other.db --made-elsewhere",
     ] {
         let error = workdir.error(line, 2);
-        assert!(error.contains("Usage: bellbird "), "{error}");
+        assert_has(&error, "Usage: bellbird ");
     }
     let mut names: Vec<_> = fs::read_dir(workdir.folder.path())
         .unwrap()

@@ -10,8 +10,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, text};
+use crate::support::process::{MASTER_KEY, Workdir, errors, text};
 use crate::support::transcript::{Transcript, transcript};
+use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 pub(super) fn without_folder(text: &str, workdir: &Workdir) -> String {
     text.replace(&workdir.path().display().to_string(), "FOLDER")
@@ -169,10 +170,8 @@ fn operator_key_lifecycle() {
     all.json("operator-key list");
     all.json(&format!("operator-key revoke {id}"));
     let audit = workdir.text("operator-key audit");
-    assert!(
-        audit.contains("operator_key.revoke") && audit.contains("command of "),
-        "{audit}"
-    );
+    assert_has(&audit, "operator_key.revoke");
+    assert_has(&audit, "command of ");
     all.run(&format!("operator-key revoke {}", Uuid::nil()));
     insta::assert_snapshot!(all.finish());
 }
@@ -224,11 +223,7 @@ fn setup_token_names_the_api() {
     assert!(bellbird_domain::SetupToken::parse(token).is_ok());
     workdir.set("BELLBIRD_API__PUBLIC_URL", "https://bank.example.com/x/");
     let url = claim_url(&workdir, "simplefin token --user me@example.com");
-    assert!(
-        url.starts_with("https://bank.example.com/x/simplefin/claim/bbst"),
-        "{}",
-        &url[..40]
-    );
+    assert_starts(&url, "https://bank.example.com/x/simplefin/claim/bbst");
     workdir.set("BELLBIRD_API__PUBLIC_URL", "");
     workdir.set("BELLBIRD_API__LISTEN", "127.0.0.1:0");
     assert_eq!(
@@ -360,11 +355,9 @@ fn secrets_are_alone_on_standard_output() {
         ),
     ] {
         let (secret, said) = workdir.secret(line);
-        assert!(
-            secret.starts_with(prefix) && said.contains(advice),
-            "{line}: {secret} {said}"
-        );
-        assert!(!said.contains(&secret), "{line}: {said}");
+        assert_starts(&secret, prefix);
+        assert_has(&said, advice);
+        assert_lacks(&said, &secret);
     }
 }
 
@@ -373,9 +366,9 @@ fn secrets_are_alone_on_standard_output() {
 fn service_does_not_replace_a_database_that_is_gone() {
     let mut workdir = Workdir::new();
     workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
-    let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+    let service = workdir.start("serve");
     let (_, _, log) = service.stop("-TERM");
-    assert!(log.contains("new, empty database made"), "{log}");
+    assert_has(&log, "new, empty database made");
     let file = workdir.path().join("bellbird.db");
     for empty in [false, true] {
         std::fs::remove_file(&file).unwrap();
@@ -383,17 +376,11 @@ fn service_does_not_replace_a_database_that_is_gone() {
             std::fs::write(&file, "").unwrap();
         }
         let error = workdir.error("serve", 1);
-        assert!(
-            error.contains("is gone, though a service has run on it"),
-            "{error}"
-        );
-        assert!(
-            error.contains("restore a backup with `bellbird restore`"),
-            "{error}"
-        );
+        assert_has(&error, "is gone, though a service has run on it");
+        assert_has(&error, "restore a backup with `bellbird restore`");
         workdir.json("migrate");
     }
-    let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+    let service = workdir.start("serve");
     let (status, _, log) = service.stop("-TERM");
     assert!(
         status == Some(0) && !log.contains("new, empty database"),
@@ -502,9 +489,9 @@ fn no_command_creates_a_database() {
         "secrets rotate".to_owned(),
     ] {
         let error = workdir.error(&line, 1);
-        assert!(
-            error.contains("bellbird.db does not exist: is this the right folder"),
-            "{line}: {error}"
+        assert_has(
+            &error,
+            "bellbird.db does not exist: is this the right folder",
         );
         assert_eq!(
             workdir.folder.path().read_dir().unwrap().count(),
@@ -592,10 +579,8 @@ fn removing_asks() {
             .unwrap();
         let output = terminal.wait_with_output().unwrap();
         let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(
-            shown.contains("API keys           1") && shown.contains("Remove this? [y/N] "),
-            "{shown}"
-        );
+        assert_has(&shown, "API keys           1");
+        assert_has(&shown, "Remove this? [y/N] ");
         assert_eq!(
             shown.contains("error: nothing was removed"),
             !is_removed,
@@ -657,7 +642,7 @@ fn credentials_are_checked_before_any_call() {
     ] {
         let line = format!("connection import --user me@example.com --credentials -{options}");
         let output = all.run_with_input(&line, input);
-        assert!(!errors(&output).contains("s3cret"), "{}", errors(&output));
+        assert_lacks(&errors(&output), "s3cret");
     }
     all.run("connection import --user me@example.com --credentials nowhere.json");
     insta::assert_snapshot!(all.finish());
@@ -674,15 +659,11 @@ fn documents_and_scripts_are_printed() {
             .lines()
             .any(|line| line.starts_with("openapi:"))
     );
-    assert!(
-        workdir
-            .text("completions bash")
-            .contains("complete -F _bellbird")
-    );
+    assert_has(&workdir.text("completions bash"), "complete -F _bellbird");
     workdir.text("man .");
     let page = |name: &str| std::fs::read_to_string(workdir.path().join(name));
-    assert!(page("bellbird.1").unwrap().contains("bellbird\\-user(1)"));
-    assert!(page("bellbird-user-add.1").unwrap().contains("timezone"));
+    assert_has(&page("bellbird.1").unwrap(), "bellbird\\-user(1)");
+    assert_has(&page("bellbird-user-add.1").unwrap(), "timezone");
     assert!(
         page("bellbird-man.1").is_err(),
         "a page of a hidden command"

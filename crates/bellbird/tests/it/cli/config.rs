@@ -11,6 +11,7 @@ use bellbird_webhooks::delivery::schedule::Schedule;
 use secrecy::ExposeSecret as _;
 
 use super::commands::without_providers;
+use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 fn from_file(text: &str) -> Sources {
     let mut hasher = DefaultHasher::new();
@@ -207,15 +208,15 @@ fn invalid_provider_setting_hides_secrets() {
             Form::Text => " is `98765` in FILE, line 2: it must be text, in quotes",
             Form::Secret => " in FILE, line 2: it must be text, in quotes",
         };
-        assert!(error.starts_with(&format!("{name}{message}")), "{error}");
+        assert_starts(&error, &format!("{name}{message}"));
         if setting.form == Form::Secret {
             let settings = from_file(&format!(
                 "[{}]\n{} = \"98765\"\n",
                 provider.name, setting.name
             ));
-            assert!(
-                !format!("{:?}", Settings::load(&settings).unwrap()).contains("98765"),
-                "{name}"
+            assert_lacks(
+                &format!("{:?}", Settings::load(&settings).unwrap()),
+                "98765",
             );
         }
     }
@@ -268,10 +269,8 @@ fn example_for_kubernetes_trusts_no_network() {
         name,
         value.lines().next().unwrap(),
     ));
-    assert!(
-        error.contains("api.trusted_proxies") && error.contains("CIDR"),
-        "{error}"
-    );
+    assert_has(&error, "api.trusted_proxies");
+    assert_has(&error, "CIDR");
 }
 
 #[test]
@@ -284,7 +283,7 @@ fn identity_provider_is_set_whole_or_not_at_all() {
         "http://localhost:9000",
     ] {
         let settings = load(&format!("issuer = \"{issuer}\"\n{rest}")).unwrap();
-        assert!(!format!("{settings:?}").contains("98765"));
+        assert_lacks(&format!("{settings:?}"), "98765");
         let oidc = settings.pages.oidc.unwrap();
         assert_eq!(
             (
@@ -341,10 +340,8 @@ fn identity_provider_is_set_whole_or_not_at_all() {
     ))
     .unwrap_err()
     .to_string();
-    assert!(
-        error.starts_with("oidc.create_users is `gold`") && error.contains("a plan: "),
-        "{error}"
-    );
+    assert_starts(&error, "oidc.create_users is `gold`");
+    assert_has(&error, "a plan: ");
 }
 
 /// What a file says, and the error that it gets: the setting, its value unless it is a secret, what
@@ -414,15 +411,15 @@ fn an_error_never_shows_a_secret() {
         "[secrets]\nkey = 98765",
         "[database]\nurl = \"mysql://me:98765@host/db\"",
     ] {
-        assert!(!error_of(&from_file(file)).contains("98765"), "{file}");
+        assert_lacks(&error_of(&from_file(file)), "98765");
     }
     let broken = error_of(&from_file("[fiskil]\nclient_secret = \"98765"));
-    assert!(!broken.contains("98765"), "{broken}");
+    assert_lacks(&broken, "98765");
     let settings = Settings::load(&from_file(
         "[fiskil]\nclient_id = \"i\"\nclient_secret = \"98765\"\n[secrets]\nkey = \"98765\"\n\
          [database]\nurl = \"postgres://me:98765@h/d\"",
     ));
-    assert!(!format!("{:?}", settings.unwrap()).contains("98765"));
+    assert_lacks(&format!("{:?}", settings.unwrap()), "98765");
 }
 
 /// The path of a new file with a secret in it.
@@ -507,11 +504,8 @@ fn error_of_a_secret_file_names_the_file() {
         "BELLBIRD_DATABASE__URL_FILE",
         &path,
     ));
-    assert!(
-        error.starts_with(&format!("database.url in the file {path}: "))
-            && !error.contains("98765"),
-        "{error}"
-    );
+    assert_starts(&error, &format!("database.url in the file {path}: "));
+    assert_lacks(&error, "98765");
 }
 
 #[test]
@@ -602,10 +596,7 @@ fn operator_name_is_one_short_line() {
     assert_eq!(name(&"ā".repeat(60)).unwrap(), Some("ā".repeat(60)));
     for wrong in ["a".repeat(61), "two\\nlines".to_owned()] {
         let error = name(&wrong).unwrap_err().to_string();
-        assert!(
-            error.contains("at most 60 characters, on one line"),
-            "{error}"
-        );
+        assert_has(&error, "at most 60 characters, on one line");
     }
 }
 
@@ -615,7 +606,10 @@ fn named_file_must_exist() {
         file: Some("/nowhere/bellbird.toml".into()),
         ..Sources::default()
     };
-    assert!(error_of(&sources).starts_with("the settings file FILE cannot be read: No such file"));
+    assert_starts(
+        &error_of(&sources),
+        "the settings file FILE cannot be read: No such file",
+    );
 }
 
 const EXAMPLE: &str = include_str!("../../../../../bellbird.example.toml");

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use super::commands::{without_folder, without_providers};
-use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, text};
+use crate::support::process::{ANY_PORTS, MASTER_KEY, Workdir, text};
+use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 #[test]
 fn doctor_reports_failures() {
@@ -76,7 +77,7 @@ fn doctor_names_the_settings_file_and_notes_odd_settings() {
         ]
     );
     let linking = workdir.doctor("linking");
-    assert!(linking[0].starts_with("note "), "{linking:?}");
+    assert_starts(&linking[0], "note ");
 }
 
 #[cfg(unix)]
@@ -107,10 +108,8 @@ fn doctor_notes_files_that_others_may_open() {
     );
     files.iter().for_each(|file| set_mode(file, 0o644));
     for (file, note) in files.iter().zip(report()) {
-        assert!(
-            note.starts_with("note ") && note.contains(&format!("{file} (mode 0644)")),
-            "{note}"
-        );
+        assert_starts(&note, "note ");
+        assert_has(&note, &format!("{file} (mode 0644)"));
     }
     assert_eq!(report().len(), files.len());
 }
@@ -143,7 +142,7 @@ fn doctor_notices_a_service_on_another_database() {
     let (mut own, mut other) = (Workdir::migrated(), Workdir::new());
     own.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
     other.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
-    let service = RunningCommand::start(&own, &format!("serve --json {ANY_PORTS}"));
+    let service = own.start("serve");
     let address = |url: &str| {
         text(&service.json(), url)
             .strip_prefix("http://")
@@ -207,7 +206,7 @@ fn doctor_notices_a_service_on_another_database() {
     assert_eq!(verdicts(&other, &api), as_wrong);
     // What responds otherwise is another program.
     assert_eq!(verdicts(&other, &console)[0], foreign(&console));
-    assert_eq!(service.stop("-TERM").0, Some(0));
+    service.end();
 }
 
 #[test]
@@ -215,7 +214,7 @@ fn doctor_recognises_a_demo() {
     let mut workdir = Workdir::migrated();
     workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
     let folder = Workdir::new();
-    let demo = RunningCommand::start(&folder, &format!("demo --json {ANY_PORTS}"));
+    let demo = folder.start("demo");
     let address = |url: &str| {
         text(&demo.json(), url)
             .strip_prefix("http://")
@@ -226,7 +225,7 @@ fn doctor_recognises_a_demo() {
     let options = format!("--api-listen {api} --console-listen 127.0.0.1:0 --ops-listen {ops}");
     let expected = format!("wrong the Bellbird at {api} is a demo: stop it");
     assert_eq!(workdir.doctor_with(&options, "api.listen"), [expected]);
-    assert_eq!(demo.stop("-TERM").0, Some(0));
+    demo.end();
 }
 
 /// A signature with a wrong time is rejected like a wrong key, so the clock is compared with that
@@ -270,10 +269,7 @@ fn doctor_compares_the_clock_with_the_provider() {
         found.len() == 1 && found[0].starts_with("wrong this machine's clock is 60"),
         "{found:?}"
     );
-    assert!(
-        found[0].contains(" s ahead of that of Fiskil at http://127.0.0.1:"),
-        "{found:?}"
-    );
+    assert_has(&found[0], " s ahead of that of Fiskil at http://127.0.0.1:");
 }
 
 #[test]
@@ -383,10 +379,8 @@ fn doctor_and_test_email_speak_to_the_mail_server() {
                 found[0].contains(reason) && error.contains(reason),
                 "{found:?} {error}"
             );
-            assert!(
-                !found[0].contains("me@example.com") && !error.contains("wrong"),
-                "{found:?} {error}"
-            );
+            assert_lacks(&found[0], "me@example.com");
+            assert_lacks(&error, "wrong");
         }
     }
     let taken = taken.lock().unwrap();

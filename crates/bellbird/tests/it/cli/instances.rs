@@ -10,6 +10,7 @@ use crate::support::database::{execute, query};
 use crate::support::deployment::Deployment;
 use crate::support::harness::{Database, also_on_postgres, eventually, postgres_database};
 use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, text};
+use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 /// A folder with settings for a migrated database, and the URL of the database.
 async fn migrated(database: Database) -> (Workdir, String) {
@@ -102,17 +103,13 @@ async fn status_shows_what_runs() {
     assert_eq!(workdir.text("--version"), format!("bellbird {VERSION}\n"));
     assert_eq!(status["differences"], json!([]));
     let shown = workdir.text("status");
-    assert!(
-        shown.contains("1 running") && shown.contains(&api(&service)),
-        "{shown}"
-    );
-    assert!(!shown.contains(&MASTER_KEY[5..]), "{shown}");
+    assert_has(&shown, "1 running");
+    assert_has(&shown, &api(&service));
+    assert_lacks(&shown, &MASTER_KEY[5..]);
     let found = workdir.doctor("instances").remove(0);
-    assert!(
-        found.starts_with("ok 1 running: ") && found.contains(&api(&service)),
-        "{found}"
-    );
-    assert_eq!(service.stop("-TERM").0, Some(0));
+    assert_starts(&found, "ok 1 running: ");
+    assert_has(&found, &api(&service));
+    service.end();
     assert_eq!(running(&workdir), [""; 0], "the row goes with a clean stop");
     assert_eq!(
         query(&url, "SELECT id FROM instances").await,
@@ -139,14 +136,14 @@ async fn doctor_expects_used_ports_only_of_an_instance() {
     let address = api(&service).replace("http://", "");
     let expected = format!("ok {address} is in use; expected while the service runs");
     assert_eq!(check(&address), expected);
-    assert_eq!(service.stop("-TERM").0, Some(0));
+    service.end();
 
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let found = check(&other.local_addr().unwrap().to_string());
-    assert!(
-        found.starts_with("wrong ")
-            && found.contains("is in use, but no instance of this database runs on this machine"),
-        "{found}"
+    assert_starts(&found, "wrong ");
+    assert_has(
+        &found,
+        "is in use, but no instance of this database runs on this machine",
     );
 }
 
@@ -162,9 +159,9 @@ fn status_names_settings_file_and_database() {
         text(&status["database"], "location").ends_with(&path),
         "{status}"
     );
-    assert!(
-        text(&status["error"], "message").contains("run `bellbird serve` or `bellbird init`"),
-        "{status}"
+    assert_has(
+        text(&status["error"], "message"),
+        "run `bellbird serve` or `bellbird init`",
     );
     assert!(
         folder.read_dir().unwrap().next().is_none(),
@@ -185,10 +182,8 @@ fn status_names_settings_file_and_database() {
     );
     let output = workdir.run("status");
     let shown = String::from_utf8(output.stdout.clone()).unwrap() + &errors(&output);
-    assert!(
-        shown.contains("own at 127.0.0.1, port 1") && !shown.contains(password),
-        "{shown}"
-    );
+    assert_has(&shown, "own at 127.0.0.1, port 1");
+    assert_lacks(&shown, password);
     assert_eq!(output.status.code(), Some(1));
 }
 
@@ -197,10 +192,7 @@ fn status_names_settings_file_and_database() {
 async fn sqlite_serves_one_service() {
     let (workdir, url) = migrated(Database::Sqlite).await;
     let error = workdir.error(&format!("serve --only worker {ANY_PORTS}"), 1);
-    assert!(
-        error.contains("leave out --only, or use PostgreSQL"),
-        "{error}"
-    );
+    assert_has(&error, "leave out --only, or use PostgreSQL");
     let first = serve(&workdir);
     let path = url.strip_prefix("sqlite:").unwrap();
     for command in ["serve", "demo"] {
@@ -208,10 +200,8 @@ async fn sqlite_serves_one_service() {
         let begin = format!(
             "error: another service runs on the SQLite database {path}, and SQLite serves one: stop"
         );
-        assert!(
-            error.starts_with(&begin) && error.contains("PostgreSQL"),
-            "{error}"
-        );
+        assert_starts(&error, &begin);
+        assert_has(&error, "PostgreSQL");
     }
     workdir.json("user add --email me@example.com");
     assert_eq!(running(&workdir), [api(&first)]);
@@ -230,13 +220,16 @@ async fn sqlite_serves_one_service() {
         "BELLBIRD_DATABASE__URL",
         format!("sqlite:{}", link.display()),
     );
-    assert!(errors(&through_link.output().unwrap()).contains("another service runs"));
-    assert_eq!(second.stop("-TERM").0, Some(0));
+    assert_has(
+        &errors(&through_link.output().unwrap()),
+        "another service runs",
+    );
+    second.end();
     let mode = |path: &str| {
         std::os::unix::fs::PermissionsExt::mode(&Path::new(path).metadata().unwrap().permissions())
     };
     assert_eq!(mode(&format!("{path}-lock")) & 0o777, 0o600);
-    assert_eq!(serve(&workdir).stop("-TERM").0, Some(0));
+    serve(&workdir).end();
 }
 
 mod postgres {
@@ -277,17 +270,15 @@ mod postgres {
             .filter(|note| note.starts_with("wrong "))
             .collect();
         assert_eq!(wrong.len(), 3, "{notes:?}");
-        assert!(wrong[0].contains(
-            "cannot open the key `main`, with which this command seals: add it to secrets.key there"
-        ));
-        assert!(
-            wrong[1].contains(&format!("({}) cannot open the key `other`", api(&second))),
-            "{wrong:?}"
+        assert_has(
+            wrong[0],
+            "cannot open the key `main`, with which this command seals: add it to secrets.key there",
         );
-        assert!(
-            wrong[2].contains("this command cannot open the key `other`"),
-            "{wrong:?}"
+        assert_has(
+            wrong[1],
+            &format!("({}) cannot open the key `other`", api(&second)),
         );
+        assert_has(wrong[2], "this command cannot open the key `other`");
         assert!(
             notes.iter().any(|note| note.contains(" versions differ: ")),
             "{notes:?}"
@@ -306,7 +297,8 @@ mod postgres {
         let (mut workdir, _) = migrated(Database::Postgres).await;
         let first = serve(&workdir);
         workdir.set("BELLBIRD_LIMITS__LIVE_PER_MINUTE", "30");
-        assert!(!workdir.text("status").contains("section"), "the default");
+        // The default.
+        assert_lacks(&workdir.text("status"), "section");
         workdir.set("BELLBIRD_LIMITS__LIVE_PER_MINUTE", "7");
         workdir.set("BELLBIRD_REDIS__URL", "redis://127.0.0.1:1");
         let second = serve(&workdir);
@@ -317,20 +309,14 @@ mod postgres {
                 .iter()
                 .find(|text| text.contains(&format!(" {begin}")))
                 .unwrap_or_else(|| panic!("{texts:?}"));
-            assert!(
-                found.contains(&api(&first)) && found.contains(&api(&second)),
-                "{found}"
-            );
+            assert_has(found, &api(&first));
+            assert_has(found, &api(&second));
         }
-        assert!(
-            workdir
-                .text("status")
-                .contains("the settings of section limits")
-        );
+        assert_has(&workdir.text("status"), "the settings of section limits");
         let (_, _, log) = second.stop("-TERM");
-        assert!(
-            log.contains("the settings of section redis are not the same everywhere"),
-            "{log}"
+        assert_has(
+            &log,
+            "the settings of section redis are not the same everywhere",
         );
 
         workdir.set(
@@ -338,11 +324,11 @@ mod postgres {
             &MASTER_KEY.replace("main:", "other:"),
         );
         let error = workdir.error(&format!("serve {ANY_PORTS}"), 1);
-        assert!(
-            error.contains("the other instances seal with the master key `main`, such as "),
-            "{error}"
+        assert_has(
+            &error,
+            "the other instances seal with the master key `main`, such as ",
         );
-        assert_eq!(first.stop("-TERM").0, Some(0));
+        first.end();
     }
 
     /// The row of an instance appears again after the database was lost for a while. That of a
@@ -389,7 +375,7 @@ mod postgres {
         assert_eq!(running(&workdir), [api(&service)]);
         eventually(async || metric("bellbird_database_available").await.as_deref() == Some("1"))
             .await;
-        assert_eq!(service.stop("-TERM").0, Some(0));
+        service.end();
     }
 }
 
@@ -405,18 +391,14 @@ async fn warns_of_an_instance_that_rejects_the_address() {
     let (url, sent) = receiver(204);
     let error = workdir.error(&format!("webhook add --user me@example.com --url {url}"), 1);
     let setting = "webhooks.allow_loopback = true (BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK=true)";
-    assert!(
-        error.contains("use https") && error.contains(setting),
-        "{error}"
-    );
+    assert_has(&error, "use https");
+    assert_has(&error, setting);
     let error = workdir.error(
         "webhook add --user me@example.com --url http://hooks.example.com/",
         1,
     );
-    assert!(
-        error.contains("use https") && !error.contains("allow_loopback"),
-        "{error}"
-    );
+    assert_has(&error, "use https");
+    assert_lacks(&error, "allow_loopback");
 
     let service = serve(&workdir);
     workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
@@ -426,13 +408,12 @@ async fn warns_of_an_instance_that_rejects_the_address() {
     let added: Value = serde_json::from_slice(&output.stdout).unwrap();
     let id = text(&added, "id");
     let warning = errors(&output);
-    assert!(
-        warning.starts_with("warning: ") && warning.contains(&format!("({})", api(&service))),
-        "{warning}"
+    assert_starts(&warning, "warning: ");
+    assert_has(&warning, &format!("({})", api(&service)));
+    assert_has(
+        &warning,
+        &format!("Restart it with {setting}, then run `bellbird webhook enable {id}`"),
     );
-    assert!(warning.contains(&format!(
-        "Restart it with {setting}, then run `bellbird webhook enable {id}`"
-    )));
     let output = workdir.run(&format!("webhook ping {id}"));
     assert_eq!(
         (output.status.code(), errors(&output)),
@@ -452,43 +433,31 @@ async fn warns_of_an_instance_that_rejects_the_address() {
     );
     let output = workdir.run("connection sync --all");
     let obstacle = errors(&output);
-    assert!(
-        obstacle.contains(id) && obstacle.contains(setting),
-        "{obstacle}"
-    );
+    assert_has(&obstacle, id);
+    assert_has(&obstacle, setting);
     eventually(async || workdir.json("webhook list")[0]["status"] == "disabled").await;
     for command in [
         "webhook list".to_owned(),
         format!("webhook deliveries {id}"),
     ] {
         let shown = workdir.text(&command);
-        assert!(
-            shown.contains(&format!(
-                "The endpoint {id} is disabled (address not allowed): "
-            )),
-            "{shown}"
+        assert_has(
+            &shown,
+            &format!("The endpoint {id} is disabled (address not allowed): "),
         );
-        assert!(
-            shown.contains(&format!("restart the service with {setting}")),
-            "{shown}"
-        );
+        assert_has(&shown, &format!("restart the service with {setting}"));
     }
-    assert_eq!(service.stop("-TERM").0, Some(0));
+    service.end();
 
     // As the advice says.
     let service = serve(&workdir);
     let output = workdir.run(&format!("webhook enable {id}"));
-    assert!(
-        !errors(&output).contains("warning: "),
-        "{}",
-        errors(&output)
+    assert_lacks(&errors(&output), "warning: ");
+    assert_has(
+        &errors(&output),
+        &format!("`bellbird webhook recover {id} --since "),
     );
-    assert!(
-        errors(&output).contains(&format!("`bellbird webhook recover {id} --since ")),
-        "{}",
-        errors(&output)
-    );
-    assert_eq!(service.stop("-TERM").0, Some(0));
+    service.end();
 }
 
 /// What was planned by a clock that was ahead comes as soon as it was meant to.
@@ -499,8 +468,8 @@ async fn clock_that_was_set_back_while_no_service_ran_delays_nothing() {
         sandbox,
         database: url,
     } = Deployment::start_on(Database::Sqlite, 50, &[]).await;
-    let start = || RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
-    assert_eq!(start().stop("-TERM").0, Some(0));
+    let start = || workdir.start("serve");
+    start().end();
     let year = 365 * 24 * 3_600 * 1_000_000_i64;
     let jobs = "UPDATE jobs SET started_at = started_at +";
     execute(
@@ -509,7 +478,7 @@ async fn clock_that_was_set_back_while_no_service_ran_delays_nothing() {
         "",
     )
     .await;
-    assert_eq!(start().stop("-TERM").0, Some(0));
+    start().end();
     let in_a_day = jiff::Timestamp::now().as_microsecond() + 24 * 3_600 * 1_000_000;
     let planned = query(
         &url,
@@ -517,7 +486,7 @@ async fn clock_that_was_set_back_while_no_service_ran_delays_nothing() {
     )
     .await;
     assert_eq!(planned, [[""; 0]; 0], "jobs that would run in a year");
-    assert_eq!(sandbox.stop("-TERM").0, Some(0));
+    sandbox.end();
 }
 
 also_on_postgres! { status_shows_what_runs }

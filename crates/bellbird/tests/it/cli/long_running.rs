@@ -18,12 +18,13 @@ use crate::support::process::{
     ANY_PORTS, ANY_SANDBOX_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, text,
 };
 use crate::support::receiver::Receiver;
+use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 #[tokio::test]
 async fn serve_prints_ready_and_stops_on_sigterm() {
     let mut workdir = Workdir::new();
     workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
-    let running = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+    let running = workdir.start("serve");
     let urls = running.json();
     assert_eq!(
         get(&format!("{}/health", text(&urls, "apiUrl")), None).await,
@@ -77,7 +78,7 @@ async fn deleted_database_fails_readiness_and_can_be_rescued() {
     let mut workdir = Workdir::new();
     workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
     workdir.json("migrate");
-    let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+    let service = workdir.start("serve");
     workdir.json("user add --email me@example.com");
     let file = workdir.path().join("bellbird.db");
     std::fs::remove_file(&file).unwrap();
@@ -89,7 +90,7 @@ async fn deleted_database_fails_readiness_and_can_be_rescued() {
         "the SQLite database {} was deleted: its rows are only in this process",
         file.display()
     );
-    assert!(text(&body, "database").starts_with(&reason), "{body}");
+    assert_starts(text(&body, "database"), &reason);
     let page = reqwest::get(format!("{ops}/metrics"))
         .await
         .unwrap()
@@ -103,10 +104,7 @@ async fn deleted_database_fails_readiness_and_can_be_rescued() {
     );
     // A command must not bury it.
     let error = workdir.error("user list", 1);
-    assert!(
-        error.contains("does not exist: is this the right folder"),
-        "{error}"
-    );
+    assert_has(&error, "does not exist: is this the right folder");
 
     let id = service.id().to_string();
     let signal = |name: &str| {
@@ -155,7 +153,7 @@ async fn outside_readiness_follows_the_renewals_of_the_instance() {
         sandbox: _sandbox,
         database,
     } = Deployment::start_on(database, 50, &[]).await;
-    let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+    let service = workdir.start("serve");
     let urls = service.json();
     let status = async |listener: &str| {
         let url = format!("{}/health/ready", text(&urls, listener));
@@ -205,10 +203,7 @@ async fn outside_readiness_follows_the_renewals_of_the_instance() {
     );
     drop(service);
     let error = workdir.error("ready", 1);
-    assert!(
-        error.contains("is it running, and with this ops.listen?"),
-        "{error}"
-    );
+    assert_has(&error, "is it running, and with this ops.listen?");
 }
 
 /// As systemd does for a unit with `Type=notify`.
@@ -219,11 +214,11 @@ fn service_says_that_it_is_ready() {
     let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
     workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
     workdir.set("NOTIFY_SOCKET", path.to_str().unwrap());
-    let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+    let service = workdir.start("serve");
     let mut message = [0; 64];
     let length = socket.recv(&mut message).unwrap();
     assert_eq!(&message[..length], b"READY=1");
-    assert_eq!(service.stop("-TERM").0, Some(0));
+    service.end();
 }
 
 /// While instances are upgraded one after another, the newest one migrates and the others go
@@ -236,7 +231,7 @@ async fn instance_works_with_a_newer_schema() {
         sandbox: _sandbox,
         database,
     } = Deployment::start_on(database, 50, &[]).await;
-    let serve = || RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+    let serve = || workdir.start("serve");
     let running = serve();
     let ready = async |running: &RunningCommand| {
         get(&format!("{}/ready", text(&running.json(), "opsUrl")), None).await
@@ -250,7 +245,7 @@ async fn instance_works_with_a_newer_schema() {
     assert_eq!(ready(&running).await.0, 200);
     // SQLite serves one at a time.
     let running = if database.starts_with("sqlite:") {
-        assert_eq!(running.stop("-TERM").0, Some(0));
+        running.end();
         serve()
     } else {
         assert_eq!(ready(&serve()).await.0, 200, "another starts, too");
@@ -270,7 +265,7 @@ async fn instance_works_with_a_newer_schema() {
     );
     drop(running);
     let error = workdir.error(&format!("serve {ANY_PORTS}"), 1);
-    assert!(error.contains("9999_later"), "{error}");
+    assert_has(&error, "9999_later");
 }
 
 #[cfg(target_os = "linux")]
@@ -278,7 +273,7 @@ async fn instance_works_with_a_newer_schema() {
 async fn service_writes_no_core_file() {
     let mut workdir = Workdir::new();
     workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
-    let running = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+    let running = workdir.start("serve");
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", running.id())).unwrap();
     let core = limits
         .lines()
@@ -352,10 +347,7 @@ fn assert_described(sandbox: &Value) {
 #[tokio::test]
 async fn demo_starts_ready_and_cleans_up() {
     let workdir = Workdir::new();
-    let running = RunningCommand::start(
-        &workdir,
-        &format!("demo --json --seed 7 --rows 50 {ANY_PORTS}"),
-    );
+    let running = workdir.start("demo --seed 7 --rows 50");
     let demo = running.json();
     assert_eq!(demo["timezone"], "Australia/Sydney");
     assert!(demo["email"].is_string());
@@ -370,10 +362,7 @@ async fn demo_starts_ready_and_cleans_up() {
     }
     let claim_url =
         String::from_utf8(STANDARD.decode(text(&demo, "simplefinToken")).unwrap()).unwrap();
-    assert!(
-        claim_url.starts_with(&format!("{api}/simplefin/claim/")),
-        "{claim_url}"
-    );
+    assert_starts(&claim_url, &format!("{api}/simplefin/claim/"));
     let access_url = reqwest::Client::builder()
         .no_proxy()
         .build()
@@ -382,7 +371,7 @@ async fn demo_starts_ready_and_cleans_up() {
         .send()
         .await
         .unwrap();
-    assert!(access_url.text().await.unwrap().contains("@127.0.0.1:"));
+    assert_has(&access_url.text().await.unwrap(), "@127.0.0.1:");
     let (_, connections) = get(&format!("{api}/v1/connections"), Some(keys[0])).await;
     let mut linked: Vec<_> = connections["data"]
         .as_array()
@@ -459,14 +448,14 @@ async fn demo_sends_webhook_events() {
         &format!("demo --webhook http://hooks.example.com/ {ANY_PORTS}"),
         1,
     );
-    assert!(error.contains("https"), "{error}");
+    assert_has(&error, "https");
 }
 
 /// A developer tries a receiver on this machine without a flag.
 #[tokio::test]
 async fn demo_takes_a_receiver_on_this_machine() {
     let (receiver, workdir) = (Receiver::start().await, Workdir::new());
-    let running = RunningCommand::start(&workdir, &format!("demo --json --rows 50 {ANY_PORTS}"));
+    let running = workdir.start("demo --rows 50");
     let demo = running.json();
     let console = text(&demo, "consoleUrl");
     let signed_in = console::post(&format!("{console}/demo/sign-in"), None, "").await;
@@ -481,7 +470,7 @@ async fn demo_takes_a_receiver_on_this_machine() {
 #[test]
 fn open_connections_do_not_delay_the_end() {
     let workdir = Workdir::new();
-    let running = RunningCommand::start(&workdir, &format!("demo --json --rows 50 {ANY_PORTS}"));
+    let running = workdir.start("demo --rows 50");
     let demo = running.json();
     let mut connections = Vec::new();
     for url in ["apiUrl", "consoleUrl", "opsUrl"] {
@@ -494,14 +483,14 @@ fn open_connections_do_not_delay_the_end() {
     }
     let (code, _, log) = running.stop("-INT");
     assert_eq!(code, Some(0));
-    assert!(!log.contains("connections aborted"), "{log}");
+    assert_lacks(&log, "connections aborted");
 }
 
 /// Does what the demo's pages advise, after the first link has expired.
 #[tokio::test]
 async fn demo_makes_new_link_urls_and_names_its_database() {
     let workdir = Workdir::new();
-    let running = RunningCommand::start(&workdir, &format!("demo --json --rows 50 {ANY_PORTS}"));
+    let running = workdir.start("demo --rows 50");
     let demo = running.json();
     let console = text(&demo, "consoleUrl");
     let http = reqwest::Client::builder()
@@ -519,8 +508,8 @@ async fn demo_makes_new_link_urls_and_names_its_database() {
     };
     for path in ["/", "/link/expired"] {
         let html = page(path).await;
-        assert!(html.contains("action=\"/demo/link\""), "{path}: {html}");
-        assert!(!html.contains("bellbird connection link"), "{path}: {html}");
+        assert_has(&html, "action=\"/demo/link\"");
+        assert_lacks(&html, "bellbird connection link");
     }
     let new_link = || http.post(format!("{console}/demo/link"));
     assert_eq!(
@@ -550,7 +539,7 @@ async fn demo_makes_new_link_urls_and_names_its_database() {
         .text()
         .await
         .unwrap();
-    assert!(link.contains("demo@bellbird.example"), "{link}");
+    assert_has(&link, "demo@bellbird.example");
 
     // The command on the start page works beside the demo, and creates no database of its own.
     let start_page = page("/").await;
@@ -608,10 +597,9 @@ async fn demo_output_can_be_run() {
     // The demo ignores the settings of real providers, even incomplete ones.
     workdir.set("BELLBIRD_FISKIL__CLIENT_ID", "of another service");
     let mut running = RunningCommand::start(&workdir, &format!("demo --rows 50 {ANY_PORTS}"));
-    assert!(
-        running
-            .ready_line
-            .starts_with("Bellbird is running at http://127.0.0.1:")
+    assert_starts(
+        &running.ready_line,
+        "Bellbird is running at http://127.0.0.1:",
     );
     let (mut key, mut urls) = (String::new(), Vec::new());
     loop {
@@ -700,10 +688,8 @@ fn connection_is_imported_shown_and_removed() {
     listed["accounts"] = json!(accounts.as_array().unwrap().len());
     assert_eq!(workdir.json("connection list"), json!([listed]));
     let table = workdir.text("connection list");
-    assert!(
-        table.starts_with("USER ") && table.contains("\nme@example.com  "),
-        "{table}"
-    );
+    assert_starts(&table, "USER ");
+    assert_has(&table, "\nme@example.com  ");
     assert!(
         accounts
             .as_array()
@@ -722,10 +708,8 @@ fn connection_is_imported_shown_and_removed() {
     assert_eq!(history, imported);
     assert_eq!(shown, *connection);
     let shown = workdir.text(&format!("connection show {id}"));
-    assert!(
-        shown.contains("me@example.com") && shown.contains("xxxx"),
-        "{shown}"
-    );
+    assert_has(&shown, "me@example.com");
+    assert_has(&shown, "xxxx");
 
     // A second import, from a file, gives the same connection.
     std::fs::write(workdir.folder.path().join("credentials.json"), &credentials).unwrap();
@@ -740,10 +724,9 @@ fn connection_is_imported_shown_and_removed() {
     );
     let synced = workdir.json("connection sync --user me@example.com");
     assert_eq!(synced[0]["connectionId"], id);
-    assert!(
-        workdir
-            .error(&format!("connection remove {id}"), 2)
-            .contains("--dry-run")
+    assert_has(
+        &workdir.error(&format!("connection remove {id}"), 2),
+        "--dry-run",
     );
     let planned = workdir.json(&format!("connection remove {id} --dry-run"));
     assert_eq!(
@@ -755,10 +738,8 @@ fn connection_is_imported_shown_and_removed() {
         (&accounts, &json!(true))
     );
     let planned = workdir.text(&format!("connection remove {id} --dry-run --local-only"));
-    assert!(
-        planned.contains("xxxx") && planned.contains("the consent stays active"),
-        "{planned}"
-    );
+    assert_has(&planned, "xxxx");
+    assert_has(&planned, "the consent stays active");
     assert_eq!(
         workdir.json(&format!("connection show {id}"))["status"],
         "active"
@@ -769,7 +750,7 @@ fn connection_is_imported_shown_and_removed() {
         json!([])
     );
     workdir.json("user remove me@example.com");
-    assert_eq!(sandbox.stop("-TERM").0, Some(0));
+    sandbox.end();
 }
 
 /// Exports the variables that `sandbox` prints and imports the credentials that it prints, for
@@ -796,7 +777,7 @@ fn sandbox_output_can_be_pasted() {
     }
     for name in simulated_providers() {
         let found = workdir.doctor(name);
-        assert!(found[0].starts_with("ok "), "{name}: {found:?}");
+        assert_starts(&found[0], "ok ");
         let credentials = all_credentials
             .iter()
             .find(|credentials| credentials["provider"] == name)
@@ -810,7 +791,7 @@ fn sandbox_output_can_be_pasted() {
         workdir.json("connection list").as_array().unwrap().len(),
         simulated_providers().count()
     );
-    assert_eq!(sandbox.stop("-TERM").0, Some(0));
+    sandbox.end();
 }
 
 /// Ten years, at every provider.
@@ -844,7 +825,7 @@ async fn first_sync_reads_as_far_back_as_set() {
             "{provider}: {month} rows of a month, {decade} of ten years"
         );
     }
-    assert_eq!(sandbox.stop("-TERM").0, Some(0));
+    sandbox.end();
 }
 
 /// With a terminal, which `script` provides, and a browser, which writes down what it is to open.
@@ -888,10 +869,8 @@ async fn demo_opens_the_console_in_a_browser() {
     child.stdin.take().unwrap().write_all(&[3]).unwrap();
     let output = child.wait_with_output().unwrap();
     let shown = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        shown.contains(url.trim()) && shown.contains("The demo has ended."),
-        "{shown}"
-    );
+    assert_has(&shown, url.trim());
+    assert_has(&shown, "The demo has ended.");
 }
 
 also_on_postgres! { outside_readiness_follows_the_renewals_of_the_instance instance_works_with_a_newer_schema }

@@ -4,6 +4,7 @@ use crate::support::database::execute;
 use crate::support::deployment::Deployment;
 use crate::support::harness::{Database, also_on_postgres};
 use crate::support::process::{ANY_PORTS, Workdir};
+use crate::support::words::assert_has;
 
 const REASON: &str = "the database was made by an unreleased or older version of Bellbird, or by another program, and \
                       this version cannot upgrade it (schema_migrations lacks a column): go back to the version that \
@@ -33,7 +34,7 @@ async fn unknown_schema_is_explained() {
     .await;
     for command in ["migrate", "user list", &format!("serve {ANY_PORTS}")] {
         let error = workdir.error(command, 1);
-        assert!(error.contains(REASON), "{command}: {error}");
+        assert_has(&error, REASON);
     }
     assert!(
         database_check(&workdir).ends_with(REASON),
@@ -50,7 +51,7 @@ async fn unknown_schema_is_explained() {
         workdir.text("restore before.db");
         assert_eq!(workdir.json("user list").as_array().unwrap().len(), 0);
     }
-    assert_eq!(sandbox.stop("-TERM").0, Some(0));
+    sandbox.end();
 }
 
 also_on_postgres! { unknown_schema_is_explained }

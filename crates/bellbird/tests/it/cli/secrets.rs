@@ -7,6 +7,7 @@ use crate::support::harness::postgres_database;
 use crate::support::process::{
     ANY_PORTS, ANY_SANDBOX_PORTS, RunningCommand, Workdir, errors, get, text,
 };
+use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 const OLD: &str = "2026:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 const NEW: &str = "2027:BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA=";
@@ -62,7 +63,7 @@ impl Deployment {
     /// Starts a service with these keys.
     fn serve(&mut self, keys: &str) -> Service {
         self.workdir.set(KEYS, keys);
-        let running = RunningCommand::start(&self.workdir, &format!("serve --json {ANY_PORTS}"));
+        let running = self.workdir.start("serve");
         let api = text(&running.json(), "apiUrl").to_owned();
         Service {
             running,
@@ -114,7 +115,7 @@ impl Service {
     }
 
     fn stop(self) {
-        assert_eq!(self.running.stop("-TERM").0, Some(0));
+        self.running.end();
     }
 }
 
@@ -176,7 +177,7 @@ async fn single_instance_rotates_its_key() {
          One instance of the service runs, and was checked.\n"
     );
     service.stop();
-    assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
+    deployment.sandbox.end();
 }
 
 mod postgres {
@@ -235,11 +236,9 @@ mod postgres {
         assert_eq!(late.read_status(&first).await, 500);
         let (_, _, log) = late.running.stop("-TERM");
         let advice = "sealed with the master key `2027`, which is not in secrets.key: add it after the first key";
-        assert!(
-            log.contains("could not open stored secret") && log.contains(advice),
-            "{log}"
-        );
-        assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
+        assert_has(&log, "could not open stored secret");
+        assert_has(&log, advice);
+        deployment.sandbox.end();
     }
 
     /// The order of docs/secrets.md is enforced: no instance is left with secrets that it cannot
@@ -254,20 +253,15 @@ mod postgres {
         let (code, _, error) = deployment.try_rotate(&new_key_first);
         assert_eq!(code, Some(1));
         let begin = "error: nothing was changed, because 1 of 2 running instances cannot open the key `2027`";
-        assert!(error.starts_with(begin), "{error}");
+        assert_starts(&error, begin);
         let advice = format!(
             "({}) opens only `2026`: add `2027` to its secrets.key, restart it",
             late.api
         );
-        assert!(
-            error.contains(&advice) && !error.contains(&early.api),
-            "{error}"
-        );
+        assert_has(&error, &advice);
+        assert_lacks(&error, &early.api);
         let found = deployment.doctor();
-        assert!(
-            found[0].starts_with("note 1 secret: 1 with key `2026`"),
-            "{found:?}"
-        );
+        assert_starts(&found[0], "note 1 secret: 1 with key `2026`");
         assert_eq!(late.read_status(&connection).await, 200);
 
         // It opens both, but what it seals would be lost with the old key.
@@ -280,12 +274,9 @@ mod postgres {
             .unwrap();
         let resealed = json!({"resealed": 1, "alreadyCurrent": 0, "unopenable": 0, "instances": 2, "error": {"message": message}});
         assert_eq!((code, printed), (Some(1), resealed));
-        assert!(
-            error.contains(&format!(
-                "({}) seals with key `2026`: put `2027` first",
-                late.api
-            )),
-            "{error}"
+        assert_has(
+            &error,
+            &format!("({}) seals with key `2026`: put `2027` first", late.api),
         );
         assert_eq!(late.read_status(&connection).await, 200);
 
@@ -299,7 +290,7 @@ mod postgres {
         let resealed = json!({"resealed": 0, "alreadyCurrent": 1, "unopenable": 0, "instances": 1});
         assert_eq!(deployment.rotate(&new_key_first), resealed);
         early.stop();
-        assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
+        deployment.sandbox.end();
     }
 }
 
@@ -335,12 +326,12 @@ fn unopenable_secrets_are_reported_and_kept() {
     let output = deployment.workdir.run("secrets rotate");
     assert_eq!(output.status.code(), Some(1));
     let error = errors(&output);
-    assert!(
-        error.contains("1 secret cannot be opened: not opened by the key with their id"),
-        "{error}"
+    assert_has(
+        &error,
+        "1 secret cannot be opened: not opened by the key with their id",
     );
     for key in [OLD, NEW, LOST] {
-        assert!(!error.contains(&key[5..]), "{error}");
+        assert_lacks(&error, &key[5..]);
     }
     let service = deployment.serve(NEW);
     let (code, _, log) = service.running.stop("-TERM");
@@ -353,7 +344,7 @@ fn unopenable_secrets_are_reported_and_kept() {
         deployment.rotate(&format!("{NEW},{LOST}")),
         json!({"resealed": 1, "alreadyCurrent": 1, "unopenable": 0, "instances": 0})
     );
-    assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
+    deployment.sandbox.end();
 }
 
 /// As after `secrets.key` was generated again. What is stored stays readable with the old key, and
@@ -376,7 +367,7 @@ async fn another_key_of_the_same_id_seals_nothing() {
     );
     for command in ["secrets rotate", &format!("serve {ANY_PORTS}")] {
         let error = deployment.workdir.error(command, 1);
-        assert!(error.contains(reason), "{command}: {error}");
+        assert_has(&error, reason);
     }
     assert_eq!(deployment.doctor(), [format!("wrong {reason}")]);
 
@@ -384,18 +375,14 @@ async fn another_key_of_the_same_id_seals_nothing() {
     deployment.workdir.set(KEYS, "");
     let error = deployment.workdir.error(&format!("serve {ANY_PORTS}"), 1);
     let missing = "secrets.key is not set, but the database holds secrets that are sealed with the master key `2026` (1)";
-    assert!(
-        error.contains(missing) && error.contains("find the old key"),
-        "{error}"
-    );
+    assert_has(&error, missing);
+    assert_has(&error, "find the old key");
     let checked = deployment
         .workdir
         .run(&format!("doctor --json {ANY_PORTS}"));
     let checked = String::from_utf8(checked.stdout).unwrap();
-    assert!(
-        checked.contains("sealed with the master key `2026` (1)") && !checked.contains("urandom"),
-        "{checked}"
-    );
+    assert_has(&checked, "sealed with the master key `2026` (1)");
+    assert_lacks(&checked, "urandom");
 
     // The old key opens what it sealed, and a key with another id begins again.
     let service = deployment.serve(OLD);
@@ -403,17 +390,14 @@ async fn another_key_of_the_same_id_seals_nothing() {
     service.stop();
     deployment.serve(NEW).stop();
     deployment.import(1);
-    assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
+    deployment.sandbox.end();
 }
 
 #[test]
 fn invalid_keys_are_rejected_up_front() {
     let mut workdir = Workdir::migrated();
     let error = workdir.error("secrets rotate", 1);
-    assert!(
-        error.starts_with("error: secrets.key is not set"),
-        "{error}"
-    );
+    assert_starts(&error, "error: secrets.key is not set");
     let bare = &OLD[5..];
     for (keys, message) in [
         (
@@ -436,18 +420,14 @@ fn invalid_keys_are_rejected_up_front() {
     ] {
         workdir.set(KEYS, &keys);
         let error = workdir.error("secrets rotate", 1);
-        assert!(
-            error.contains(&format!(" cannot be used: {message}")),
-            "{error}"
-        );
-        assert!(!error.contains(bare), "{error}");
+        assert_has(&error, &format!(" cannot be used: {message}"));
+        assert_lacks(&error, bare);
     }
     let mut empty = Workdir::new();
     empty.set(KEYS, OLD);
-    assert!(
-        empty
-            .error("secrets rotate", 1)
-            .contains("bellbird.db does not exist")
+    assert_has(
+        &empty.error("secrets rotate", 1),
+        "bellbird.db does not exist",
     );
     // In a file, a line for each key is the natural form. One that is wrong is named with the file.
     let mut empty = Workdir::new();
@@ -459,9 +439,9 @@ fn invalid_keys_are_rejected_up_front() {
     assert_eq!(ids, json!([&NEW[..4], &OLD[..4]]));
     std::fs::write(&file, "main:c2hvcnQ=").unwrap();
     let error = empty.error("secrets rotate", 1);
-    assert!(
-        error.starts_with("error: secrets.key in the file keys cannot be used: "),
-        "{error}"
+    assert_starts(
+        &error,
+        "error: secrets.key in the file keys cannot be used: ",
     );
     std::fs::write(&file, "\n").unwrap();
     let error = empty.error("secrets rotate", 1);

@@ -15,6 +15,7 @@ use crate::support::deployment::Deployment;
 use crate::support::harness::{Database, postgres_database};
 use crate::support::process::{MASTER_KEY, Workdir, errors, names, text};
 use crate::support::transcript::{Transcript, transcript};
+use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 /// A folder with a database and a user, where endpoints on this machine are allowed.
 async fn workdir_with_user() -> Workdir {
@@ -236,10 +237,9 @@ async fn hostile_urls_are_rejected_and_not_echoed() {
             error.starts_with("error: the ") && error.lines().count() == 1,
             "{url}: {error}"
         );
-        assert!(
-            !error.contains("s3cret") && !error.contains("169.254") && !error.contains("metadata"),
-            "{url}: {error}"
-        );
+        assert_lacks(&error, "s3cret");
+        assert_lacks(&error, "169.254");
+        assert_lacks(&error, "metadata");
     };
     // Rejected even when loopback URLs are allowed for development.
     for url in [
@@ -290,12 +290,7 @@ async fn a_ping_is_sent_at_once_and_logged() {
     assert!(pinged["durationMs"].is_u64(), "{pinged}");
 
     let ping = sent.recv().unwrap();
-    assert!(
-        ping.head
-            .starts_with("POST /hook?token=s3cret HTTP/1.1\r\n"),
-        "{}",
-        ping.head
-    );
+    assert_starts(&ping.head, "POST /hook?token=s3cret HTTP/1.1\r\n");
     assert_eq!(
         (ping.header("webhook-id"), ping.header("bellbird-endpoint")),
         (text(&pinged, "eventId"), id)
@@ -321,10 +316,7 @@ async fn a_ping_is_sent_at_once_and_logged() {
         text(&pinged, "eventId")
     ));
     let shown = workdir.text(&format!("webhook ping {id}"));
-    assert!(
-        shown.starts_with("Delivered: the endpoint responded with 200 after "),
-        "{shown}"
-    );
+    assert_starts(&shown, "Delivered: the endpoint responded with 200 after ");
     for (filter, count) in [
         ("--limit 1", 1),
         ("--state delivered", 2),
@@ -365,15 +357,11 @@ async fn failed_ping_exits_with_1_and_explains() {
         );
         assert_eq!(pinged["error"], json!({ "message": reason }));
         let error = errors(&output);
-        assert!(
-            error.starts_with("error: not delivered: the endpoint ") && error.contains(reason),
-            "{error}"
-        );
+        assert_starts(&error, "error: not delivered: the endpoint ");
+        assert_has(&error, reason);
         let error = workdir.error(&format!("webhook ping {id}"), 1);
-        assert!(
-            error.contains(reason) && !error.contains("127.0.0.1"),
-            "{error}"
-        );
+        assert_has(&error, reason);
+        assert_lacks(&error, "127.0.0.1");
         let failed = workdir.json(&format!("webhook deliveries {id} --state failed"));
         assert_eq!(
             (&failed[0]["lastStatus"], &failed[0]["lastError"]),
@@ -447,11 +435,7 @@ async fn lost_master_key_loses_only_the_old_secret() {
         "BELLBIRD_SECRETS__KEY",
         "other:BAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
     );
-    assert!(
-        workdir
-            .error(&format!("webhook ping {id}"), 1)
-            .starts_with("error: ")
-    );
+    assert_starts(&workdir.error(&format!("webhook ping {id}"), 1), "error: ");
     assert!(sent.try_recv().is_err());
     let rotated = workdir.json(&format!("webhook rotate-secret {id}"));
     assert_eq!(rotated["oldSecretExpiresAt"], Value::Null);
@@ -539,10 +523,7 @@ async fn missed_deliveries_are_recovered() {
             .unwrap()
     );
     let command = format!("`bellbird webhook recover {id} --since {since}`");
-    assert!(
-        hint.starts_with(&format!("{} deliveries failed", missed.len())),
-        "{hint}"
-    );
+    assert_starts(&hint, &format!("{} deliveries failed", missed.len()));
     assert!(output.status.success() && hint.contains(&command), "{hint}");
 
     let redelivered = workdir.json(&format!("webhook redeliver {id} {event}"));
@@ -568,10 +549,9 @@ async fn missed_deliveries_are_recovered() {
 
     // Disabling cancels the pending deliveries, and removing the endpoint deletes them.
     let output = workdir.run(&format!("webhook disable {id}"));
-    assert!(
-        errors(&output).starts_with(&format!("{} deliveries cancelled", missed.len())),
-        "{}",
-        errors(&output)
+    assert_starts(
+        &errors(&output),
+        &format!("{} deliveries cancelled", missed.len()),
     );
     workdir.json(&format!("webhook remove {id}"));
     assert_eq!(workdir.json("webhook list"), json!([]));
@@ -620,11 +600,7 @@ async fn doctor_reports_due_and_failing_jobs() {
         )
         .unwrap();
     assert_check(&workdir, "webhooks", "note", "failing endpoints: 1");
-    assert!(
-        workdir
-            .text("webhook list")
-            .contains("enabled (failing since ")
-    );
+    assert_has(&workdir.text("webhook list"), "enabled (failing since ");
     workdir.run(&format!("webhook disable {id}"));
     assert_check(&workdir, "webhooks", "note", "`bellbird webhook enable ID`");
     assert_check(&workdir, "webhooks", "ok", "0 due, 0 scheduled");
@@ -653,10 +629,9 @@ async fn sync_counts_no_event_for_a_disabled_endpoint() {
     workdir.json(&format!("webhook disable {id}"));
     workdir.import("me@example.com", &sandbox.json()["credentials"][0]);
     let output = workdir.run("connection sync --all");
-    assert!(
-        errors(&output).contains(&format!("The endpoint {id} is disabled (by command)")),
-        "{}",
-        errors(&output)
+    assert_has(
+        &errors(&output),
+        &format!("The endpoint {id} is disabled (by command)"),
     );
     let table = String::from_utf8(output.stdout).unwrap();
     let last: Vec<&str> = table

@@ -8,6 +8,7 @@ use super::pages::text_of;
 use crate::linking::chromium::{UserAction, leave_consent_pages};
 use crate::support::chromium::Browser;
 use crate::support::harness::{App, Person, Setup, simulated_providers};
+use crate::support::words::{assert_has, assert_lacks};
 
 /// What a phone shows without scrolling, above the tabs.
 const FIRST_SCREEN: &str = "innerHeight - document.querySelector('.tabs').offsetHeight";
@@ -54,14 +55,13 @@ async fn banks_are_read_and_removed_by_their_user_only() {
     page.assert_has("It is read within a minute");
     assert_eq!(page.headers["refresh"], "5", "the page shows the end of it");
     let (_, row) = page.text.split_once(&format!("id=\"bank-{id}\"")).unwrap();
-    assert!(row.contains("role=\"status\"") && row.contains("<details open>"));
+    assert_has(row, "role=\"status\"");
+    assert_has(row, "<details open>");
     app.sync(&connection).await;
     let read = browser.get(to.trim_end_matches("#done")).await;
     let shown = text_of(&read.text);
-    assert!(
-        shown.contains("Up to date, just now") && !shown.contains("within a minute"),
-        "{shown}"
-    );
+    assert_has(&shown, "Up to date, just now");
+    assert_lacks(&shown, "within a minute");
     assert!(!read.headers.contains_key("refresh"), "nothing is awaited");
 
     let form = format!("confirm-removal={id}");
@@ -132,7 +132,8 @@ async fn broken_bank_comes_first_with_its_button() {
     ] {
         assert!(broken.contains(words), "no {words:?} in {broken}");
     }
-    assert!(!working.contains(">Reconnect<") && working.contains("Renew consent"));
+    assert_lacks(working, ">Reconnect<");
+    assert_has(working, "Renew consent");
     for words in ["revoked", "the user", "Connected"] {
         page.assert_lacks(words);
     }
@@ -180,10 +181,8 @@ async fn banks_are_linked_and_removed_without_a_command() {
         browser.click(&format!("button[name=provider][value={provider}]"));
         leave_consent_pages(&mut browser, provider, UserAction::Cancel);
         let text = browser.text();
-        assert!(
-            text.contains("You did not give your consent") && !text.contains("your link"),
-            "{provider}: {text}"
-        );
+        assert_has(&text, "You did not give your consent");
+        assert_lacks(&text, "your link");
         browser.assert_accessible(&format!("console-declined-{provider}"));
         // Try again.
         browser.click(&format!("button.strong[name=provider][value={provider}]"));
@@ -221,10 +220,8 @@ async fn banks_are_linked_and_removed_without_a_command() {
     browser.press(&format!("{row} summary"));
     browser.click(&format!("{row} button[name=sync]"));
     let text = browser.text();
-    assert!(
-        text.contains("Being read now") && text.contains("within a minute"),
-        "{text}"
-    );
+    assert_has(&text, "Being read now");
+    assert_has(&text, "within a minute");
     browser.wait_for("document.activeElement.id === 'done'");
     browser.assert_accessible("console-bank-syncing");
 }

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::SIGNED_OUT;
 use crate::support::chromium::Browser;
 use crate::support::harness::{App, Setup};
+use crate::support::words::assert_has;
 
 impl Browser {
     /// A browser of that size in which a user is signed in.
@@ -347,7 +348,7 @@ async fn everyday_tasks_take_few_clicks() {
     browser.write("#search", &wanted.description);
     browser.click("form.search button");
     let text = browser.text();
-    assert!(text.contains(" Apr 2026"), "{}: {text}", wanted.description);
+    assert_has(&text, " Apr 2026");
 
     browser.click("nav a[href='/overview']");
     browser.click(".bars a.what");

@@ -7,6 +7,7 @@ use super::pages::text_of;
 use crate::support::chromium::Browser;
 use crate::support::harness::{App, Setup};
 use crate::support::receiver::Reply;
+use crate::support::words::{assert_has, assert_lacks};
 
 #[tokio::test]
 async fn keys_are_made_replaced_and_revoked() {
@@ -81,7 +82,7 @@ async fn settings_show_what_happened() {
         "Key made Sheet",
         "Signed in",
     ] {
-        assert!(happened.contains(words), "{words}: {happened}");
+        assert_has(happened, words);
     }
     let rows = app
         .storage
@@ -230,10 +231,7 @@ async fn programs_get_what_they_take() {
             .await;
         page.assert_status(200);
         let steps = codes(&page.text).join("\n");
-        assert!(
-            steps.contains("https://bellbird.example"),
-            "{program}: {steps}"
-        );
+        assert_has(&steps, "https://bellbird.example");
         let (_, key) = steps.split_once("bb_").expect("a key");
         let key: String = key
             .chars()
@@ -268,14 +266,11 @@ async fn keys_say_what_they_were_used_for() {
     app.write_key_reads().await;
     let page = browser.get("/keys").await;
     let text = text_of(&page.text);
-    assert!(
-        text.contains("4 requests in 30 days") && text.contains("/v1/me 2"),
-        "{text}"
-    );
-    assert!(
-        text.contains("/v1/accounts 1") && !text.contains("limit=1") && !text.contains("/v1/none"),
-        "{text}"
-    );
+    assert_has(&text, "4 requests in 30 days");
+    assert_has(&text, "/v1/me 2");
+    assert_has(&text, "/v1/accounts 1");
+    assert_lacks(&text, "limit=1");
+    assert_lacks(&text, "/v1/none");
 }
 
 /// What a reload or a second press sends makes nothing.

@@ -13,6 +13,7 @@ use super::SignedIn;
 use super::pages::text_of;
 use crate::support::client::{Holding, Trade};
 use crate::support::harness::{App, Person, Setup};
+use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 /// A page's text with plain numbers: no commas, and the minus of keyboards.
 fn plain_text(html: &str) -> String {
@@ -108,8 +109,8 @@ async fn overview_shows_what_the_api_says() {
     }
     let net_worth = shown(&text(&sum(all)));
     let text = plain_text(&page);
-    assert!(text.contains(&format!("AUD {net_worth}")), "{text}");
-    assert!(text.contains("As of "), "{text}");
+    assert_has(&text, &format!("AUD {net_worth}"));
+    assert_has(&text, "As of ");
 }
 
 /// The sums of months and categories are those of the rows behind their links, and they add up.
@@ -232,9 +233,9 @@ async fn one_currency_is_shown_at_a_time() {
         let page = browser.get(&format!("/overview?{query}")).await.text;
         let (_, money) = page.rsplit_once("slot=\"money\"").unwrap();
         assert_eq!(money.matches("By month, ").count(), 1);
-        assert!(money.contains(&format!("By month, {code}")), "{money}");
+        assert_has(money, &format!("By month, {code}"));
         let chosen = money.split("aria-current=\"true\">").nth(2).unwrap();
-        assert!(chosen.starts_with(code), "{chosen}");
+        assert_starts(chosen, code);
     }
 }
 
@@ -292,7 +293,8 @@ async fn a_part_that_fails_spoils_no_other() {
     failed.assert_has("These sums are not complete");
     failed.assert_has("could not be read.");
     let healthy = browser.get("/overview?period=12-months").await.text;
-    assert!(!healthy.contains("not complete"), "a failure is not cached");
+    // A failure is not cached.
+    assert_lacks(&healthy, "not complete");
 }
 
 /// A bank that does not answer is named before the sums of the others.
@@ -309,8 +311,10 @@ async fn a_bank_that_fails_is_named_before_the_sums() {
     let (troubles, sums) = balances.split_once("<ul class=\"figures\">").unwrap();
     let text = text_of(troubles);
     let said = "could not be read. It does not answer now.";
-    assert!(text.contains(said) && text.contains("Try again"), "{text}");
-    assert!(sums.contains("NZD") && sums.contains("not in the sums"));
+    assert_has(&text, said);
+    assert_has(&text, "Try again");
+    assert_has(sums, "NZD");
+    assert_has(sums, "not in the sums");
 }
 
 /// A bank whose consent has ended comes first, with the button that helps.
@@ -494,7 +498,7 @@ async fn holdings_are_those_of_the_api_with_exact_sums() {
     assert!(values > 12);
     let option = "<a class=\"what\" href=\"/investments?search=EXRB++270115C00200000#trades\" \
                   title=\"EXRB  270115C00200000\"><bdi>EXRB 15 Jan 2027 call 200</bdi>";
-    assert!(page.contains(option), "{page}");
+    assert_has(&page, option);
 }
 
 /// Each page of the trades has the next ones of the API, over all brokers.
@@ -538,19 +542,16 @@ async fn trades_of_all_brokers_follow_each_other() {
             };
             // All digits of a long amount are in the opened row.
             let (shown, exact) = amount.split_once("… ").unwrap_or((&amount, ""));
-            assert!(
-                row.contains(shown) && row.contains(exact),
-                "{amount}: {row}"
-            );
-            assert!(row.contains(&plain_text(&trade.account_name)), "{row}");
-            assert!(!row.contains(" 0 at") && !row.contains("at 0 "), "{row}");
+            assert_has(row, shown);
+            assert_has(row, exact);
+            assert_has(row, &plain_text(&trade.account_name));
+            assert_lacks(row, " 0 at");
+            assert_lacks(row, "at 0 ");
         }
         let position = format!("{} to {}", page_number * 50 + 1, page_number * 50 + 50);
         let text = text_of(list);
-        assert!(
-            text.contains(&position) && text.contains(" As of "),
-            "{text}"
-        );
+        assert_has(&text, &position);
+        assert_has(&text, " As of ");
         let older = links(list, "/investments", "</a>");
         let (query, _) = older.iter().find(|(_, text)| *text == "Older").unwrap();
         path = format!("/investments?{}", query.trim_end_matches("#trades"));
@@ -591,7 +592,8 @@ async fn an_account_a_period_and_a_text_filter_the_investments() {
     let (held, traded) = page.split_once("<h2 id=\"trades\">").unwrap();
     let (_, held) = held.split_once("<h2 id=\"holdings\">").unwrap();
     assert_eq!(held.matches("<li").count(), holdings.len());
-    assert!(!held.contains("EXTM") && !traded.contains("Margin"));
+    assert_lacks(held, "EXTM");
+    assert_lacks(traded, "Margin");
     let other = browser.get("/investments?account=0191e7a0-7c3b-7def-8000-00aabbccddee");
     let all = browser.get("/investments").await;
     assert_eq!(text_of(&other.await.text), text_of(&all.text));
@@ -605,7 +607,8 @@ async fn an_account_a_period_and_a_text_filter_the_investments() {
     assert_eq!(traded.matches("<li").count(), rows.len().min(50));
     let file = links(traded, "/trades.csv", "</a>");
     let (query, words) = &file[0];
-    assert!(words.contains("Download") && query.contains("period=30d"));
+    assert_has(words, "Download");
+    assert_has(query, "period=30d");
     let file = browser.get(&format!("/trades.csv?{query}")).await.text;
     let mut lines = file.lines();
     assert_eq!(

@@ -10,6 +10,7 @@ use crate::support::browser;
 use crate::support::chromium::Browser;
 use crate::support::harness::{App, Setup};
 use crate::support::receiver::Hook;
+use crate::support::words::{assert_has, assert_starts};
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const PAGES: [&str; 5] = [
@@ -123,7 +124,7 @@ async fn operator_sees_users_and_changes_them_with_an_audit() {
         .find(|part| part.contains("/sign-in/"))
         .expect("a link");
     let url = url.split('<').next().unwrap();
-    assert!(get(url, None).await.text.contains("olivia@example.com"));
+    assert_has(&get(url, None).await.text, "olivia@example.com");
     let reloaded = browser.post(&page, "sign-in-link=yes&newest=").await;
     let reloaded = reloaded.location.expect("a redirect");
     let again = browser.get(&reloaded).await;
@@ -358,7 +359,7 @@ async fn audit_is_filtered_and_downloaded() {
     }
     let file = browser.get("/operator/audit.csv?what=user").await;
     assert_eq!(file.headers["content-type"], "text/csv; charset=utf-8");
-    assert!(file.text.starts_with("\u{feff}at,action,"), "{}", file.text);
+    assert_starts(&file.text, "\u{feff}at,action,");
     let line = format!(
         ",user.update,{olivia},olivia@example.com,,plan: professional → saver,operator,{ben},\
          ben@example.com\r\n"

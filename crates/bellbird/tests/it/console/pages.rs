@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{get, post};
 use crate::support::harness::{App, Setup};
+use crate::support::words::{assert_has, assert_lacks};
 
 /// The text of a page between tags, with single spaces.
 pub(super) fn text_of(html: &str) -> String {
@@ -69,11 +70,9 @@ async fn plan_decides_what_is_offered() {
 
     set(Plan::Developer).await;
     let page = browser.get("/connections").await.text;
-    assert!(
-        page.contains("value=\"akahu\"") && !page.contains("value=\"snaptrade\""),
-        "{page}"
-    );
-    assert!(page.contains("Brokers: not in your plan"), "{page}");
+    assert_has(&page, "value=\"akahu\"");
+    assert_lacks(&page, "value=\"snaptrade\"");
+    assert_has(&page, "Brokers: not in your plan");
     browser
         .post("/connections", "provider=snaptrade")
         .await
@@ -87,14 +86,12 @@ async fn plan_decides_what_is_offered() {
     let link = app.create_link(user, LinkTarget::UserChoice).await.unwrap();
     let link = link.url.expose_secret();
     let page = get(link, None).await.text;
-    assert!(
-        page.contains("value=\"akahu\"") && !page.contains("value=\"snaptrade\""),
-        "{page}"
-    );
-    assert!(page.contains("not in your plan"), "{page}");
+    assert_has(&page, "value=\"akahu\"");
+    assert_lacks(&page, "value=\"snaptrade\"");
+    assert_has(&page, "not in your plan");
     assert_eq!(post(link, None, "provider=snaptrade").await.status, 403);
     set(Plan::Professional).await;
-    assert!(get(link, None).await.text.contains("value=\"snaptrade\""));
+    assert_has(&get(link, None).await.text, "value=\"snaptrade\"");
     browser.get("/webhooks").await.assert_has("trades.synced");
 }
 

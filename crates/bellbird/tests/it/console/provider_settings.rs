@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::support::words::assert_has;
 use bellbird::config::Settings;
 use bellbird::provider_loader::simulate_others;
 use bellbird::wiring::Wiring;
@@ -194,7 +195,7 @@ async fn configured_provider_with_connections_of_the_sandbox_is_left_out() {
     loader.apply().await.unwrap();
     assert!(wiring.providers.find("fiskil").is_none() && is_sandbox().await);
     let reason = loader.left_out(declared).unwrap();
-    assert!(reason.contains("of the sandbox"), "{reason}");
+    assert_has(&reason, "of the sandbox");
 }
 
 /// `init --sandbox` and `serve --sandbox`.

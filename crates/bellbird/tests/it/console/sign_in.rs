@@ -9,6 +9,7 @@ use jiff::SignedDuration;
 use super::{Page, SIGNED_OUT, SignedIn, get, post, with_session};
 use crate::support::browser;
 use crate::support::harness::{App, Setup};
+use crate::support::words::{assert_has, assert_starts};
 
 const UNKNOWN_LINK: &str =
     "/sign-in/0000000000000000000000000000000000000000000000000000000000000000";
@@ -56,7 +57,7 @@ async fn link_signs_in_one_browser_once() {
     for path in PAGES {
         let page = app.page(path, Some(&cookie)).await;
         let kept = page.headers["cache-control"].to_str().unwrap();
-        assert!(kept.contains("no-store"), "{path}: {kept}");
+        assert_has(kept, "no-store");
         for other in [None, Some(&*"0".repeat(64))] {
             app.page(path, other).await.assert_needs_sign_in(path);
         }
@@ -114,7 +115,7 @@ async fn session_ends_by_sign_out_by_time_and_with_its_user() {
     page.assert_has("You are signed out.");
     assert_eq!(out.headers["clear-site-data"], "\"cache\", \"storage\"");
     let cookie = out.headers["set-cookie"].to_str().unwrap();
-    assert!(cookie.contains("Max-Age=0"), "{cookie}");
+    assert_has(cookie, "Max-Age=0");
     let keys = browser.get("/keys").await;
     keys.assert_needs_sign_in("after sign-out");
 
@@ -212,10 +213,7 @@ async fn sign_in_leads_to_the_page_that_was_asked_for() {
         signed_in.assert_leads_to(shown);
         let removed = signed_in.headers.get_all("set-cookie").iter().next_back();
         let removed = removed.unwrap().to_str().unwrap();
-        assert!(
-            removed.starts_with("bellbird-page=; Path=/; Max-Age=0;"),
-            "{removed}"
-        );
+        assert_starts(removed, "bellbird-page=; Path=/; Max-Age=0;");
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::pages::text_of;
 use crate::support::client::Transaction;
 use crate::support::harness::{App, Person, Setup};
+use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 /// What the page and the API say of a row.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -234,7 +235,7 @@ async fn filters_combine_and_the_file_has_what_the_page_shows() {
     });
     assert_eq!(sorted(in_file.collect()), expected);
     let disposition = file.headers["content-disposition"].to_str().unwrap();
-    assert!(disposition.starts_with("attachment"), "{disposition}");
+    assert_starts(disposition, "attachment");
     let all = browser.get("/transactions.csv?period=3m").await;
     assert_eq!(all.text.lines().count(), rows.len() + 1);
 
@@ -248,10 +249,8 @@ async fn filters_combine_and_the_file_has_what_the_page_shows() {
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).await.unwrap();
-    assert!(
-        text.contains("There is no file") && text.contains("HTTP/1.1"),
-        "{text}"
-    );
+    assert_has(&text, "There is no file");
+    assert_has(&text, "HTTP/1.1");
 }
 
 #[tokio::test]
@@ -333,10 +332,8 @@ async fn days_are_what_they_say() {
         page.assert_shows(200, text);
         page.assert_has("aria-invalid=\"true\"");
         let page = text_of(&page.text);
-        assert!(
-            !page.contains("No transactions") && !page.contains(" of 0"),
-            "{page}"
-        );
+        assert_lacks(&page, "No transactions");
+        assert_lacks(&page, " of 0");
     }
     assert_eq!(app.transaction_calls(), 0);
 }

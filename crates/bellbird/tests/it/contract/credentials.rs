@@ -8,6 +8,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use super::fixture::{Fixture, Operation, ReadRequest, call_context, read, walk};
+use crate::support::words::assert_lacks;
 
 /// Appears in all bad credentials and must not appear in any error.
 const SECRET: &str = "hush-4711";
@@ -81,7 +82,8 @@ promise! {
 fn assert_bad(error: Error) {
     assert!(matches!(error, Error::InvalidCredentials(_)), "{error:?}");
     let text = format!("{error} {error:?}");
-    assert!(!text.contains(SECRET) && !text.contains("4711"), "{text}");
+    assert_lacks(&text, SECRET);
+    assert_lacks(&text, "4711");
 }
 
 promise! {

@@ -14,6 +14,7 @@ use crate::support::deployment::{add_fault, control};
 use crate::support::harness::Database;
 use crate::support::process::{RunningCommand, Workdir, errors, text};
 use crate::support::provider_spec::spec;
+use crate::support::words::{assert_has, assert_starts};
 
 const USER: &str = "export --user me@example.com";
 
@@ -99,15 +100,14 @@ async fn file_has_mode_0600_and_replaces_an_older_one() {
     // Through a link, what it points to is replaced.
     symlink("a.jsonl", out.join("link")).unwrap();
     let line = format!("{USER} --format ofx --account {account} --output out/link");
-    assert!(workdir.text(&line).starts_with("Wrote "));
-    assert!(
-        fs::read_to_string(out.join("a.jsonl"))
-            .unwrap()
-            .starts_with("OFXHEADER:100\n")
+    assert_starts(&workdir.text(&line), "Wrote ");
+    assert_starts(
+        &fs::read_to_string(out.join("a.jsonl")).unwrap(),
+        "OFXHEADER:100\n",
     );
     symlink("nothing", out.join("dangling")).unwrap();
     let error = workdir.error(&line.replace("out/link", "out/dangling"), 1);
-    assert!(error.contains("link to nothing"), "{error}");
+    assert_has(&error, "link to nothing");
     assert_eq!(deployment.files(), ["a.jsonl", "dangling", "link"]);
 }
 
@@ -124,7 +124,7 @@ async fn failed_export_leaves_no_file_and_keeps_the_older_one() {
             &format!("{USER} --format csv --json --output out/{name}"),
             1,
         );
-        assert!(error.contains("could not read from"), "{error}");
+        assert_has(&error, "could not read from");
     }
     assert_eq!(deployment.files(), ["old.csv"]);
     assert_eq!(fs::read_to_string(out.join("old.csv")).unwrap(), "old");
@@ -156,10 +156,8 @@ async fn partial_file_names_what_it_leaves_out_on_standard_error() {
     let output = workdir.run(&format!("{USER} --format jsonl --partial"));
     let error = errors(&output);
     assert_eq!(output.status.code(), Some(0), "{error}");
-    assert!(
-        error.starts_with("left out: the connection to ") && error.contains("--reconnect "),
-        "{error}"
-    );
+    assert_starts(&error, "left out: the connection to ");
+    assert_has(&error, "--reconnect ");
     assert_eq!(error.lines().count(), 1, "{error}");
     let file = String::from_utf8(output.stdout).unwrap();
     let end = file.strip_prefix(&of_connection).unwrap();
@@ -176,7 +174,7 @@ async fn partial_file_names_what_it_leaves_out_on_standard_error() {
         &format!("{USER} --format csv --partial --connection {left_out} --output b.csv"),
         1,
     );
-    assert!(error.contains("renew it with"), "{error}");
+    assert_has(&error, "renew it with");
 }
 
 #[tokio::test]
@@ -310,6 +308,6 @@ async fn wrong_use_says_what_to_do() {
         ),
     ] {
         let error = workdir.error(&format!("{USER} {arguments}"), code);
-        assert!(error.contains(expected), "{arguments}: {error}");
+        assert_has(&error, expected);
     }
 }

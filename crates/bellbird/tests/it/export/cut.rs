@@ -11,6 +11,7 @@ use jiff::SignedDuration;
 use super::Download;
 use crate::support::database::execute;
 use crate::support::harness::{App, Setup, eventually};
+use crate::support::words::{assert_has, assert_starts};
 
 /// More than the service reads ahead of a client that takes nothing: some pages, and what the
 /// system buffers.
@@ -82,10 +83,8 @@ async fn old_http_is_rejected_because_its_answers_have_no_end() {
     let mut download = Download::start_with(&app, &app.olivia.key, &path, "HTTP/1.0").await;
     assert!(!download.finish().await);
     let answer = download.text();
-    assert!(
-        answer.starts_with("HTTP/1.0 400 Bad Request\r\n") && answer.contains("need HTTP/1.1"),
-        "{answer}"
-    );
+    assert_starts(&answer, "HTTP/1.0 400 Bad Request\r\n");
+    assert_has(&answer, "need HTTP/1.1");
     assert_eq!(app.transaction_calls(), 0);
 }
 

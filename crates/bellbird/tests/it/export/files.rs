@@ -8,6 +8,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::harness::{App, Response, Setup};
+use crate::support::words::{assert_has, assert_starts};
 
 /// Every file, with the plan that it needs.
 const FILES: [(&str, &str); 10] = [
@@ -162,7 +163,7 @@ async fn every_file_has_its_type_and_a_name() {
                 "{name}"
             );
             assert_eq!(name.contains(&format!("_{resource}_")), !is_bank, "{name}");
-            assert!(name.contains("2026-11-20"), "{name}");
+            assert_has(name, "2026-11-20");
             let calls = app.fiskil().total_calls() + app.bank("snaptrade").total_calls();
             assert_eq!(
                 calls == 0,
@@ -196,11 +197,7 @@ async fn tables_have_the_rows_of_v1() {
         let csv = app
             .get_as(key, &format!("/v1/export/{resource}.csv?connectionId={id}"))
             .await;
-        assert!(
-            csv.text.starts_with("id,accountId,accountName,symbol,"),
-            "{}",
-            csv.text
-        );
+        assert_starts(&csv.text, "id,accountId,accountName,symbol,");
         let account = rows[0]["accountId"].as_str().unwrap().to_owned();
         let lines = json_lines(
             &app.get_as(
@@ -239,7 +236,7 @@ async fn wrong_parameters_are_400_and_say_what_to_do() {
             format!("{file}{query}connectionId={connection}"),
         ] {
             let (message, _) = details(&format!("/v1/export/{path}")).await;
-            assert!(message.contains("add accountId"), "{message}");
+            assert_has(&message, "add accountId");
         }
     }
     let of_account = format!("accountId={account}");
@@ -362,7 +359,7 @@ async fn wrong_kind_of_account_names_the_files_that_it_has() {
         )
         .await;
     let message = answer.error(400);
-    assert!(message.contains("take trades or holdings"), "{message}");
+    assert_has(&message, "take trades or holdings");
 }
 
 #[tokio::test]
@@ -373,10 +370,8 @@ async fn rows_that_a_format_cannot_hold_are_400() {
         .get(&format!("/v1/export/transactions.qif?accountId={account}"))
         .await
         .error(400);
-    assert!(
-        message.contains("more than two decimals") && message.contains("take ofx or csv"),
-        "{message}"
-    );
+    assert_has(&message, "more than two decimals");
+    assert_has(&message, "take ofx or csv");
 }
 
 #[tokio::test]
@@ -462,13 +457,12 @@ async fn csv_options_change_the_file() {
         .await
         .text
     };
-    assert!(csv("").await.starts_with("id,accountId,"));
-    assert!(
-        csv("&layout=ynab")
-            .await
-            .starts_with("Date,Payee,Memo,Outflow,Inflow\r\n")
+    assert_starts(&csv("").await, "id,accountId,");
+    assert_starts(
+        &csv("&layout=ynab").await,
+        "Date,Payee,Memo,Outflow,Inflow\r\n",
     );
-    assert!(csv("&byteOrderMark=true").await.starts_with("\u{feff}id,"));
+    assert_starts(&csv("&byteOrderMark=true").await, "\u{feff}id,");
     assert_eq!(
         csv("&byteOrderMark=false&quoteFormulas=false").await,
         csv("").await

@@ -10,6 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::harness::App;
+use crate::support::words::assert_starts;
 
 /// Small, so that the service cannot send much more than the client takes.
 const RECEIVE_BUFFER_BYTES: u32 = 16 * 1024;
@@ -61,11 +62,7 @@ impl Download {
             assert!(count > 0, "closed after {:?}", self.text());
             self.received.extend_from_slice(&bytes[..count]);
         }
-        assert!(
-            self.text().starts_with("HTTP/1.1 200 OK\r\n"),
-            "{}",
-            self.text()
-        );
+        assert_starts(&self.text(), "HTTP/1.1 200 OK\r\n");
     }
 
     /// Reads all that comes. Returns whether the file is whole.

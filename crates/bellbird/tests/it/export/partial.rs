@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::Download;
 use crate::support::harness::{App, Person, Response, Setup, assert_reconnect};
+use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 const ALL_BANKS: &str = "/v1/export/transactions.jsonl?from=2000-01-01&partial=true";
 
@@ -99,10 +100,7 @@ async fn withdrawn_consent_is_left_out_and_named() {
             let file = app.get(&ALL_BANKS.replace("jsonl", format)).await;
             assert_eq!(left_out(&file), [named(broken, "reconnect_required")]);
             let (_, end) = file.text.rsplit_once(&journal).unwrap();
-            assert!(
-                end.starts_with("\n\n; End of the file. Transactions: "),
-                "{end}"
-            );
+            assert_starts(end, "\n\n; End of the file. Transactions: ");
         }
         let file = app.get(&ALL_BANKS.replace("jsonl", "csv")).await;
         assert_eq!(left_out(&file), [named(broken, "reconnect_required")]);
@@ -221,12 +219,7 @@ async fn file_that_could_have_nothing_is_an_error() {
         answer.error(503);
         assert_eq!(answer.header("bellbird-error"), Some("reconnect_required"));
         let details = answer.json()["error"]["details"].clone();
-        assert!(
-            details
-                .to_string()
-                .contains(&format!("connectionId: {}", one.id)),
-            "{details}"
-        );
+        assert_has(&details.to_string(), &format!("connectionId: {}", one.id));
     }
     app.set_consent(other, ConsentState::Revoked).await;
     let answer = app.get(ALL_BANKS).await;
@@ -264,6 +257,6 @@ async fn connection_that_breaks_later_breaks_the_file_off() {
         app.set_consent(connection, ConsentState::Revoked).await;
     }
     assert!(!download.finish().await, "half a connection looks whole");
-    assert!(!download.file().contains("leftOut"));
+    assert_lacks(&download.file(), "leftOut");
     assert_eq!(download.rows(), None, "the trailer");
 }

@@ -5,6 +5,7 @@ use std::process::Child;
 
 use super::{FILES, key, leftovers, serve, stop};
 use crate::support::process::{ANY_PORTS, MASTER_KEY, Workdir, errors, text};
+use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 #[tokio::test]
 async fn second_start_finds_what_the_first_one_made() {
@@ -12,10 +13,7 @@ async fn second_start_finds_what_the_first_one_made() {
     let service = serve(&workdir);
     let urls = service.json();
     let setup_url = text(&urls, "setupUrl").to_owned();
-    assert!(
-        setup_url.starts_with(&format!("{}/setup/", text(&urls, "consoleUrl"))),
-        "{setup_url}"
-    );
+    assert_starts(&setup_url, &format!("{}/setup/", text(&urls, "consoleUrl")));
     let folder = workdir.data_folder();
     let mode = |name: &str| {
         let file = std::fs::metadata(folder.join(name)).unwrap();
@@ -35,17 +33,17 @@ async fn second_start_finds_what_the_first_one_made() {
         folder.join("bellbird.toml").to_str().unwrap()
     );
     let log = stop(service);
-    assert!(log.contains("first start: installation made"), "{log}");
+    assert_has(&log, "first start: installation made");
     let (code, made) = (setup_url.rsplit('/').next().unwrap(), key(&workdir));
     for secret in [code, made.trim().trim_start_matches("main:")] {
-        assert!(!log.contains(secret), "{log}");
+        assert_lacks(&log, secret);
     }
 
     let service = serve(&workdir);
     let again = text(&service.json(), "setupUrl").to_owned();
     assert_ne!(again.rsplit('/').next(), setup_url.rsplit('/').next());
     let log = stop(service);
-    assert!(!log.contains("first start"), "{log}");
+    assert_lacks(&log, "first start");
     assert_eq!(key(&workdir), made);
 
     workdir.json("user add --email me@example.com");
@@ -71,8 +69,8 @@ fn first_start_says_where_everything_is() {
     child.kill().unwrap();
     child.wait().unwrap();
     let expected = format!("All of it is in {}:", folder.display());
-    assert!(shown.contains(&expected), "{shown}");
-    assert!(shown.contains("/setup/"), "{shown}");
+    assert_has(&shown, &expected);
+    assert_has(&shown, "/setup/");
 }
 
 #[test]
@@ -112,11 +110,8 @@ fn lost_database_is_no_first_start() {
     for removed in ["nothing", "bellbird.toml"] {
         let _ = std::fs::remove_file(folder.join(removed));
         let error = workdir.error("serve", 1);
-        assert!(
-            error.contains("bellbird.db is not there, but its master key")
-                && error.contains("restore a backup with `bellbird restore`"),
-            "{error}"
-        );
+        assert_has(&error, "bellbird.db is not there, but its master key");
+        assert_has(&error, "restore a backup with `bellbird restore`");
         assert!(!folder.join("bellbird.db").exists());
     }
 }
@@ -133,11 +128,8 @@ fn lost_key_is_no_first_start() {
     let settings = std::fs::read(folder.join("bellbird.toml")).unwrap();
     std::fs::remove_file(folder.join("bellbird.toml")).unwrap();
     let error = workdir.error("serve", 1);
-    assert!(
-        error.contains("master.key is not there, but its database")
-            && error.contains("put your copy of the key there"),
-        "{error}"
-    );
+    assert_has(&error, "master.key is not there, but its database");
+    assert_has(&error, "put your copy of the key there");
     assert!(!folder.join("master.key").exists());
 
     // With both, only the settings are made again.
@@ -181,7 +173,7 @@ fn one_of_several_first_starts_wins() {
     let mut ready = String::new();
     let mut out = std::io::BufReader::new(winner.stdout.take().unwrap());
     std::io::BufRead::read_line(&mut out, &mut ready).unwrap();
-    assert!(ready.contains("setupUrl"), "{ready}");
+    assert_has(&ready, "setupUrl");
     winner.kill().unwrap();
     winner.wait().unwrap();
     assert!(leftovers(&workdir.data_folder()).is_empty());
@@ -203,10 +195,7 @@ fn environment_that_names_an_installation_is_complete() {
 fn database_in_the_working_directory_is_no_first_start() {
     let workdir = Workdir::migrated();
     let error = workdir.error("serve", 1);
-    assert!(
-        error.starts_with("error: secrets.key is not set"),
-        "{error}"
-    );
+    assert_starts(&error, "error: secrets.key is not set");
     assert!(!workdir.data_folder().exists());
 }
 
@@ -214,7 +203,7 @@ fn database_in_the_working_directory_is_no_first_start() {
 fn flag_names_the_data_folder() {
     let workdir = Workdir::new();
     let error = workdir.error("user list --data-dir mine", 1);
-    assert!(error.contains("mine has no bellbird.toml"), "{error}");
+    assert_has(&error, "mine has no bellbird.toml");
     let line = format!("serve --json --data-dir mine {ANY_PORTS}");
     stop(crate::support::process::RunningCommand::start(
         &workdir, &line,
@@ -244,11 +233,8 @@ fn other_user_is_told_how_to_run_commands() {
     let mut command = workdir.command("user list");
     let output = command.uid(65_534).gid(65_534).output().unwrap();
     let error = errors(&output);
-    assert!(
-        error.contains("bellbird.toml cannot be read: Permission denied")
-            && error.contains("so run `sudo -u daemon bellbird`"),
-        "{error}"
-    );
+    assert_has(&error, "bellbird.toml cannot be read: Permission denied");
+    assert_has(&error, "so run `sudo -u daemon bellbird`");
 }
 
 fn make_folder(workdir: &Workdir, mode: u32) {
@@ -286,10 +272,7 @@ fn draft_of_another_user_is_not_written_into() {
     let output = workdir.run("init --email me@example.com");
     assert!(output.status.success());
     let warning = errors(&output);
-    assert!(
-        warning.contains("other users may read or write"),
-        "{warning}"
-    );
+    assert_has(&warning, "other users may read or write");
     let mut read = String::new();
     held.read_to_string(&mut read).unwrap();
     assert_eq!(read, "");

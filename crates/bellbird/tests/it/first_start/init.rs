@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::{FILES, serve, stop};
 use crate::support::process::{Workdir, errors, text};
+use crate::support::words::{assert_has, assert_lacks};
 
 #[tokio::test]
 async fn init_makes_the_first_operator() {
@@ -47,10 +48,7 @@ async fn init_makes_the_first_operator() {
     let page = reqwest::get(text(&again, "signInUrl")).await.unwrap();
     assert_eq!(page.status(), 200);
     let error = workdir.error("init --email other@example.com", 1);
-    assert!(
-        error.contains("there is an operator already, me@example.com"),
-        "{error}"
-    );
+    assert_has(&error, "there is an operator already, me@example.com");
     stop(service);
 }
 
@@ -64,7 +62,7 @@ fn commands_that_init_shows_name_its_folder() {
         "`bellbird serve --data-dir mine`",
         "`bellbird console login --user me@example.com --data-dir mine`",
     ] {
-        assert!(shown.contains(command), "{shown}");
+        assert_has(&shown, command);
     }
     // The folder of a service: only root can give it away.
     let folder = workdir.data_folder();
@@ -72,10 +70,7 @@ fn commands_that_init_shows_name_its_folder() {
     if std::os::unix::fs::chown(&folder, Some(1), Some(1)).is_ok() {
         let output = workdir.run("init --email me@example.com");
         let shown = String::from_utf8(output.stdout).unwrap();
-        assert!(
-            shown.contains("Start it with `systemctl start bellbird`"),
-            "{shown}"
-        );
+        assert_has(&shown, "Start it with `systemctl start bellbird`");
     }
 }
 
@@ -83,7 +78,7 @@ fn commands_that_init_shows_name_its_folder() {
 fn init_asks_for_nothing_without_a_terminal() {
     let workdir = Workdir::new();
     let error = workdir.error("init", 2);
-    assert!(error.contains("pass --email"), "{error}");
+    assert_has(&error, "pass --email");
     assert!(!workdir.data_folder().exists());
 }
 
@@ -117,7 +112,7 @@ fn init_asks_on_a_terminal() {
         "That must be sandbox, none, fiskil",
         "/sign-in/",
     ] {
-        assert!(shown.contains(text), "{text}: {shown}");
+        assert_has(&shown, text);
     }
 }
 
@@ -139,7 +134,8 @@ fn wrong_credentials_make_nothing() {
         );
         let error = errors(&output);
         assert_eq!(output.status.code(), Some(code), "{error}");
-        assert!(error.contains(part) && !error.contains("s3cret"), "{error}");
+        assert_has(&error, part);
+        assert_lacks(&error, "s3cret");
     }
     assert!(!workdir.data_folder().exists());
 }
@@ -149,7 +145,7 @@ fn postgres_has_no_sandbox() {
     let mut workdir = Workdir::new();
     workdir.set("BELLBIRD_DATABASE__URL", "postgres://127.0.0.1:1/none");
     let error = workdir.error("init --email me@example.com --sandbox", 2);
-    assert!(error.contains("simulated providers need SQLite"), "{error}");
+    assert_has(&error, "simulated providers need SQLite");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::support::browser::{open, start};
 use crate::support::harness::simulated_providers;
 use crate::support::process::{Addresses, RunningCommand, Workdir, get, text};
+use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 /// Where a link URL leads a browser.
 async fn consent_page(link_url: &str) -> Url {
@@ -84,7 +85,7 @@ async fn links_outlive_a_restart() {
         rows.retain(|row| known.contains(row));
     }
     assert_eq!(after, before);
-    assert_eq!(service.stop("-TERM").0, Some(0));
+    service.end();
 }
 
 /// The consent page works below the console, without a script.
@@ -121,7 +122,7 @@ async fn consent_pages_are_below_the_console() {
         let response = reqwest::get(format!("{console}{path}")).await.unwrap();
         assert_eq!(response.status(), 404, "{path}");
     }
-    assert_eq!(service.stop("-TERM").0, Some(0));
+    service.end();
 }
 
 #[test]
@@ -140,10 +141,7 @@ fn providers_of_the_settings_are_not_simulated() {
         "{status}"
     );
     let (_, _, log) = service.stop("-TERM");
-    assert!(
-        !log.contains("\"provider\":\"fiskil\",\"is_enabled\""),
-        "{log}"
-    );
+    assert_lacks(&log, "\"provider\":\"fiskil\",\"is_enabled\"");
 }
 
 /// Anybody reaches the console of a public URL.
@@ -161,7 +159,7 @@ async fn public_console_has_all_pages_of_a_consent() {
     let location = start(&stripped).await.headers["location"].clone();
     let path = location.to_str().unwrap();
     let below = path.strip_prefix("/console").unwrap();
-    assert!(below.starts_with("/sandbox/akahu"), "{path}");
+    assert_starts(below, "/sandbox/akahu");
 
     let shown = reqwest::get(format!("{console}{below}")).await.unwrap();
     assert_eq!(shown.status(), 200, "its redirect URI is registered");
@@ -170,7 +168,7 @@ async fn public_console_has_all_pages_of_a_consent() {
         let url = format!("{console}{below}&{name}=accept");
         assert_eq!(reqwest::get(url).await.unwrap().status(), 403, "{name}");
     }
-    assert_eq!(service.stop("-TERM").0, Some(0));
+    service.end();
 }
 
 #[test]
@@ -183,7 +181,7 @@ fn second_service_leaves_the_simulated_providers_alone() {
     let before = running();
     let second = format!("serve --sandbox {}", Addresses::new().options());
     let error = workdir.error(&second, 1);
-    assert!(error.contains("another service runs"), "{error}");
+    assert_has(&error, "another service runs");
     assert!(running() == before);
-    assert_eq!(service.stop("-TERM").0, Some(0));
+    service.end();
 }

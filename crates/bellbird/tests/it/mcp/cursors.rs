@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::harness::{App, Setup};
 use crate::support::mcp::Mcp;
+use crate::support::words::assert_has;
 
 #[tokio::test]
 async fn cursor_opens_for_its_user_tool_and_question_only() {
@@ -34,11 +35,11 @@ async fn cursor_opens_for_its_user_tool_and_question_only() {
     let differs = mcp
         .failure("list_transactions", with(json!({"direction": "credit"})))
         .await;
-    assert!(differs.contains("Send the cursor alone"), "{differs}");
+    assert_has(&differs, "Send the cursor alone");
     let foreign = Mcp::new(&app, &app.ben.key)
         .failure("list_transactions", with(json!({})))
         .await;
-    assert!(foreign.contains("begin again"), "{foreign}");
+    assert_has(&foreign, "begin again");
     assert_eq!(mcp.failure("list_trades", with(json!({}))).await, foreign);
     let changed: String = cursor.chars().rev().collect();
     for bad in [

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::tools::person_with_all;
 use crate::support::harness::{App, Person, Setup};
 use crate::support::mcp::Mcp;
+use crate::support::words::assert_has;
 
 /// The responses from `first` to the end.
 async fn answers_after(mcp: &Mcp<'_>, tool: &str, first: Value, limit: u32) -> Vec<Value> {
@@ -79,10 +80,7 @@ fn assert_left_out_to_the_end(answers: &[Value], member: &str, all: &[Value]) {
     assert_eq!(rows_of(answers, member), expected);
     let last = &answers[answers.len() - 1];
     assert!(last["at_least"].as_u64().unwrap() >= expected.len() as u64);
-    assert!(
-        last["problems"].to_string().contains("begin again"),
-        "{last}"
-    );
+    assert_has(&last["problems"].to_string(), "begin again");
 }
 
 /// Fails all calls about the account of this row.
@@ -145,5 +143,5 @@ async fn holdings_that_changed_before_the_cursor_begin_again() {
     let text = mcp
         .failure("list_holdings", json!({ "cursor": cursor }))
         .await;
-    assert!(text.contains("begin again"), "{text}");
+    assert_has(&text, "begin again");
 }

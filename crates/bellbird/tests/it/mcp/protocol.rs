@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::harness::{App, Response, Setup};
 use crate::support::mcp::{Mcp, modern_meta};
+use crate::support::words::assert_has;
 
 /// Asserts that this is a JSON-RPC error; returns its code.
 fn error_code(answer: &Response, status: u16) -> i64 {
@@ -91,11 +92,9 @@ async fn modern_client_discovers_lists_and_calls() {
     let discovered = &discovered["result"];
     assert_eq!(discovered["supportedVersions"], json!(["2026-07-28"]));
     assert_eq!(discovered["capabilities"], json!({"tools": {}}));
-    assert!(
-        discovered["instructions"]
-            .as_str()
-            .unwrap()
-            .contains("untrusted text")
+    assert_has(
+        discovered["instructions"].as_str().unwrap(),
+        "untrusted text",
     );
     let listed = mcp.modern("tools/list", json!({})).await.json()["result"].clone();
     let called = mcp

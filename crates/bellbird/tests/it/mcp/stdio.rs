@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::support::harness::{App, Setup, eventually};
 use crate::support::mcp::{Mcp, modern_meta};
 use crate::support::process::{Process, Workdir, errors};
+use crate::support::words::{assert_has, assert_lacks};
 
 /// A running command. Dropping it kills the process.
 struct Bridge {
@@ -167,13 +168,7 @@ async fn failures_of_the_transport_are_errors_of_the_request() {
     };
     let answer = ask(app.url.clone(), unknown_key.expose().to_owned());
     assert_eq!(answer["error"]["code"], 401);
-    assert!(
-        answer["error"]["message"]
-            .as_str()
-            .unwrap()
-            .contains("BELLBIRD_KEY"),
-        "{answer}"
-    );
+    assert_has(answer["error"]["message"].as_str().unwrap(), "BELLBIRD_KEY");
     for url in [format!("{}/mcp", app.url), format!("{}/mcp/", app.url)] {
         assert!(
             ask(url.clone(), app.olivia.key.clone())["result"]["tools"].is_array(),
@@ -181,22 +176,16 @@ async fn failures_of_the_transport_are_errors_of_the_request() {
         );
     }
     let answer = ask(format!("{}/elsewhere", app.url), app.olivia.key.clone());
-    assert!(
-        answer["error"]["message"]
-            .as_str()
-            .unwrap()
-            .contains("see BELLBIRD_URL"),
-        "{answer}"
+    assert_has(
+        answer["error"]["message"].as_str().unwrap(),
+        "see BELLBIRD_URL",
     );
     let answer = ask("http://127.0.0.1:1".to_owned(), app.olivia.key.clone());
     assert_eq!(answer["error"]["code"], 502, "{answer}");
     let answer = ask(app.console_url.clone(), app.olivia.key.clone());
-    assert!(
-        answer["error"]["message"]
-            .as_str()
-            .unwrap()
-            .contains("which is not MCP"),
-        "{answer}"
+    assert_has(
+        answer["error"]["message"].as_str().unwrap(),
+        "which is not MCP",
     );
 
     for (variables, expected) in [
@@ -222,9 +211,7 @@ async fn failures_of_the_transport_are_errors_of_the_request() {
             (Some(1), &b""[..])
         );
         let log = errors(&output);
-        assert!(
-            log.contains(expected) && !log.contains(&app.olivia.key),
-            "{log}"
-        );
+        assert_has(&log, expected);
+        assert_lacks(&log, &app.olivia.key);
     }
 }

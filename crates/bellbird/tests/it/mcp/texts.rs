@@ -6,6 +6,7 @@ use bellbird_domain::Plan;
 
 use crate::support::harness::{App, Setup};
 use crate::support::mcp::Mcp;
+use crate::support::words::{assert_has, assert_lacks};
 
 fn is_hidden(char: char) -> bool {
     char.is_control()
@@ -51,10 +52,8 @@ async fn odd_texts_are_cleaned_and_stay_in_their_cells() {
                 !line.contains(is_hidden) && !line.contains(['`', '<', '>', '[', ']']),
                 "{line}"
             );
-            assert!(
-                !line.contains("://") && !line.to_lowercase().contains("www."),
-                "{line}"
-            );
+            assert_lacks(line, "://");
+            assert_lacks(&line.to_lowercase(), "www.");
         }
         for row in structured["transactions"].as_array().unwrap() {
             longest = longest.max(row["payee"].as_str().unwrap().chars().count());
@@ -124,7 +123,7 @@ async fn full_rows_have_no_links() {
             .result("list_transactions", json!({ "detail": detail }))
             .await;
         let text = result["content"][0]["text"].as_str().unwrap();
-        assert!(text.contains("Refund: sign in"), "{detail}");
+        assert_has(text, "Refund: sign in");
         for part in ["://", "](", "<", "www.evil"] {
             assert!(!text.contains(part), "{detail}: {part} in {text}");
         }

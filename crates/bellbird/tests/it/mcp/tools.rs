@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::support::client::{Account, Transaction};
 use crate::support::harness::{App, Person, Setup};
 use crate::support::mcp::Mcp;
+use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 /// A user of all three providers, with the rows that have odd texts and amounts.
 pub(super) async fn person_with_all(app: &App) -> Person {
@@ -499,10 +500,9 @@ async fn answers_end_at_their_size_and_go_on() {
         text.lines().next().unwrap().contains(cursor),
         "the text says how to go on"
     );
-    assert!(
-        text.starts_with(&format!("{shown} of at least {} transactions", shown + 1)),
-        "{}",
-        &text[..60]
+    assert_starts(
+        text,
+        &format!("{shown} of at least {} transactions", shown + 1),
     );
     let (rows, answers) = mcp
         .rows("list_transactions", "transactions", arguments)
@@ -530,13 +530,7 @@ async fn failing_connection_leaves_the_others() {
         !problems.is_empty() && !problems[0]["account_ids"].as_array().unwrap().is_empty(),
         "{answer}"
     );
-    assert!(
-        problems[0]["message"]
-            .as_str()
-            .unwrap()
-            .contains("call again in"),
-        "{answer}"
-    );
+    assert_has(problems[0]["message"].as_str().unwrap(), "call again in");
     assert!(answer["total"].is_null() && answer["at_least"].is_u64());
     let summary = mcp.call("summarize_transactions", json!({})).await;
     assert_eq!(summary["complete"], false);
@@ -552,14 +546,10 @@ async fn failing_connection_leaves_the_others() {
     for tool in ["list_transactions", "summarize_transactions"] {
         let text = mcp.result(tool, json!({ "account_ids": of_akahu })).await["content"][0]["text"]
             .to_string();
-        assert!(
-            text.contains("NOT complete") && text.contains("of the last 30 days"),
-            "{text}"
-        );
-        assert!(
-            text.contains("does not respond") && !text.contains("shorter range"),
-            "{text}"
-        );
+        assert_has(&text, "NOT complete");
+        assert_has(&text, "of the last 30 days");
+        assert_has(&text, "does not respond");
+        assert_lacks(&text, "shorter range");
     }
     let accounts = mcp.call("list_accounts", json!({})).await;
     let with_balance = |accounts: &Value| {
@@ -576,7 +566,7 @@ async fn failing_connection_leaves_the_others() {
     app.set_consent(consent, ConsentState::Revoked).await;
     let answer = mcp.call("list_transactions", json!({})).await;
     let text = answer["problems"].to_string();
-    assert!(text.contains("must reconnect"), "{text}");
+    assert_has(&text, "must reconnect");
 }
 
 #[tokio::test]
@@ -589,7 +579,7 @@ async fn plan_and_limits_are_those_of_v1() {
     let app = App::start(setup).await;
     let ben = Mcp::new(&app, &app.ben.key);
     let text = ben.failure("list_holdings", json!({})).await;
-    assert!(text.contains("Professional plan"), "{text}");
+    assert_has(&text, "Professional plan");
     assert_eq!(
         ben.call("summarize_transactions", json!({})).await["complete"],
         true
@@ -606,7 +596,7 @@ async fn plan_and_limits_are_those_of_v1() {
         false
     );
     let text = ben.failure("list_accounts", json!({})).await;
-    assert!(text.contains("call again in 60 seconds"), "{text}");
+    assert_has(&text, "call again in 60 seconds");
     assert_eq!(
         ben.result("list_accounts", json!({"include_balances": false}))
             .await["isError"],
@@ -670,5 +660,5 @@ async fn bad_arguments_say_what_to_send() {
     let text = mcp
         .failure("list_holdings", json!({"account_ids": [own]}))
         .await;
-    assert!(text.contains("Use list_transactions"), "{text}");
+    assert_has(&text, "Use list_transactions");
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{LENGTH_MIN, contains, files, list_of};
 use crate::support::deployment::{add_fault, control};
 use crate::support::follower::Follower;
-use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, get, text};
+use crate::support::process::{Workdir, get, text};
 use crate::support::provider_spec::{ProviderSpec, SPECS, spec};
 
 /// Collects the members of rows that must not be stored or logged, such as amounts, descriptions
@@ -40,7 +40,7 @@ async fn no_answer_is_stored_or_logged() {
     // The test reads many accounts one by one.
     workdir.set("BELLBIRD_LIMITS__BALANCES_PER_MINUTE", "0");
     workdir.set("BELLBIRD_LIMITS__LIVE_PER_MINUTE", "0");
-    let demo = RunningCommand::start(&workdir, &format!("demo --json --rows 400 {ANY_PORTS}"));
+    let demo = workdir.start("demo --rows 400");
     let demo_output = demo.json();
     let api = text(&demo_output, "apiUrl");
     let sandbox = &demo_output["sandbox"];

@@ -13,6 +13,7 @@ use crate::support::harness::{Database, also_on_postgres, simulated_providers};
 use crate::support::process::{
     ANY_PORTS, MASTER_KEY, Process, RunningCommand, Workdir, errors, text,
 };
+use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 /// Of the description of each marked row, a piece that the audit searches for. There is one for
 /// each provider.
@@ -220,9 +221,9 @@ async fn place_that_cannot_be_searched_is_not_clean() {
             .iter()
             .find(|gap| gap["what"] == what);
         assert_eq!(gap.unwrap()["isChosen"], false);
-        assert!(
-            text(&audit.printed["error"], "message")
-                .starts_with(&format!("{what} was not searched: "))
+        assert_starts(
+            text(&audit.printed["error"], "message"),
+            &format!("{what} was not searched: "),
         );
     }
     // The text for people says the same.
@@ -240,7 +241,7 @@ async fn place_that_cannot_be_searched_is_not_clean() {
         "log (no --log)",
         "Nothing was found.",
     ] {
-        assert!(printed.contains(expected), "{expected}: {printed}");
+        assert_has(&printed, expected);
     }
 
     // Settings of another database than the service's.
@@ -252,17 +253,10 @@ async fn place_that_cannot_be_searched_is_not_clean() {
     workdir.json("migrate");
     let audit = audit(&workdir, &key, "--wait 0 --no-memory").await;
     assert_eq!(audit.code, Some(1));
-    assert!(
-        audit.not_searched()[0].contains("does not have this key"),
-        "{}",
-        audit.printed
-    );
+    assert_has(&audit.not_searched()[0], "does not have this key");
     drop(service);
     let error = workdir.error("audit --key-file key.txt", 1);
-    assert!(
-        error.contains("does not respond: see BELLBIRD_URL"),
-        "{error}"
-    );
+    assert_has(&error, "does not respond: see BELLBIRD_URL");
 }
 
 #[test]
@@ -271,16 +265,13 @@ fn key_that_cannot_be_read_is_an_error() {
     workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
     fs::write(workdir.folder.path().join("key.txt"), "SECRET-KEY").unwrap();
     let error = workdir.error("audit --key-file key.txt", 1);
-    assert!(
-        error.contains("key.txt has no valid API key") && !error.contains("SECRET-KEY"),
-        "{error}"
+    assert_has(&error, "key.txt has no valid API key");
+    assert_lacks(&error, "SECRET-KEY");
+    assert_has(
+        &workdir.error("audit --key-file missing.txt", 1),
+        "cannot be read from missing.txt",
     );
-    assert!(
-        workdir
-            .error("audit --key-file missing.txt", 1)
-            .contains("cannot be read from missing.txt")
-    );
-    assert!(workdir.error("audit", 2).contains("--key-file"));
+    assert_has(&workdir.error("audit", 2), "--key-file");
 }
 
 also_on_postgres! { planted_row_is_found_in_each_place }

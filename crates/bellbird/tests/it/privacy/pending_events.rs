@@ -10,7 +10,7 @@ use crate::privacy::{LENGTH_MIN, contains, files, import_at, list_of};
 use crate::support::database::{query, tables};
 use crate::support::deployment::{Deployment, control};
 use crate::support::harness::{Database, also_on_postgres, eventually, simulated_providers};
-use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, get, text};
+use crate::support::process::{Workdir, errors, get, text};
 use crate::support::provider_spec::{SPECS, set_members, spec};
 use crate::support::receiver::{Receiver, Reply};
 
@@ -162,7 +162,7 @@ async fn search_for_row_data(database: Database) {
     ));
 
     workdir.set("BELLBIRD_LOG__LEVEL", "trace");
-    let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+    let service = workdir.start("serve");
     let api = text(&service.json(), "apiUrl").to_owned();
     let synced = workdir.run("connection sync --all --json");
     assert_eq!(synced.status.code(), Some(0), "{}", errors(&synced));

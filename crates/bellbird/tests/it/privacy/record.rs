@@ -12,6 +12,7 @@ use crate::support::deployment::{Deployment, add_fault, control};
 use crate::support::harness::{Database, simulated_providers};
 use crate::support::process::{RunningCommand, Workdir, errors, text};
 use crate::support::provider_spec::spec;
+use crate::support::words::assert_has;
 
 async fn deployment() -> (Workdir, RunningCommand) {
     let Deployment {
@@ -27,11 +28,7 @@ async fn deployment() -> (Workdir, RunningCommand) {
 fn record(workdir: &Workdir, connection: &Value) -> String {
     let output = workdir.run(&format!("record {}", text(connection, "id")));
     assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
-    assert!(
-        errors(&output).contains("Read the recording before you send it"),
-        "{}",
-        errors(&output)
-    );
+    assert_has(&errors(&output), "Read the recording before you send it");
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -101,7 +98,7 @@ async fn recording_has_no_value() {
             "\"target\": \"/",
             "/accounts",
         ] {
-            assert!(recording.contains(kept), "{kept}: {recording}");
+            assert_has(&recording, kept);
         }
         recordings.push_str(&json["calls"].to_string());
     }
@@ -151,16 +148,12 @@ async fn response_that_cannot_be_read_is_recorded() {
         clear_faults().await;
         add_fault(&described, provider, Fault::new(FaultKind::Reset)).await;
         let error = workdir.error(&format!("record {}", text(connection, "id")), 1);
-        assert!(
-            error.contains("sent no response: the provider is unavailable"),
-            "{error}"
-        );
+        assert_has(&error, "sent no response: the provider is unavailable");
         clear_faults().await;
     }
     let unknown = "0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f";
-    assert!(
-        workdir
-            .error(&format!("record {unknown}"), 1)
-            .contains("there is no connection")
+    assert_has(
+        &workdir.error(&format!("record {unknown}"), 1),
+        "there is no connection",
     );
 }

@@ -9,6 +9,7 @@ use reqwest::Method;
 
 use super::{access_url, ask, ask_as, assert_plain, claim, list, new_token};
 use crate::support::harness::{App, Setup, also_on_postgres};
+use crate::support::words::{assert_has, assert_starts};
 
 async fn audit(app: &App, key: KeyId) -> Vec<String> {
     let rows = app
@@ -60,10 +61,9 @@ async fn claim_gives_an_access_url_once() {
 
     let second = claim(&app, token.expose()).await;
     assert_plain(&second, 403);
-    assert!(
-        second
-            .text
-            .starts_with("Forbidden: this setup token or access URL is not valid any more")
+    assert_starts(
+        &second.text,
+        "Forbidden: this setup token or access URL is not valid any more",
     );
     assert_eq!(audit(&app, created.id).await, ["claimed", "claim_rejected"]);
     assert_eq!(app.keys_of(app.olivia.user.id).await.len(), keys.len());
@@ -181,9 +181,8 @@ async fn info_and_create_need_no_key() {
         page.header("content-type"),
         Some("text/html; charset=utf-8")
     );
-    assert!(
-        page.text.contains("bellbird simplefin token") && page.text.contains("--page: #f7f4ec")
-    );
+    assert_has(&page.text, "bellbird simplefin token");
+    assert_has(&page.text, "--page: #f7f4ec");
     assert!(
         page.header("content-security-policy")
             .is_some_and(|policy| policy.starts_with("default-src 'none'"))

@@ -8,6 +8,7 @@ use bellbird_sandbox::{ConsentState, Fault};
 
 use super::{account_set, ask, ask_as, assert_plain, list, set_of, text};
 use crate::support::harness::{App, Response, Setup};
+use crate::support::words::{assert_has, assert_starts};
 
 #[tokio::test]
 async fn plan_without_access_has_to_pay() {
@@ -109,11 +110,7 @@ async fn consent_of_all_requested_accounts_is_no_set() {
         app.set_consent(connection, state).await;
         let answer = ask(&app, &format!("?account={account}&pending=1")).await;
         assert_plain(&answer, 503);
-        assert!(
-            answer.text.contains("the user must reconnect it"),
-            "{}",
-            answer.text
-        );
+        assert_has(&answer.text, "the user must reconnect it");
     }
     app.set_consent(&app.ben.connections[0], ConsentState::Expired)
         .await;
@@ -130,10 +127,7 @@ async fn window_that_ends_before_it_starts_is_noted() {
         let set = account_set(&app, query).await;
         assert!(!list(&set, "accounts").is_empty());
         let first = text(&list(&set, "errlist")[0], "msg");
-        assert!(
-            first.starts_with("start-date is after end-date, or not in seconds"),
-            "{first}"
-        );
+        assert_starts(first, "start-date is after end-date, or not in seconds");
     }
 }
 

@@ -25,3 +25,4 @@ pub(crate) mod servers;
 pub(crate) mod small_disk;
 pub(crate) mod stored;
 pub(crate) mod transcript;
+pub(crate) mod words;

@@ -242,10 +242,10 @@ async fn wrong_credentials_are_named_with_their_settings() {
         connection,
         ..
     } = deployment;
-    assert_eq!(service.stop("-TERM").0, Some(0));
+    service.end();
     workdir.set("BELLBIRD_LOG__LEVEL", "info");
     workdir.set("BELLBIRD_FISKIL__CLIENT_SECRET", secret);
-    let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+    let service = workdir.start("serve");
     let url = format!(
         "{}/v1/transactions?connectionId={connection}",
         text(&service.json(), "apiUrl")
@@ -395,5 +395,5 @@ async fn hangup_reads_the_log_level_again() {
     eventually(async || written().matches("log level set").count() == 2).await;
     assert_eq!(get(&health, None).await.0, 200);
     eventually(async || access_lines() == 2).await;
-    assert_eq!(service.stop("-TERM").0, Some(0));
+    service.end();
 }

@@ -7,6 +7,7 @@ use bellbird::telemetry::metrics::{Kind, METRICS, Metric};
 
 use super::Deployment;
 use crate::support::process::text;
+use crate::support::words::assert_has;
 
 /// Each metric of a scrape, with the rest of its `# TYPE` or `# HELP` line.
 fn comments<'a>(page: &'a str, prefix: &str) -> BTreeMap<&'a str, &'a str> {
@@ -62,11 +63,9 @@ async fn scrape_matches_the_list() {
         page = reqwest::get(&url).await.unwrap().text().await.unwrap();
     }
     for sample in [r#"status="active"} 1"#, r#"status="revoked"} 0"#] {
-        assert!(
-            page.contains(&format!(
-                r#"bellbird_connections{{provider="fiskil",{sample}"#
-            )),
-            "{page}"
+        assert_has(
+            &page,
+            &format!(r#"bellbird_connections{{provider="fiskil",{sample}"#),
         );
     }
     assert!(
@@ -115,5 +114,5 @@ async fn scrape_matches_the_list() {
             assert_eq!(labels, metric.labels.iter().copied().collect(), "{name}");
         }
     }
-    assert_eq!(deployment.service.stop("-TERM").0, Some(0));
+    deployment.service.end();
 }

@@ -9,7 +9,7 @@ use reqwest::StatusCode;
 
 use crate::support::deployment;
 use crate::support::harness::Database;
-use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, text};
+use crate::support::process::{RunningCommand, Workdir, text};
 
 /// A service with one user and one connection, whose log has all levels.
 struct Deployment {
@@ -53,7 +53,7 @@ impl Deployment {
         );
         let credentials = &sandbox.json()["credentials"][0];
         let connection = workdir.import("me@example.com", credentials);
-        let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+        let service = workdir.start("serve");
         Self {
             workdir,
             sandbox,

@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 
 use super::Deployment;
 use crate::support::process::text;
+use crate::support::words::assert_has;
 
 const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -221,5 +222,5 @@ async fn collector_that_is_away_stops_nothing() {
     assert_eq!(deployment.get("apiUrl", "/v1/accounts").await.status, 200);
     let (code, _, log) = deployment.service.stop("-TERM");
     assert_eq!(code, Some(0));
-    assert!(log.contains("could not send the last traces"), "{log}");
+    assert_has(&log, "could not send the last traces");
 }

@@ -15,6 +15,7 @@ use crate::console::{Page, post};
 use crate::support::browser;
 use crate::support::fields::assert_fields;
 use crate::support::harness::{App, Setup};
+use crate::support::words::assert_starts;
 
 impl Page {
     #[track_caller]
@@ -84,7 +85,7 @@ async fn verified_identity_signs_in_whatever_signs_it() {
             cookies[0].ends_with("; Path=/; Max-Age=7776000; HttpOnly; SameSite=Lax"),
             "{cookies:?}"
         );
-        assert!(cookies[1].starts_with("bellbird-known="), "{cookies:?}");
+        assert_starts(cookies[1], "bellbird-known=");
         assert_eq!(
             cookies[2],
             "bellbird-oidc=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax"

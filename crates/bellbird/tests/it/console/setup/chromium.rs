@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::linking::chromium::{UserAction, leave_consent_pages};
 use crate::support::chromium::Browser;
 use crate::support::process::{Addresses, RunningCommand, Workdir};
+use crate::support::words::assert_starts;
 
 #[test]
 fn from_an_empty_folder_to_rows() {
@@ -16,10 +17,7 @@ fn from_an_empty_folder_to_rows() {
     let service = serve();
     let setup_url = service.json()["setupUrl"].as_str().unwrap().to_owned();
     let console = format!("http://{}", addresses.console);
-    assert!(
-        setup_url.starts_with(&format!("{console}/setup/")),
-        "{setup_url}"
-    );
+    assert_starts(&setup_url, &format!("{console}/setup/"));
 
     let mut browser = Browser::start();
     browser.size(1280, 800, false);
@@ -93,5 +91,5 @@ fn from_an_empty_folder_to_rows() {
     browser.write("#confirm-email", "anna@example.com");
     browser.click("button[name=remove]");
     browser.assert_accessible("operator-user-removed");
-    assert_eq!(service.stop("-TERM").0, Some(0));
+    service.end();
 }

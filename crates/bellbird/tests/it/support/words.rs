@@ -1,0 +1,44 @@
+//! Short words for what many tests of texts and of commands do.
+
+use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, text};
+
+#[track_caller]
+pub(crate) fn assert_has(text: &str, words: &str) {
+    assert!(text.contains(words), "no {words:?} in {text}");
+}
+
+#[track_caller]
+pub(crate) fn assert_lacks(text: &str, words: &str) {
+    assert!(!text.contains(words), "{words:?} in {text}");
+}
+
+#[track_caller]
+pub(crate) fn assert_starts(text: &str, words: &str) {
+    assert!(text.starts_with(words), "{text} begins without {words:?}");
+}
+
+impl Workdir {
+    /// A field of what a command prints with `--json`.
+    pub(crate) fn field(&self, line: &str, name: &str) -> String {
+        text(&self.json(line), name).to_owned()
+    }
+
+    /// Starts a command that listens at any free ports, and prints them as JSON.
+    pub(crate) fn start(&self, line: &str) -> RunningCommand {
+        RunningCommand::start(self, &format!("{line} --json {ANY_PORTS}"))
+    }
+}
+
+impl RunningCommand {
+    /// One of the URLs that it has printed, such as `apiUrl`.
+    pub(crate) fn url(&self, name: &str) -> String {
+        text(&self.json(), name).to_owned()
+    }
+
+    /// Ends it as a service manager does. Returns its log.
+    pub(crate) fn end(self) -> String {
+        let (code, _, log) = self.stop("-TERM");
+        assert_eq!(code, Some(0), "{log}");
+        log
+    }
+}
