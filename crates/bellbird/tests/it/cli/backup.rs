@@ -113,7 +113,7 @@ impl Deployment {
 
     fn serve(&mut self) {
         let running = self.workdir.start("serve");
-        let api = text(&running.json(), "apiUrl").to_owned();
+        let api = running.url("apiUrl");
         self.service = Some((running, api));
     }
 
@@ -495,7 +495,7 @@ async fn restored_database_awaits_a_decision() {
     deployment.serve();
     assert_eq!(deployment.read_status(&key, &connection).await, 200);
     // A database that is replaced under a running service.
-    let ops = text(&deployment.service.as_ref().unwrap().0.json(), "opsUrl").to_owned();
+    let ops = deployment.service.as_ref().unwrap().0.url("opsUrl");
     assert_eq!(get(&format!("{ops}/ready"), None).await.0, 200);
     execute(
         &deployment.url,
@@ -667,7 +667,7 @@ async fn newest_backups_of_a_folder_are_kept() {
 
 /// What the service says in its metrics.
 async fn backup_age(deployment: &Deployment) -> u64 {
-    let ops = text(&deployment.service.as_ref().unwrap().0.json(), "opsUrl").to_owned();
+    let ops = deployment.service.as_ref().unwrap().0.url("opsUrl");
     loop {
         let metrics = reqwest::get(format!("{ops}/metrics")).await.unwrap();
         let metrics = metrics.text().await.unwrap();

@@ -36,12 +36,8 @@ fn newest_migration() -> String {
     migrations.max().expect("a migration")
 }
 
-fn serve(workdir: &Workdir) -> RunningCommand {
-    RunningCommand::start(workdir, &format!("serve --json {ANY_PORTS}"))
-}
-
 fn api(running: &RunningCommand) -> String {
-    text(&running.json(), "apiUrl").to_owned()
+    running.url("apiUrl")
 }
 
 /// The URLs of the APIs that `status` shows as running.
@@ -55,7 +51,7 @@ fn running(workdir: &Workdir) -> Vec<String> {
 
 /// The gauge of running instances at one of them.
 async fn counted(service: &RunningCommand) -> u32 {
-    let url = format!("{}/metrics", text(&service.json(), "opsUrl"));
+    let url = format!("{}/metrics", service.url("opsUrl"));
     let page = reqwest::get(url).await.unwrap().text().await.unwrap();
     let value = page
         .lines()
@@ -86,7 +82,7 @@ async fn status_shows_what_runs() {
             .ends_with("instances      none is running\n")
     );
 
-    let service = serve(&workdir);
+    let service = workdir.start("serve");
     let status = workdir.json("status");
     let instance = &status["instances"][0];
     assert_eq!(
@@ -132,7 +128,7 @@ async fn doctor_expects_used_ports_only_of_an_instance() {
     let report = workdir.run(&format!("doctor --json {ANY_PORTS}"));
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
     assert_eq!(report["version"], VERSION);
-    let service = serve(&workdir);
+    let service = workdir.start("serve");
     let address = api(&service).replace("http://", "");
     let expected = format!("ok {address} is in use; expected while the service runs");
     assert_eq!(check(&address), expected);
@@ -193,7 +189,7 @@ async fn sqlite_serves_one_service() {
     let (workdir, url) = migrated(Database::Sqlite).await;
     let error = workdir.error(&format!("serve --only worker {ANY_PORTS}"), 1);
     assert_has(&error, "leave out --only, or use PostgreSQL");
-    let first = serve(&workdir);
+    let first = workdir.start("serve");
     let path = url.strip_prefix("sqlite:").unwrap();
     for command in ["serve", "demo"] {
         let error = workdir.error(&format!("{command} {ANY_PORTS}"), 1);
@@ -207,7 +203,7 @@ async fn sqlite_serves_one_service() {
     assert_eq!(running(&workdir), [api(&first)]);
     assert_eq!(first.stop("-KILL").0, None);
 
-    let second = serve(&workdir);
+    let second = workdir.start("serve");
     assert_eq!(
         running(&workdir),
         [api(&second)],
@@ -229,7 +225,7 @@ async fn sqlite_serves_one_service() {
         std::os::unix::fs::PermissionsExt::mode(&Path::new(path).metadata().unwrap().permissions())
     };
     assert_eq!(mode(&format!("{path}-lock")) & 0o777, 0o600);
-    serve(&workdir).end();
+    workdir.start("serve").end();
 }
 
 mod postgres {
@@ -238,12 +234,12 @@ mod postgres {
     #[tokio::test]
     async fn differing_instances_are_reported() {
         let (mut workdir, url) = migrated(Database::Postgres).await;
-        let first = serve(&workdir);
+        let first = workdir.start("serve");
         workdir.set(
             "BELLBIRD_CONSOLE__PUBLIC_URL",
             "https://bellbird.example.com",
         );
-        let second = serve(&workdir);
+        let second = workdir.start("serve");
         assert_eq!(running(&workdir), [api(&first), api(&second)]);
         let notes = workdir.doctor("instances");
         let has_note = |parts: &[&str]| {
@@ -295,13 +291,13 @@ mod postgres {
     #[tokio::test]
     async fn settings_that_differ_are_noticed_and_another_key_is_refused() {
         let (mut workdir, _) = migrated(Database::Postgres).await;
-        let first = serve(&workdir);
+        let first = workdir.start("serve");
         workdir.set("BELLBIRD_LIMITS__LIVE_PER_MINUTE", "30");
         // The default.
         assert_lacks(&workdir.text("status"), "section");
         workdir.set("BELLBIRD_LIMITS__LIVE_PER_MINUTE", "7");
         workdir.set("BELLBIRD_REDIS__URL", "redis://127.0.0.1:1");
-        let second = serve(&workdir);
+        let second = workdir.start("serve");
         let texts = workdir.doctor("instances");
         for section in ["limits", "redis"] {
             let begin = format!("the settings of section {section} are not the same everywhere: ");
@@ -343,7 +339,7 @@ mod postgres {
         let message = "could not renew the row of this instance";
         eventually(async || std::fs::read_to_string(&log).unwrap().contains(message)).await;
         // Nobody sends a request, and monitors see it all the same.
-        let ops = text(&service.json(), "opsUrl").to_owned();
+        let ops = service.url("opsUrl");
         let metric = async |name: &str| {
             let page = reqwest::get(format!("{ops}/metrics"))
                 .await
@@ -400,7 +396,7 @@ async fn warns_of_an_instance_that_rejects_the_address() {
     assert_has(&error, "use https");
     assert_lacks(&error, "allow_loopback");
 
-    let service = serve(&workdir);
+    let service = workdir.start("serve");
     workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
     let output = workdir.run(&format!(
         "webhook add --user me@example.com --url {url} --json"
@@ -450,7 +446,7 @@ async fn warns_of_an_instance_that_rejects_the_address() {
     service.end();
 
     // As the advice says.
-    let service = serve(&workdir);
+    let service = workdir.start("serve");
     let output = workdir.run(&format!("webhook enable {id}"));
     assert_lacks(&errors(&output), "warning: ");
     assert_has(

@@ -64,7 +64,7 @@ impl Deployment {
     fn serve(&mut self, keys: &str) -> Service {
         self.workdir.set(KEYS, keys);
         let running = self.workdir.start("serve");
-        let api = text(&running.json(), "apiUrl").to_owned();
+        let api = running.url("apiUrl");
         Service {
             running,
             api,

@@ -3,14 +3,14 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Child;
 
-use super::{FILES, key, leftovers, serve, stop};
+use super::{FILES, key, leftovers};
 use crate::support::process::{ANY_PORTS, MASTER_KEY, Workdir, errors, text};
 use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 #[tokio::test]
 async fn second_start_finds_what_the_first_one_made() {
     let workdir = Workdir::new();
-    let service = serve(&workdir);
+    let service = workdir.start("serve");
     let urls = service.json();
     let setup_url = text(&urls, "setupUrl").to_owned();
     assert_starts(&setup_url, &format!("{}/setup/", text(&urls, "consoleUrl")));
@@ -32,25 +32,25 @@ async fn second_start_finds_what_the_first_one_made() {
         text(&status, "settingsFile"),
         folder.join("bellbird.toml").to_str().unwrap()
     );
-    let log = stop(service);
+    let log = service.end();
     assert_has(&log, "first start: installation made");
     let (code, made) = (setup_url.rsplit('/').next().unwrap(), key(&workdir));
     for secret in [code, made.trim().trim_start_matches("main:")] {
         assert_lacks(&log, secret);
     }
 
-    let service = serve(&workdir);
-    let again = text(&service.json(), "setupUrl").to_owned();
+    let service = workdir.start("serve");
+    let again = service.url("setupUrl");
     assert_ne!(again.rsplit('/').next(), setup_url.rsplit('/').next());
-    let log = stop(service);
+    let log = service.end();
     assert_lacks(&log, "first start");
     assert_eq!(key(&workdir), made);
 
     workdir.json("user add --email me@example.com");
     workdir.json("user set me@example.com --operator");
-    let service = serve(&workdir);
+    let service = workdir.start("serve");
     assert!(service.json().get("setupUrl").is_none());
-    stop(service);
+    service.end();
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn first_start_says_where_everything_is() {
 #[test]
 fn copy_of_the_folder_is_an_installation_of_its_own() {
     let mut workdir = Workdir::new();
-    stop(serve(&workdir));
+    workdir.start("serve").end();
     let (folder, copy) = (workdir.data_folder(), workdir.path().join("copy"));
     std::fs::create_dir(&copy).unwrap();
     for name in FILES {
@@ -94,7 +94,7 @@ fn copy_of_the_folder_is_an_installation_of_its_own() {
 #[test]
 fn lost_database_is_no_first_start() {
     let workdir = Workdir::new();
-    stop(serve(&workdir));
+    workdir.start("serve").end();
     let folder = workdir.data_folder();
     for entry in std::fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();
@@ -119,7 +119,7 @@ fn lost_database_is_no_first_start() {
 #[test]
 fn lost_key_is_no_first_start() {
     let workdir = Workdir::new();
-    stop(serve(&workdir));
+    workdir.start("serve").end();
     let folder = workdir.data_folder();
     let key = key(&workdir);
     std::fs::remove_file(folder.join("master.key")).unwrap();
@@ -134,7 +134,7 @@ fn lost_key_is_no_first_start() {
 
     // With both, only the settings are made again.
     std::fs::write(folder.join("master.key"), key).unwrap();
-    stop(serve(&workdir));
+    workdir.start("serve").end();
     assert_eq!(
         std::fs::read(folder.join("bellbird.toml")).unwrap(),
         settings
@@ -183,9 +183,9 @@ fn one_of_several_first_starts_wins() {
 fn environment_that_names_an_installation_is_complete() {
     let mut workdir = Workdir::new();
     workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
-    let service = serve(&workdir);
+    let service = workdir.start("serve");
     assert!(service.json().get("setupUrl").is_none());
-    stop(service);
+    service.end();
     assert!(!workdir.data_folder().exists());
     assert!(workdir.path().join("bellbird.db").exists());
 }
@@ -204,10 +204,7 @@ fn flag_names_the_data_folder() {
     let workdir = Workdir::new();
     let error = workdir.error("user list --data-dir mine", 1);
     assert_has(&error, "mine has no bellbird.toml");
-    let line = format!("serve --json --data-dir mine {ANY_PORTS}");
-    stop(crate::support::process::RunningCommand::start(
-        &workdir, &line,
-    ));
+    workdir.start("serve --data-dir mine").end();
     assert!(workdir.path().join("mine/master.key").exists());
     assert!(!workdir.data_folder().exists());
     assert_eq!(
@@ -225,7 +222,7 @@ fn other_user_is_told_how_to_run_commands() {
         return;
     }
     let workdir = Workdir::new();
-    stop(serve(&workdir));
+    workdir.start("serve").end();
     let mode = std::fs::Permissions::from_mode;
     std::fs::set_permissions(workdir.path(), mode(0o755)).unwrap();
     let folder = workdir.data_folder();

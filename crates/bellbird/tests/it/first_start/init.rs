@@ -3,7 +3,7 @@
 use bellbird_storage::{Sealer, Storage};
 use serde_json::json;
 
-use super::{FILES, serve, stop};
+use super::FILES;
 use crate::support::process::{Workdir, errors, text};
 use crate::support::words::{assert_has, assert_lacks};
 
@@ -42,14 +42,14 @@ async fn init_makes_the_first_operator() {
     storage.close().await;
 
     // The page of the first start is gone, and the link works.
-    let service = serve(&workdir);
+    let service = workdir.start("serve");
     assert!(service.json().get("setupUrl").is_none());
     let again = workdir.json("init --email me@example.com");
     let page = reqwest::get(text(&again, "signInUrl")).await.unwrap();
     assert_eq!(page.status(), 200);
     let error = workdir.error("init --email other@example.com", 1);
     assert_has(&error, "there is an operator already, me@example.com");
-    stop(service);
+    service.end();
 }
 
 /// A command that is shown finds the same installation.

@@ -1,6 +1,6 @@
 //! First starts that are killed with `kill -9` at any moment.
 
-use super::{FILES, key, leftovers, serve, stop};
+use super::{FILES, key, leftovers};
 use crate::support::process::{ANY_PORTS, Workdir};
 
 /// What a first start makes, one after the other.
@@ -35,7 +35,7 @@ fn next_start_goes_on() {
         let made = workdir.data_folder().join("master.key");
         let key_before = made.exists().then(|| key(&workdir));
         kill_at(&workdir, step);
-        let service = serve(&workdir);
+        let service = workdir.start("serve");
         assert!(service.json()["setupUrl"].is_string(), "{step}");
         if let Some(before) = key_before {
             assert_eq!(key(&workdir), before, "{step}");
@@ -48,7 +48,7 @@ fn next_start_goes_on() {
         );
         // It works, and seals with that key.
         workdir.json("user add --email me@example.com");
-        stop(service);
-        stop(serve(&workdir));
+        service.end();
+        workdir.start("serve").end();
     }
 }

@@ -8,20 +8,10 @@ mod sandbox;
 
 use std::path::{Path, PathBuf};
 
-use crate::support::process::{ANY_PORTS, RunningCommand, Workdir};
+use crate::support::process::Workdir;
 
 /// The files of a whole installation.
 const FILES: [&str; 3] = ["master.key", "bellbird.db", "bellbird.toml"];
-
-fn serve(workdir: &Workdir) -> RunningCommand {
-    RunningCommand::start(workdir, &format!("serve --json {ANY_PORTS}"))
-}
-
-fn stop(running: RunningCommand) -> String {
-    let (code, _, log) = running.stop("-TERM");
-    assert_eq!(code, Some(0), "{log}");
-    log
-}
 
 fn key(workdir: &Workdir) -> String {
     std::fs::read_to_string(workdir.data_folder().join("master.key")).unwrap()

@@ -125,7 +125,7 @@ async fn service(database: Database) -> (Workdir, RunningCommand, RunningCommand
     let log = workdir.folder.path().join("service.log");
     let service =
         RunningCommand::start_with_log(&workdir, &format!("serve --json {ANY_PORTS}"), &log);
-    workdir.set("BELLBIRD_URL", text(&service.json(), "apiUrl"));
+    workdir.set("BELLBIRD_URL", &service.url("apiUrl"));
     (workdir, sandbox, service, database, key)
 }
 

@@ -163,7 +163,7 @@ async fn search_for_row_data(database: Database) {
 
     workdir.set("BELLBIRD_LOG__LEVEL", "trace");
     let service = workdir.start("serve");
-    let api = text(&service.json(), "apiUrl").to_owned();
+    let api = service.url("apiUrl");
     let synced = workdir.run("connection sync --all --json");
     assert_eq!(synced.status.code(), Some(0), "{}", errors(&synced));
     let runs = serde_json::from_slice::<Value>(&synced.stdout).unwrap();

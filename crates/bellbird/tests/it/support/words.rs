@@ -1,6 +1,8 @@
 //! Short words for what many tests of texts and of commands do.
 
-use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, text};
+use serde_json::Value;
+
+use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, get, text};
 
 #[track_caller]
 pub(crate) fn assert_has(text: &str, words: &str) {
@@ -18,6 +20,13 @@ pub(crate) fn assert_starts(text: &str, words: &str) {
 }
 
 impl Workdir {
+    /// A new folder in which a service finds its master key.
+    pub(crate) fn with_key() -> Self {
+        let mut workdir = Self::new();
+        workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+        workdir
+    }
+
     /// A field of what a command prints with `--json`.
     pub(crate) fn field(&self, line: &str, name: &str) -> String {
         text(&self.json(line), name).to_owned()
@@ -33,6 +42,11 @@ impl RunningCommand {
     /// One of the URLs that it has printed, such as `apiUrl`.
     pub(crate) fn url(&self, name: &str) -> String {
         text(&self.json(), name).to_owned()
+    }
+
+    /// What it says at a path of one of its listeners, such as `apiUrl`.
+    pub(crate) async fn get(&self, listener: &str, path: &str) -> (u16, Value) {
+        get(&format!("{}{path}", self.url(listener)), None).await
     }
 
     /// Ends it as a service manager does. Returns its log.

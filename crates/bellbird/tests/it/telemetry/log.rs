@@ -248,7 +248,7 @@ async fn wrong_credentials_are_named_with_their_settings() {
     let service = workdir.start("serve");
     let url = format!(
         "{}/v1/transactions?connectionId={connection}",
-        text(&service.json(), "apiUrl")
+        service.url("apiUrl")
     );
     let (status, body) = get(&url, Some(&key)).await;
     let message =
@@ -365,7 +365,7 @@ async fn hangup_reads_the_log_level_again() {
     std::fs::write(&file, "[log]\nlevel = \"info\"\n").unwrap();
     let service =
         RunningCommand::start_with_log(&workdir, &format!("serve --json {ANY_PORTS}"), &log);
-    let health = format!("{}/health", text(&service.json(), "apiUrl"));
+    let health = format!("{}/health", service.url("apiUrl"));
     let written = || std::fs::read_to_string(&log).unwrap();
     let access_lines = || written().matches("bellbird::access").count();
     assert_eq!(get(&health, None).await.0, 200);

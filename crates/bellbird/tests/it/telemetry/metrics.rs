@@ -56,7 +56,7 @@ async fn scrape_matches_the_list() {
             .status,
         200
     );
-    let url = format!("{}/metrics", text(&deployment.service.json(), "opsUrl"));
+    let url = format!("{}/metrics", deployment.service.url("opsUrl"));
     let mut page = String::new();
     // A job that starts with the service counts what is in the database.
     while !page.contains("bellbird_webhook_endpoints{") {

@@ -85,7 +85,7 @@ async fn request_and_its_provider_calls_are_one_trace() {
     .await;
     let read = format!(
         "{}{}",
-        text(&deployment.service.json(), "apiUrl"),
+        deployment.service.url("apiUrl"),
         deployment.transactions()
     );
     let request = deployment
@@ -174,7 +174,7 @@ async fn request_and_its_provider_calls_are_one_trace() {
 async fn nobody_else_chooses_the_trace() {
     let (url, taken) = collector().await;
     let deployment = Deployment::start_with(&[("BELLBIRD_TRACES__OTLP_URL", &url)]).await;
-    let accounts = format!("{}/v1/accounts", text(&deployment.service.json(), "apiUrl"));
+    let accounts = format!("{}/v1/accounts", deployment.service.url("apiUrl"));
     let request = deployment
         .http
         .get(&accounts)
@@ -197,7 +197,7 @@ async fn nobody_else_chooses_the_trace() {
 async fn traces_that_are_off_are_named_in_the_log() {
     let deployment =
         Deployment::start_with(&[("BELLBIRD_API__TRUSTED_PROXIES", "127.0.0.1")]).await;
-    let accounts = format!("{}/v1/accounts", text(&deployment.service.json(), "apiUrl"));
+    let accounts = format!("{}/v1/accounts", deployment.service.url("apiUrl"));
     let request = deployment
         .http
         .get(&accounts)

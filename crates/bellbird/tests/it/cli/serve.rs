@@ -1,0 +1,212 @@
+//! `bellbird serve`: what it prints and says while it runs, and how it ends.
+
+use serde_json::{Value, json};
+
+use crate::support::database::execute;
+use crate::support::deployment::Deployment;
+use crate::support::harness::{also_on_postgres, eventually};
+use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, text};
+use crate::support::words::{assert_has, assert_lacks, assert_starts};
+
+#[tokio::test]
+async fn serve_prints_ready_and_stops_on_sigterm() {
+    let workdir = Workdir::with_key();
+    let service = workdir.start("serve");
+    let ok = (200, json!({"status": "ok"}));
+    assert_eq!(service.get("apiUrl", "/health").await, ok);
+    assert_eq!(service.get("opsUrl", "/live").await, ok);
+    assert_eq!(service.get("opsUrl", "/ready").await.0, 200);
+    assert_eq!(service.get("apiUrl", "/v1/accounts").await.0, 401);
+    for listener in ["opsUrl", "consoleUrl"] {
+        let (status, body) = service.get(listener, "/nowhere").await;
+        assert_eq!(status, 404);
+        assert!(body["error"]["message"].is_string(), "{body}");
+    }
+
+    let (code, rest, log) = service.stop("-TERM");
+    assert_eq!((code, rest.as_str()), (Some(0), ""));
+    assert_lacks(&log, &MASTER_KEY[5..]);
+    let lines = log.lines().map(|line| serde_json::from_str(line).unwrap());
+    let messages: Vec<Value> = lines.map(|line: Value| line["message"].clone()).collect();
+    assert!(messages.contains(&json!("ready")));
+    let stopping = json!("stopping: finishing requests in flight, at most 30 s");
+    assert!(messages.contains(&stopping));
+    assert_eq!(messages.last().unwrap(), "stopped");
+}
+
+/// As `rm` does, or a volume that is mounted over the folder. The steps are those of
+/// docs/alerts.md.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn deleted_database_fails_readiness_and_can_be_rescued() {
+    let mut workdir = Workdir::with_key();
+    workdir.json("migrate");
+    let service = workdir.start("serve");
+    workdir.json("user add --email me@example.com");
+    let file = workdir.path().join("bellbird.db");
+    std::fs::remove_file(&file).unwrap();
+    let ready = async || service.get("opsUrl", "/ready").await;
+    eventually(async || ready().await.0 == 503).await;
+    let reason = format!(
+        "the SQLite database {} was deleted: its rows are only in this process",
+        file.display()
+    );
+    assert_starts(text(&ready().await.1, "database"), &reason);
+    let metrics = reqwest::get(format!("{}/metrics", service.url("opsUrl")));
+    let metrics = metrics.await.unwrap().text().await.unwrap();
+    let mut lines = metrics.lines();
+    assert!(lines.any(|line| line == "bellbird_database_available 0"));
+    // A command must not bury it.
+    let error = workdir.error("user list", 1);
+    assert_has(&error, "does not exist: is this the right folder");
+
+    let id = service.id().to_string();
+    let signal = |name: &str| {
+        let kill = std::process::Command::new("kill")
+            .args([name, &id])
+            .status();
+        assert!(kill.unwrap().success());
+    };
+    signal("-STOP");
+    for fd in std::fs::read_dir(format!("/proc/{id}/fd")).unwrap() {
+        let fd = fd.unwrap().path();
+        let target = std::fs::read_link(&fd).unwrap_or_default();
+        let target = target.to_string_lossy();
+        for (end, copy) in [
+            ("bellbird.db", "rescued.db"),
+            ("bellbird.db-wal", "rescued.db-wal"),
+        ] {
+            if target.trim_end_matches(" (deleted)").ends_with(end) {
+                std::fs::copy(&fd, workdir.path().join(copy)).unwrap();
+            }
+        }
+    }
+    signal("-CONT");
+    workdir.set("BELLBIRD_DATABASE__URL", "sqlite:rescued.db");
+    workdir.json("backup rescued-backup.db");
+    assert_eq!(workdir.json("user list")[0]["email"], "me@example.com");
+    let (_, _, log) = service.stop("-TERM");
+    let count = log.matches("was deleted").count();
+    assert_eq!(count, 1, "the reason is logged once: {log}");
+}
+
+/// Everybody may ask, so it costs no query. The reason is for the operator.
+#[tokio::test]
+async fn outside_readiness_follows_the_renewals_of_the_instance() {
+    let Deployment {
+        mut workdir,
+        sandbox: _sandbox,
+        database,
+    } = Deployment::start(&[]).await;
+    let service = workdir.start("serve");
+    let status = async |listener: &str| {
+        let url = format!("{}/health/ready", service.url(listener));
+        reqwest::get(url).await.unwrap().status().as_u16()
+    };
+    for listener in ["apiUrl", "consoleUrl"] {
+        assert_eq!(status(listener).await, 200);
+    }
+    execute(&database, "ALTER TABLE instances RENAME TO taken", "").await;
+    eventually(async || status("apiUrl").await == 503).await;
+    assert_eq!(status("consoleUrl").await, 503);
+    let (_, body) = service.get("apiUrl", "/health/ready").await;
+    assert_eq!(
+        body,
+        json!({"error": {"message": "The service is temporarily unavailable: try again later"}})
+    );
+    let (health, _) = service.get("apiUrl", "/health").await;
+    assert_eq!(health, 200, "the process runs");
+    execute(&database, "ALTER TABLE taken RENAME TO instances", "").await;
+    eventually(async || status("apiUrl").await == 200).await;
+
+    let ops = service.url("opsUrl");
+    workdir.set("BELLBIRD_OPS__LISTEN", ops.strip_prefix("http://").unwrap());
+    assert_eq!(workdir.text("ready"), "Ready.\n");
+    assert_eq!(workdir.json("ready"), json!({"status": "ok"}));
+    execute(
+        &database,
+        "UPDATE schema_migrations SET oldest_compatible = 9999, version = 9999
+            WHERE version = (SELECT MAX(version) FROM schema_migrations)",
+        "",
+    )
+    .await;
+    assert_eq!(
+        workdir.error("ready", 1),
+        "error: Not ready: the database schema has an unknown version."
+    );
+    drop(service);
+    let error = workdir.error("ready", 1);
+    assert_has(&error, "is it running, and with this ops.listen?");
+}
+
+/// As systemd does for a unit with `Type=notify`.
+#[test]
+fn service_says_that_it_is_ready() {
+    let mut workdir = Workdir::with_key();
+    let path = workdir.path().join("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    workdir.set("NOTIFY_SOCKET", path.to_str().unwrap());
+    let service = workdir.start("serve");
+    let mut message = [0; 64];
+    let length = socket.recv(&mut message).unwrap();
+    assert_eq!(&message[..length], b"READY=1");
+    service.end();
+}
+
+/// While instances are upgraded one after another, the newest one migrates and the others go
+/// on.
+#[tokio::test]
+async fn instance_works_with_a_newer_schema() {
+    let Deployment {
+        workdir,
+        sandbox: _sandbox,
+        database,
+    } = Deployment::start(&[]).await;
+    let running = workdir.start("serve");
+    let ready = async |running: &RunningCommand| running.get("opsUrl", "/ready").await;
+    execute(
+        &database,
+        "INSERT INTO schema_migrations VALUES (9999, '9999_later', 'x', 1, 0)",
+        "",
+    )
+    .await;
+    assert_eq!(ready(&running).await.0, 200);
+    // SQLite serves one at a time.
+    let running = if database.starts_with("sqlite:") {
+        running.end();
+        workdir.start("serve")
+    } else {
+        let another = workdir.start("serve");
+        assert_eq!(ready(&another).await.0, 200, "another starts, too");
+        running
+    };
+    assert_eq!(ready(&running).await.0, 200, "it starts, too");
+    execute(
+        &database,
+        "UPDATE schema_migrations SET oldest_compatible = 9999 WHERE version = 9999",
+        "",
+    )
+    .await;
+    let (status, body) = ready(&running).await;
+    assert_eq!(status, 503);
+    let reason = "the database schema has an unknown version";
+    assert_eq!(text(&body, "database"), reason);
+    drop(running);
+    let error = workdir.error(&format!("serve {ANY_PORTS}"), 1);
+    assert_has(&error, "9999_later");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn service_writes_no_core_file() {
+    let workdir = Workdir::with_key();
+    let running = workdir.start("serve");
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", running.id())).unwrap();
+    let core = limits
+        .lines()
+        .find(|line| line.starts_with("Max core file size"));
+    let values: Vec<&str> = core.unwrap().split_whitespace().collect();
+    assert_eq!(values[4..6], ["0", "0"], "{values:?}");
+}
+
+also_on_postgres! { outside_readiness_follows_the_renewals_of_the_instance instance_works_with_a_newer_schema }
