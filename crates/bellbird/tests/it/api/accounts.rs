@@ -1,9 +1,15 @@
 //! `/health`, `/v1/connections`, `/v1/accounts` and `/v1/categories`.
 
+use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::support::client::{Account, Page, Pagination};
+use crate::support::fields::assert_fields;
 use crate::support::harness::{App, Setup};
+use crate::support::process::{names, text};
 use crate::support::words::assert_has;
+
+const ALL: &str = "/v1/accounts?limit=200";
 
 #[tokio::test]
 async fn health_needs_no_key() {
@@ -12,10 +18,8 @@ async fn health_needs_no_key() {
         app.get_without_key("/health").await,
         app.get_as("nonsense", "/health").await,
     ] {
-        assert_eq!(
-            (answer.status.as_u16(), answer.text.as_str()),
-            (200, r#"{"status":"ok"}"#)
-        );
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.text, r#"{"status":"ok"}"#);
         assert_eq!(answer.header("cache-control"), Some("private, no-store"));
         assert!(answer.header("x-request-id").is_some());
         assert!(answer.header("x-ratelimit-limit").is_none());
@@ -27,49 +31,32 @@ async fn connections_are_listed_newest_first() {
     let app = App::start(Setup::default()).await;
     let connections = app.get("/v1/connections").await.data();
     assert_eq!(connections.len(), 2);
-    let created: Vec<&str> = connections
-        .iter()
-        .map(|connection| connection["createdAt"].as_str().unwrap())
-        .collect();
-    assert!(created.is_sorted_by(|newer, older| newer >= older));
+    assert!(
+        connections
+            .is_sorted_by(|newer, older| { text(newer, "createdAt") >= text(older, "createdAt") })
+    );
+    let active = json!({"provider": "fiskil", "category": "banking", "status": "active"});
     for connection in &connections {
-        assert_eq!(connection["provider"], "fiskil");
-        assert_eq!(connection["category"], "banking");
-        assert_eq!(connection["status"], "active");
-        assert!(
-            connection["institutionId"]
-                .as_str()
-                .unwrap()
-                .bytes()
-                .all(|byte| byte.is_ascii_digit())
-        );
-        assert_eq!(connection.as_object().unwrap().len(), 10);
+        assert_fields(connection, &active);
+        let mut institution = text(connection, "institutionId").bytes();
+        assert!(institution.all(|byte| byte.is_ascii_digit()));
+        assert_eq!(names(connection).len(), 10);
     }
 }
 
 #[tokio::test]
 async fn accounts_are_ordered_and_masked() {
     let app = App::start(Setup::default()).await;
-    let answer = app.get("/v1/accounts").await;
-    let accounts = answer.data();
-    assert_eq!(
-        answer.json()["pagination"],
-        json!({"total": accounts.len(), "limit": 50, "offset": 0, "hasMore": false})
-    );
-    let names: Vec<(&str, &str)> = accounts
-        .iter()
-        .map(|account| {
-            (
-                account["name"].as_str().unwrap(),
-                account["id"].as_str().unwrap(),
-            )
-        })
-        .collect();
-    assert!(names.is_sorted());
-    let types: Vec<&str> = accounts
-        .iter()
-        .map(|account| account["type"].as_str().unwrap())
-        .collect();
+    let Page { rows, pagination } = app.get("/v1/accounts").await.read::<Page<Account>>();
+    let expected = Pagination {
+        total: i64::try_from(rows.len()).unwrap(),
+        limit: 50,
+        offset: 0,
+        has_more: false,
+    };
+    assert_eq!(pagination, expected);
+    assert!(rows.is_sorted_by_key(|account| (&account.name, &account.id)));
+    let types: Vec<&str> = rows.iter().map(|account| &*account.r#type).collect();
     for expected in [
         "transaction",
         "savings",
@@ -78,14 +65,11 @@ async fn accounts_are_ordered_and_masked() {
         "term-deposit",
         "other",
     ] {
-        assert!(
-            types.contains(&expected),
-            "{expected} is not among {types:?}"
-        );
+        assert!(types.contains(&expected), "no {expected} in {types:?}");
     }
-    for account in &accounts {
-        assert_eq!(account["currency"], "AUD", "{account}");
-        if let Some(number) = account["accountNumber"].as_str() {
+    for account in &rows {
+        assert_eq!(account.currency, "AUD", "{account:?}");
+        if let Some(number) = &account.account_number {
             assert!(number.len() == 8 && number.starts_with("xxxx"), "{number}");
         }
     }
@@ -94,31 +78,21 @@ async fn accounts_are_ordered_and_masked() {
 #[tokio::test]
 async fn accounts_of_one_connection_are_filtered() {
     let app = App::start(Setup::default()).await;
-    let all = app.get("/v1/accounts").await.data();
     let id = app.olivia.connections[0].id.to_string();
-    let of_connection: Vec<_> = all
-        .iter()
-        .filter(|account| account["connectionId"] == id)
-        .cloned()
-        .collect();
+    let mut of_connection = app.all_accounts(&app.olivia).await;
+    of_connection.retain(|account| account.connection_id == id);
     let path = format!("/v1/accounts?connectionId={id}");
-    let found = app.get(&path).await;
-    assert_eq!(found.data(), of_connection);
-    assert_eq!(found.json()["pagination"]["total"], of_connection.len());
+    let found = app.get(&path).await.read::<Page<Account>>();
+    assert_eq!(found.rows, of_connection);
+    let total = i64::try_from(of_connection.len()).unwrap();
+    assert_eq!(found.pagination.total, total);
     let second = app.get(&format!("{path}&limit=1&offset=1")).await;
-    assert_eq!(second.data(), of_connection[1..2]);
-    let foreign = app
-        .ben
-        .connections
-        .first()
-        .map_or_else(|| "x".to_owned(), |other| other.id.to_string());
+    assert_eq!(second.rows::<Account>(), of_connection[1..2]);
+    let foreign = app.ben.connections[0].id.to_string();
     for id in [&*foreign, "x", "", "00000000-0000-4000-8000-000000000000"] {
-        assert_eq!(
-            app.get(&format!("/v1/accounts?connectionId={id}"))
-                .await
-                .error(404),
-            "Connection not found"
-        );
+        let path = format!("/v1/accounts?connectionId={id}");
+        let message = app.get(&path).await.error(404);
+        assert_eq!(message, "Connection not found");
     }
 }
 
@@ -136,7 +110,7 @@ async fn unknown_parameters_are_400_on_every_path_with_a_key() {
         let path = path.replace("{format}", "csv");
         let answer = app.get(&format!("{path}?accountID=x")).await;
         assert_eq!(answer.status, 400, "{path}");
-        let details = answer.json()["error"]["details"].to_string();
+        let details = answer.details().to_string();
         assert_has(&details, "accountID: unknown; ");
     }
 }
@@ -144,24 +118,24 @@ async fn unknown_parameters_are_400_on_every_path_with_a_key() {
 #[tokio::test]
 async fn accounts_are_paged() {
     let app = App::start(Setup::default()).await;
-    let all = app.get("/v1/accounts?limit=999").await;
-    assert_eq!(all.json()["pagination"]["limit"], 200, "clamped");
-    let all = all.data();
-    let mut seen = Vec::new();
-    loop {
-        let page = app
-            .get(&format!("/v1/accounts?limit=2&offset={}", seen.len()))
-            .await;
-        seen.extend(page.data());
-        assert_eq!(page.json()["pagination"]["total"], all.len());
-        if page.json()["pagination"]["hasMore"] == false {
-            break;
-        }
+    let page = async |query: &str| {
+        let answer = app.get(&format!("/v1/accounts?{query}")).await;
+        answer.read::<Page<Account>>()
+    };
+    let all = page("limit=999").await;
+    assert_eq!(all.pagination.limit, 200, "clamped");
+    let total = i64::try_from(all.rows.len()).unwrap();
+    let (mut seen, mut has_more) = (Vec::new(), true);
+    while has_more {
+        let next = page(&format!("limit=2&offset={}", seen.len())).await;
+        assert_eq!(next.pagination.total, total);
+        has_more = next.pagination.has_more;
+        seen.extend(next.rows);
     }
-    assert_eq!(seen, all);
+    assert_eq!(seen, all.rows);
     let beyond = app.get("/v1/accounts?offset=99999999999999999999999").await;
-    assert!(beyond.data().is_empty());
-    assert_eq!(beyond.json()["pagination"]["total"], all.len());
+    assert_eq!(beyond.data(), [] as [Value; 0]);
+    assert_eq!(beyond.json()["pagination"]["total"], total);
     for (query, detail) in [
         ("limit=0", "limit: Must be an integer between 1 and 200"),
         ("limit=ten", "limit: Must be an integer between 1 and 200"),
@@ -170,46 +144,33 @@ async fn accounts_are_paged() {
     ] {
         let answer = app.get(&format!("/v1/accounts?{query}")).await;
         answer.error(400);
-        assert_eq!(
-            answer.json()["error"]["details"],
-            json!([detail]),
-            "{query}"
-        );
+        assert_eq!(answer.details(), json!([detail]), "{query}");
     }
 }
 
 #[tokio::test]
 async fn accounts_in_memory_follow_every_change() {
     let app = App::start(Setup::default()).await;
-    let path = "/v1/accounts?limit=200";
-    let before = app.get(path).await;
-    assert_eq!(app.get(path).await.text, before.text);
-    let of_ben = app.get_as(&app.ben.key, path).await;
-    assert_ne!(
-        of_ben.text, before.text,
-        "each user has answers of their own"
-    );
+    let before = app.get(ALL).await;
+    assert_eq!(app.get(ALL).await.text, before.text);
+    let of_ben = app.get_as(&app.ben.key, ALL).await;
+    assert_ne!(of_ben.text, before.text, "each user has their own");
 
-    let credentials = secrecy::SecretString::from(app.credentials(3).to_string());
-    let imported = app
-        .connections
-        .imports()
-        .import(app.olivia.user.id, "fiskil", &credentials)
-        .await
-        .unwrap()
-        .connections;
-    let (id, with_import) = (imported[0].id, app.get(path).await);
-    assert!(with_import.text.contains(&id.to_string()) && !before.text.contains(&id.to_string()));
-    assert_eq!(
-        with_import.json()["pagination"]["total"],
-        with_import.data().len()
-    );
+    let imported = app.import(app.olivia.user.id, &app.credentials(3)).await;
+    let id = imported.unwrap().connections[0].id;
+    let with_import = app.get(ALL).await;
+    let is_of_import = |account: &Account| account.connection_id == id.to_string();
+    let accounts = with_import.read::<Page<Account>>();
+    assert!(accounts.rows.iter().any(is_of_import));
+    assert!(!before.rows::<Account>().iter().any(is_of_import));
+    let total = i64::try_from(accounts.rows.len()).unwrap();
+    assert_eq!(accounts.pagination.total, total);
     assert_eq!(app.get("/v1/connections").await.data().len(), 3);
 
     app.remove(id).await;
-    assert_eq!(app.get(path).await.text, before.text);
+    assert_eq!(app.get(ALL).await.text, before.text);
     assert_eq!(app.get("/v1/connections").await.data().len(), 2);
-    assert_eq!(app.get_as(&app.ben.key, path).await.text, of_ben.text);
+    assert_eq!(app.get_as(&app.ben.key, ALL).await.text, of_ben.text);
 }
 
 #[tokio::test]
@@ -218,9 +179,8 @@ async fn all_sixteen_categories_are_listed() {
     let answer = app.get("/v1/categories").await;
     let categories = answer.json()["categories"].as_array().unwrap().clone();
     assert_eq!(categories.len(), 16);
-    assert!(categories.contains(
-        &json!({"key": "GOVERNMENT_AND_NON_PROFIT", "label": "Government & Non-Profit"})
-    ));
+    let one = json!({"key": "GOVERNMENT_AND_NON_PROFIT", "label": "Government & Non-Profit"});
+    assert!(categories.contains(&one));
 }
 
 #[tokio::test]
@@ -248,15 +208,11 @@ async fn head_answers_as_get_without_a_body() {
         "/docs",
     ] {
         let get = app.get(path).await;
-        let head = app
-            .method_as(reqwest::Method::HEAD, &app.olivia.key, path)
-            .await;
+        let key = &app.olivia.key;
+        let head = app.method_as(Method::HEAD, key, path).await;
         assert_eq!(head.status, get.status, "{path}");
-        assert_eq!(
-            head.header("content-length"),
-            Some(get.text.len().to_string().as_str()),
-            "{path}"
-        );
+        let length = get.text.len().to_string();
+        assert_eq!(head.header("content-length"), Some(&*length), "{path}");
         assert_eq!(head.header("content-type"), get.header("content-type"));
         assert_eq!(head.text, "");
     }

@@ -104,8 +104,7 @@ async fn plan_and_key_changes_apply_immediately() {
     .await
     .unwrap();
     assert_eq!(app.get(path).await.status, 200);
-    app.clock
-        .set(app.clock.now() + SignedDuration::from_secs(10));
+    app.advance_own_clock(SignedDuration::from_secs(10));
     app.get(path).await.error(401);
 
     let key = &app.keys_of(app.ben.user.id).await[0];
@@ -196,11 +195,9 @@ async fn rate_limit_bucket_empties_and_refills() {
         "another class has its own bucket"
     );
 
-    app.clock
-        .set(app.clock.now() + SignedDuration::from_millis(11_999));
+    app.advance_own_clock(SignedDuration::from_millis(11_999));
     app.get("/v1/categories").await.error(429);
-    app.clock
-        .set(app.clock.now() + SignedDuration::from_millis(1));
+    app.advance_own_clock(SignedDuration::from_millis(1));
     assert_eq!(
         app.get("/v1/categories").await.status,
         200,

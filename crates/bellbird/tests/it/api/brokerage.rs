@@ -13,6 +13,7 @@ use crate::support::client::{Account, Holding, Page, Pagination, Trade};
 use crate::support::harness::{
     App, Database, Person, Response, Setup, assert_reconnect, eventually,
 };
+use crate::support::process::names;
 use crate::support::words::{assert_has, assert_starts};
 
 const PROVIDER: &str = "snaptrade";
@@ -56,7 +57,8 @@ async fn access_depends_on_plan_and_user() {
     let connection = mia.connections[0].id;
     for resource in ["holdings", "trades"] {
         let path = format!("/v1/{resource}?connectionId={connection}");
-        assert_eq!(app.get_as(&mia.key, &path).await.status, 200);
+        let read = async || app.get_as(&mia.key, &path).await;
+        assert_eq!(read().await.status, 200);
         // The plan is checked before the parameters and the cache.
         let answer = app.get_as(&app.ben.key, &format!("/v1/{resource}")).await;
         answer.error(403);
@@ -66,7 +68,7 @@ async fn access_depends_on_plan_and_user() {
             (Plan::Saver, Value::Null),
         ] {
             app.set_plan(mia.user.id, plan).await;
-            let answer = app.get_as(&mia.key, &path).await;
+            let answer = read().await;
             answer.error(403);
             assert_eq!(answer.json()["error"]["code"], code, "{plan}");
         }
@@ -82,63 +84,34 @@ async fn parameters_and_category_are_checked() {
     let mia = investor(&app).await;
     let get = async |path: String| app.get_as(&mia.key, &path).await;
     let (bank, broker) = (app.olivia.connections[0].id, mia.connections[0].id);
+    let bills = app.account("Bills").await.id;
     for resource in ["holdings", "trades"] {
-        assert_eq!(
-            get(format!("/v1/{resource}")).await.error(400),
-            "connectionId is required"
-        );
-        assert_eq!(
-            get(format!("/v1/{resource}?connectionId="))
-                .await
-                .error(400),
-            "connectionId is required"
-        );
-        get(format!("/v1/{resource}?connectionId=1"))
-            .await
-            .error(404);
-        get(format!("/v1/{resource}?connectionId={bank}"))
-            .await
-            .error(404);
-        get(format!(
-            "/v1/{resource}?connectionId={broker}&accountId={broker}"
-        ))
-        .await
-        .error(404);
-        get(format!("/v1/{resource}?connectionId={broker}&accountId="))
-            .await
-            .error(404);
-        let answer = app
-            .get(&format!("/v1/{resource}?connectionId={bank}"))
-            .await;
-        assert_has(&answer.error(400), "must be a brokerage connection");
-        let other = get(format!(
-            "/v1/{resource}?connectionId={broker}&accountId={}",
-            app.account("Bills").await.id
-        ))
-        .await;
-        other.error(404);
+        for query in ["", "?connectionId="] {
+            let message = get(format!("/v1/{resource}{query}")).await.error(400);
+            assert_eq!(message, "connectionId is required");
+        }
+        for query in [
+            "1".to_owned(),
+            bank.to_string(),
+            format!("{broker}&accountId={broker}"),
+            format!("{broker}&accountId="),
+            format!("{broker}&accountId={bills}"),
+        ] {
+            let path = format!("/v1/{resource}?connectionId={query}");
+            get(path).await.error(404);
+        }
+        let path = format!("/v1/{resource}?connectionId={bank}");
+        let message = app.get(&path).await.error(400);
+        assert_has(&message, "must be a brokerage connection");
     }
-    assert_has(
-        &get(format!("/v1/transactions?connectionId={broker}"))
-            .await
-            .error(400),
-        "must be a banking connection",
-    );
-    let answer = get(format!(
-        "/v1/trades?connectionId={broker}&from=2026-02-30&to=x&limit=0&offset=-1"
-    ))
-    .await;
-    assert_has(&answer.error(400), "date");
-    assert_eq!(
-        answer.json()["error"]["details"].as_array().unwrap().len(),
-        4
-    );
-    assert_eq!(
-        get(format!("/v1/trades?connectionId={broker}&limit=9999"))
-            .await
-            .json()["pagination"]["limit"],
-        500
-    );
+    let transactions = app.all_transactions(broker).by(&mia).send().await;
+    assert_has(&transactions.error(400), "must be a banking connection");
+    let trades = || app.all_trades(broker).by(&mia);
+    let wrong = trades().from("2026-02-30").to("x").limit(0);
+    let wrong = wrong.with("offset", -1).send().await;
+    assert_has(&wrong.error(400), "date");
+    assert_eq!(wrong.details().as_array().unwrap().len(), 4);
+    assert_eq!(trades().limit(9_999).page().await.pagination.limit, 500);
     assert_eq!(app.fiskil().calls().len(), 0);
 }
 
@@ -148,12 +121,8 @@ fn decimal(text: &str) -> bigdecimal::BigDecimal {
 
 /// All holdings of a response, which has no pagination.
 fn holdings(response: &Response) -> Vec<Holding> {
-    #[derive(serde::Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Holdings {
-        data: Vec<Holding>,
-    }
-    response.read::<Holdings>().data
+    assert_eq!(names(&response.json()), ["data"]);
+    response.rows()
 }
 
 #[tokio::test]
@@ -208,7 +177,7 @@ async fn holdings_are_cached_per_connection() {
         read.send().await
     };
     let first = of_account(0).await;
-    assert_eq!(first.header("x-cache"), Some("MISS"));
+    assert_eq!(first.cache(), Some("MISS"));
     assert_eq!(
         calls(&app, "/positions/all"),
         own_accounts.len() as u64,
@@ -216,14 +185,11 @@ async fn holdings_are_cached_per_connection() {
     );
     app.advance_clock(SignedDuration::from_secs(75));
     let all = app.get_as(&mia.key, &whole).await;
-    assert_eq!(
-        (all.header("x-cache"), all.header("age")),
-        (Some("HIT"), Some("75"))
-    );
+    assert_eq!((all.cache(), all.header("age")), (Some("HIT"), Some("75")));
     let mut parts = Vec::new();
     for (at, (account, _)) in own_accounts.iter().enumerate() {
         let part = of_account(at).await;
-        assert_eq!(part.header("x-cache"), Some("HIT"));
+        assert_eq!(part.cache(), Some("HIT"));
         let part = holdings(&part);
         assert!(part.iter().all(|holding| holding.account_id == account.id));
         parts.extend(part);
@@ -233,7 +199,7 @@ async fn holdings_are_cached_per_connection() {
     assert_eq!(calls(&app, "/positions/all"), own_accounts.len() as u64);
     app.advance_clock(SignedDuration::from_secs(526));
     assert_eq!(
-        app.get_as(&mia.key, &whole).await.header("x-cache"),
+        app.get_as(&mia.key, &whole).await.cache(),
         Some("MISS"),
         "after ten minutes"
     );
@@ -246,13 +212,10 @@ async fn holdings_are_cached_per_connection() {
     let answer = app.get_as(&mia.key, &whole).await;
     answer.error(503);
     assert!(answer.header("retry-after").is_some());
-    assert_eq!(of_account(0).await.header("x-cache"), Some("BYPASS"));
+    assert_eq!(of_account(0).await.cache(), Some("BYPASS"));
     of_account(1).await.error(503);
     app.clear_faults();
-    assert_eq!(
-        app.get_as(&mia.key, &whole).await.header("x-cache"),
-        Some("MISS")
-    );
+    assert_eq!(app.get_as(&mia.key, &whole).await.cache(), Some("MISS"));
 }
 
 #[tokio::test]
@@ -275,13 +238,12 @@ async fn concurrent_equal_reads_share_one_call() {
         ),
         (app.trades(account).path(), "/activities", 1),
     ] {
-        let answers =
-            futures_util::future::join_all((0..8).map(|_| app.get_as(&mia.key, &path))).await;
-        assert!(
-            answers
-                .iter()
-                .all(|answer| answer.status == 200 && answer.text == answers[0].text)
-        );
+        let reads = (0..8).map(|_| app.get_as(&mia.key, &path));
+        let answers = futures_util::future::join_all(reads).await;
+        for answer in &answers {
+            assert_eq!(answer.status, 200);
+            assert_eq!(answer.text, answers[0].text);
+        }
         assert_eq!(calls(&app, part), expected as u64, "{part}");
     }
 }
@@ -333,21 +295,14 @@ async fn page_of_a_large_account_is_one_call() {
         let response = read.send().await;
         let page = response.read::<Page<Trade>>();
         assert_eq!(page.rows.len(), 200);
-        assert_eq!(
-            app.bank(PROVIDER).calls().values().sum::<u64>(),
-            1,
-            "{offset}"
-        );
-        assert_eq!(
-            response.header("x-service-truncated").is_some(),
-            truncated,
-            "{offset}"
-        );
+        assert_eq!(app.bank(PROVIDER).total_calls(), 1, "{offset}");
+        let is_truncated = response.header("x-service-truncated").is_some();
+        assert_eq!(is_truncated, truncated, "{offset}");
         let last = offset == 19_800;
-        assert_eq!(
-            (page.pagination.has_more, page.pagination.total),
-            (!last, if last { 20_000 } else { -1 })
-        );
+        let Pagination {
+            has_more, total, ..
+        } = page.pagination;
+        assert_eq!((has_more, total), (!last, if last { 20_000 } else { -1 }));
         seen.extend(page.rows.into_iter().map(|trade| trade.trade_date));
     }
     assert!(seen.len() > 100);
@@ -356,7 +311,7 @@ async fn page_of_a_large_account_is_one_call() {
     let read = || app.trades(&account).by(&mia);
     let again = read().offset(200).send().await;
     assert_eq!(
-        (again.header("x-cache"), again.header("x-service-truncated")),
+        (again.cache(), again.header("x-service-truncated")),
         (Some("HIT"), Some("true"))
     );
     assert!(app.bank(PROVIDER).calls().is_empty());
@@ -456,14 +411,11 @@ async fn cache_is_per_timezone_and_key() {
     };
     let first = app.get_as(&mia.key, &path).await;
     assert!(has_row(&first));
-    assert_eq!(
-        app.get_as(&mia.key, &path).await.header("x-cache"),
-        Some("HIT")
-    );
+    assert_eq!(app.get_as(&mia.key, &path).await.cache(), Some("HIT"));
     app.set_timezone(mia.user.id, "America/Los_Angeles").await;
     let elsewhere = app.get_as(&mia.key, &path).await;
     assert_eq!(
-        (elsewhere.header("x-cache"), has_row(&elsewhere)),
+        (elsewhere.cache(), has_row(&elsewhere)),
         (Some("MISS"), false)
     );
     // A warm cache serves no other user and no removed connection.
@@ -485,37 +437,22 @@ async fn category_error_precedes_account_error() {
     let mia = investor(&app).await;
     let (bank, broker) = (app.olivia.connections[0].id, mia.connections[0].id);
     for resource in ["holdings", "trades"] {
-        let answer = app
-            .get(&format!("/v1/{resource}?connectionId={bank}&accountId=zz"))
-            .await;
-        assert_has(&answer.error(400), "must be a brokerage connection");
-        app.get_as(
-            &mia.key,
-            &format!("/v1/{resource}?connectionId={broker}&accountId=zz"),
-        )
-        .await
-        .error(404);
-        let answer = app
-            .send(app.http.post(format!("{}/v1/{resource}", app.url)))
-            .await;
+        let path = |connection| format!("/v1/{resource}?connectionId={connection}&accountId=zz");
+        let message = app.get(&path(bank)).await.error(400);
+        assert_has(&message, "must be a brokerage connection");
+        app.get_as(&mia.key, &path(broker)).await.error(404);
+        let path = format!("/v1/{resource}");
+        let posted = app.http.post(format!("{}{path}", app.url));
+        let answer = app.send(posted).await;
         answer.error(401);
-        assert_eq!(
-            answer.header("allow"),
-            None,
-            "an answer without a key does not show which methods exist"
-        );
-        let answer = app
-            .method_as(Method::POST, &mia.key, &format!("/v1/{resource}"))
-            .await;
+        // An answer without a key does not show which methods exist.
+        assert_eq!(answer.header("allow"), None);
+        let answer = app.method_as(Method::POST, &mia.key, &path).await;
         answer.error(405);
         assert_eq!(answer.header("allow"), Some("GET,HEAD"));
     }
-    let answer = app
-        .get_as(
-            &mia.key,
-            &format!("/v1/transactions?connectionId={broker}&accountId=zz"),
-        )
-        .await;
+    let read = app.all_transactions(broker).by(&mia);
+    let answer = read.with("accountId", "zz").send().await;
     assert_has(&answer.error(400), "must be a banking connection");
 }
 
@@ -539,39 +476,24 @@ async fn disabled_connection_is_served_lost_one_is_503() {
     app.bank(PROVIDER)
         .set_consent(authorization, ConsentState::Expired)
         .unwrap();
-    let path = format!("/v1/trades?connectionId={connection}");
-    assert_eq!(
-        app.get_as(&mia.key, &path).await.status,
-        200,
-        "a read succeeds while the provider answers"
-    );
-    assert_eq!(
-        app.bank(PROVIDER)
-            .calls()
-            .keys()
-            .filter(|path| path.starts_with("/authorizations/{"))
-            .count(),
-        1,
-        "only the import checked the consent"
-    );
+    let trades = || app.all_trades(connection).by(&mia);
+    // A read succeeds while the provider answers.
+    trades().page().await;
+    let called = app.bank(PROVIDER).calls().into_keys();
+    let checks = called.filter(|path| path.starts_with("/authorizations/{"));
+    assert_eq!(checks.count(), 1, "only the import checked the consent");
 
     let user = all_credentials[0]["userId"].as_str().unwrap();
     app.bank(PROVIDER).set_user(user, false).unwrap();
-    assert_reconnect(
-        &app.get_as(&mia.key, &format!("{path}&limit=3")).await,
-        "invalidated",
-    );
+    assert_reconnect(&trades().limit(3).send().await, "invalidated");
     eventually(async || {
         app.connections.jobs().run_due("refresh").await.unwrap();
         app.get_as(&mia.key, "/v1/connections").await.data()[0]["status"] == "revoked"
     })
     .await;
-    assert_reconnect(
-        &app.get_as(&mia.key, &format!("{path}&limit=4")).await,
-        "revoked",
-    );
-    let holdings = format!("/v1/holdings?connectionId={connection}");
-    assert_reconnect(&app.get_as(&mia.key, &holdings).await, "revoked");
+    assert_reconnect(&trades().limit(4).send().await, "revoked");
+    let holdings = app.all_holdings(connection).by(&mia);
+    assert_reconnect(&holdings.send().await, "revoked");
 }
 
 #[tokio::test]

@@ -6,9 +6,9 @@ use bellbird_domain::ConnectionStatus;
 use bellbird_sandbox::{ConsentState, Fault, FaultKind};
 use bellbird_storage::{JobKey, job_kinds};
 use jiff::SignedDuration;
-use serde_json::Value;
 
 use crate::support::harness::{App, Setup, assert_reconnect, eventually};
+use crate::support::reads::balances_path;
 use crate::support::words::assert_has;
 
 /// Short timeouts for providers that never respond.
@@ -46,10 +46,7 @@ async fn every_fault_is_a_bounded_503_then_recovers() {
             "/v1/banking/transactions",
             app.transactions(&account).path(),
         ),
-        (
-            "/v1/banking/balances",
-            format!("/v1/balances?accountIds={}", account.id),
-        ),
+        ("/v1/banking/balances", balances_path([&account.id])),
     ];
     let no_second_attempt = Fault::status(503).retry_after(30);
     for fault in faults().into_iter().chain([no_second_attempt]) {
@@ -60,28 +57,18 @@ async fn every_fault_is_a_bounded_503_then_recovers() {
             let answer = app.get(path).await;
             let took = started.elapsed();
             assert_has(&answer.error(503), "temporarily unavailable");
-            assert!(
-                answer.header("retry-after").is_some_and(|seconds| seconds
-                    .parse::<u64>()
-                    .is_ok_and(|seconds| seconds >= 1))
-            );
-            assert!(answer.header("x-cache").is_none());
+            let retry_after: u64 = answer.header("retry-after").unwrap().parse().unwrap();
+            assert!(retry_after >= 1);
+            assert!(answer.cache().is_none());
             assert!(took < Duration::from_secs(4), "{fault:?} took {took:?}");
-            assert!(
-                app.fiskil().calls()[*provider_path] <= 3,
-                "{fault:?}: at most three attempts"
-            );
+            let attempts = app.fiskil().calls()[*provider_path];
+            assert!(attempts <= 3, "{fault:?}: {attempts} attempts");
             app.clear_faults();
             let next = app.get(path).await;
             assert_eq!(next.status, 200, "after {fault:?}: {}", next.text);
-            assert_ne!(
-                next.header("x-cache"),
-                Some("HIT"),
-                "no broken answer was cached"
-            );
+            assert_ne!(next.cache(), Some("HIT"), "no broken answer was cached");
             // The cached response expires before the next fault.
-            app.clock
-                .set(app.clock.now() + SignedDuration::from_secs(301));
+            app.advance_own_clock(SignedDuration::from_secs(301));
         }
     }
 }
@@ -105,22 +92,21 @@ async fn token_failure_is_503_and_dead_token_is_renewed() {
     let app = App::start(short_timeouts()).await;
     let (account, _) = app.busiest().await;
     let path = app.transactions(&account).path();
+    let assert_calls = |tokens: u64, pages: u64| {
+        let calls = app.fiskil().calls();
+        assert_eq!(calls.get("/v1/token").copied().unwrap_or(0), tokens);
+        assert_eq!(app.transaction_calls(), pages);
+        app.reset_calls();
+    };
     // The sandbox's clock is ahead: the token has expired there, which the service learns from a
     // 401.
     app.fiskil().advance_clock(SignedDuration::from_secs(1_000));
     app.reset_calls();
     assert_eq!(app.get(&path).await.status, 200);
-    let calls = app.fiskil().calls();
-    assert_eq!(
-        (calls["/v1/token"], calls["/v1/banking/transactions"]),
-        (1, 2)
-    );
-    app.reset_calls();
+    assert_calls(1, 2);
+    // A token is used until it expires.
     assert_eq!(app.get(&path).await.status, 200);
-    assert!(
-        !app.fiskil().calls().contains_key("/v1/token"),
-        "a token is used until it expires"
-    );
+    assert_eq!(app.fiskil().calls().get("/v1/token"), None);
 
     app.fiskil().advance_clock(SignedDuration::from_secs(1_000));
     app.fiskil().add_fault(Fault::status(500).at("/v1/token"));
@@ -132,12 +118,8 @@ async fn token_failure_is_503_and_dead_token_is_renewed() {
         .add_fault(Fault::status(401).at("/v1/banking/transactions"));
     app.reset_calls();
     app.get(&path).await.error(503);
-    let calls = app.fiskil().calls();
-    assert_eq!(
-        (calls["/v1/token"], calls["/v1/banking/transactions"]),
-        (1, 2),
-        "one new token, one more attempt"
-    );
+    // One new token, one more attempt.
+    assert_calls(1, 2);
 }
 
 #[tokio::test]
@@ -147,39 +129,27 @@ async fn lost_consent_is_503_and_triggers_a_refresh() {
         (ConsentState::Expired, ConnectionStatus::Invalidated),
     ] {
         let app = App::start(short_timeouts()).await;
-        let consent = app.credentials(2)["arrangementId"]
-            .as_str()
-            .unwrap()
-            .to_owned();
-        let connection = app.ben.connections[0].id;
-        let path = format!("/v1/transactions?connectionId={connection}");
-        assert_eq!(app.get_as(&app.ben.key, &path).await.status, 200);
-        assert!(
-            !app.fiskil().calls().contains_key("/v1/consent"),
-            "a read does not check the consent first"
-        );
+        let connection = &app.ben.connections[0];
+        let consent = app.consent_at(connection).await;
+        let read = app.all_transactions(connection.id).by(&app.ben);
+        assert_eq!(read.send().await.status, 200);
+        // A read does not check the consent first.
+        assert_eq!(app.fiskil().calls().get("/v1/consent"), None);
+
         app.fiskil().set_consent(&consent, state).unwrap();
-
-        let answer = app.get_as(&app.ben.key, &path).await;
-        assert_reconnect(&answer, "invalidated");
-
-        let stored = wait_for_status(&app, expected).await;
-        assert_eq!(stored, expected);
-        assert_reconnect(&app.get_as(&app.ben.key, &path).await, expected.as_str());
+        assert_reconnect(&read.send().await, "invalidated");
+        wait_for_status(&app, expected).await;
+        assert_reconnect(&read.send().await, expected.as_str());
         let listed = app.get_as(&app.ben.key, "/v1/connections").await.data();
         assert_eq!(listed[0]["status"], expected.as_str());
-        let audit = app.audit_of(connection).await;
+        let audit = app.audit_of(connection.id).await;
         assert_eq!(audit.last().map(|row| row.to), Some(Some(expected)));
 
-        app.fiskil()
-            .set_consent(&consent, ConsentState::Active)
-            .unwrap();
+        // A read succeeds while the provider responds.
+        let active = ConsentState::Active;
+        app.fiskil().set_consent(&consent, active).unwrap();
         app.advance_clock(SignedDuration::from_mins(1));
-        assert_eq!(
-            app.get_as(&app.ben.key, &path).await.status,
-            200,
-            "a read succeeds while the provider responds"
-        );
+        assert_eq!(read.send().await.status, 200);
     }
 }
 
@@ -189,40 +159,27 @@ async fn lost_consent_of_a_pending_connection_says_so() {
     let (user, connection, now) = (app.ben.user.id, &app.ben.connections[0], app.clock.now());
     let (from, to) = (ConnectionStatus::Active, ConnectionStatus::PendingMfa);
     let key = JobKey::new(job_kinds::REFRESH, user, connection.id);
-    let claim = app
-        .storage
-        .jobs()
-        .claim(&key, now, now)
-        .await
-        .unwrap()
-        .expect("claimed");
-    assert!(
-        app.storage
-            .refreshes()
-            .set_status(&claim, from, to, "refreshed", now, now)
-            .await
-            .unwrap()
-    );
+    let claim = app.storage.jobs().claim(&key, now, now).await.unwrap();
+    let claim = claim.expect("claimed");
+    let refreshes = app.storage.refreshes();
+    let is_set = refreshes.set_status(&claim, from, to, "refreshed", now, now);
+    assert!(is_set.await.unwrap());
     app.set_consent(connection, ConsentState::Revoked).await;
-    let path = format!("/v1/transactions?connectionId={}", connection.id);
-    assert_reconnect(&app.get_as(&app.ben.key, &path).await, "pending_mfa");
+    let read = app.all_transactions(connection.id).by(&app.ben);
+    assert_reconnect(&read.send().await, "pending_mfa");
     // Balances have nulls instead.
-    let account = &app.accounts_of(connection).await[0].id;
-    let balances = app
-        .get_as(&app.ben.key, &format!("/v1/balances?accountIds={account}"))
-        .await
-        .data();
-    assert_eq!(balances[0]["currentBalance"], Value::Null);
+    let accounts = app.all_accounts(&app.ben).await;
+    let balances = app.balances(&app.ben, &accounts[..1]).await;
+    assert_eq!(balances[0].current_balance, None);
 }
 
-/// Runs the refresh that a read requested, once it has, and returns the status.
-async fn wait_for_status(app: &App, expected: ConnectionStatus) -> ConnectionStatus {
+/// Runs the refresh that a read requested, once it has.
+async fn wait_for_status(app: &App, expected: ConnectionStatus) {
     eventually(async || {
         app.connections.jobs().run_due("refresh").await.unwrap();
         app.connections_of(app.ben.user.id).await[0].status == expected
     })
     .await;
-    expected
 }
 
 /// A client that does not heed a lost consent costs the provider two calls a minute, whatever it
@@ -233,15 +190,16 @@ async fn repeated_reads_of_a_revoked_connection_cost_little() {
     let (user, connection) = (app.ben.user.id, app.ben.connections[0].clone());
     let account = app.accounts_of(&connection).await.remove(0).id;
     app.set_consent(&connection, ConsentState::Revoked).await;
+    let read = app.all_transactions(connection.id).by(&app.ben);
     let paths = [
-        format!("/v1/transactions?connectionId={}", connection.id),
-        format!("/v1/balances?accountIds={account}"),
+        read.path(),
+        balances_path([account]),
         "/v1/export/transactions.csv".to_owned(),
     ];
-    app.get_as(&app.ben.key, &paths[0]).await.error(503);
+    read.send().await.error(503);
     wait_for_status(&app, ConnectionStatus::Revoked).await;
     // With the new status, the first of these asks once more.
-    app.get_as(&app.ben.key, &paths[0]).await.error(503);
+    read.send().await.error(503);
     app.reset_calls();
     for _ in 0..10 {
         for path in &paths {
@@ -252,38 +210,29 @@ async fn repeated_reads_of_a_revoked_connection_cost_little() {
     assert_eq!(app.fiskil().total_calls(), 0, "{:?}", app.fiskil().calls());
     app.advance_clock(SignedDuration::from_secs(31));
     app.connections.jobs().run_due("refresh").await.unwrap();
-    assert_eq!(
-        app.fiskil().total_calls(),
-        0,
-        "these reads have requested no refresh"
-    );
-    assert_reconnect(&app.get_as(&app.ben.key, &paths[0]).await, "revoked");
+    // These reads have requested no refresh.
+    assert_eq!(app.fiskil().total_calls(), 0);
+    assert_reconnect(&read.send().await, "revoked");
 
+    // After a minute the provider is asked again.
     app.advance_clock(SignedDuration::from_mins(1));
-    app.get_as(&app.ben.key, &paths[0]).await.error(503);
-    assert!(
-        app.fiskil().total_calls() > 0,
-        "after a minute the provider is asked again"
-    );
-    assert_eq!(
-        app.connections_of(user).await[0].status,
-        ConnectionStatus::Revoked
-    );
+    read.send().await.error(503);
+    assert!(app.fiskil().total_calls() > 0);
+    let status = app.connections_of(user).await[0].status;
+    assert_eq!(status, ConnectionStatus::Revoked);
 }
 
 #[tokio::test]
 async fn empty_account_is_not_lost_consent() {
     let app = App::start(short_timeouts()).await;
     let connection = app.ben.connections[0].id;
-    let path = format!("/v1/transactions?connectionId={connection}&from=1990-01-01&to=1990-12-31");
+    let read = app.all_transactions(connection).by(&app.ben);
+    let read = read.from("1990-01-01").to("1990-12-31");
     for _ in 0..3 {
-        assert!(app.get_as(&app.ben.key, &path).await.data().is_empty());
+        assert_eq!(read.rows().await, []);
     }
-    assert_eq!(
-        app.fiskil().calls()["/v1/consent"],
-        1,
-        "checked once, and cached for a minute"
-    );
+    // Checked once, and cached for a minute.
+    assert_eq!(app.fiskil().calls()["/v1/consent"], 1);
 }
 
 #[tokio::test]
@@ -304,11 +253,8 @@ async fn slow_provider_is_cut_off_at_the_deadline() {
     let started = Instant::now();
     let first = read(0).send().await;
     assert_eq!(first.data().len(), 200);
-    assert_eq!(
-        first.header("x-service-truncated"),
-        Some("true"),
-        "counting stopped at the deadline"
-    );
+    // Counting stopped at the deadline.
+    assert_eq!(first.header("x-service-truncated"), Some("true"));
     assert!(started.elapsed() < Duration::from_secs(3));
 
     // Too far down the list for one request, but each continues where the previous one stopped.

@@ -5,7 +5,7 @@ use bellbird_sandbox::{ConsentState, Fault};
 use serde_json::json;
 
 use crate::support::harness::{App, Response, Setup, also_on_postgres, eventually};
-use crate::support::words::assert_has;
+use crate::support::words::{assert_has, assert_lacks};
 
 /// All that a client sees of a response, except its request id, its date and the state of the rate
 /// limit.
@@ -31,157 +31,101 @@ fn visible(answer: &Response) -> (u16, String, Vec<(String, String)>) {
 async fn ids_of_other_users_are_unknown() {
     let app = App::start(Setup::default()).await;
     let foreign_connection = app.ben.connections[0].id.to_string();
-    let foreign_account = app
-        .stored_accounts(app.ben.user.id, app.ben.connections[0].id)
-        .await[0]
-        .id
-        .to_string();
-    let unknown = "0191e7a0-7c3b-7def-8000-00aabbccddee";
+    let foreign_account = app.accounts_of(&app.ben.connections[0]).await.remove(0).id;
     let own_connection = app.olivia.connections[0].id;
-    let own_accounts = app
-        .stored_accounts(app.olivia.user.id, own_connection)
-        .await;
-    let own_account = own_accounts[0].id;
+    let own_account = app
+        .accounts_of(&app.olivia.connections[0])
+        .await
+        .remove(0)
+        .id;
+    let unknown = "0191e7a0-7c3b-7def-8000-00aabbccddee";
     // Ben reads his own first, so that the caches are warm.
-    assert_eq!(
-        app.get_as(
-            &app.ben.key,
-            &format!("/v1/balances?accountIds={foreign_account}")
-        )
-        .await
-        .status,
-        200
-    );
-    assert_eq!(
-        app.get_as(
-            &app.ben.key,
-            &format!("/v1/transactions?connectionId={foreign_connection}")
-        )
-        .await
-        .status,
-        200
-    );
+    for path in [
+        format!("/v1/balances?accountIds={foreign_account}"),
+        format!("/v1/transactions?connectionId={foreign_connection}"),
+    ] {
+        assert_eq!(app.get_as(&app.ben.key, &path).await.status, 200);
+    }
     app.reset_calls();
-    for (path, foreign) in [
-        ("/v1/balances?accountIds=ID".to_owned(), &foreign_account),
+    let (account, connection) = (&foreign_account, &foreign_connection);
+    for (query, foreign) in [
+        ("balances?accountIds=ID".to_owned(), account),
+        (format!("balances?accountIds={own_account},ID"), account),
+        ("transactions?connectionId=ID".to_owned(), connection),
         (
-            format!("/v1/balances?accountIds={own_account},ID"),
-            &foreign_account,
+            "transactions?connectionId=ID&offset=200".to_owned(),
+            connection,
         ),
         (
-            "/v1/transactions?connectionId=ID".to_owned(),
-            &foreign_connection,
+            format!("transactions?connectionId=ID&accountId={account}"),
+            connection,
         ),
         (
-            "/v1/transactions?connectionId=ID&offset=200".to_owned(),
-            &foreign_connection,
+            format!("transactions?connectionId=ID&accountId={own_account}"),
+            connection,
         ),
         (
-            format!("/v1/transactions?connectionId=ID&accountId={foreign_account}"),
-            &foreign_connection,
-        ),
-        (
-            format!("/v1/transactions?connectionId=ID&accountId={own_account}"),
-            &foreign_connection,
-        ),
-        (
-            format!("/v1/transactions?connectionId={own_connection}&accountId=ID"),
-            &foreign_account,
+            format!("transactions?connectionId={own_connection}&accountId=ID"),
+            account,
         ),
     ] {
-        let foreign = app.get(&path.replace("ID", foreign)).await;
-        let unknown = app.get(&path.replace("ID", unknown)).await;
+        let get = async |id: &str| app.get(&format!("/v1/{}", query.replace("ID", id))).await;
+        let (foreign, unknown) = (get(foreign).await, get(unknown).await);
         foreign.error(404);
-        assert_eq!(visible(&foreign), visible(&unknown), "{path}");
+        assert_eq!(visible(&foreign), visible(&unknown), "{query}");
     }
-    assert!(
-        app.fiskil().calls().is_empty(),
-        "no provider is called for another user's ids"
-    );
-    let text =
-        app.get("/v1/connections").await.text + &app.get("/v1/accounts?limit=200").await.text;
-    assert!(!text.contains(&foreign_connection) && !text.contains(&foreign_account));
+    // No provider is called for another user's ids.
+    assert!(app.fiskil().calls().is_empty());
+    for list in ["/v1/connections", "/v1/accounts?limit=200"] {
+        let text = app.get(list).await.text;
+        assert_lacks(&text, connection);
+        assert_lacks(&text, account);
+    }
 }
 
 #[tokio::test]
 async fn removed_connection_disappears_immediately() {
     let app = App::start(Setup::default()).await;
     let connection = app.olivia.connections[0].id;
-    let account = app.stored_accounts(app.olivia.user.id, connection).await[0].id;
+    let account = app
+        .accounts_of(&app.olivia.connections[0])
+        .await
+        .remove(0)
+        .id;
     let balances = format!("/v1/balances?accountIds={account}");
     let transactions =
         format!("/v1/transactions?connectionId={connection}&accountId={account}&limit=5");
-    assert_eq!(app.get(&balances).await.header("x-cache"), Some("MISS"));
-    assert_eq!(app.get(&balances).await.header("x-cache"), Some("HIT"));
+    assert_eq!(app.get(&balances).await.cache(), Some("MISS"));
+    assert_eq!(app.get(&balances).await.cache(), Some("HIT"));
     assert_eq!(app.get(&transactions).await.status, 200);
     assert_eq!(app.get("/v1/connections").await.data().len(), 2);
-    assert!(
-        app.get("/v1/accounts")
-            .await
-            .text
-            .contains(&account.to_string())
-    );
+    let accounts = async || app.get("/v1/accounts").await.text;
+    assert_has(&accounts().await, &account);
     app.remove(connection).await;
-    app.get(&balances).await.error(404);
-    app.get(&transactions).await.error(404);
-    app.get(&format!("{transactions}&offset=5"))
-        .await
-        .error(404);
+    let next = format!("{transactions}&offset=5");
+    for path in [&balances, &transactions, &next] {
+        app.get(path).await.error(404);
+    }
     assert_eq!(app.get("/v1/connections").await.data().len(), 1);
-    assert!(
-        !app.get("/v1/accounts")
-            .await
-            .text
-            .contains(&account.to_string())
-    );
-    assert_eq!(
-        app.fiskil().calls()["/v1/consent/{arrangement_id}"],
-        1,
-        "consent was withdrawn"
-    );
+    assert_lacks(&accounts().await, &account);
+    let withdrawals = app.fiskil().calls()["/v1/consent/{arrangement_id}"];
+    assert_eq!(withdrawals, 1, "consent was withdrawn");
 }
 
 #[tokio::test]
 async fn import_rejects_other_users_and_keeps_own_ids() {
     let app = App::start(Setup::default()).await;
-    let credentials = secrecy::SecretString::from(app.credentials(0).to_string());
-    assert!(
-        app.connections
-            .imports()
-            .import(app.ben.user.id, "fiskil", &credentials)
-            .await
-            .is_err()
-    );
-    let again = app
-        .connections
-        .imports()
-        .import(app.olivia.user.id, "fiskil", &credentials)
-        .await
-        .unwrap()
-        .connections;
-    assert!(
-        app.olivia
-            .connections
-            .iter()
-            .any(|connection| connection.id == again[0].id)
-    );
-    let whole = json!({"endUserId": app.credentials(0)["endUserId"]}).to_string();
-    let both = app
-        .connections
-        .imports()
-        .import(
-            app.olivia.user.id,
-            "fiskil",
-            &secrecy::SecretString::from(whole),
-        )
-        .await
-        .unwrap()
-        .connections;
-    assert_eq!(
-        both.len(),
-        2,
-        "credentials without an arrangement cover all connections of the end user"
-    );
+    let credentials = app.credentials(0);
+    let of_ben = app.import(app.ben.user.id, &credentials).await;
+    assert!(of_ben.is_err());
+    let olivia = app.olivia.user.id;
+    let again = app.import(olivia, &credentials).await.unwrap().connections;
+    let mut own = app.olivia.connections.iter();
+    assert!(own.any(|connection| connection.id == again[0].id));
+    // Credentials without an arrangement cover all connections of the end user.
+    let whole = json!({"provider": "fiskil", "endUserId": credentials["endUserId"]});
+    let both = app.import(olivia, &whole).await.unwrap().connections;
+    assert_eq!(both.len(), 2);
 }
 
 #[tokio::test]
@@ -194,31 +138,19 @@ async fn broken_consent_is_not_imported() {
         (ConsentState::Expired, "invalidated"),
     ] {
         app.fiskil().set_consent(consent, state).unwrap();
-        let user = app
-            .add_person(&format!("{word}@example.com"), Plan::Developer, &[])
-            .await
-            .user;
-        let credentials = secrecy::SecretString::from(spare.to_string());
-        let error = app
-            .connections
-            .imports()
-            .import(user.id, "fiskil", &credentials)
-            .await
-            .unwrap_err()
-            .to_string();
-        assert_has(&error, word);
-        assert!(app.connections_of(user.id).await.is_empty());
+        let email = format!("{word}@example.com");
+        let person = app.add_person(&email, Plan::Developer, &[]).await;
+        let imported = app.import(person.user.id, &spare).await;
+        assert_has(&imported.unwrap_err().to_string(), word);
+        assert!(app.connections_of(person.user.id).await.is_empty());
     }
     app.fiskil()
         .set_consent(consent, ConsentState::Active)
         .unwrap();
-    assert_eq!(
-        app.add_person("late@example.com", Plan::Developer, &[&spare])
-            .await
-            .connections
-            .len(),
-        1
-    );
+    let late = app
+        .add_person("late@example.com", Plan::Developer, &[&spare])
+        .await;
+    assert_eq!(late.connections.len(), 1);
 }
 
 #[tokio::test]

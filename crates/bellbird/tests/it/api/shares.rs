@@ -12,6 +12,7 @@ use jiff::SignedDuration;
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 
+use crate::support::client::{Query, Trade};
 use crate::support::harness::{App, Person, Response, Setup, eventually};
 use crate::support::words::assert_has;
 
@@ -43,10 +44,8 @@ async fn limited(calls_per_minute: u32) -> (App, Person, Person) {
 
 /// Requests one window after the other, none of them cached, until one is rejected.
 async fn read_until_rejected(app: &App, person: &Person) -> Option<Response> {
-    let connection = person.connections[0].id;
-    for limit in 1..=REQUESTS {
-        let path = format!("/v1/trades?connectionId={connection}&limit={limit}");
-        let answer = app.get_as(&person.key, &path).await;
+    for limit in 1..=REQUESTS as usize {
+        let answer = trades(app, person).limit(limit).send().await;
         if answer.status != 200 {
             return Some(answer);
         }
@@ -54,12 +53,13 @@ async fn read_until_rejected(app: &App, person: &Person) -> Option<Response> {
     None
 }
 
+fn trades<'a>(app: &'a App, person: &'a Person) -> Query<'a, Trade> {
+    app.all_trades(person.connections[0].id).by(person)
+}
+
 async fn holdings(app: &App, person: &Person) -> Response {
-    app.get_as(
-        &person.key,
-        &format!("/v1/holdings?connectionId={}", person.connections[0].id),
-    )
-    .await
+    let read = app.all_holdings(person.connections[0].id).by(person);
+    read.send().await
 }
 
 #[tokio::test]
@@ -78,19 +78,9 @@ async fn greedy_user_leaves_calls_to_others_and_jobs() {
     assert_eq!(holdings(&app, &other).await.status, 200, "another user");
     app.sync(&greedy.connections[0]).await;
     // What needs no provider call still succeeds.
-    let cached = app
-        .get_as(
-            &greedy.key,
-            &format!(
-                "/v1/trades?connectionId={}&limit=1",
-                greedy.connections[0].id
-            ),
-        )
-        .await;
-    assert_eq!(
-        (cached.status.as_u16(), cached.header("x-cache")),
-        (200, Some("HIT"))
-    );
+    let cached = trades(&app, &greedy).limit(1).send().await;
+    assert_eq!(cached.status, 200);
+    assert_eq!(cached.cache(), Some("HIT"));
 }
 
 #[tokio::test]
@@ -123,12 +113,8 @@ async fn one_greedy_request_leaves_calls_to_ten_users() {
 #[tokio::test]
 async fn refreshes_are_refused_when_the_share_of_their_user_is_used_up() {
     let (app, greedy, other) = limited(300).await;
-    let refresh = async || {
-        app.connections
-            .refreshes()
-            .run(greedy.user.id, greedy.connections[0].id)
-            .await
-    };
+    let (user, connection) = (greedy.user.id, greedy.connections[0].id);
+    let refresh = async || app.connections.refreshes().run(user, connection).await;
     let mut made = 0;
     while refresh().await.is_ok() {
         made += 1;
@@ -149,11 +135,7 @@ async fn read_waits_for_the_budget_until_its_deadline() {
     // The budget then has another call every half second.
     while app.fiskil().total_calls() <= 120 {
         limit += 1;
-        app.get(&format!(
-            "/v1/transactions?connectionId={connection}&limit={limit}"
-        ))
-        .await
-        .data();
+        app.all_transactions(connection).limit(limit).page().await;
     }
 }
 
@@ -175,16 +157,9 @@ async fn requests_leave_the_last_calls_to_jobs() {
 async fn link(app: &App, person: &Person) -> Result<(), ConnectionsError> {
     let (links, target) = (app.connections.links(), LinkTarget::Provider(PROVIDER));
     let created = app.create_link(person.user.id, target).await?;
-    let token = created
-        .url
-        .expose_secret()
-        .rsplit('/')
-        .next()
-        .unwrap_or_default();
-    links
-        .start_consent_session(token, target, "browser")
-        .await
-        .map(drop)
+    let token = created.url.expose_secret().rsplit('/').next();
+    let begun = links.start_consent_session(token.unwrap_or_default(), target, "browser");
+    begun.await.map(drop)
 }
 
 #[tokio::test]
@@ -192,10 +167,8 @@ async fn links_of_one_user_leave_calls_to_others() {
     let (app, greedy, other) = limited(300).await;
     let mut refused = 0;
     for _ in 0..125 {
-        refused += usize::from(matches!(
-            link(&app, &greedy).await,
-            Err(ConnectionsError::TooManySessions)
-        ));
+        let linked = link(&app, &greedy).await;
+        refused += usize::from(matches!(linked, Err(ConnectionsError::TooManySessions)));
     }
     assert_eq!(refused, 120, "five sessions are open at most");
     // They expire, again and again.
@@ -209,13 +182,9 @@ async fn links_of_one_user_leave_calls_to_others() {
             break;
         }
     }
-    assert!(
-        matches!(
-            last,
-            Err(ConnectionsError::Provider(Error::BudgetUsedUp { .. }))
-        ),
-        "{last:?}"
-    );
+    let Err(ConnectionsError::Provider(Error::BudgetUsedUp { .. })) = last else {
+        panic!("{last:?}")
+    };
     assert!(app.bank(PROVIDER).total_calls() <= 100);
     assert_eq!(holdings(&app, &other).await.status, 200);
     app.sync(&other.connections[0]).await;
@@ -247,10 +216,8 @@ async fn polls_for_changes_leave_calls_to_others_and_to_the_schedule() {
         }
     }
     let refused = last.expect("the share was never used up");
-    assert_eq!(
-        (refused.status.as_u16(), refused.header("bellbird-error")),
-        (429, Some("budget_used_up"))
-    );
+    assert_eq!(refused.status, 429);
+    assert_eq!(refused.header("bellbird-error"), Some("budget_used_up"));
     assert!(app.bank(PROVIDER).total_calls() <= 100);
     app.sync(&other.connections[0]).await;
     assert_eq!(holdings(&app, &other).await.status, 200);
@@ -259,11 +226,7 @@ async fn polls_for_changes_leave_calls_to_others_and_to_the_schedule() {
 #[tokio::test]
 async fn sync_that_the_user_asks_for_is_charged() {
     let (app, greedy, other) = limited(300).await;
-    app.connections
-        .syncs()
-        .run(greedy.user.id, greedy.connections[0].id)
-        .await
-        .unwrap();
+    app.sync(&greedy.connections[0]).await;
     read_until_rejected(&app, &greedy)
         .await
         .expect("the budget was never used up");
@@ -276,11 +239,8 @@ async fn sync_that_the_user_asks_for_is_charged() {
     .await
     .unwrap();
     app.connections.jobs().run_due("sync").await.unwrap();
-    assert_eq!(
-        app.bank(PROVIDER).total_calls(),
-        before,
-        "it waits for the budget"
-    );
+    let calls = app.bank(PROVIDER).total_calls();
+    assert_eq!(calls, before, "it waits for the budget");
     let state = app.sync_state(user, id).await;
     assert!(
         state.last_error.is_none() && state.next_at > Some(app.clock.now()),
@@ -326,24 +286,19 @@ async fn hanging_provider_stops_no_sync_elsewhere() {
         .await;
     app.fiskil().add_fault(Fault::delay_ms(600_000).at("/"));
     let synced_at = async |connection: &Connection| {
-        app.sync_state(connection.user_id, connection.id)
-            .await
-            .synced_at
+        let state = app.sync_state(connection.user_id, connection.id).await;
+        state.synced_at
     };
     assert_eq!(synced_at(&elsewhere.connections[0]).await, None);
-    app.clock
-        .set(app.clock.now() + SignedDuration::from_hours(12));
+    app.advance_own_clock(SignedDuration::from_hours(12));
     app.bank(PROVIDER)
         .advance_clock(SignedDuration::from_secs(12 * 3600));
     app.start_background_jobs();
     // Five connections of the hanging provider fill its lane of four syncs.
     eventually(async || app.fiskil().total_calls() >= 4).await;
     eventually(async || synced_at(&elsewhere.connections[0]).await.is_some()).await;
-    assert_eq!(
-        synced_at(&app.olivia.connections[0]).await,
-        None,
-        "it still hangs"
-    );
+    let hanging = synced_at(&app.olivia.connections[0]).await;
+    assert_eq!(hanging, None, "it still hangs");
 }
 
 #[tokio::test]
@@ -355,17 +310,19 @@ async fn provider_that_hangs_is_rejected_fast() {
     let connection = app.olivia.connections[0].id;
     app.fiskil()
         .add_fault(Fault::delay_ms(600_000).at("/v1/banking/transactions"));
-    let path = |limit: u32| format!("/v1/transactions?connectionId={connection}&limit={limit}");
+    let read = |limit: usize| {
+        let query = app.all_transactions(connection).limit(limit);
+        async move { query.send().await }
+    };
     // Each makes three attempts, and eight in a row without a response are enough.
     for limit in 1..=3 {
-        app.get(&path(limit)).await.error(503);
+        read(limit).await.error(503);
     }
     app.reset_calls();
-    let paths: Vec<String> = (4..=23).map(path).collect();
-    for answer in futures_util::future::join_all(paths.iter().map(|path| app.get(path))).await {
+    for answer in futures_util::future::join_all((4..=23).map(read)).await {
         answer.error(503);
     }
     assert!(app.transaction_calls() < 20, "only trial calls are made");
     app.clear_faults();
-    eventually(async || app.get(&path(30)).await.status == 200).await;
+    eventually(async || read(30).await.status == 200).await;
 }

@@ -245,8 +245,7 @@ async fn refresh_reads_again() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.olivia.user.id).await;
     let first = browser.get("/overview").await.text;
-    app.clock
-        .set(app.clock.now() + SignedDuration::from_mins(1));
+    app.advance_own_clock(SignedDuration::from_mins(1));
     app.reset_calls();
     let again = browser.get("/overview").await.text;
     assert_eq!(app.fiskil().calls(), Default::default());

@@ -208,8 +208,7 @@ async fn credentials_are_opened_when_their_turn_comes() {
     download.begin().await;
     // In the order of creation.
     let last = app.olivia.connections.last().unwrap().id;
-    app.clock
-        .set(app.clock.now() + SignedDuration::from_mins(10));
+    app.advance_own_clock(SignedDuration::from_mins(10));
     app.reads.purge_expired();
     let damage = format!(
         "UPDATE secrets SET sealed = x'00' WHERE purpose = 'credentials' AND subject = '{last}'"

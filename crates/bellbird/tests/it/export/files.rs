@@ -223,7 +223,7 @@ async fn wrong_parameters_are_400_and_say_what_to_do() {
     } = busiest(&app).await;
     let details = async |path: &str| {
         let answer = app.get(path).await;
-        (answer.error(400), answer.json()["error"]["details"].clone())
+        (answer.error(400), answer.details())
     };
     for file in [
         "transactions.ofx",
@@ -341,7 +341,7 @@ async fn unknown_parameters_are_400_and_named() {
                 continue;
             }
             assert_eq!(answer.error(400), "Invalid query parameters");
-            assert_eq!(answer.json()["error"]["details"], json!(names), "{file}");
+            assert_eq!(answer.details(), json!(names), "{file}");
         }
     }
     assert_eq!(app.transaction_calls(), 0);

@@ -116,10 +116,7 @@ async fn withdrawn_consent_is_left_out_and_named() {
         .get("/v1/export/transactions.jsonl?from=2000-01-01")
         .await;
     assert_reconnect(&answer, "revoked");
-    assert_eq!(
-        answer.json()["error"]["details"][1],
-        format!("connectionId: {}", broken.id)
-    );
+    assert_eq!(answer.details()[1], format!("connectionId: {}", broken.id));
 }
 
 #[tokio::test]
@@ -218,7 +215,7 @@ async fn file_that_could_have_nothing_is_an_error() {
         let answer = app.get(&format!("{ALL_BANKS}&{query}")).await;
         answer.error(503);
         assert_eq!(answer.header("bellbird-error"), Some("reconnect_required"));
-        let details = answer.json()["error"]["details"].clone();
+        let details = answer.details();
         assert_has(&details.to_string(), &format!("connectionId: {}", one.id));
     }
     app.set_consent(other, ConsentState::Revoked).await;

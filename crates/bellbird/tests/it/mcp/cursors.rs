@@ -58,14 +58,12 @@ async fn cursor_opens_for_its_user_tool_and_question_only() {
             "{bad}"
         );
     }
-    app.clock
-        .set(app.clock.now() + SignedDuration::from_mins(59));
+    app.advance_own_clock(SignedDuration::from_mins(59));
     assert_eq!(
         mcp.call("list_transactions", with(json!({}))).await["transactions"],
         second["transactions"]
     );
-    app.clock
-        .set(app.clock.now() + SignedDuration::from_mins(2));
+    app.advance_own_clock(SignedDuration::from_mins(2));
     assert_eq!(
         mcp.failure("list_transactions", with(json!({}))).await,
         foreign

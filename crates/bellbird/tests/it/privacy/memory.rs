@@ -158,8 +158,7 @@ async fn unused_credentials_are_evicted_after_minutes() {
     )
     .await;
     for (minutes, status) in [(4, 200), (4, 200), (6, 404)] {
-        app.clock
-            .set(app.clock.now() + SignedDuration::from_mins(minutes));
+        app.advance_own_clock(SignedDuration::from_mins(minutes));
         assert_eq!(
             app.get(&path).await.status,
             status,

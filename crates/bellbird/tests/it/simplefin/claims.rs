@@ -96,8 +96,7 @@ async fn one_of_several_concurrent_claims_gets_a_key() {
 async fn unknown_and_expired_tokens_are_forbidden_without_a_trace() {
     let app = App::start(Setup::default()).await;
     let expired = new_token(&app, app.olivia.user.id).await;
-    app.clock
-        .set(app.clock.now() + SignedDuration::from_hours(1));
+    app.advance_own_clock(SignedDuration::from_hours(1));
     let unknown = bellbird_storage::new_setup_token();
     let mut texts = Vec::new();
     for token in [

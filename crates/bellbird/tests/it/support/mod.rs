@@ -1,6 +1,5 @@
 //! Helpers that several folders of tests share.
 
-pub(crate) mod balances;
 pub(crate) mod browser;
 pub(crate) mod checked_endpoint;
 pub(crate) mod chromium;
@@ -17,6 +16,7 @@ pub(crate) mod network;
 pub(crate) mod process;
 pub(crate) mod provider_spec;
 pub(crate) mod random;
+pub(crate) mod reads;
 pub(crate) mod receiver;
 pub(crate) mod redact;
 pub(crate) mod rows;
