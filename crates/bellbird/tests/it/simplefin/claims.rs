@@ -7,7 +7,7 @@ use bellbird_storage::in_tx;
 use jiff::SignedDuration;
 use reqwest::Method;
 
-use super::{access_url, ask, ask_as, assert_plain, claim, list, new_token};
+use super::{AccountSet, access_url, ask, ask_as, assert_plain, claim, new_token};
 use crate::support::harness::{App, Setup, also_on_postgres};
 use crate::support::words::{assert_has, assert_starts};
 
@@ -26,36 +26,20 @@ async fn claim_gives_an_access_url_once() {
     let app = App::start(Setup::default()).await;
     let token = new_token(&app, app.olivia.user.id).await;
     // simplefin4py sends empty credentials. Whatever is sent is ignored.
-    let request = app
-        .http
-        .post(format!("{}/simplefin/claim/{}", app.url, token.expose()));
-    let answer = app
-        .send(
-            request
-                .header("authorization", "Basic Og==")
-                .body("x".repeat(10_000)),
-        )
-        .await;
-    assert_eq!(
-        (answer.status.as_u16(), answer.header("content-type")),
-        (200, Some("text/plain; charset=utf-8"))
-    );
-    let key = answer
-        .text
-        .strip_prefix("https://bellbird:")
-        .unwrap()
-        .strip_suffix("@bellbird.example/simplefin");
-    let key = key.unwrap();
-    assert_eq!(
-        list(&ask_as(&app, key, "").await.json(), "connections").len(),
-        2
-    );
+    let url = format!("{}/simplefin/claim/{}", app.url, token.expose());
+    let request = app.http.post(url).header("authorization", "Basic Og==");
+    let answer = app.send(request.body("x".repeat(10_000))).await;
+    assert_eq!(answer.status, 200);
+    let content_type = answer.header("content-type");
+    assert_eq!(content_type, Some("text/plain; charset=utf-8"));
+    let key = answer.text.strip_prefix("https://bellbird:").unwrap();
+    let key = key.strip_suffix("@bellbird.example/simplefin").unwrap();
+    let set: AccountSet = ask_as(&app, key, "").await.read();
+    assert_eq!(set.connections.len(), 2);
 
     let keys = app.keys_of(app.olivia.user.id).await;
-    let created = keys
-        .iter()
-        .find(|key| key.name == "Actual")
-        .expect("an ordinary key");
+    let created = keys.iter().find(|key| key.name == "Actual");
+    let created = created.expect("an ordinary key");
     assert!(key.starts_with(&created.prefix));
     assert_eq!(app.get_as(key, "/v1/accounts").await.status, 200);
 
@@ -80,11 +64,10 @@ async fn claim_gives_an_access_url_once() {
 async fn one_of_several_concurrent_claims_gets_a_key() {
     let app = App::start(Setup::default()).await;
     let token = new_token(&app, app.olivia.user.id).await;
-    let answers = futures_util::future::join_all((0..8).map(|_| claim(&app, token.expose()))).await;
-    let mut statuses: Vec<u16> = answers
-        .iter()
-        .map(|answer| answer.status.as_u16())
-        .collect();
+    let claims = (0..8).map(|_| claim(&app, token.expose()));
+    let answers = futures_util::future::join_all(claims).await;
+    let statuses = answers.iter().map(|answer| answer.status.as_u16());
+    let mut statuses: Vec<u16> = statuses.collect();
     statuses.sort_unstable();
     assert_eq!(statuses, [200, 403, 403, 403, 403, 403, 403, 403]);
     let keys = app.keys_of(app.olivia.user.id).await;
@@ -112,10 +95,8 @@ async fn unknown_and_expired_tokens_are_forbidden_without_a_trace() {
         texts.push(answer.text);
     }
     texts.dedup();
-    assert!(
-        texts.len() == 1 && texts.iter().all(|text| text.starts_with("Forbidden: ")),
-        "{texts:?}"
-    );
+    assert_eq!(texts.len(), 1, "{texts:?}");
+    assert_starts(&texts[0], "Forbidden: ");
     assert!(app.query("SELECT id FROM key_audit").await.is_empty());
     assert_eq!(app.keys_of(app.olivia.user.id).await.len(), 1);
 }
@@ -138,31 +119,19 @@ async fn key_is_the_password_of_any_user_name() {
     let app = App::start(Setup::default()).await;
     let url = access_url(&app, &app.olivia).await;
     let key = url.split(['@', ':']).nth(2).unwrap();
+    let url = format!("{}/simplefin/accounts?balances-only=1", app.url);
     for user in ["bellbird", "", "other"] {
-        let request = app
-            .http
-            .get(format!("{}/simplefin/accounts?balances-only=1", app.url));
-        assert_eq!(
-            app.send(request.basic_auth(user, Some(key))).await.status,
-            200,
-            "{user}"
-        );
+        let request = app.http.get(&url).basic_auth(user, Some(key));
+        assert_eq!(app.send(request).await.status, 200, "{user}");
     }
-    let bearer = app
-        .http
-        .get(format!("{}/simplefin/accounts", app.url))
-        .bearer_auth(key);
-    assert_plain(&app.send(bearer).await, 403);
     for line in [
+        &*format!("Bearer {key}"),
         "Basic",
         "Basic Og==",
         "Basic !",
         &format!("Basic {}", STANDARD.encode(key)),
     ] {
-        let request = app
-            .http
-            .get(format!("{}/simplefin/accounts", app.url))
-            .header("authorization", line);
+        let request = app.http.get(&url).header("authorization", line);
         assert_plain(&app.send(request).await, 403);
     }
 }
@@ -171,21 +140,15 @@ async fn key_is_the_password_of_any_user_name() {
 async fn info_and_create_need_no_key() {
     let app = App::start(Setup::default()).await;
     let info = app.get_without_key("/simplefin/info").await;
-    assert_eq!(
-        (info.status.as_u16(), info.text.as_str()),
-        (200, r#"{"versions":["1.0","2.0"]}"#)
-    );
+    assert_eq!(info.status, 200);
+    assert_eq!(info.text, r#"{"versions":["1.0","2.0"]}"#);
     let page = app.get_without_key("/simplefin/create").await;
-    assert_eq!(
-        page.header("content-type"),
-        Some("text/html; charset=utf-8")
-    );
+    let content_type = page.header("content-type");
+    assert_eq!(content_type, Some("text/html; charset=utf-8"));
     assert_has(&page.text, "bellbird simplefin token");
     assert_has(&page.text, "--page: #f7f4ec");
-    assert!(
-        page.header("content-security-policy")
-            .is_some_and(|policy| policy.starts_with("default-src 'none'"))
-    );
+    let policy = page.header("content-security-policy").unwrap();
+    assert_starts(policy, "default-src 'none'");
 }
 
 /// Not all clients follow a redirect, and not all send credentials again.
@@ -202,18 +165,11 @@ async fn nothing_redirects_and_wrong_paths_are_plain_text() {
         (Method::POST, "/simplefin/info", 405),
         (Method::POST, "/simplefin/accounts", 403),
     ] {
-        let answer = app
-            .send(
-                app.http
-                    .request(method.clone(), format!("{}{path}", app.url)),
-            )
-            .await;
-        assert_plain(&answer, status);
+        let request = app.http.request(method, format!("{}{path}", app.url));
+        assert_plain(&app.send(request).await, status);
     }
-    let wrong = app
-        .http
-        .post(format!("{}/simplefin/accounts", app.url))
-        .basic_auth("x", Some(&app.olivia.key));
+    let wrong = app.http.post(format!("{}/simplefin/accounts", app.url));
+    let wrong = wrong.basic_auth("x", Some(&app.olivia.key));
     assert_plain(&app.send(wrong).await, 405);
     assert_eq!(ask(&app, "").await.status, 200);
 }

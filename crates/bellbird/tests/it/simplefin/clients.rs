@@ -13,8 +13,7 @@ use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
 use super::{
-    access_url, account_set, ask, ask_as, assert_plain, claim, list, new_token, posted, rows,
-    set_of, text,
+    SetError, access_url, account_set, ask, ask_as, assert_plain, claim, new_token, posted, set_of,
 };
 use crate::support::database::execute;
 use crate::support::harness::{App, Setup, eventually};
@@ -41,24 +40,21 @@ async fn actual_every_row_has_a_payee() {
     let app = App::start(Setup::default()).await;
     let (_, provider_id) = app.busiest().await;
     for description in ["", " ", "WITHOUT MERCHANT"] {
-        add_row(
-            &app,
-            &provider_id,
-            json!({"description": description, "merchant": null}),
-        );
+        let row = json!({"description": description, "merchant": null});
+        add_row(&app, &provider_id, row);
     }
     app.advance_clock(SignedDuration::from_mins(1));
-    let rows = rows(&account_set(&app, "").await);
-    assert!(rows.iter().all(|row| !text(row, "payee").trim().is_empty()));
-    assert!(rows.iter().any(|row| row["payee"] == "WITHOUT MERCHANT"));
+    let set = account_set(&app, "").await;
+    let payees: Vec<&str> = set.rows().into_iter().map(|row| &*row.payee).collect();
+    assert!(payees.iter().all(|payee| !payee.trim().is_empty()));
+    assert!(payees.contains(&"WITHOUT MERCHANT"));
 }
 
 #[tokio::test]
 async fn actual_balances_have_exactly_two_places() {
     let app = App::start(Setup::default()).await;
-    let set = account_set(&app, "").await;
-    for account in list(&set, "accounts") {
-        assert_eq!(places(text(account, "balance")), Some(2), "{account}");
+    for account in account_set(&app, "").await.accounts {
+        assert_eq!(places(&account.balance), Some(2), "{}", account.balance);
     }
 }
 
@@ -66,30 +62,26 @@ async fn actual_balances_have_exactly_two_places() {
 async fn actual_amounts_have_at_least_two_places() {
     let app = App::start(Setup::default()).await;
     let (account, provider_id) = app.busiest().await;
-    for amount in ["-10", "0", "7.5", "-1.234"] {
-        add_row(
-            &app,
-            &provider_id,
-            json!({"amount": amount, "description": format!("AMOUNT {amount}")}),
-        );
-    }
-    app.advance_clock(SignedDuration::from_mins(1));
-    let rows = rows(&account_set(&app, &format!("?account={}", account.id)).await);
-    assert!(
-        rows.iter()
-            .all(|row| places(text(row, "amount")).is_some_and(|places| places >= 2))
-    );
-    for (amount, sent) in [
+    let amounts = [
         ("-10", "-10.00"),
         ("0", "0.00"),
         ("7.5", "7.50"),
         ("-1.234", "-1.234"),
-    ] {
-        let row = rows
-            .iter()
-            .find(|row| text(row, "description") == format!("AMOUNT {amount}"))
-            .expect(amount);
-        assert_eq!(row["amount"], sent);
+    ];
+    for (amount, _) in amounts {
+        let row = json!({"amount": amount, "description": format!("AMOUNT {amount}")});
+        add_row(&app, &provider_id, row);
+    }
+    app.advance_clock(SignedDuration::from_mins(1));
+    let set = account_set(&app, &format!("?account={}", account.id)).await;
+    for row in set.rows() {
+        assert!(places(&row.amount).is_some_and(|places| places >= 2));
+    }
+    for (amount, sent) in amounts {
+        let description = format!("AMOUNT {amount}");
+        let mut rows = set.rows().into_iter();
+        let row = rows.find(|row| row.description == description);
+        assert_eq!(row.expect(amount).amount, sent);
     }
 }
 
@@ -102,14 +94,8 @@ async fn actual_lists_are_arrays_in_every_account() {
         "?start-date=0&end-date=1",
         "?account=unknown",
     ] {
-        let set = account_set(&app, query).await;
-        for name in ["errors", "errlist", "connections", "accounts"] {
-            list(&set, name);
-        }
-        for account in list(&set, "accounts") {
-            list(account, "transactions");
-            list(account, "holdings");
-        }
+        // A list that is absent or null cannot be read.
+        account_set(&app, query).await;
     }
 }
 
@@ -118,16 +104,10 @@ async fn actual_rows_are_newest_first_by_posted() {
     let app = App::start(Setup::default()).await;
     for provider in bank_names() {
         let person = app.person_at(provider).await;
-        for account in list(&set_of(&app, &person, "?start-date=0").await, "accounts") {
-            let times: Vec<i64> = list(account, "transactions")
-                .iter()
-                .map(|row| row["posted"].as_i64().unwrap())
-                .collect();
-            assert!(
-                times.is_sorted_by(|one, next| one >= next),
-                "{provider} {}",
-                account["name"]
-            );
+        for account in set_of(&app, &person, "?start-date=0").await.accounts {
+            let rows = &account.transactions;
+            let is_sorted = rows.is_sorted_by(|one, next| one.posted >= next.posted);
+            assert!(is_sorted, "{provider} {}", account.name);
         }
     }
 }
@@ -136,25 +116,16 @@ async fn actual_rows_are_newest_first_by_posted() {
 async fn actual_access_url_needs_no_decoding() {
     let app = App::start(Setup::default()).await;
     let url = access_url(&app, &app.olivia).await;
-    assert!(
-        !url.contains('%') && url.matches('@').count() == 1 && url.matches("//").count() == 1,
-        "{url}"
-    );
-    let (credentials, rest) = url
-        .strip_prefix("https://")
-        .unwrap()
-        .split_once('@')
-        .unwrap();
-    assert_eq!(
-        (credentials.matches(':').count(), rest),
-        (1, "bellbird.example/simplefin")
-    );
+    let rest = url.strip_prefix("https://").unwrap();
+    let (credentials, address) = rest.split_once('@').unwrap();
+    assert_eq!(address, "bellbird.example/simplefin");
+    assert_eq!(credentials.matches(':').count(), 1, "{url}");
+    assert!(!credentials.contains(['%', '@', '/']), "{url}");
 }
 
 #[tokio::test]
 async fn actual_errors_are_no_json() {
-    let mut setup = Setup::default();
-    setup.settings.interop.simplefin_per_minute = 2;
+    let setup = Setup::with(|settings| settings.interop.simplefin_per_minute = 2);
     let app = App::start(setup).await;
     assert_plain(&ask(&app, "?version=3").await, 400);
     assert_plain(&ask(&app, "?start-date=today").await, 400);
@@ -167,47 +138,29 @@ async fn actual_errors_are_no_json() {
 #[tokio::test]
 async fn attention_text_is_that_of_actual_and_simplefin4py() {
     let app = App::start(Setup::default()).await;
-    let connection = app.olivia.connections[0].clone();
+    let id = app.olivia.connections[0].id.to_string();
     // The provider still responds.
-    let sql = format!(
-        "UPDATE connections SET status = 'pending_mfa' WHERE id = '{}'",
-        connection.id
-    );
+    let sql = format!("UPDATE connections SET status = 'pending_mfa' WHERE id = '{id}'");
     execute(&app.shared.database, &sql, "").await;
     let set = account_set(&app, "").await;
-    let account = list(&set, "accounts")
-        .iter()
-        .find(|account| account["conn_id"] == connection.id.to_string());
-    let name = text(&account.expect("shown")["org"], "name");
+    let account = set.accounts.iter().find(|account| account.conn_id == id);
+    let name = &account.expect("shown").org.name;
     let error = format!("Connection to {name} may need attention");
-    assert!(
-        list(&set, "errors").iter().any(|one| one == &error),
-        "{set}"
-    );
-    let entry = &list(&set, "errlist")[0];
-    assert_eq!(
-        (text(entry, "code"), text(entry, "conn_id")),
-        ("con.auth", connection.id.to_string().as_str())
-    );
+    assert!(set.errors.contains(&error), "{set:?}");
+    assert_eq!(set.errlist[0].code, "con.auth");
+    assert_eq!(set.errlist[0].conn_id, Some(id));
 }
 
 #[tokio::test]
 async fn actual_asks_with_pending_and_a_far_end() {
     let app = App::start(Setup::default()).await;
     let (start, end) = (posted("2026-08-23"), posted("2026-12-01"));
-    let with_pending = account_set(
-        &app,
-        &format!("?start-date={start}&end-date={end}&pending=1"),
-    )
-    .await;
-    let without = account_set(&app, &format!("?start-date={start}&end-date={end}")).await;
-    assert!(!rows(&with_pending).is_empty());
-    assert_eq!(rows(&with_pending), rows(&without));
-    assert!(
-        rows(&with_pending)
-            .iter()
-            .all(|row| row["pending"] == false)
-    );
+    let query = format!("?start-date={start}&end-date={end}");
+    let with_pending = account_set(&app, &format!("{query}&pending=1")).await;
+    let without = account_set(&app, &query).await;
+    assert!(!with_pending.rows().is_empty());
+    assert_eq!(with_pending.rows(), without.rows());
+    assert!(with_pending.rows().iter().all(|row| !row.pending));
 }
 
 #[tokio::test]
@@ -219,13 +172,11 @@ async fn firefly_setup_token_has_the_claim_path() {
     };
     let text = created.text("https://bellbird.example/base");
     let url = String::from_utf8(STANDARD.decode(text.expose_secret()).unwrap()).unwrap();
-    let rest = url
-        .strip_prefix("https://")
-        .unwrap()
-        .split_once("/simplefin/claim/")
-        .unwrap();
-    assert!(!rest.0.is_empty() && rest.1 == created.token.expose());
-    assert_eq!(claim(&app, rest.1).await.status, 200);
+    let rest = url.strip_prefix("https://").unwrap();
+    let (host, token) = rest.split_once("/simplefin/claim/").unwrap();
+    assert!(!host.is_empty());
+    assert_eq!(token, created.token.expose());
+    assert_eq!(claim(&app, token).await.status, 200);
 }
 
 #[tokio::test]
@@ -237,18 +188,14 @@ async fn firefly_and_home_assistant_institution_has_domain_and_name() {
         &app.person_at("akahu").await,
         &app.person_at("snaptrade").await,
     ] {
-        let set = set_of(&app, person, "?balances-only=1").await;
-        for account in list(&set, "accounts") {
-            let org = &account["org"];
-            let domain = text(org, "domain");
-            assert!(
-                domain.ends_with(".invalid") && !domain.contains(['_', '/', ' ']),
-                "{domain}"
-            );
-            assert!(!text(org, "name").is_empty());
-            assert_eq!(text(org, "sfin-url"), "https://bellbird.example/simplefin");
-            assert!(account["balance-date"].is_i64());
-            domains.insert(domain.to_owned());
+        for account in set_of(&app, person, "?balances-only=1").await.accounts {
+            let org = account.org;
+            let is_domain = org.domain.ends_with(".invalid");
+            let is_host = !org.domain.contains(['_', '/', ' ']);
+            assert!(is_domain && is_host, "{}", org.domain);
+            assert_ne!(org.name, "");
+            assert_eq!(org.sfin_url, "https://bellbird.example/simplefin");
+            domains.insert(org.domain);
         }
     }
     assert_eq!(domains.len(), 4, "institutions differ: {domains:?}");
@@ -258,26 +205,12 @@ async fn firefly_and_home_assistant_institution_has_domain_and_name() {
 async fn firefly_gets_the_requested_account_first() {
     let app = App::start(Setup::default()).await;
     let all = account_set(&app, "?balances-only=1").await;
-    let ids: Vec<&str> = list(&all, "accounts")
-        .iter()
-        .map(|account| text(account, "id"))
-        .collect();
-    let shown = app.get("/v1/accounts?limit=200").await.data();
-    assert_eq!(
-        ids,
-        shown
-            .iter()
-            .map(|account| text(account, "id"))
-            .collect::<Vec<_>>(),
-        "in the order of /v1"
-    );
-    for id in ids {
+    let shown = app.all_accounts(&app.olivia).await.into_iter();
+    let in_order: Vec<String> = shown.map(|account| account.id).collect();
+    assert_eq!(all.ids(), in_order, "in the order of /v1");
+    for id in all.ids() {
         let one = account_set(&app, &format!("?account={id}")).await;
-        let found: Vec<&str> = list(&one, "accounts")
-            .iter()
-            .map(|account| text(account, "id"))
-            .collect();
-        assert_eq!(found, [id]);
+        assert_eq!(one.ids(), [id]);
     }
 }
 
@@ -286,29 +219,24 @@ async fn firefly_gets_the_requested_account_first() {
 async fn firefly_windows_before_the_first_row_call_no_provider() {
     let app = App::start(Setup::with_rows(300)).await;
     let (account, _) = app.busiest().await;
-    let id = account.id;
-    let expected: BTreeSet<String> =
-        rows(&account_set(&app, &format!("?account={id}&start-date=0")).await)
-            .iter()
-            .map(|row| text(row, "id").to_owned())
-            .collect();
+    let of_account = format!("?account={}", account.id);
+    let whole = account_set(&app, &format!("{of_account}&start-date=0")).await;
+    let expected: BTreeSet<&str> = whole.rows().into_iter().map(|row| &*row.id).collect();
     assert!(expected.len() >= 300);
     app.reset_calls();
     let (mut found, mut start, mut requests) = (Vec::new(), 0, 0);
     while start < posted("2026-11-22") {
         let end = start + 44 * 86_400;
-        let set = account_set(
-            &app,
-            &format!("?account={id}&pending=1&start-date={start}&end-date={end}"),
-        )
-        .await;
-        assert_eq!(list(&set, "accounts").len(), 1);
-        found.extend(rows(&set).iter().map(|row| text(row, "id").to_owned()));
+        let query = format!("{of_account}&pending=1&start-date={start}&end-date={end}");
+        let set = account_set(&app, &query).await;
+        assert_eq!(set.accounts.len(), 1);
+        found.extend(set.rows().into_iter().map(|row| row.id.clone()));
         (start, requests) = (end, requests + 1);
     }
     assert!(requests > 470);
     assert_eq!(found.len(), expected.len(), "each row once");
-    assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected);
+    let found: BTreeSet<&str> = found.iter().map(String::as_str).collect();
+    assert_eq!(found, expected);
     let calls = app.fiskil().total_calls();
     assert!(calls < 80, "{calls} provider calls for {requests} requests");
 }
@@ -316,60 +244,24 @@ async fn firefly_windows_before_the_first_row_call_no_provider() {
 #[tokio::test]
 async fn simplefin4py_finds_all_members() {
     let app = App::start(Setup::default()).await;
+    // What is read of an account and of a row is there.
     let set = account_set(&app, "").await;
-    let account = &list(&set, "accounts")[0];
-    for name in [
-        "id",
-        "name",
-        "currency",
-        "balance",
-        "available-balance",
-        "balance-date",
-        "org",
-        "transactions",
-    ] {
-        assert!(account.get(name).is_some(), "{name}");
+    for row in set.rows() {
+        assert_eq!(row.posted, row.transacted_at, "both give the same day");
     }
-    for row in rows(&set) {
-        for name in [
-            "id",
-            "posted",
-            "amount",
-            "description",
-            "payee",
-            "memo",
-            "transacted_at",
-        ] {
-            assert!(!row[name].is_null(), "{name}");
-        }
-        assert_eq!(
-            row["posted"], row["transacted_at"],
-            "both give the same day"
-        );
-    }
+    let account = &ask(&app, "").await.json()["accounts"][0];
+    assert!(account.get("available-balance").is_some(), "also if null");
     let broker = app.person_at("snaptrade").await;
     let set = set_of(&app, &broker, "").await;
-    let holdings: Vec<&Value> = list(&set, "accounts")
-        .iter()
-        .flat_map(|account| list(account, "holdings"))
-        .collect();
+    let holdings = set.accounts.iter().flat_map(|account| &account.holdings);
+    let holdings: Vec<&Value> = holdings.collect();
     assert!(!holdings.is_empty());
     for holding in holdings {
         let mut names = names(holding);
         names.sort_unstable();
         assert_eq!(
-            names,
-            [
-                "cost_basis",
-                "created",
-                "currency",
-                "description",
-                "id",
-                "market_value",
-                "purchase_price",
-                "shares",
-                "symbol"
-            ]
+            names.join(" "),
+            "cost_basis created currency description id market_value purchase_price shares symbol"
         );
     }
 }
@@ -378,101 +270,70 @@ async fn simplefin4py_finds_all_members() {
 async fn home_assistant_asks_without_parameters() {
     let app = App::start(Setup::default()).await;
     let set = account_set(&app, "").await;
-    assert_eq!(
-        list(&set, "accounts").len(),
-        app.get("/v1/accounts?limit=200").await.data().len()
-    );
-    let mut ids: Vec<String> = rows(&set)
-        .iter()
-        .map(|row| text(row, "id").to_owned())
-        .collect();
+    let accounts = app.all_accounts(&app.olivia).await;
+    assert_eq!(set.accounts.len(), accounts.len());
     let mut shown = Vec::new();
     for connection in &app.olivia.connections {
-        let mut offset = 0;
-        loop {
-            let page = app
-                .get(&format!(
-                    "/v1/transactions?connectionId={}&limit=500&offset={offset}",
-                    connection.id
-                ))
-                .await;
-            shown.extend(page.data().iter().map(|row| text(row, "id").to_owned()));
-            offset += 500;
-            if page.json()["pagination"]["hasMore"] == false {
-                break;
-            }
-        }
+        let rows = app.all_transactions(connection.id).all(500).await;
+        shown.extend(rows.into_iter().map(|row| row.id));
     }
-    ids.sort();
-    shown.sort();
+    let mut ids: Vec<&str> = set.rows().into_iter().map(|row| &*row.id).collect();
+    ids.sort_unstable();
+    shown.sort_unstable();
     assert_eq!(ids, shown, "the last 30 days, as /v1");
 }
 
 #[tokio::test]
 async fn sure_gets_both_generations_without_a_version() {
     let app = App::start(Setup::default()).await;
-    let plain = account_set(&app, "?balances-only=1").await;
+    let plain = ask(&app, "?balances-only=1").await.json();
     for version in ["1", "2"] {
-        let answer = account_set(&app, &format!("?balances-only=1&version={version}")).await;
-        let names = |set: &Value| set.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-        assert_eq!(names(&answer), names(&plain));
+        let answer = ask(&app, &format!("?balances-only=1&version={version}")).await;
+        assert_eq!(names(&answer.json()), names(&plain));
     }
-    let account = &list(&plain, "accounts")[0];
-    let connection = list(&plain, "connections")
-        .iter()
-        .find(|one| one["conn_id"] == account["conn_id"])
-        .unwrap();
-    assert_eq!(connection["name"], account["org"]["name"]);
-    assert_eq!(connection["org_id"], account["org"]["id"]);
-    assert_eq!(connection["sfin_url"], "https://bellbird.example/simplefin");
+    let set = account_set(&app, "?balances-only=1").await;
+    let account = &set.accounts[0];
+    let mut connections = set.connections.iter();
+    let connection = connections.find(|one| one.conn_id == account.conn_id);
+    let connection = connection.unwrap();
+    assert_eq!(connection.name, account.org.name);
+    assert_eq!(connection.org_id, account.org.id);
+    assert_eq!(connection.sfin_url, "https://bellbird.example/simplefin");
 }
 
 #[tokio::test]
 async fn sure_account_without_a_balance_is_left_out_and_named() {
     let app = App::start(Setup::default()).await;
-    let connection = app.olivia.connections[0].clone();
-    app.set_consent(&connection, ConsentState::Revoked).await;
+    let connection = &app.olivia.connections[0];
+    app.set_consent(connection, ConsentState::Revoked).await;
     let set = account_set(&app, "").await;
-    assert!(
-        !list(&set, "accounts").is_empty(),
-        "the other connection is shown"
-    );
-    assert!(
-        list(&set, "accounts")
+    assert!(!set.accounts.is_empty(), "the other connection is shown");
+    for account in &set.accounts {
+        assert_ne!(account.conn_id, connection.id.to_string());
+    }
+    let left_out = app.accounts_of(connection).await.len();
+    for (code, expected) in [("con.auth", 1), ("act.failed", left_out)] {
+        let count = set
+            .errlist
             .iter()
-            .all(|account| account["conn_id"] != connection.id.to_string())
-    );
-    let codes: Vec<&str> = list(&set, "errlist")
-        .iter()
-        .map(|entry| text(entry, "code"))
-        .collect();
-    let left_out = app.accounts_of(&connection).await.len();
-    assert_eq!(
-        codes.iter().filter(|code| **code == "con.auth").count(),
-        1,
-        "{codes:?}"
-    );
-    assert_eq!(
-        codes.iter().filter(|code| **code == "act.failed").count(),
-        left_out,
-        "{codes:?}"
-    );
+            .filter(|error| error.code == code)
+            .count();
+        assert_eq!(count, expected, "{code}: {:?}", set.errlist);
+    }
     // Version 1 has the same texts, without the reason behind the text that simplefin4py compares
     // as a whole.
-    let version_1 = |entry: &Value| match (text(entry, "code"), text(entry, "msg").split_once(": "))
-    {
+    let version_1 = |error: &SetError| match (&*error.code, error.msg.split_once(": ")) {
         ("con.auth", Some((attention, _))) => attention.to_owned(),
-        _ => text(entry, "msg").to_owned(),
+        _ => error.msg.clone(),
     };
-    let texts: Vec<String> = list(&set, "errlist").iter().map(version_1).collect();
-    assert_eq!(json!(texts), set["errors"]);
+    let texts: Vec<String> = set.errlist.iter().map(version_1).collect();
+    assert_eq!(texts, set.errors);
     // The read asks for a refresh, which finds out the status.
     eventually(async || {
         app.connections.jobs().run_due("refresh").await.unwrap();
-        app.connections_of(app.olivia.user.id)
-            .await
-            .iter()
-            .any(|one| one.status == ConnectionStatus::Revoked)
+        let connections = app.connections_of(app.olivia.user.id).await;
+        let mut statuses = connections.iter().map(|one| one.status);
+        statuses.any(|status| status == ConnectionStatus::Revoked)
     })
     .await;
 }
@@ -480,18 +341,21 @@ async fn sure_account_without_a_balance_is_left_out_and_named() {
 #[tokio::test]
 async fn goetta_finance_pending_zero_is_accepted() {
     let app = App::start(Setup::default()).await;
-    assert_eq!(
-        rows(&account_set(&app, "?pending=0").await),
-        rows(&account_set(&app, "?pending=1").await)
-    );
+    let without = account_set(&app, "?pending=0").await;
+    let with = account_set(&app, "?pending=1").await;
+    assert_eq!(without.rows(), with.rows());
 }
 
 #[tokio::test]
 async fn securo_currencies_have_three_letters() {
     let app = App::start(Setup::default()).await;
     let set = account_set(&app, "?version=2").await;
-    for holder in list(&set, "accounts").iter().chain(&rows(&set)) {
-        assert!(text(holder, "currency").len() == 3, "{holder}");
+    let of_accounts = set.accounts.iter().map(|account| &account.currency);
+    let rows = set.rows();
+    let of_rows = rows.iter().map(|row| &row.currency);
+    for currency in of_accounts.chain(of_rows) {
+        assert_eq!(currency.len(), 3, "{currency}");
     }
-    assert!(!list(&set, "connections").is_empty() && list(&set, "errlist").is_empty());
+    assert!(!set.connections.is_empty());
+    assert_eq!(set.errlist, []);
 }

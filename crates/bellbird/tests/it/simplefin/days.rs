@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde_json::Value;
 
-use super::{list, posted, set_of, text};
+use super::{AccountSet, account_set, posted, set_of};
 use crate::support::harness::{App, Person, Setup};
 use crate::support::provider_spec::bank_names;
 
@@ -13,40 +12,23 @@ use crate::support::provider_spec::bank_names;
 async fn days_by_v1(app: &App, person: &Person) -> BTreeMap<(String, String), String> {
     let mut days = BTreeMap::new();
     for connection in &person.connections {
-        for offset in (0..).step_by(500) {
-            let path = format!(
-                "/v1/transactions?connectionId={}&from=2000-01-01&limit=500&offset={offset}",
-                connection.id
-            );
-            let page = app.get_as(&person.key, &path).await;
-            for row in page.data() {
-                let key = (
-                    text(&row, "accountId").to_owned(),
-                    text(&row, "id").to_owned(),
-                );
-                days.insert(key, text(&row, "date").to_owned());
-            }
-            if page.json()["pagination"]["hasMore"] == false {
-                break;
-            }
+        let read = app.all_transactions(connection.id).by(person);
+        for row in read.from("2000-01-01").all(500).await {
+            days.insert((row.account_id, row.id), row.date);
         }
     }
     days
 }
 
-fn days_sent(set: &Value) -> BTreeMap<(String, String), String> {
+fn days_sent(set: AccountSet) -> BTreeMap<(String, String), String> {
     let mut days = BTreeMap::new();
-    for account in list(set, "accounts") {
-        for row in list(account, "transactions") {
-            let instant = Timestamp::from_second(row["posted"].as_i64().unwrap())
-                .unwrap()
-                .to_string();
-            let day = instant
-                .strip_suffix("T10:59:00Z")
-                .expect("10:59 UTC")
-                .to_owned();
-            let key = (text(account, "id").to_owned(), text(row, "id").to_owned());
-            assert_eq!(days.insert(key, day), None, "each row once");
+    for account in set.accounts {
+        for row in account.transactions {
+            let instant = Timestamp::from_second(row.posted).unwrap().to_string();
+            let day = instant.strip_suffix("T10:59:00Z").expect("10:59 UTC");
+            let key = (account.id.clone(), row.id);
+            let earlier = days.insert(key, day.to_owned());
+            assert_eq!(earlier, None, "each row once");
         }
     }
     days
@@ -71,7 +53,7 @@ async fn every_row_has_the_day_of_v1_in_every_timezone() {
             assert!(expected.len() > 50);
             // With an end far ahead, as /v1 without one would leave out rows that are posted ahead
             // of now.
-            let sent = days_sent(&set_of(&app, &person, "?start-date=0").await);
+            let sent = days_sent(set_of(&app, &person, "?start-date=0").await);
             assert_eq!(sent, expected, "{provider} in {zone}");
         }
     }
@@ -83,8 +65,11 @@ async fn adjoining_windows_lose_and_repeat_no_row() {
     for provider in bank_names() {
         let person = app.person_at(provider).await;
         let (start, end) = (posted("2026-09-01"), posted("2026-11-15"));
-        let query = |start: i64, end: i64| format!("?start-date={start}&end-date={end}");
-        let whole = days_sent(&set_of(&app, &person, &query(start, end)).await);
+        let between = async |start: i64, end: i64| {
+            let query = format!("?start-date={start}&end-date={end}");
+            days_sent(set_of(&app, &person, &query).await)
+        };
+        let whole = between(start, end).await;
         assert!(whole.len() > 20, "{provider}");
         // Bounds just before, at and after the second of a day.
         let mut bounds = vec![start];
@@ -98,12 +83,9 @@ async fn adjoining_windows_lose_and_repeat_no_row() {
         bounds.push(end);
         let mut pieces = BTreeMap::new();
         for pair in bounds.windows(2) {
-            for (row, day) in days_sent(&set_of(&app, &person, &query(pair[0], pair[1])).await) {
-                let second = posted(&day);
-                assert!(
-                    (pair[0]..pair[1]).contains(&second),
-                    "{day} outside of {pair:?}"
-                );
+            for (row, day) in between(pair[0], pair[1]).await {
+                let is_inside = (pair[0]..pair[1]).contains(&posted(&day));
+                assert!(is_inside, "{day} outside of {pair:?}");
                 assert_eq!(pieces.insert(row, day), None, "twice");
             }
         }
@@ -123,21 +105,13 @@ async fn windows_without_a_day_call_no_provider_for_rows() {
         (i64::MIN, 0),
         (i64::MAX, i64::MAX),
     ] {
-        let set = set_of(
-            &app,
-            &app.olivia,
-            &format!("?start-date={start}&end-date={end}"),
-        )
-        .await;
-        assert!(!list(&set, "accounts").is_empty());
-        assert!(days_sent(&set).is_empty(), "{start} {end}");
+        let set = account_set(&app, &format!("?start-date={start}&end-date={end}")).await;
+        assert!(!set.accounts.is_empty());
+        assert_eq!(set.rows().len(), 0, "{start} {end}");
     }
     assert_eq!(app.transaction_calls(), 0);
-    let set = set_of(
-        &app,
-        &app.olivia,
-        &format!("?start-date={at}&end-date={}", at + 1),
-    )
-    .await;
-    assert!(days_sent(&set).values().all(|day| day == "2026-11-10"));
+    let set = account_set(&app, &format!("?start-date={at}&end-date={}", at + 1)).await;
+    for day in days_sent(set).values() {
+        assert_eq!(day, "2026-11-10");
+    }
 }

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::{account_set, list, rows, set_of, text};
+use super::{AccountSet, account_set, ask_as};
 use crate::support::database::execute;
 use crate::support::harness::{App, Person, Setup};
+use crate::support::process::text;
 
-/// Replaces the ids that differ from run to run.
-fn redacted(mut set: Value, person: &Person) -> Value {
+/// The whole set of a person, without the ids that differ from run to run.
+async fn redacted(app: &App, person: &Person) -> Value {
+    let mut set = ask_as(app, &person.key, "").await.json();
     let mut accounts = set["accounts"].take();
     for (at, account) in accounts.as_array_mut().unwrap().iter_mut().enumerate() {
         let id = text(account, "id").to_owned();
@@ -34,14 +36,14 @@ fn redacted(mut set: Value, person: &Person) -> Value {
 async fn account_set_of_a_bank() {
     let app = App::start(Setup::default()).await;
     let person = app.person_at("akahu").await;
-    insta::assert_json_snapshot!(redacted(set_of(&app, &person, "").await, &person));
+    insta::assert_json_snapshot!(redacted(&app, &person).await);
 }
 
 #[tokio::test]
 async fn account_set_of_a_broker() {
     let app = App::start(Setup::default()).await;
     let person = app.person_at("snaptrade").await;
-    insta::assert_json_snapshot!(redacted(set_of(&app, &person, "").await, &person));
+    insta::assert_json_snapshot!(redacted(&app, &person).await);
 }
 
 #[tokio::test]
@@ -64,12 +66,11 @@ async fn untrusted_texts_stay_texts() {
         app.fiskil().add_row(&row).unwrap();
     }
     app.advance_clock(SignedDuration::from_mins(1));
-    let rows = rows(&account_set(&app, &format!("?account={}", account.id)).await);
+    let set = account_set(&app, &format!("?account={}", account.id)).await;
     for description in texts {
-        assert!(
-            rows.iter().any(|row| row["description"] == description),
-            "{description:?}"
-        );
+        let mut rows = set.rows().into_iter();
+        let is_there = rows.any(|row| row.description == description);
+        assert!(is_there, "{description:?}");
     }
 }
 
@@ -81,29 +82,26 @@ async fn names_begin_with_currency_and_last_digits() {
     for sql in ["UPDATE accounts SET name = 'Everyday'", unknown] {
         execute(&app.shared.database, sql, "").await;
     }
-    let shown = |set: &Value| {
-        let names = list(set, "accounts")
-            .iter()
-            .map(|account| (text(account, "id").to_owned(), account["name"].clone()));
-        names.collect::<BTreeMap<_, _>>()
+    let names = |set: AccountSet| -> BTreeMap<String, String> {
+        let accounts = set.accounts.into_iter();
+        accounts.map(|account| (account.id, account.name)).collect()
     };
-    let accounts = app.get("/v1/accounts?limit=200").await.data();
-    let all = shown(&account_set(&app, "?balances-only=1").await);
+    let accounts = app.all_accounts(&app.olivia).await;
+    let all = names(account_set(&app, "?balances-only=1").await);
     let mut without_number = 0;
     for account in &accounts {
-        let (id, currency) = (text(account, "id"), text(account, "currency"));
-        let Some(number) = account["accountNumber"].as_str() else {
+        let (id, currency) = (&account.id, &account.currency);
+        let Some(number) = &account.account_number else {
             without_number += 1;
-            assert_eq!((currency, all[id].as_str()), ("XXX", Some("Everyday")));
+            assert_eq!(currency, "XXX");
+            assert_eq!(all[id], "Everyday");
             continue;
         };
-        assert_eq!(
-            all[id],
-            format!("{currency} {} Everyday", number.trim_start_matches('x'))
-        );
+        let digits = number.trim_start_matches('x');
+        assert_eq!(all[id], format!("{currency} {digits} Everyday"));
         // A name does not depend on which other accounts there are.
-        let alone = shown(&account_set(&app, &format!("?balances-only=1&account={id}")).await);
-        assert_eq!(alone[id], all[id]);
+        let query = format!("?balances-only=1&account={id}");
+        assert_eq!(names(account_set(&app, &query).await)[id], all[id]);
     }
     assert!(without_number > 0 && without_number < accounts.len());
 }
@@ -112,41 +110,29 @@ async fn names_begin_with_currency_and_last_digits() {
 async fn values_agree_with_v1() {
     let app = App::start(Setup::default()).await;
     let set = account_set(&app, "").await;
-    let ids: Vec<&str> = list(&set, "accounts")
-        .iter()
-        .map(|account| text(account, "id"))
-        .collect();
-    let balances = app
-        .get(&format!("/v1/balances?accountIds={}", ids.join(",")))
-        .await
-        .data();
+    let mut balances = app
+        .balances(&app.olivia, &app.all_accounts(&app.olivia).await)
+        .await;
     let mut compared = 0;
-    for account in list(&set, "accounts") {
-        let balance = balances
+    for account in app.all_accounts(&app.olivia).await {
+        let mut accounts = set.accounts.iter();
+        let shown = accounts.find(|shown| shown.id == account.id).unwrap();
+        let at = balances
             .iter()
-            .find(|balance| balance["accountId"] == account["id"])
-            .unwrap();
-        assert_eq!(account["balance"], balance["currentBalance"]);
-        assert_eq!(account["available-balance"], balance["availableBalance"]);
-        assert_eq!(account["currency"], balance["currency"]);
-        let (connection, id) = (text(account, "conn_id"), text(account, "id"));
-        let path = format!("/v1/transactions?connectionId={connection}&accountId={id}&limit=500");
-        for shown in app.get(&path).await.data() {
-            let row = list(account, "transactions")
-                .iter()
-                .find(|row| row["id"] == shown["id"])
-                .expect("every row");
-            let (whole, fraction) = text(&shown, "amount")
-                .split_once('.')
-                .unwrap_or((text(&shown, "amount"), ""));
-            assert_eq!(text(row, "amount"), format!("{whole}.{fraction:0<2}"));
-            assert_eq!(row["description"], shown["description"]);
-            assert_eq!(row["mcc"], shown["merchantCategoryCode"]);
-            assert_eq!(row["extra"]["datetime"], shown["datetime"]);
-            assert_eq!(
-                row["extra"]["category"].is_null(),
-                shown["category"].is_null()
-            );
+            .position(|balance| balance.account_id == account.id);
+        let balance = balances.swap_remove(at.unwrap());
+        assert_eq!(Some(&shown.balance), balance.current_balance.as_ref());
+        assert_eq!(shown.available_balance, balance.available_balance);
+        assert_eq!(Some(&shown.currency), balance.currency.as_ref());
+        for row in app.transactions(&account).limit(500).rows().await {
+            let mut rows = shown.transactions.iter();
+            let shown = rows.find(|shown| shown.id == row.id).expect("every row");
+            let (whole, fraction) = row.amount.split_once('.').unwrap_or((&row.amount, ""));
+            assert_eq!(shown.amount, format!("{whole}.{fraction:0<2}"));
+            assert_eq!(shown.description, row.description);
+            assert_eq!(shown.mcc, row.merchant_category_code);
+            assert_eq!(shown.extra.datetime, row.datetime);
+            assert_eq!(shown.extra.category.is_none(), row.category.is_none());
             compared += 1;
         }
     }
@@ -157,12 +143,10 @@ async fn values_agree_with_v1() {
 async fn rows_beyond_the_limit_are_named() {
     let app = App::start(Setup::with_rows(10_050)).await;
     let (account, _) = app.busiest().await;
-    let id = account.id.as_str();
+    let id = &account.id;
     let set = account_set(&app, &format!("?account={id}&start-date=0")).await;
-    assert_eq!(rows(&set).len(), 10_000);
-    let entry = &list(&set, "errlist")[0];
-    assert_eq!(
-        (text(entry, "code"), text(entry, "account_id")),
-        ("act.missingdata", id)
-    );
+    assert_eq!(set.rows().len(), 10_000);
+    let error = &set.errlist[0];
+    assert_eq!(error.code, "act.missingdata");
+    assert_eq!(error.account_id.as_ref(), Some(id));
 }

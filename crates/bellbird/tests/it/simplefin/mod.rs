@@ -12,6 +12,7 @@ mod slow;
 use bellbird_domain::{SetupToken, UserId};
 use bellbird_storage::{NewSetupToken, in_tx};
 use jiff::SignedDuration;
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::support::harness::{App, Person, Response};
@@ -36,11 +37,8 @@ async fn new_token(app: &App, user_id: UserId) -> SetupToken {
 }
 
 async fn claim(app: &App, token: &str) -> Response {
-    app.send(
-        app.http
-            .post(format!("{}/simplefin/claim/{token}", app.url)),
-    )
-    .await
+    let url = format!("{}/simplefin/claim/{token}", app.url);
+    app.send(app.http.post(url)).await
 }
 
 /// Claims a new token of the person. Returns the access URL.
@@ -51,12 +49,9 @@ async fn access_url(app: &App, person: &Person) -> String {
 }
 
 async fn ask_as(app: &App, key: &str, query: &str) -> Response {
-    app.send(
-        app.http
-            .get(format!("{}/simplefin/accounts{query}", app.url))
-            .basic_auth("bellbird", Some(key)),
-    )
-    .await
+    let url = format!("{}/simplefin/accounts{query}", app.url);
+    let request = app.http.get(url).basic_auth("bellbird", Some(key));
+    app.send(request).await
 }
 
 /// What Olivia's client gets.
@@ -65,61 +60,112 @@ async fn ask(app: &App, query: &str) -> Response {
 }
 
 /// Olivia's account set.
-async fn account_set(app: &App, query: &str) -> Value {
+async fn account_set(app: &App, query: &str) -> AccountSet {
     set_of(app, &app.olivia, query).await
 }
 
-async fn set_of(app: &App, person: &Person, query: &str) -> Value {
+async fn set_of(app: &App, person: &Person, query: &str) -> AccountSet {
     let answer = ask_as(app, &person.key, query).await;
-    assert_eq!(answer.status, 200, "{}", answer.text);
     assert_eq!(answer.header("content-type"), Some("application/json"));
-    answer.json()
+    answer.read()
 }
 
-fn list<'v>(value: &'v Value, name: &str) -> &'v [Value] {
-    value[name]
-        .as_array()
-        .unwrap_or_else(|| panic!("{name} is no array in {value}"))
+/// What a client reads of an account set.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+struct AccountSet {
+    accounts: Vec<SetAccount>,
+    connections: Vec<SetConnection>,
+    errors: Vec<String>,
+    errlist: Vec<SetError>,
 }
 
-fn text<'v>(value: &'v Value, name: &str) -> &'v str {
-    value[name]
-        .as_str()
-        .unwrap_or_else(|| panic!("{name} is no text in {value}"))
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct SetAccount {
+    id: String,
+    name: String,
+    currency: String,
+    balance: String,
+    available_balance: Option<String>,
+    balance_date: i64,
+    org: Org,
+    #[serde(rename = "conn_id")]
+    conn_id: String,
+    transactions: Vec<SetRow>,
+    holdings: Vec<Value>,
 }
 
-fn rows(set: &Value) -> Vec<Value> {
-    list(set, "accounts")
-        .iter()
-        .flat_map(|account| list(account, "transactions"))
-        .cloned()
-        .collect()
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Org {
+    domain: String,
+    name: String,
+    sfin_url: String,
+    id: String,
+}
+
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+struct SetConnection {
+    conn_id: String,
+    name: String,
+    org_id: String,
+    sfin_url: String,
+}
+
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+struct SetError {
+    code: String,
+    msg: String,
+    conn_id: Option<String>,
+    account_id: Option<String>,
+}
+
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+struct SetRow {
+    id: String,
+    posted: i64,
+    transacted_at: i64,
+    amount: String,
+    currency: String,
+    description: String,
+    payee: String,
+    memo: String,
+    mcc: Option<String>,
+    pending: bool,
+    extra: RowExtra,
+}
+
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+struct RowExtra {
+    datetime: String,
+    category: Option<String>,
+}
+
+impl AccountSet {
+    fn rows(&self) -> Vec<&SetRow> {
+        let accounts = self.accounts.iter();
+        accounts.flat_map(|account| &account.transactions).collect()
+    }
+
+    fn ids(&self) -> Vec<&str> {
+        self.accounts.iter().map(|account| &*account.id).collect()
+    }
 }
 
 /// The second that a row of this day has.
 fn posted(day: &str) -> i64 {
     let day: jiff::civil::Date = day.parse().unwrap();
-    day.at(0, 0, 0, 0)
-        .in_tz("UTC")
-        .unwrap()
-        .timestamp()
-        .as_second()
-        + SECOND_OF_DAY
+    let midnight = day.at(0, 0, 0, 0).in_tz("UTC").unwrap();
+    midnight.timestamp().as_second() + SECOND_OF_DAY
 }
 
 /// An error that no client takes for an account set.
+#[track_caller]
 fn assert_plain(answer: &Response, status: u16) {
-    assert_eq!(answer.status, status, "{}", answer.text);
-    assert_eq!(
-        answer.header("content-type"),
-        Some("text/plain; charset=utf-8"),
-        "{}",
-        answer.text
-    );
-    assert!(
-        serde_json::from_str::<Value>(&answer.text).is_err(),
-        "{}",
-        answer.text
-    );
-    assert!(!answer.text.is_empty() && answer.header("x-request-id").is_some());
+    let text = &answer.text;
+    assert_eq!(answer.status, status, "{text}");
+    let content_type = answer.header("content-type");
+    assert_eq!(content_type, Some("text/plain; charset=utf-8"), "{text}");
+    assert!(serde_json::from_str::<Value>(text).is_err(), "{text}");
+    assert!(!text.is_empty() && answer.header("x-request-id").is_some());
 }

@@ -5,10 +5,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bellbird_sandbox::Fault;
-use secrecy::SecretString;
-use serde_json::{Value, json};
 
-use super::{account_set, list};
+use super::{AccountSet, account_set};
 use crate::export::Download;
 use crate::support::harness::{App, Setup, eventually};
 
@@ -25,12 +23,8 @@ struct Case {
 
 async fn case() -> Case {
     let app = App::start(Setup::with_rows(MANY_ROWS)).await;
-    let akahu = SecretString::from(app.credentials_of("akahu")[0].to_string());
-    app.connections
-        .imports()
-        .import(app.olivia.user.id, "akahu", &akahu)
-        .await
-        .unwrap();
+    let akahu = &app.credentials_of("akahu")[0];
+    app.import(app.olivia.user.id, akahu).await.unwrap();
     Case { app }
 }
 
@@ -63,7 +57,7 @@ async fn client_that_pauses_gets_all_accounts() {
     // The first request also reads what the service then keeps.
     let whole = account_set(app, QUERY).await;
     app.reset_calls();
-    assert_eq!(account_set(app, QUERY).await["errlist"], json!([]));
+    assert_eq!(account_set(app, QUERY).await.errlist, []);
     let calls = case.calls();
     app.reset_calls();
     app.bank("akahu")
@@ -72,9 +66,9 @@ async fn client_that_pauses_gets_all_accounts() {
     // The client takes nothing, and all is read.
     eventually(async || case.calls() == calls).await;
     assert!(download.finish().await);
-    let set: Value = serde_json::from_str(&download.file()).unwrap();
-    assert_eq!(set["errlist"], json!([]));
-    assert_eq!(list(&set, "accounts").len(), list(&whole, "accounts").len());
+    let set: AccountSet = serde_json::from_str(&download.file()).unwrap();
+    assert_eq!(set.errlist, []);
+    assert_eq!(set.accounts.len(), whole.accounts.len());
 }
 
 #[tokio::test]
