@@ -7,7 +7,6 @@ use bellbird_domain::{ApiKey, Plan};
 use bellbird_sandbox::Fault;
 use jiff::SignedDuration;
 use reqwest::Method;
-use serde_json::json;
 
 use crate::support::harness::{App, Database, Setup, also_on_postgres, eventually};
 use crate::support::words::assert_has;
@@ -16,42 +15,36 @@ use crate::support::words::assert_has;
 async fn v1_without_valid_key_is_always_401() {
     let app = App::start(Setup::default()).await;
     let unknown = ApiKey::from_random([7; 32]);
-    let bodies: BTreeSet<String> = {
-        let mut bodies = BTreeSet::new();
-        for path in [
-            "/v1",
-            "/v1/",
-            "/v1/connections",
-            "/v1/nothing",
-            "/v1/transactions?limit=x",
-            "/v1/balances",
-            "/v1/accounts/../x",
-        ] {
-            for method in [Method::GET, Method::POST, Method::DELETE, Method::OPTIONS] {
-                let request = |key: &str| {
-                    app.http
-                        .request(method.clone(), format!("{}{path}", app.url))
-                        .header("authorization", key)
-                };
-                for key in [
-                    "",
-                    "Bearer",
-                    "Bearer ",
-                    "Bearer nonsense",
-                    "Basic abc",
-                    &format!("Bearer {}", unknown.expose()),
-                    &format!("Bearer {} ", &app.olivia.key[..40]),
-                ] {
-                    let answer = app.send(request(key)).await;
-                    answer.error(401);
-                    assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
-                    assert!(answer.header("x-ratelimit-limit").is_none());
-                    bodies.insert(answer.text);
-                }
+    let mut bodies = BTreeSet::new();
+    for path in [
+        "/v1",
+        "/v1/",
+        "/v1/connections",
+        "/v1/nothing",
+        "/v1/transactions?limit=x",
+        "/v1/balances",
+        "/v1/accounts/../x",
+    ] {
+        let url = format!("{}{path}", app.url);
+        for method in [Method::GET, Method::POST, Method::DELETE, Method::OPTIONS] {
+            for key in [
+                "",
+                "Bearer",
+                "Bearer ",
+                "Bearer nonsense",
+                "Basic abc",
+                &format!("Bearer {}", unknown.expose()),
+                &format!("Bearer {} ", &app.olivia.key[..40]),
+            ] {
+                let request = app.http.request(method.clone(), &url);
+                let answer = app.send(request.header("authorization", key)).await;
+                answer.error(401);
+                assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
+                assert!(answer.header("x-ratelimit-limit").is_none());
+                bodies.insert(answer.text);
             }
         }
-        bodies
-    };
+    }
     assert_eq!(bodies.len(), 1);
 }
 
@@ -60,21 +53,12 @@ async fn scheme_ignores_case_and_header_is_single() {
     let app = App::start(Setup::default()).await;
     let request = || app.http.get(format!("{}/v1/categories", app.url));
     let key = &app.olivia.key;
-    assert_eq!(
-        app.send(request().header("authorization", format!("bearer {key}")))
-            .await
-            .status,
-        200
-    );
-    assert_eq!(
-        app.send(request().header("authorization", format!("BEARER  {key}")))
-            .await
-            .status,
-        200
-    );
-    app.send(request().bearer_auth(key).bearer_auth(key))
-        .await
-        .error(401);
+    for line in [format!("bearer {key}"), format!("BEARER  {key}")] {
+        let answer = app.send(request().header("authorization", line)).await;
+        assert_eq!(answer.status, 200);
+    }
+    let twice = request().bearer_auth(key).bearer_auth(key);
+    app.send(twice).await.error(401);
 }
 
 #[tokio::test]
@@ -87,10 +71,8 @@ async fn plan_and_key_changes_apply_immediately() {
     let answer = app.get(path).await;
     assert_has(&answer.error(403), "Developer or Professional plan");
     let me = app.get("/v1/me").await;
-    assert_eq!(
-        (me.status.as_u16(), &me.json()["data"]["plan"]),
-        (200, &json!("saver"))
-    );
+    assert_eq!(me.status, 200);
+    assert_eq!(me.json()["data"]["plan"], "saver");
     assert!(answer.json()["error"].get("code").is_none());
     app.set_plan(id, Plan::Developer).await;
     assert_eq!(app.get(path).await.status, 200);
@@ -155,13 +137,11 @@ async fn unknown_path_is_404_and_method_is_405() {
 }
 
 fn limited() -> Setup {
-    let mut setup = Setup::default();
-    (
-        setup.settings.api_context.metadata_per_minute,
-        setup.settings.api_context.balances_per_minute,
-        setup.settings.api_context.live_per_minute,
-    ) = (5, 3, 2);
-    setup
+    Setup::with(|settings| {
+        settings.api_context.metadata_per_minute = 5;
+        settings.api_context.balances_per_minute = 3;
+        settings.api_context.live_per_minute = 2;
+    })
 }
 
 #[tokio::test]
@@ -171,38 +151,26 @@ async fn rate_limit_bucket_empties_and_refills() {
         let answer = app.get("/v1/categories").await;
         assert_eq!(answer.status, 200);
         assert_eq!(answer.header("x-ratelimit-limit"), Some("5"));
-        assert_eq!(
-            answer.header("x-ratelimit-remaining"),
-            Some(left.to_string().as_str())
-        );
-        assert_eq!(
-            answer.header("x-ratelimit-reset"),
-            Some(if left > 0 { "0" } else { "12" })
-        );
+        let remaining = answer.header("x-ratelimit-remaining");
+        assert_eq!(remaining, Some(&*left.to_string()));
+        let reset = if left > 0 { "0" } else { "12" };
+        assert_eq!(answer.header("x-ratelimit-reset"), Some(reset));
     }
     let rejected = app.get("/v1/connections").await;
     assert_has(&rejected.error(429), "Too many requests");
     assert_eq!(rejected.header("retry-after"), Some("12"));
     assert_eq!(rejected.header("x-ratelimit-remaining"), Some("0"));
-    assert_eq!(
-        app.get_as(&app.ben.key, "/v1/categories").await.status,
-        200,
-        "another key has its own bucket"
-    );
-    assert_ne!(
-        app.get("/v1/balances?accountIds=x").await.status,
-        429,
-        "another class has its own bucket"
-    );
+    // Another key and another class have their own buckets.
+    let of_ben = app.get_as(&app.ben.key, "/v1/categories").await;
+    assert_eq!(of_ben.status, 200);
+    let balances = app.get("/v1/balances?accountIds=x").await;
+    assert_ne!(balances.status, 429);
 
     app.advance_own_clock(SignedDuration::from_millis(11_999));
     app.get("/v1/categories").await.error(429);
+    // A rejected call costs nothing.
     app.advance_own_clock(SignedDuration::from_millis(1));
-    assert_eq!(
-        app.get("/v1/categories").await.status,
-        200,
-        "a rejected call costs nothing"
-    );
+    assert_eq!(app.get("/v1/categories").await.status, 200);
 }
 
 #[tokio::test]
@@ -234,49 +202,33 @@ async fn checks_run_limit_then_plan_then_parameters() {
 
 #[tokio::test]
 async fn concurrent_live_requests_are_bounded() {
-    let mut setup = Setup::default();
-    setup.settings.api_context.live_in_flight = 4;
-    setup.settings.api_context.live_per_minute = 30;
-    let app = App::start(setup).await;
-    let connection = app.olivia.connections[0].id;
+    let app = App::start(Setup::with(|settings| {
+        settings.api_context.live_in_flight = 4;
+        settings.api_context.live_per_minute = 30;
+    }))
+    .await;
     app.fiskil()
         .add_fault(Fault::delay_ms(700).at("/v1/banking/transactions"));
     // Different pages: equal requests would share one call.
-    let paths: Vec<String> = (1..=6)
-        .map(|limit| format!("/v1/transactions?connectionId={connection}&limit={limit}"))
-        .collect();
-    let mut answers = Vec::new();
-    let running: Vec<_> = paths.iter().map(|path| app.get(path)).collect();
-    for answer in futures_util::future::join_all(running).await {
-        answers.push((
-            answer.status.as_u16(),
-            answer.header("retry-after").map(str::to_owned),
-        ));
-        if answer.status == 429 {
-            let message = answer.error(429);
-            assert_eq!(
-                message,
-                "Too many requests of this key at once: try again when one of them has ended"
-            );
-        }
+    let read = app.all_transactions(app.olivia.connections[0].id);
+    let pages: Vec<_> = (1..=6).map(|limit| read.clone().limit(limit)).collect();
+    let running = pages.iter().map(|page| page.send());
+    let answers = futures_util::future::join_all(running).await;
+    let (served, rejected): (Vec<_>, Vec<_>) =
+        answers.iter().partition(|answer| answer.status == 200);
+    assert_eq!((served.len(), rejected.len()), (4, 2));
+    for answer in rejected {
+        assert_eq!(
+            answer.error(429),
+            "Too many requests of this key at once: try again when one of them has ended"
+        );
+        assert_eq!(answer.header("retry-after"), Some("1"));
     }
-    answers.sort();
-    assert_eq!(
-        answers.iter().filter(|(status, _)| *status == 200).count(),
-        4
-    );
-    assert_eq!(
-        answers[4..],
-        [(429, Some("1".to_owned())), (429, Some("1".to_owned()))]
-    );
+    // Permits are released, and the two rejected calls cost nothing.
     app.clear_faults();
-    let after = app.get(&paths[0]).await;
-    assert_eq!(after.status, 200, "permits are released");
-    assert_eq!(
-        after.header("x-ratelimit-remaining"),
-        Some("25"),
-        "the two rejected calls cost nothing"
-    );
+    let after = pages[0].send().await;
+    assert_eq!(after.status, 200);
+    assert_eq!(after.header("x-ratelimit-remaining"), Some("25"));
 }
 
 /// A made-up key with a valid checksum. Each number makes another one.
@@ -302,11 +254,8 @@ async fn wrong_keys_do_not_make_a_valid_one_fail() {
         }
         app.get_without_key(path).await.error(401);
     }
-    assert_eq!(
-        app.get(path).await.status,
-        200,
-        "this instance has not seen the key before"
-    );
+    let answer = app.get(path).await;
+    assert_eq!(answer.status, 200, "a key that is new to the instance");
 }
 
 #[tokio::test]
@@ -379,14 +328,10 @@ mod postgres {
 #[tokio::test]
 async fn oversized_heads_get_the_error_object() {
     let app = App::start(Setup::default()).await;
-    let long = app
-        .get(&format!("/v1/accounts?x={}", "a".repeat(17_000)))
-        .await;
-    long.error(414);
-    let fits = app
-        .get(&format!("/v1/accounts?x={}", "a".repeat(16_000)))
-        .await;
-    fits.error(400);
+    for (length, status) in [(17_000, 414), (16_000, 400)] {
+        let path = format!("/v1/accounts?x={}", "a".repeat(length));
+        app.get(&path).await.error(status);
+    }
     let request = |bytes: usize| {
         app.http
             .get(format!("{}/v1/accounts", app.url))
@@ -399,53 +344,38 @@ async fn oversized_heads_get_the_error_object() {
 
 #[tokio::test]
 async fn cors_is_off_unless_configured() {
-    let request = |app: &App| {
-        app.http
-            .get(format!("{}/v1/accounts", app.url))
-            .bearer_auth(&app.olivia.key)
-            .header("origin", "https://app.example")
+    const ORIGIN: &str = "https://app.example";
+    const ALLOWED: &str = "access-control-allow-origin";
+    let request = |app: &App, method: Method| {
+        let request = app.http.request(method, format!("{}/v1/accounts", app.url));
+        request.header("origin", ORIGIN)
     };
     let preflight = |app: &App| {
-        app.http
-            .request(Method::OPTIONS, format!("{}/v1/accounts", app.url))
-            .header("origin", "https://app.example")
+        request(app, Method::OPTIONS)
             .header("access-control-request-method", "GET")
             .header("access-control-request-headers", "authorization")
     };
+    let read = async |app: &App, key: &str| {
+        let request = request(app, Method::GET);
+        app.send(request.bearer_auth(key)).await
+    };
     let app = App::start(Setup::default()).await;
-    assert!(
-        app.send(request(&app))
-            .await
-            .header("access-control-allow-origin")
-            .is_none()
-    );
+    assert_eq!(read(&app, &app.olivia.key).await.header(ALLOWED), None);
     app.send(preflight(&app)).await.error(401);
 
-    let mut setup = Setup::default();
-    setup.settings.api_context.cors_origins = vec!["https://app.example".to_owned()];
-    let app = App::start(setup).await;
-    assert_eq!(
-        app.send(request(&app))
-            .await
-            .header("access-control-allow-origin"),
-        Some("https://app.example")
-    );
+    let app = App::start(Setup::with(|settings| {
+        settings.api_context.cors_origins = vec![ORIGIN.to_owned()];
+    }))
+    .await;
+    let answer = read(&app, &app.olivia.key).await;
+    assert_eq!(answer.header(ALLOWED), Some(ORIGIN));
     let allowed = app.send(preflight(&app)).await;
     assert_eq!(allowed.status, 200);
     assert!(allowed.header("x-request-id").is_some());
-    let rejected = app
-        .send(
-            app.http
-                .get(format!("{}/v1/accounts", app.url))
-                .header("origin", "https://app.example"),
-        )
-        .await;
+    // A page can read the error.
+    let rejected = read(&app, "bb_wrong").await;
     rejected.error(401);
-    assert_eq!(
-        rejected.header("access-control-allow-origin"),
-        Some("https://app.example"),
-        "a page can read the error"
-    );
+    assert_eq!(rejected.header(ALLOWED), Some(ORIGIN));
 }
 
 also_on_postgres! { v1_without_valid_key_is_always_401 plan_and_key_changes_apply_immediately }

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::words::{assert_has, assert_starts};
 use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::http::HeaderMap;
@@ -16,6 +15,8 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+use crate::support::words::{assert_has, assert_starts};
 
 /// Long enough for a slow machine, and shorter than the time after which an idle connection is
 /// closed anyway.
@@ -71,6 +72,12 @@ async fn connect(server: &Server) -> TcpStream {
     TcpStream::connect(server.address).await.unwrap()
 }
 
+/// Asks for a path on a connection that stays open.
+async fn request(stream: &mut TcpStream, path: &str) {
+    let head = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+}
+
 /// Sends bytes and reads until the server closes.
 async fn exchange(server: &Server, bytes: &[u8]) -> String {
     let mut stream = connect(server).await;
@@ -113,16 +120,10 @@ async fn router_answers_and_receives_the_peer() {
     let server = start(ServeOptions::default()).await;
     let mut stream = connect(&server).await;
     let own = stream.local_addr().unwrap().to_string();
-    stream
-        .write_all(b"GET /peer HTTP/1.1\r\nhost: x\r\n\r\n")
-        .await
-        .unwrap();
+    request(&mut stream, "/peer").await;
     assert_starts(&read_answer(&mut stream, &own).await, "HTTP/1.1 200 OK");
     // A second request on the same connection.
-    stream
-        .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
-        .await
-        .unwrap();
+    request(&mut stream, "/").await;
     assert_starts(&read_answer(&mut stream, "hello").await, "HTTP/1.1 200 OK");
 }
 
@@ -233,10 +234,7 @@ async fn silent_client_is_disconnected() {
     }
     // The same for the second request of a connection.
     let mut stream = connect(&server).await;
-    stream
-        .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
-        .await
-        .unwrap();
+    request(&mut stream, "/").await;
     read_answer(&mut stream, "hello").await;
     stream.write_all(b"GET / HTT").await.unwrap();
     assert_eq!(stream.read(&mut [0; 16]).await.unwrap(), 0);
@@ -251,10 +249,7 @@ async fn slow_handler_outlives_the_head_timeout() {
     };
     let server = start(options).await;
     let mut stream = connect(&server).await;
-    stream
-        .write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
-        .await
-        .unwrap();
+    request(&mut stream, "/slow").await;
     server.slow_reached.notified().await;
     // Two later connections have run into the limit. By now this one would have, too.
     assert_eq!(exchange(&server, b"").await, "");
@@ -274,10 +269,7 @@ async fn client_that_does_not_read_is_disconnected() {
     };
     let server = start(options).await;
     let mut greedy = connect(&server).await;
-    greedy
-        .write_all(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n")
-        .await
-        .unwrap();
+    request(&mut greedy, "/large").await;
     // Only one connection is allowed: this one gets its response after the other is closed.
     let request = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     assert!(exchange(&server, request).await.ends_with("hello"));
@@ -291,16 +283,10 @@ async fn connections_above_the_limit_wait() {
     })
     .await;
     let mut first = connect(&server).await;
-    first
-        .write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
-        .await
-        .unwrap();
+    request(&mut first, "/slow").await;
     server.slow_reached.notified().await;
     let mut second = connect(&server).await;
-    second
-        .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
-        .await
-        .unwrap();
+    request(&mut second, "/").await;
     server.release.notify_one();
     read_answer(&mut first, "done").await;
     assert!(
@@ -315,14 +301,10 @@ async fn connections_above_the_limit_wait() {
 async fn shutdown_drains_requests_and_stops_accepting() {
     let server = start(ServeOptions::default()).await;
     let mut idle = connect(&server).await;
-    idle.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
-        .await
-        .unwrap();
+    request(&mut idle, "/").await;
     read_answer(&mut idle, "hello").await;
     let mut busy = connect(&server).await;
-    busy.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
-        .await
-        .unwrap();
+    request(&mut busy, "/slow").await;
     server.slow_reached.notified().await;
     server.stop.cancel();
     assert_eq!(
@@ -348,9 +330,7 @@ async fn open_connections_take_one_more_request_after_a_stop() {
     })
     .await;
     let (mut used, mut fresh) = (connect(&server).await, connect(&server).await);
-    used.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
-        .await
-        .unwrap();
+    request(&mut used, "/").await;
     read_answer(&mut used, "hello").await;
     server.stop.cancel();
     // Until the socket is closed. The system may accept some of these before.
@@ -381,9 +361,7 @@ async fn shutdown_has_a_deadline() {
     })
     .await;
     let mut busy = connect(&server).await;
-    busy.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
-        .await
-        .unwrap();
+    request(&mut busy, "/slow").await;
     server.slow_reached.notified().await;
     server.stop.cancel();
     server.ended.await.unwrap();
@@ -403,15 +381,10 @@ async fn unfinished_head_does_not_hold_up_the_stop() {
         connect(&server).await,
     );
     first.write_all(b"GET / HT").await.unwrap();
-    second
-        .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
-        .await
-        .unwrap();
+    request(&mut second, "/").await;
     read_answer(&mut second, "hello").await;
     second.write_all(b"GET / HTTP/1.1\r\nho").await.unwrap();
-    busy.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
-        .await
-        .unwrap();
+    request(&mut busy, "/slow").await;
     server.slow_reached.notified().await;
     server.stop.cancel();
     for unfinished in [&mut first, &mut second] {
@@ -493,10 +466,7 @@ async fn trusted_proxy_may_open_all_connections() {
     let server = start(options).await;
     let mut held = [connect(&server).await, connect(&server).await];
     for stream in &mut held {
-        stream
-            .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
-            .await
-            .unwrap();
+        request(stream, "/").await;
         read_answer(stream, "hello").await;
     }
 }
@@ -510,9 +480,7 @@ async fn idle_connection_gives_way_to_a_new_one() {
     };
     let server = start(options).await;
     let mut busy = connect_from(&server, [127, 0, 0, 1]).await;
-    busy.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
-        .await
-        .unwrap();
+    request(&mut busy, "/slow").await;
     server.slow_reached.notified().await;
     let mut idle = connect_from(&server, [127, 0, 0, 2]).await;
     let mut slow_head = connect_from(&server, [127, 0, 0, 3]).await;
@@ -520,10 +488,7 @@ async fn idle_connection_gives_way_to_a_new_one() {
     let mut newer = Vec::new();
     for last in [4, 5] {
         let mut stream = connect_from(&server, [127, 0, 0, last]).await;
-        stream
-            .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
-            .await
-            .unwrap();
+        request(&mut stream, "/").await;
         tokio::time::timeout(ANSWER_TIMEOUT, read_answer(&mut stream, "hello"))
             .await
             .expect("answered");

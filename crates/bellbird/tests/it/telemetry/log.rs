@@ -6,9 +6,13 @@ use bellbird_sandbox::Fault;
 use serde_json::{Value, json};
 
 use super::{Answered, Deployment};
+use crate::console::Page;
+use crate::support::browser;
 use crate::support::database::execute;
+use crate::support::fields::assert_fields;
 use crate::support::harness::eventually;
-use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, get, text};
+use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, get, text};
+use crate::support::words::{assert_has, assert_lacks};
 
 /// The lines of a log, each a JSON object.
 fn lines(log: &str) -> Vec<Value> {
@@ -26,6 +30,14 @@ fn access_line<'a>(lines: &'a [Value], answer: &Answered) -> &'a Value {
         .unwrap_or_else(|| panic!("no access line of {}", answer.request_id));
     assert!(found.next().is_none(), "one line a request");
     assert_eq!(line["status"], answer.status.as_u16());
+    line
+}
+
+/// The line with this message, of which there is one.
+fn only_line<'a>(lines: &'a [Value], message: &str) -> &'a Value {
+    let mut found = lines.iter().filter(|line| line["message"] == message);
+    let line = found.next().unwrap_or_else(|| panic!("no {message}"));
+    assert!(found.next().is_none(), "{message} twice");
     line
 }
 
@@ -48,24 +60,14 @@ async fn failures_have_the_id_of_their_request() {
     deployment.add_fault(Fault::status(500)).await;
     let provider = deployment.get("apiUrl", &deployment.transactions()).await;
     assert_eq!(provider.status, 503);
-    execute(
-        &deployment.database,
-        "ALTER TABLE accounts RENAME TO gone",
-        "",
-    )
-    .await;
+    let rename = async |sql: &str| execute(&deployment.database, sql, "").await;
+    rename("ALTER TABLE accounts RENAME TO gone").await;
     let database = deployment.get("apiUrl", "/v1/accounts").await;
     assert_eq!(database.status, 500);
-    execute(
-        &deployment.database,
-        "ALTER TABLE links RENAME TO gone_too",
-        "",
-    )
-    .await;
+    rename("ALTER TABLE links RENAME TO gone_too").await;
     let token = "A".repeat(43);
-    let page = deployment
-        .get("consoleUrl", &format!("/link/{token}"))
-        .await;
+    let link = format!("/link/{token}");
+    let page = deployment.get("consoleUrl", &link).await;
     assert_eq!(page.status, 500);
 
     let (key, key_id) = (deployment.key, deployment.key_id);
@@ -73,66 +75,37 @@ async fn failures_have_the_id_of_their_request() {
     let lines = lines(&log);
     for (answer, route) in [(&provider, "/v1/transactions"), (&database, "/v1/accounts")] {
         let line = access_line(&lines, answer);
-        assert_eq!(
-            (&line["route"], &line["key_id"]),
-            (&json!(route), &json!(key_id))
-        );
-        assert!(
-            line["duration_us"].is_u64() && line["method"] == "GET" && line["span"].is_null(),
-            "{line}"
-        );
+        let expected = json!({"route": route, "key_id": key_id, "method": "GET", "span": null});
+        assert_fields(line, &expected);
+        assert!(line["duration_us"].is_u64(), "{line}");
     }
-    assert_caused_by(
-        &lines,
+    for message in [
         "provider call retried",
-        &provider,
-        "/v1/transactions",
-    );
-    assert_caused_by(
-        &lines,
         "attempt of provider call failed",
-        &provider,
-        "/v1/transactions",
-    );
-    assert_caused_by(
-        &lines,
         "provider call failed",
-        &provider,
-        "/v1/transactions",
-    );
-    let warnings: Vec<&Value> = lines
-        .iter()
-        .filter(|line| line["message"] == "provider call failed")
-        .collect();
-    assert_eq!(warnings.len(), 1, "one for a request: {warnings:?}");
-    let named = ["level", "provider", "operation", "error"].map(|name| text(warnings[0], name));
-    assert_eq!(
-        named,
-        [
-            "WARN",
-            "fiskil",
-            "transactions",
-            "the provider is unavailable: server error"
-        ]
-    );
+    ] {
+        assert_caused_by(&lines, message, &provider, "/v1/transactions");
+    }
+    let warning = only_line(&lines, "provider call failed");
+    let expected = json!({
+        "level": "WARN", "provider": "fiskil", "operation": "transactions",
+        "error": "the provider is unavailable: server error",
+    });
+    assert_fields(warning, &expected);
     assert_caused_by(&lines, "database failed", &database, "/v1/accounts");
     assert_caused_by(&lines, "database failed", &page, "/link/{token}");
-    for line in lines
-        .iter()
-        .filter(|line| line["level"] != "INFO" && line["level"] != "TRACE")
-    {
-        assert!(
-            line["span"]["request_id"].is_string(),
-            "belongs to no request: {line}"
-        );
+    for line in &lines {
+        let (level, span) = (&line["level"], &line["span"]);
+        let belongs_to_request = span["request_id"].is_string();
+        let may_belong_to_none = level == "INFO" || level == "TRACE";
+        assert!(belongs_to_request || may_belong_to_none, "{line}");
+        if span["route"] == "/v1/transactions" {
+            assert_eq!(span["key_id"], key_id, "{line}");
+        }
     }
-    for line in lines
-        .iter()
-        .filter(|line| line["span"]["route"] == "/v1/transactions")
-    {
-        assert_eq!(line["span"]["key_id"], key_id, "{line}");
+    for secret in [&*key, &token, "/v1/transactions?"] {
+        assert_lacks(&log, secret);
     }
-    assert!(!log.contains(&key) && !log.contains(&token) && !log.contains("/v1/transactions?"));
 }
 
 /// Who signed in, and what was made in which session, without a secret.
@@ -141,50 +114,19 @@ async fn console_logs_and_counts_what_its_users_do() {
     let deployment = Deployment::start().await;
     let urls = deployment.service.json();
     let console = text(&urls, "consoleUrl");
-    let link = deployment
-        .workdir
-        .json("console login --user me@example.com");
-    let link = text(&link, "url");
-    let no_redirect = reqwest::Client::builder()
-        .redirect(reqwest::redirect::Policy::none())
-        .build()
-        .unwrap();
-    let post = async |url: &str, cookie: &str, form: &'static str| {
-        let request = no_redirect
-            .post(url)
-            .header("sec-fetch-site", "same-origin")
-            .header("cookie", cookie.to_owned());
-        request
-            .header("content-type", "application/x-www-form-urlencoded")
-            .body(form)
-            .send()
-            .await
-            .unwrap()
+    let login = "console login --user me@example.com";
+    let link = &deployment.workdir.field(login, "url");
+    let post = async |url: &str, cookies: &str, form: &str| {
+        let request = browser::post(url, form).header("sec-fetch-site", "same-origin");
+        let request = request.header("cookie", cookies);
+        Page::of(request.send().await.unwrap()).await
     };
-    let signed_in = post(link, "", "").await;
-    let cookies = signed_in
-        .headers()
-        .get_all("set-cookie")
-        .iter()
-        .map(|cookie| cookie.to_str().unwrap());
-    let cookies: Vec<_> = cookies
-        .map(|cookie| cookie.split(';').next().unwrap())
-        .collect();
-    let cookie = cookies.join("; ");
-    assert_eq!(post(link, "", "").await.status(), 410);
-    assert_eq!(
-        post(&format!("{console}/keys"), &cookie, "name=Sheet")
-            .await
-            .status(),
-        200
-    );
-    let scrape = deployment
-        .http
-        .get(format!("{}/metrics", text(&urls, "opsUrl")))
-        .send()
-        .await
-        .unwrap();
-    let scrape = scrape.text().await.unwrap();
+    let all_cookies = post(link, "", "").await.set_cookies();
+    let cookies: Vec<&str> = all_cookies.split("; ").collect();
+    assert_eq!(post(link, "", "").await.status, 410);
+    let keys = format!("{console}/keys");
+    assert_eq!(post(&keys, &all_cookies, "name=Sheet").await.status, 200);
+    let scrape = deployment.scrape().await;
     for counted in [
         r#"bellbird_console_sign_ins_total{by="link",outcome="signed_in"} 1"#,
         r#"bellbird_console_sign_ins_total{by="link",outcome="link_does_not_work"} 1"#,
@@ -198,34 +140,24 @@ async fn console_logs_and_counts_what_its_users_do() {
     }
     let (_, _, log) = deployment.service.stop("-TERM");
     let lines = lines(&log);
-    let of = |message: &str| {
-        lines
-            .iter()
-            .filter(|line| line["message"] == message)
-            .collect::<Vec<_>>()
-    };
-    let sign_ins = of("sign-in finished");
-    let outcomes: Vec<_> = sign_ins
+    let sign_ins = lines
         .iter()
-        .map(|line| line["outcome"].as_str().unwrap())
-        .collect();
+        .filter(|line| line["message"] == "sign-in finished");
+    let sign_ins: Vec<&Value> = sign_ins.collect();
+    let outcomes: Vec<&str> = sign_ins.iter().map(|line| text(line, "outcome")).collect();
     assert_eq!(outcomes, ["signed_in", "link_does_not_work"]);
-    let made = of("console change made");
-    assert_eq!((made.len(), &made[0]["action"]), (1, &json!("key.create")));
+    let made = only_line(&lines, "console change made");
+    assert_eq!(made["action"], "key.create");
     for field in ["user_id", "session_id"] {
-        assert!(
-            made[0][field].is_string() && made[0][field] == sign_ins[0][field],
-            "{field}: {}",
-            made[0]
-        );
+        assert_eq!(text(made, field), text(sign_ins[0], field));
     }
-    for secret in cookies
+    let secrets = cookies
         .iter()
-        .map(|cookie| cookie.split_once('=').unwrap().1)
-    {
-        assert!(!log.contains(secret));
+        .map(|cookie| cookie.split_once('=').unwrap().1);
+    let token = link.rsplit('/').next().unwrap();
+    for secret in secrets.chain(["me@example.com", token]) {
+        assert_lacks(&log, secret);
     }
-    assert!(!log.contains("me@example.com") && !log.contains(link.rsplit('/').next().unwrap()));
 }
 
 /// The likeliest first mistake of an operator. Whoever reads cannot help it, so the response does
@@ -261,17 +193,10 @@ async fn wrong_credentials_are_named_with_their_settings() {
     assert_eq!(workdir.doctor("fiskil"), [wrong]);
     let (_, _, log) = service.stop("-TERM");
     let lines = lines(&log);
-    let warnings: Vec<&Value> = lines
-        .iter()
-        .filter(|line| line["message"] == "provider call failed")
-        .collect();
-    assert_eq!(warnings.len(), 1, "{warnings:?}");
-    let found = ["level", "error"].map(|name| text(warnings[0], name));
-    assert_eq!(
-        (found, text(&warnings[0]["span"], "route")),
-        (["WARN", rejects], "/v1/transactions")
-    );
-    assert!(!log.contains(secret));
+    let warning = only_line(&lines, "provider call failed");
+    assert_fields(warning, &json!({"level": "WARN", "error": rejects}));
+    assert_eq!(warning["span"]["route"], "/v1/transactions");
+    assert_lacks(&log, secret);
 }
 
 #[tokio::test]
@@ -280,51 +205,32 @@ async fn file_that_is_cut_off_has_a_line_and_is_counted() {
     deployment.add_fault(Fault::delay_ms(0).times(1)).await;
     deployment.add_fault(Fault::status(500)).await;
     let route = "/v1/export/transactions.jsonl";
-    let urls = deployment.service.json();
     let url = format!(
         "{}{route}?connectionId={}&from=2000-01-01",
-        text(&urls, "apiUrl"),
+        deployment.service.url("apiUrl"),
         deployment.connection
     );
-    let answer = deployment
-        .http
-        .get(url)
-        .bearer_auth(&deployment.key)
-        .send()
-        .await
-        .unwrap();
+    let request = deployment.http.get(url).bearer_auth(&deployment.key);
+    let answer = request.send().await.unwrap();
     assert_eq!(answer.status(), 200);
     let request_id = answer.headers()["x-request-id"]
         .to_str()
         .unwrap()
         .to_owned();
     assert!(answer.bytes().await.is_err(), "the file looks whole");
-    let scrape = deployment
-        .http
-        .get(format!("{}/metrics", text(&urls, "opsUrl")))
-        .send()
-        .await
-        .unwrap();
     let counted = format!("bellbird_exports_total{{route=\"{route}\",end=\"provider\"}} 1");
-    assert!(scrape.text().await.unwrap().contains(&counted));
+    assert_has(&deployment.scrape().await, &counted);
     let (_, _, log) = deployment.service.stop("-TERM");
     let lines = lines(&log);
-    let line = lines
-        .iter()
-        .find(|line| line["message"] == "export cut off")
-        .unwrap();
-    assert_eq!(
-        (&line["level"], &line["reason"], &line["route"]),
-        (&json!("WARN"), &json!("provider"), &json!(route))
-    );
-    assert_eq!(
-        (&line["span"]["request_id"], &line["key_id"]),
-        (&json!(request_id), &json!(deployment.key_id))
-    );
-    assert!(
-        line["rows"].as_u64() > Some(0) && line["bytes"].as_u64() > Some(0),
-        "{line}"
-    );
+    let line = only_line(&lines, "export cut off");
+    let expected = json!({
+        "level": "WARN", "reason": "provider", "route": route, "key_id": deployment.key_id,
+    });
+    assert_fields(line, &expected);
+    assert_eq!(line["span"]["request_id"], request_id);
+    for name in ["rows", "bytes"] {
+        assert!(line[name].as_u64() > Some(0), "{line}");
+    }
 }
 
 #[tokio::test]
@@ -356,12 +262,8 @@ async fn shared_read_names_the_request_that_made_it() {
 
 #[tokio::test]
 async fn hangup_reads_the_log_level_again() {
-    let mut workdir = Workdir::new();
-    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
-    let (file, log) = (
-        workdir.folder.path().join("bellbird.toml"),
-        workdir.folder.path().join("log"),
-    );
+    let workdir = Workdir::with_key();
+    let [file, log] = ["bellbird.toml", "log"].map(|name| workdir.folder.path().join(name));
     std::fs::write(&file, "[log]\nlevel = \"info\"\n").unwrap();
     let service =
         RunningCommand::start_with_log(&workdir, &format!("serve --json {ANY_PORTS}"), &log);
@@ -373,24 +275,18 @@ async fn hangup_reads_the_log_level_again() {
 
     let hang_up = |settings: &str| {
         std::fs::write(&file, settings).unwrap();
-        assert!(
-            Command::new("kill")
-                .args(["-HUP", &service.id().to_string()])
-                .status()
-                .unwrap()
-                .success()
-        );
+        let kill = Command::new("kill")
+            .args(["-HUP", &service.id().to_string()])
+            .status();
+        assert!(kill.unwrap().success());
     };
     hang_up("[log]\nlevel = \"warn\"\n");
     eventually(async || written().contains("log level set")).await;
     assert_eq!(get(&health, None).await.0, 200);
     hang_up("[log]\nlevel = \"loud\"\n");
     eventually(async || written().contains("could not read settings, log level unchanged")).await;
-    assert_eq!(
-        (get(&health, None).await.0, access_lines()),
-        (200, 1),
-        "still at warn"
-    );
+    assert_eq!(get(&health, None).await.0, 200);
+    assert_eq!(access_lines(), 1, "still at warn");
     hang_up("[log]\nlevel = \"info\"\n");
     eventually(async || written().matches("log level set").count() == 2).await;
     assert_eq!(get(&health, None).await.0, 200);

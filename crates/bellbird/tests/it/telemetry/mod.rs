@@ -40,17 +40,14 @@ impl Deployment {
             sandbox,
             database,
         } = deployment::Deployment::start_on(Database::Sqlite, 50, &[]).await;
-        settings
-            .iter()
-            .for_each(|(name, value)| workdir.set(name, value));
+        for (name, value) in settings {
+            workdir.set(name, value);
+        }
         workdir.set("BELLBIRD_LOG__LEVEL", "trace");
         workdir.set("BELLBIRD_SYNC__ENABLED", "false");
         workdir.json("user add --email me@example.com");
         let created = workdir.json("key create --user me@example.com");
-        let (key, key_id) = (
-            text(&created, "key").to_owned(),
-            text(&created, "id").to_owned(),
-        );
+        let [key, key_id] = ["key", "id"].map(|name| text(&created, name).to_owned());
         let credentials = &sandbox.json()["credentials"][0];
         let connection = workdir.import("me@example.com", credentials);
         let service = workdir.start("serve");
@@ -67,23 +64,21 @@ impl Deployment {
     }
 
     async fn get(&self, listener: &str, path: &str) -> Answered {
-        let url = format!("{}{path}", text(&self.service.json(), listener));
-        let answer = self
-            .http
-            .get(url)
-            .bearer_auth(&self.key)
-            .header("accept", "text/html")
-            .send()
-            .await
-            .unwrap();
-        let request_id = answer.headers()["x-request-id"]
-            .to_str()
-            .unwrap()
-            .to_owned();
+        let url = format!("{}{path}", self.service.url(listener));
+        let request = self.http.get(url).bearer_auth(&self.key);
+        let answer = request.header("accept", "text/html").send().await.unwrap();
+        let request_id = &answer.headers()["x-request-id"];
         Answered {
             status: answer.status(),
-            request_id,
+            request_id: request_id.to_str().unwrap().to_owned(),
         }
+    }
+
+    /// The page of metrics.
+    async fn scrape(&self) -> String {
+        let url = format!("{}/metrics", self.service.url("opsUrl"));
+        let answer = self.http.get(url).send().await.unwrap();
+        answer.text().await.unwrap()
     }
 
     fn transactions(&self) -> String {

@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 
 use super::Deployment;
 use crate::support::process::text;
-use crate::support::words::assert_has;
+use crate::support::words::{assert_has, assert_lacks};
 
 const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -33,6 +33,18 @@ async fn collector() -> (String, Taken) {
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, router).await });
     (url, taken)
+}
+
+/// A request of the API, in a trace that the client names.
+fn traced(
+    deployment: &Deployment,
+    path: &str,
+    key: &str,
+    traceparent: &str,
+) -> reqwest::RequestBuilder {
+    let url = format!("{}{path}", deployment.service.url("apiUrl"));
+    let request = deployment.http.get(url).bearer_auth(key);
+    request.header("traceparent", traceparent)
 }
 
 fn spans(taken: &Taken) -> Vec<Span> {
@@ -83,31 +95,15 @@ async fn request_and_its_provider_calls_are_one_trace() {
         ("BELLBIRD_API__TRUSTED_PROXIES", "127.0.0.1"),
     ])
     .await;
-    let read = format!(
-        "{}{}",
-        deployment.service.url("apiUrl"),
-        deployment.transactions()
-    );
-    let request = deployment
-        .http
-        .get(&read)
-        .bearer_auth(&deployment.key)
-        .header("traceparent", TRACEPARENT);
+    let read = deployment.transactions();
+    let request = traced(&deployment, &read, &deployment.key, TRACEPARENT);
     let request = request.header("tracestate", "vendor=chosen");
     let body = request.send().await.unwrap().text().await.unwrap();
     let rows: Value = serde_json::from_str(&body).unwrap();
     let own = deployment.get("apiUrl", "/v1/accounts").await;
-    let unknown = deployment
-        .http
-        .get(&read)
-        .bearer_auth("bb_wrong")
-        .header("traceparent", "00-zz-1-1")
-        .send()
-        .await;
-    assert_eq!(
-        (own.status.as_u16(), unknown.unwrap().status().as_u16()),
-        (200, 401)
-    );
+    assert_eq!(own.status, 200);
+    let unknown = traced(&deployment, &read, "bb_wrong", "00-zz-1-1");
+    assert_eq!(unknown.send().await.unwrap().status(), 401);
     let (_, _, log) = deployment.service.stop("-TERM");
 
     let all = spans(&taken);
@@ -146,14 +142,9 @@ async fn request_and_its_provider_calls_are_one_trace() {
     );
     // A trace of its own begins where nobody has begun one, and the log names it.
     let lines = access_lines(&log, "/v1/accounts");
-    assert_eq!(
-        lines[0]["trace_id"],
-        json!(hex(&of("/v1/accounts")[0].trace_id))
-    );
-    assert_eq!(
-        access_lines(&log, "/v1/transactions")[0]["trace_id"],
-        json!(TRACEPARENT[3..35])
-    );
+    assert_eq!(lines[0]["trace_id"], hex(&of("/v1/accounts")[0].trace_id));
+    let lines = access_lines(&log, "/v1/transactions");
+    assert_eq!(lines[0]["trace_id"], TRACEPARENT[3..35]);
 
     let sent = taken
         .lock()
@@ -161,12 +152,11 @@ async fn request_and_its_provider_calls_are_one_trace() {
         .iter()
         .map(|body| String::from_utf8_lossy(body).into_owned())
         .collect::<String>();
-    assert!(!sent.contains(&deployment.key) && sent.contains("bellbird"));
+    assert_lacks(&sent, &deployment.key);
+    assert_has(&sent, "bellbird");
     for row in rows["data"].as_array().unwrap() {
-        assert!(
-            !sent.contains(text(row, "description")) && !sent.contains(text(row, "id")),
-            "{row}"
-        );
+        assert_lacks(&sent, text(row, "description"));
+        assert_lacks(&sent, text(row, "id"));
     }
 }
 
@@ -174,22 +164,15 @@ async fn request_and_its_provider_calls_are_one_trace() {
 async fn nobody_else_chooses_the_trace() {
     let (url, taken) = collector().await;
     let deployment = Deployment::start_with(&[("BELLBIRD_TRACES__OTLP_URL", &url)]).await;
-    let accounts = format!("{}/v1/accounts", deployment.service.url("apiUrl"));
-    let request = deployment
-        .http
-        .get(&accounts)
-        .bearer_auth(&deployment.key)
-        .header("traceparent", TRACEPARENT);
+    let request = traced(&deployment, "/v1/accounts", &deployment.key, TRACEPARENT);
     assert_eq!(request.send().await.unwrap().status(), 200);
     let (_, _, log) = deployment.service.stop("-TERM");
-    assert!(!log.contains(&TRACEPARENT[3..35]));
+    assert_lacks(&log, &TRACEPARENT[3..35]);
     let all = spans(&taken);
-    assert!(
-        !all.is_empty()
-            && all
-                .iter()
-                .all(|span| hex(&span.trace_id) != TRACEPARENT[3..35])
-    );
+    assert!(!all.is_empty());
+    for span in all {
+        assert_ne!(hex(&span.trace_id), TRACEPARENT[3..35]);
+    }
 }
 
 /// Without a collector, the log still names the trace that a proxy began.
@@ -197,20 +180,13 @@ async fn nobody_else_chooses_the_trace() {
 async fn traces_that_are_off_are_named_in_the_log() {
     let deployment =
         Deployment::start_with(&[("BELLBIRD_API__TRUSTED_PROXIES", "127.0.0.1")]).await;
-    let accounts = format!("{}/v1/accounts", deployment.service.url("apiUrl"));
-    let request = deployment
-        .http
-        .get(&accounts)
-        .bearer_auth(&deployment.key)
-        .header("traceparent", TRACEPARENT);
+    let request = traced(&deployment, "/v1/accounts", &deployment.key, TRACEPARENT);
     assert_eq!(request.send().await.unwrap().status(), 200);
     deployment.get("apiUrl", "/v1/accounts").await;
     let (_, _, log) = deployment.service.stop("-TERM");
     let lines = access_lines(&log, "/v1/accounts");
-    assert_eq!(
-        (&lines[0]["trace_id"], &lines[1]["trace_id"]),
-        (&json!(TRACEPARENT[3..35]), &Value::Null)
-    );
+    assert_eq!(lines[0]["trace_id"], TRACEPARENT[3..35]);
+    assert_eq!(lines[1]["trace_id"], Value::Null);
 }
 
 #[tokio::test(flavor = "multi_thread")]
