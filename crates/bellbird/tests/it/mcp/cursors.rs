@@ -3,6 +3,7 @@
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
+use super::list;
 use crate::support::harness::{App, Setup};
 use crate::support::mcp::Mcp;
 use crate::support::words::assert_has;
@@ -14,31 +15,26 @@ async fn cursor_opens_for_its_user_tool_and_question_only() {
     let question = json!({"from": "2000-01-01", "direction": "debit"});
     let first = mcp.call("list_transactions", question.clone()).await;
     let cursor = first["next_cursor"].as_str().unwrap();
-    let with = |arguments: Value| {
-        let mut arguments = arguments;
+    let with = |mut arguments: Value| {
         arguments["cursor"] = cursor.into();
         arguments
     };
-    let second = mcp.call("list_transactions", with(json!({}))).await;
-    let again = mcp.call("list_transactions", with(question)).await;
+    let go_on = async |more: Value| mcp.call("list_transactions", with(more)).await;
+    let fail =
+        async |mcp: &Mcp<'_>, arguments: Value| mcp.failure("list_transactions", arguments).await;
+    let second = go_on(json!({})).await["transactions"].clone();
+    assert_ne!(second, first["transactions"]);
+    let again = go_on(question).await;
     assert_eq!(
-        again["transactions"], second["transactions"],
+        again["transactions"], second,
         "the question may be repeated"
     );
-    assert_eq!(
-        mcp.call("list_transactions", with(json!({"limit": 3})))
-            .await["shown"],
-        3
-    );
-    assert_ne!(second["transactions"], first["transactions"]);
+    assert_eq!(go_on(json!({"limit": 3})).await["shown"], 3);
 
-    let differs = mcp
-        .failure("list_transactions", with(json!({"direction": "credit"})))
-        .await;
+    let differs = fail(&mcp, with(json!({"direction": "credit"}))).await;
     assert_has(&differs, "Send the cursor alone");
-    let foreign = Mcp::new(&app, &app.ben.key)
-        .failure("list_transactions", with(json!({})))
-        .await;
+    let ben = Mcp::new(&app, &app.ben.key);
+    let foreign = fail(&ben, with(json!({}))).await;
     assert_has(&foreign, "begin again");
     assert_eq!(mcp.failure("list_trades", with(json!({}))).await, foreign);
     let changed: String = cursor.chars().rev().collect();
@@ -51,50 +47,28 @@ async fn cursor_opens_for_its_user_tool_and_question_only() {
         json!("é"),
         json!("A".repeat(20_000)),
     ] {
-        assert_eq!(
-            mcp.failure("list_transactions", json!({"cursor": bad}))
-                .await,
-            foreign,
-            "{bad}"
-        );
+        let failed = fail(&mcp, json!({"cursor": bad})).await;
+        assert_eq!(failed, foreign, "{bad}");
     }
     app.advance_own_clock(SignedDuration::from_mins(59));
-    assert_eq!(
-        mcp.call("list_transactions", with(json!({}))).await["transactions"],
-        second["transactions"]
-    );
+    assert_eq!(go_on(json!({})).await["transactions"], second);
     app.advance_own_clock(SignedDuration::from_mins(2));
-    assert_eq!(
-        mcp.failure("list_transactions", with(json!({}))).await,
-        foreign
-    );
+    assert_eq!(fail(&mcp, with(json!({}))).await, foreign);
 }
 
 #[tokio::test]
 async fn cursor_names_no_row_and_survives_new_rows() {
     let app = App::start(Setup::with_rows(150)).await;
     let mcp = Mcp::new(&app, &app.olivia.key);
-    let (before, _) = mcp
-        .rows("list_transactions", "transactions", json!({"limit": 500}))
-        .await;
+    let before = mcp.transactions(json!({"limit": 500})).await;
     let first = mcp.call("list_transactions", json!({"limit": 10})).await;
     let cursor = first["next_cursor"].as_str().unwrap();
     assert!(cursor.len() < 500, "{} characters", cursor.len());
-    app.add_row(
-        &app.olivia.connections[0],
-        "POSTED MEANWHILE",
-        app.clock.now(),
-    )
-    .await;
-    let mut rows = first["transactions"].as_array().unwrap().clone();
-    let (rest, _) = mcp
-        .rows(
-            "list_transactions",
-            "transactions",
-            json!({"cursor": cursor, "limit": 500}),
-        )
-        .await;
-    rows.extend(rest);
+    let (connection, now) = (&app.olivia.connections[0], app.clock.now());
+    app.add_row(connection, "POSTED MEANWHILE", now).await;
+    let mut rows = list(&first, "transactions").to_vec();
+    let rest = json!({"cursor": cursor, "limit": 500});
+    rows.extend(mcp.transactions(rest).await);
     assert_eq!(rows, before);
 }
 
@@ -106,11 +80,8 @@ async fn accounts_that_changed_begin_again() {
     let cursor = first["next_cursor"].as_str().unwrap();
     app.remove(app.olivia.connections[0].id).await;
     app.remove(app.olivia.connections[1].id).await;
-    let answer = mcp
-        .call("list_transactions", json!({ "cursor": cursor }))
-        .await;
-    assert_eq!(
-        answer["shown"], 0,
-        "rows of removed connections are not shown: {answer}"
-    );
+    // Rows of removed connections are not shown.
+    let rest = json!({ "cursor": cursor });
+    let answer = mcp.call("list_transactions", rest).await;
+    assert_eq!(answer["shown"], 0, "{answer}");
 }

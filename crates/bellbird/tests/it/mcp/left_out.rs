@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use bellbird_sandbox::Fault;
 use serde_json::{Value, json};
 
+use super::list;
 use super::tools::person_with_all;
 use crate::support::harness::{App, Person, Setup};
 use crate::support::mcp::Mcp;
@@ -14,9 +15,8 @@ use crate::support::words::assert_has;
 async fn answers_after(mcp: &Mcp<'_>, tool: &str, first: Value, limit: u32) -> Vec<Value> {
     let mut answers = vec![first];
     while let Some(cursor) = answers[answers.len() - 1]["next_cursor"].as_str() {
-        let next = mcp
-            .call(tool, json!({"cursor": cursor, "limit": limit}))
-            .await;
+        let rest = json!({"cursor": cursor, "limit": limit});
+        let next = mcp.call(tool, rest).await;
         answers.push(next);
     }
     answers
@@ -24,34 +24,22 @@ async fn answers_after(mcp: &Mcp<'_>, tool: &str, first: Value, limit: u32) -> V
 
 /// Each account that a response names has a row in it.
 fn assert_named_are_shown(answer: &Value, member: &str) {
-    let of_rows: BTreeSet<String> = answer[member]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|row| row["account_id"].to_string())
-        .collect();
-    let named = answer["accounts"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|account| account["id"].to_string());
-    assert_eq!(named.collect::<BTreeSet<_>>(), of_rows);
+    let ids = |rows: &[Value], name: &str| -> BTreeSet<String> {
+        rows.iter().map(|row| row[name].to_string()).collect()
+    };
+    let named = ids(list(answer, "accounts"), "id");
+    assert_eq!(named, ids(list(answer, member), "account_id"));
 }
 
 fn rows_of(answers: &[Value], member: &str) -> Vec<Value> {
-    answers
-        .iter()
-        .flat_map(|answer| answer[member].as_array().unwrap().clone())
-        .collect()
+    let rows = answers.iter().flat_map(|answer| list(answer, member));
+    rows.cloned().collect()
 }
 
 fn ids_missing(answer: &Value) -> BTreeSet<String> {
-    let problems = answer["problems"].as_array().unwrap();
-    problems
-        .iter()
-        .flat_map(|problem| problem["account_ids"].as_array().unwrap())
-        .map(Value::to_string)
-        .collect()
+    let problems = list(answer, "problems").iter();
+    let ids = problems.flat_map(|problem| list(problem, "account_ids"));
+    ids.map(Value::to_string).collect()
 }
 
 /// The rows of accounts that were never missing are there, each once and in their order, and no
@@ -61,21 +49,12 @@ fn assert_left_out_to_the_end(answers: &[Value], member: &str, all: &[Value]) {
     let missing = ids_missing(&answers[0]);
     for answer in answers {
         assert_named_are_shown(answer, member);
-        assert_eq!(
-            ids_missing(answer),
-            missing,
-            "the missing accounts are named"
-        );
-        assert!(
-            answer["total"].is_null() && answer["at_least"].is_u64(),
-            "the total is not known"
-        );
+        assert_eq!(ids_missing(answer), missing);
+        // The total is not known.
+        assert!(answer["total"].is_null() && answer["at_least"].is_u64());
     }
-    let expected: Vec<Value> = all
-        .iter()
-        .filter(|row| !missing.contains(&row["account_id"].to_string()))
-        .cloned()
-        .collect();
+    let is_shown = |row: &&Value| !missing.contains(&row["account_id"].to_string());
+    let expected: Vec<Value> = all.iter().filter(is_shown).cloned().collect();
     assert!(!missing.is_empty() && expected.len() < all.len());
     assert_eq!(rows_of(answers, member), expected);
     let last = &answers[answers.len() - 1];
@@ -87,13 +66,12 @@ fn assert_left_out_to_the_end(answers: &[Value], member: &str, all: &[Value]) {
 async fn break_account_of(app: &App, person: &Person, row: &Value) {
     for connection in &person.connections {
         let accounts = app.stored_accounts(person.user.id, connection.id).await;
-        for account in accounts
-            .iter()
-            .filter(|account| row["account_id"] == account.id.to_string())
-        {
-            let path = format!("/accounts/{}/", account.provider_account_id);
-            app.bank("snaptrade")
-                .add_fault(Fault::status(500).at(path).times(1000));
+        for account in accounts {
+            if row["account_id"] == account.id.to_string() {
+                let path = format!("/accounts/{}/", account.provider_account_id);
+                let fault = Fault::status(500).at(path).times(1000);
+                app.bank("snaptrade").add_fault(fault);
+            }
         }
     }
 }
@@ -103,9 +81,7 @@ async fn bank_that_recovers_stays_left_out_until_the_end() {
     let app = App::start(Setup::with_rows(120)).await;
     let person = person_with_all(&app).await;
     let mcp = Mcp::new(&app, &person.key);
-    let (all, _) = mcp
-        .rows("list_transactions", "transactions", json!({"limit": 500}))
-        .await;
+    let all = mcp.transactions(json!({"limit": 500})).await;
     app.bank("akahu")
         .add_fault(Fault::status(500).at("/v1/").times(1000));
     let first = mcp.call("list_transactions", json!({"limit": 7})).await;
@@ -140,8 +116,7 @@ async fn holdings_that_changed_before_the_cursor_begin_again() {
     let first = mcp.call("list_holdings", json!({"limit": 10})).await;
     let cursor = first["next_cursor"].as_str().unwrap();
     break_account_of(&app, &person, &first["holdings"][0]).await;
-    let text = mcp
-        .failure("list_holdings", json!({ "cursor": cursor }))
-        .await;
+    let rest = json!({ "cursor": cursor });
+    let text = mcp.failure("list_holdings", rest).await;
     assert_has(&text, "begin again");
 }

@@ -3,22 +3,22 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use super::list;
+use crate::support::fields::assert_fields;
 use crate::support::harness::{App, Response, Setup};
 use crate::support::mcp::{Mcp, modern_meta};
+use crate::support::process::{names, text};
 use crate::support::words::assert_has;
 
 /// Asserts that this is a JSON-RPC error; returns its code.
+#[track_caller]
 fn error_code(answer: &Response, status: u16) -> i64 {
     assert_eq!(answer.status, status, "{}", answer.text);
     assert_eq!(answer.header("content-type"), Some("application/json"));
     assert!(answer.header("x-request-id").is_some());
     let body = answer.json();
     assert_eq!(body["jsonrpc"], "2.0");
-    assert!(
-        body["error"]["message"]
-            .as_str()
-            .is_some_and(|message| !message.is_empty())
-    );
+    assert_ne!(text(&body["error"], "message"), "");
     body["error"]["code"].as_i64().unwrap()
 }
 
@@ -37,50 +37,31 @@ async fn legacy_client_initializes_lists_and_calls() {
         assert_eq!(answer.status, 200, "{}", answer.text);
         assert_eq!(answer.header("mcp-session-id"), None);
         let result = &answer.json()["result"];
-        assert_eq!(result["protocolVersion"], expected);
-        assert_eq!(result["capabilities"], json!({"tools": {}}));
+        let capabilities = json!({"tools": {}});
+        let expected = json!({"protocolVersion": expected, "capabilities": capabilities});
+        assert_fields(result, &expected);
         assert_eq!(result["serverInfo"]["name"], "bellbird");
     }
     let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-    let answer = mcp
-        .post(
-            &[("mcp-protocol-version", "2025-11-25")],
-            initialized.to_string(),
-        )
-        .await;
+    let version = [("mcp-protocol-version", "2025-11-25")];
+    let answer = mcp.post(&version, initialized.to_string()).await;
     assert_eq!((answer.status.as_u16(), answer.text.as_str()), (202, ""));
-    assert_eq!(
-        mcp.legacy("ping", json!({})).await.json(),
-        json!({"jsonrpc": "2.0", "id": 1, "result": {}})
-    );
-    let listed = mcp.legacy("tools/list", json!({})).await.json();
-    assert_eq!(listed["result"]["tools"].as_array().unwrap().len(), 6);
-    assert_eq!(
-        listed["result"].as_object().unwrap().len(),
-        1,
-        "legacy results have no hints"
-    );
-    let answer = mcp
-        .legacy("tools/call", json!({"name": "list_accounts"}))
-        .await
-        .json();
-    assert_eq!(answer["result"]["isError"], false);
-    assert!(answer["result"]["resultType"].is_null());
-    assert_eq!(
-        error_code(&mcp.legacy("server/discover", json!({})).await, 200),
-        -32601
-    );
-    assert_eq!(
-        error_code(
-            &mcp.legacy("tools/call", json!({"name": "nothing"})).await,
-            200
-        ),
-        -32602
-    );
-    assert_eq!(
-        error_code(&mcp.legacy("resources/list", json!({})).await, 200),
-        -32601
-    );
+    let pong = mcp.legacy("ping", json!({})).await.json();
+    assert_eq!(pong, json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
+    let listed = &mcp.legacy("tools/list", json!({})).await.json()["result"];
+    assert_eq!(list(listed, "tools").len(), 6);
+    assert_eq!(names(listed), ["tools"], "legacy results have no hints");
+    let call = json!({"name": "list_accounts"});
+    let called = &mcp.legacy("tools/call", call).await.json()["result"];
+    assert_fields(called, &json!({"isError": false, "resultType": null}));
+    for (method, params, code) in [
+        ("server/discover", json!({}), -32601),
+        ("tools/call", json!({"name": "nothing"}), -32602),
+        ("resources/list", json!({}), -32601),
+    ] {
+        let answer = mcp.legacy(method, params).await;
+        assert_eq!(error_code(&answer, 200), code, "{method}");
+    }
 }
 
 #[tokio::test]
@@ -90,32 +71,21 @@ async fn modern_client_discovers_lists_and_calls() {
     let discovered = mcp.modern("server/discover", json!({})).await.json();
     assert_eq!(discovered["id"], "a");
     let discovered = &discovered["result"];
-    assert_eq!(discovered["supportedVersions"], json!(["2026-07-28"]));
-    assert_eq!(discovered["capabilities"], json!({"tools": {}}));
-    assert_has(
-        discovered["instructions"].as_str().unwrap(),
-        "untrusted text",
-    );
-    let listed = mcp.modern("tools/list", json!({})).await.json()["result"].clone();
-    let called = mcp
-        .modern(
-            "tools/call",
-            json!({"name": "list_accounts", "arguments": {}}),
-        )
-        .await
-        .json()["result"]
-        .clone();
-    for result in [discovered, &listed, &called] {
+    let expected = json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}});
+    assert_fields(discovered, &expected);
+    assert_has(text(discovered, "instructions"), "untrusted text");
+    let listed = &mcp.modern("tools/list", json!({})).await.json()["result"];
+    let call = json!({"name": "list_accounts", "arguments": {}});
+    let called = &mcp.modern("tools/call", call).await.json()["result"];
+    for result in [discovered, listed, called] {
         assert_eq!(result["resultType"], "complete");
-        assert_eq!(
-            result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"],
-            "bellbird"
-        );
+        let server = &result["_meta"]["io.modelcontextprotocol/serverInfo"];
+        assert_eq!(server["name"], "bellbird");
     }
-    for result in [discovered, &listed] {
+    for result in [discovered, listed] {
         assert!(result["ttlMs"].as_u64().is_some() && result["cacheScope"] == "public");
     }
-    assert_eq!(called["content"].as_array().unwrap().len(), 1);
+    assert_eq!(list(called, "content").len(), 1);
     for method in [
         "initialize",
         "ping",
@@ -128,22 +98,17 @@ async fn modern_client_discovers_lists_and_calls() {
         assert_eq!(error_code(&answer, 404), -32601, "{method}");
         assert_eq!(answer.json()["id"], "a");
     }
-    assert_eq!(
-        error_code(
-            &mcp.modern("tools/call", json!({"name": "nothing"})).await,
-            400
+    for (method, params) in [
+        ("tools/call", json!({"name": "nothing"})),
+        ("tools/list", json!({"cursor": ""})),
+        (
+            "tools/call",
+            json!({"name": "list_accounts", "arguments": []}),
         ),
-        -32602
-    );
-    assert_eq!(
-        error_code(&mcp.modern("tools/list", json!({"cursor": ""})).await, 400),
-        -32602
-    );
-    let call = json!({"name": "list_accounts", "arguments": []});
-    assert_eq!(
-        error_code(&mcp.modern("tools/call", call).await, 400),
-        -32602
-    );
+    ] {
+        let answer = mcp.modern(method, params).await;
+        assert_eq!(error_code(&answer, 400), -32602, "{method}");
+    }
 }
 
 #[tokio::test]
@@ -159,17 +124,11 @@ async fn requests_that_break_the_protocol_are_rejected() {
     });
     let version = ("mcp-protocol-version", "2026-07-28");
     let method = ("mcp-method", "tools/list");
-    let unknown = mcp
-        .post(
-            &[("mcp-protocol-version", "v999.0.0"), method],
-            list(unknown_version.clone()),
-        )
-        .await;
+    let headers = [("mcp-protocol-version", "v999.0.0"), method];
+    let unknown = mcp.post(&headers, list(unknown_version.clone())).await;
     assert_eq!(error_code(&unknown, 400), -32022);
-    assert_eq!(
-        unknown.json()["error"]["data"],
-        json!({"supported": ["2026-07-28"], "requested": "v999.0.0"})
-    );
+    let data = json!({"supported": ["2026-07-28"], "requested": "v999.0.0"});
+    assert_eq!(unknown.json()["error"]["data"], data);
     assert_eq!(unknown.json()["id"], 7);
     for (headers, body, expected) in [
         (vec![version, method], list(unknown_version), -32020),
@@ -196,24 +155,19 @@ async fn requests_that_break_the_protocol_are_rejected() {
         ),
     ] {
         let answer = mcp.post(&headers, body.clone()).await;
-        assert_eq!(
-            error_code(&answer, 400),
-            expected,
-            "{headers:?} {}",
-            &body[..body.len().min(100)]
-        );
+        let begin = &body[..body.len().min(100)];
+        assert_eq!(error_code(&answer, 400), expected, "{headers:?} {begin}");
     }
-    assert_eq!(
-        error_code(&mcp.post(&[], " ".repeat(65_537)).await, 413),
-        413
-    );
+    let large = mcp.post(&[], " ".repeat(65_537)).await;
+    assert_eq!(error_code(&large, 413), 413);
 }
 
 #[tokio::test]
 async fn key_method_and_origin_are_checked() {
-    let mut setup = Setup::default();
-    setup.settings.api_context.cors_origins = vec!["https://app.example".to_owned()];
-    let app = App::start(setup).await;
+    let app = App::start(Setup::with(|settings| {
+        settings.api_context.cors_origins = vec!["https://app.example".to_owned()];
+    }))
+    .await;
     let mcp = Mcp::new(&app, &app.olivia.key);
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
     for key in ["", "bb_wrong"] {
@@ -226,14 +180,9 @@ async fn key_method_and_origin_are_checked() {
         assert_eq!(error_code(&answer, 405), 405);
         assert_eq!(answer.header("allow"), Some("POST"));
     }
-    assert_eq!(
-        error_code(
-            &app.method_as(Method::POST, &app.olivia.key, "/mcp/other")
-                .await,
-            404
-        ),
-        404
-    );
+    let key = &app.olivia.key;
+    let other = app.method_as(Method::POST, key, "/mcp/other").await;
+    assert_eq!(error_code(&other, 404), 404);
     let from = |origin: &'static str| {
         let (mcp, ping) = (&mcp, ping.clone());
         async move { mcp.post(&[("origin", origin)], ping).await }

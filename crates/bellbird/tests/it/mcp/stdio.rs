@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::harness::{App, Setup, eventually};
 use crate::support::mcp::{Mcp, modern_meta};
-use crate::support::process::{Process, Workdir, errors};
+use crate::support::process::{Process, Workdir, errors, text};
 use crate::support::words::{assert_has, assert_lacks};
 
 /// A running command. Dropping it kills the process.
@@ -82,10 +82,8 @@ async fn both_eras_pass_through() {
     let app = App::start(Setup::default()).await;
     let mut bridge = Bridge::start(&app.url, &app.olivia.key);
     let discovered = bridge.ask(modern(json!("a"), "server/discover", json!({})));
-    assert_eq!(
-        discovered["result"]["supportedVersions"],
-        json!(["2026-07-28"])
-    );
+    let versions = &discovered["result"]["supportedVersions"];
+    assert_eq!(*versions, json!(["2026-07-28"]));
     let initialize = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}});
     let answer = bridge
         .ask(json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": initialize}));
@@ -100,15 +98,11 @@ async fn both_eras_pass_through() {
         .call("list_transactions", json!({"limit": 5}))
         .await;
     for answer in [legacy, modern_answer] {
-        assert_eq!(
-            answer["result"]["structuredContent"]["transactions"],
-            direct["transactions"]
-        );
+        let shown = &answer["result"]["structuredContent"];
+        assert_eq!(shown["transactions"], direct["transactions"]);
     }
-    assert_eq!(
-        bridge.ask(modern(json!(3), "ping", json!({})))["error"]["code"],
-        -32601
-    );
+    let ping = bridge.ask(modern(json!(3), "ping", json!({})));
+    assert_eq!(ping["error"]["code"], -32601);
     bridge.send("{");
     assert_eq!(bridge.read()["error"]["code"], -32700);
     bridge.send(&"x".repeat(300_000));
@@ -130,29 +124,18 @@ async fn input_may_end_before_the_answer() {
 #[tokio::test(flavor = "multi_thread")]
 async fn cancelled_request_has_no_answer() {
     let app = App::start(Setup::default()).await;
-    app.fiskil().add_fault(
-        Fault::delay_ms(15_000)
-            .at("/v1/banking/transactions")
-            .times(10),
-    );
+    let slow = Fault::delay_ms(15_000).at("/v1/banking/transactions");
+    app.fiskil().add_fault(slow.times(10));
     let mut bridge = Bridge::start(&app.url, &app.olivia.key);
-    bridge.send(
-        &modern(
-            json!("slow"),
-            "tools/call",
-            json!({"name": "list_transactions"}),
-        )
-        .to_string(),
-    );
+    let call = json!({"name": "list_transactions"});
+    bridge.send(&modern(json!("slow"), "tools/call", call).to_string());
     eventually(async || app.transaction_calls() > 0).await;
     bridge.send(
         r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"slow"}}"#,
     );
     // The response to the second, and nothing of the first.
-    assert_eq!(
-        bridge.ask(modern(json!(2), "tools/list", json!({})))["id"],
-        2
-    );
+    let second = bridge.ask(modern(json!(2), "tools/list", json!({})));
+    assert_eq!(second["id"], 2);
     let (code, rest, _) = bridge.finish();
     assert_eq!((code, rest.as_str()), (Some(0), ""));
 }
@@ -163,45 +146,32 @@ async fn failures_of_the_transport_are_errors_of_the_request() {
     let (start, last) = app.olivia.key.split_at(app.olivia.key.len() - 1);
     let wrong_key = format!("{start}{}", if last == "0" { "1" } else { "0" });
     let unknown_key = bellbird_storage::new_key();
-    let ask = |url: String, key: String| {
-        Bridge::start(&url, &key).ask(modern(json!(1), "tools/list", json!({})))
+    let ask = |url: &str, key: &str| {
+        Bridge::start(url, key).ask(modern(json!(1), "tools/list", json!({})))
     };
-    let answer = ask(app.url.clone(), unknown_key.expose().to_owned());
-    assert_eq!(answer["error"]["code"], 401);
-    assert_has(answer["error"]["message"].as_str().unwrap(), "BELLBIRD_KEY");
+    let error = |url: &str, key: &str| ask(url, key)["error"].clone();
+    let key = app.olivia.key.as_str();
+    let unknown = error(&app.url, unknown_key.expose());
+    assert_eq!(unknown["code"], 401);
+    assert_has(text(&unknown, "message"), "BELLBIRD_KEY");
     for url in [format!("{}/mcp", app.url), format!("{}/mcp/", app.url)] {
-        assert!(
-            ask(url.clone(), app.olivia.key.clone())["result"]["tools"].is_array(),
-            "{url}"
-        );
+        assert!(ask(&url, key)["result"]["tools"].is_array(), "{url}");
     }
-    let answer = ask(format!("{}/elsewhere", app.url), app.olivia.key.clone());
-    assert_has(
-        answer["error"]["message"].as_str().unwrap(),
-        "see BELLBIRD_URL",
-    );
-    let answer = ask("http://127.0.0.1:1".to_owned(), app.olivia.key.clone());
-    assert_eq!(answer["error"]["code"], 502, "{answer}");
-    let answer = ask(app.console_url.clone(), app.olivia.key.clone());
-    assert_has(
-        answer["error"]["message"].as_str().unwrap(),
-        "which is not MCP",
-    );
+    let elsewhere = error(&format!("{}/elsewhere", app.url), key);
+    assert_has(text(&elsewhere, "message"), "see BELLBIRD_URL");
+    let closed = error("http://127.0.0.1:1", key);
+    assert_eq!(closed["code"], 502, "{closed}");
+    let console = error(&app.console_url, key);
+    assert_has(text(&console, "message"), "which is not MCP");
 
     for (variables, expected) in [
+        (vec![("BELLBIRD_URL", &*app.url)], "BELLBIRD_KEY is not set"),
         (
-            vec![("BELLBIRD_URL", app.url.as_str())],
-            "BELLBIRD_KEY is not set",
-        ),
-        (
-            vec![("BELLBIRD_KEY", wrong_key.as_str())],
+            vec![("BELLBIRD_KEY", &*wrong_key)],
             "BELLBIRD_KEY is not a valid API key",
         ),
         (
-            vec![
-                ("BELLBIRD_KEY", app.olivia.key.as_str()),
-                ("BELLBIRD_URL", "ftp://x"),
-            ],
+            vec![("BELLBIRD_KEY", key), ("BELLBIRD_URL", "ftp://x")],
             "BELLBIRD_URL must be",
         ),
     ] {

@@ -1,9 +1,9 @@
 //! Untrusted texts in results: in cells of their own, visible, short, and never a link.
 
+use bellbird_domain::Plan;
 use serde_json::{Value, json};
 
-use bellbird_domain::Plan;
-
+use super::list;
 use crate::support::harness::{App, Setup};
 use crate::support::mcp::Mcp;
 use crate::support::words::{assert_has, assert_lacks};
@@ -41,11 +41,8 @@ async fn odd_texts_are_cleaned_and_stay_in_their_cells() {
         assert_visible(structured);
         let text = result["content"][0]["text"].as_str().unwrap();
         let lines: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
-        assert_eq!(
-            lines.len() as u64,
-            structured["shown"].as_u64().unwrap() + 2,
-            "a row is a line"
-        );
+        // A row is a line, below two of the head.
+        assert_eq!(structured["shown"], lines.len() - 2);
         for line in &lines {
             assert_eq!(line.matches('|').count(), 8, "{line}");
             assert!(
@@ -55,7 +52,7 @@ async fn odd_texts_are_cleaned_and_stay_in_their_cells() {
             assert_lacks(line, "://");
             assert_lacks(&line.to_lowercase(), "www.");
         }
-        for row in structured["transactions"].as_array().unwrap() {
+        for row in list(structured, "transactions") {
             longest = longest.max(row["payee"].as_str().unwrap().chars().count());
         }
         let Some(cursor) = structured["next_cursor"].as_str() else {
@@ -68,37 +65,20 @@ async fn odd_texts_are_cleaned_and_stay_in_their_cells() {
         "the long text is cut: {longest}"
     );
 
-    let (full, _) = mcp
-        .rows(
-            "list_transactions",
-            "transactions",
-            json!({"from": "2000-01-01", "detail": "full"}),
-        )
-        .await;
+    // Full rows have the whole text.
+    let mut arguments = json!({"from": "2000-01-01", "detail": "full"});
+    let full = mcp.transactions(arguments.clone()).await;
     full.iter().for_each(assert_visible);
-    let lengths = full
-        .iter()
-        .map(|row| row["description"].as_str().unwrap().chars().count());
-    assert!(
-        lengths.max().unwrap() >= 290,
-        "full rows have the whole text"
-    );
-    let result = mcp
-        .result(
-            "list_transactions",
-            json!({"from": "2000-01-01", "detail": "full", "limit": 20}),
-        )
-        .await;
-    let lines: Vec<Value> = result["content"][0]["text"]
-        .as_str()
-        .unwrap()
-        .lines()
-        .filter(|line| line.starts_with('{'))
+    let length = |row: &Value| row["description"].as_str().unwrap().chars().count();
+    assert!(full.iter().map(length).max().unwrap() >= 290);
+    arguments["limit"] = json!(20);
+    let result = mcp.result("list_transactions", arguments).await;
+    let text = result["content"][0]["text"].as_str().unwrap();
+    let lines = text.lines().filter(|line| line.starts_with('{'));
+    let lines: Vec<Value> = lines
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    let rows = result["structuredContent"]["transactions"]
-        .as_array()
-        .unwrap();
+    let rows = list(&result["structuredContent"], "transactions");
     assert_eq!(lines.len(), rows.len(), "the text of full rows is JSON");
     for (line, row) in lines.iter().zip(rows) {
         assert_eq!(without_markup(line), without_markup(row));
@@ -119,20 +99,16 @@ async fn full_rows_have_no_links() {
     app.add_row(&app.olivia.connections[0], hostile, app.clock.now())
         .await;
     for detail in ["brief", "full"] {
-        let result = mcp
-            .result("list_transactions", json!({ "detail": detail }))
-            .await;
+        let arguments = json!({ "detail": detail });
+        let result = mcp.result("list_transactions", arguments).await;
         let text = result["content"][0]["text"].as_str().unwrap();
         assert_has(text, "Refund: sign in");
         for part in ["://", "](", "<", "www.evil"] {
-            assert!(!text.contains(part), "{detail}: {part} in {text}");
+            assert_lacks(text, part);
         }
     }
-    let full = mcp
-        .call("list_transactions", json!({"detail": "full", "limit": 1}))
-        .await;
-    assert_eq!(
-        full["transactions"][0]["description"], hostile,
-        "the member has the text"
-    );
+    // The member has the text.
+    let arguments = json!({"detail": "full", "limit": 1});
+    let full = mcp.call("list_transactions", arguments).await;
+    assert_eq!(full["transactions"][0]["description"], hostile);
 }

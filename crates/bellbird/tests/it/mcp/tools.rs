@@ -8,7 +8,9 @@ use bigdecimal::BigDecimal;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use crate::support::client::{Account, Transaction};
+use super::list;
+use crate::support::client::{Account, Holding, Trade, Transaction};
+use crate::support::fields::assert_fields;
 use crate::support::harness::{App, Person, Setup};
 use crate::support::mcp::Mcp;
 use crate::support::words::{assert_has, assert_lacks, assert_starts};
@@ -79,16 +81,11 @@ fn mcp_facts(rows: &[Value]) -> BTreeSet<String> {
 fn assert_same(rows: &[Value], expected: &[Transaction], what: &str) {
     assert_eq!(rows.len(), expected.len(), "{what}");
     let (found, wanted) = (mcp_facts(rows), v1_facts(expected));
-    assert_eq!(
-        wanted.difference(&found).collect::<Vec<_>>(),
-        Vec::<&String>::new(),
-        "{what}: missing"
-    );
-    assert_eq!(
-        found.difference(&wanted).collect::<Vec<_>>(),
-        Vec::<&String>::new(),
-        "{what}: not in /v1"
-    );
+    let only_in = |one: &BTreeSet<String>, other| one.difference(other).cloned().collect();
+    let (missing, invented): (Vec<String>, Vec<String>) =
+        (only_in(&wanted, &found), only_in(&found, &wanted));
+    assert_eq!(missing, [""; 0], "{what}");
+    assert_eq!(invented, [""; 0], "{what}");
 }
 
 #[tokio::test]
@@ -98,12 +95,8 @@ async fn every_transaction_is_that_of_v1() {
     let mcp = Mcp::new(&app, &person.key);
     let month = v1_transactions(&app, &person, None).await;
     let all = v1_transactions(&app, &person, Some("2000-01-01")).await;
-    assert!(
-        month.len() > 20 && all.len() > month.len() + 100,
-        "{} {}",
-        month.len(),
-        all.len()
-    );
+    assert!(month.len() > 20, "{}", month.len());
+    assert!(all.len() > month.len() + 100, "{}", all.len());
     for (arguments, expected) in [
         (json!({}), &month),
         (json!({"limit": 7}), &month),
@@ -125,13 +118,7 @@ async fn every_transaction_is_that_of_v1() {
 async fn full_rows_have_the_members_of_v1() {
     let app = App::start(Setup::with_rows(60)).await;
     let mcp = Mcp::new(&app, &app.olivia.key);
-    let (rows, _) = mcp
-        .rows(
-            "list_transactions",
-            "transactions",
-            json!({"detail": "full"}),
-        )
-        .await;
+    let rows = mcp.transactions(json!({"detail": "full"})).await;
     let expected = v1_transactions(&app, &app.olivia, None).await;
     let expected: BTreeMap<&str, &Transaction> =
         expected.iter().map(|row| (row.id.as_str(), row)).collect();
@@ -197,22 +184,19 @@ async fn chosen_accounts_and_filters_select_rows() {
             !expected.is_empty() && expected.len() < all.len(),
             "{arguments}"
         );
-        let (rows, _) = mcp
-            .rows("list_transactions", "transactions", arguments.clone())
-            .await;
+        let rows = mcp.transactions(arguments.clone()).await;
         assert_same(&rows, &expected, &arguments.to_string());
         // The same filters count the same rows.
         arguments.as_object_mut().unwrap().remove("limit");
         let summary = mcp.call("summarize_transactions", arguments).await;
-        let counted: u64 = summary["totals"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter_map(|total| total["count"].as_u64())
-            .sum();
+        let totals = list(&summary, "totals").iter();
+        let counted: u64 = totals.filter_map(|total| total["count"].as_u64()).sum();
         assert_eq!(counted, expected.len() as u64);
     }
 }
+
+/// Money in, money out and the number of rows, by currency and group.
+type Groups = BTreeMap<(String, String), (BigDecimal, BigDecimal, u64)>;
 
 #[tokio::test]
 async fn sums_are_those_of_the_rows_of_v1() {
@@ -231,8 +215,7 @@ async fn sums_are_those_of_the_rows_of_v1() {
         _ => row.account_id.clone(),
     };
     for group_by in ["category", "month", "account"] {
-        let mut expected: BTreeMap<(String, String), (BigDecimal, BigDecimal, u64)> =
-            BTreeMap::new();
+        let mut expected = Groups::new();
         for row in &rows {
             let amount: BigDecimal = row.amount.parse().unwrap();
             let key = (currencies[&row.account_id].clone(), group_of(row, group_by));
@@ -244,32 +227,18 @@ async fn sums_are_those_of_the_rows_of_v1() {
             }
             *count += 1;
         }
-        let answer = mcp
-            .call(
-                "summarize_transactions",
-                json!({"from": "2000-01-01", "group_by": group_by}),
-            )
-            .await;
-        assert_eq!(answer["complete"], true);
-        assert_eq!(answer["rows_read"], rows.len());
-        let found: BTreeMap<(String, String), (BigDecimal, BigDecimal, u64)> = answer["groups"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|group| {
-                let sum = |name: &str| group[name].as_str().unwrap().parse::<BigDecimal>().unwrap();
-                assert_eq!(sum("money_in") + sum("money_out"), sum("net"));
-                let key = (text(&group["currency"]), text(&group["group"]));
-                (
-                    key,
-                    (
-                        sum("money_in"),
-                        sum("money_out"),
-                        group["count"].as_u64().unwrap(),
-                    ),
-                )
-            })
-            .collect();
+        let arguments = json!({"from": "2000-01-01", "group_by": group_by});
+        let answer = mcp.call("summarize_transactions", arguments).await;
+        assert_fields(&answer, &json!({"complete": true, "rows_read": rows.len()}));
+        let mut found = Groups::new();
+        for group in list(&answer, "groups") {
+            let sum = |name: &str| group[name].as_str().unwrap().parse::<BigDecimal>().unwrap();
+            let (money_in, money_out) = (sum("money_in"), sum("money_out"));
+            assert_eq!(&money_in + &money_out, sum("net"));
+            let key = (text(&group["currency"]), text(&group["group"]));
+            let count = group["count"].as_u64().unwrap();
+            found.insert(key, (money_in, money_out, count));
+        }
         assert_eq!(found, expected, "{group_by}");
     }
 }
@@ -286,44 +255,28 @@ async fn new_rows_are_those_that_no_sync_had_seen() {
         .collect();
     let sync = async || {
         for bank in &banks {
-            app.connections
-                .syncs()
-                .run(bank.user_id, bank.id)
-                .await
-                .unwrap();
+            app.sync(bank).await;
         }
         app.advance_clock(SignedDuration::from_mins(1));
     };
     sync().await;
     let since = app.clock.now().to_string();
-    let new = async || {
-        mcp.rows(
-            "list_new_transactions",
-            "transactions",
-            json!({"since": since}),
-        )
-        .await
-        .0
-    };
-    assert_eq!(new().await, Vec::<Value>::new());
+    assert_eq!(new_rows(&mcp, &since).await, [] as [Value; 0]);
+    let posted_at = app.clock.now() - SignedDuration::from_hours(60);
     for bank in &banks[..2] {
-        app.add_row(
-            bank,
-            "POSTED LATE",
-            app.clock.now() - SignedDuration::from_hours(60),
-        )
-        .await;
+        app.add_row(bank, "POSTED LATE", posted_at).await;
     }
-    assert_eq!(new().await.len(), 2, "before a sync");
+    assert_eq!(new_rows(&mcp, &since).await.len(), 2, "before a sync");
     sync().await;
-    assert_eq!(new().await.len(), 2, "after it");
-    let later = json!({"since": app.clock.now().to_string()});
-    assert_eq!(
-        mcp.rows("list_new_transactions", "transactions", later)
-            .await
-            .0,
-        Vec::<Value>::new()
-    );
+    assert_eq!(new_rows(&mcp, &since).await.len(), 2, "after it");
+    let later = app.clock.now().to_string();
+    assert_eq!(new_rows(&mcp, &later).await, [] as [Value; 0]);
+}
+
+async fn new_rows(mcp: &Mcp<'_>, since: &str) -> Vec<Value> {
+    let arguments = json!({ "since": since });
+    let rows = mcp.rows("list_new_transactions", "transactions", arguments);
+    rows.await.0
 }
 
 /// A renewed consent gives every row another id, which only a sync recognises.
@@ -332,21 +285,14 @@ async fn rows_of_a_renewed_connection_are_not_new() {
     let app = App::start(Setup::default()).await;
     let (person, connection) = app.linked_at("fiskil").await;
     let mcp = Mcp::new(&app, &person.key);
-    app.connections
-        .syncs()
-        .run(person.user.id, connection.id)
-        .await
-        .unwrap();
+    app.sync(&connection).await;
     app.advance_clock(SignedDuration::from_mins(1));
-    let since = json!({"since": app.clock.now().to_string()});
+    let since = app.clock.now().to_string();
     app.renew_in_browser(&connection).await;
     app.add_row(&connection, "AFTER THE RENEWAL", app.clock.now())
         .await;
     app.advance_clock(SignedDuration::from_mins(1));
-    let new = mcp
-        .rows("list_new_transactions", "transactions", since)
-        .await
-        .0;
+    let new = new_rows(&mcp, &since).await;
     assert_eq!(new.len(), 1, "{new:?}");
 }
 
@@ -356,76 +302,53 @@ async fn holdings_and_trades_are_those_of_v1() {
     let person = person_with_all(&app).await;
     let mcp = Mcp::new(&app, &person.key);
     let (mut holdings, mut trades) = (Vec::new(), Vec::new());
-    let brokers = person.connections.iter();
-    let brokers = brokers.filter(|connection| connection.category == ConnectionCategory::Brokerage);
-    for broker in brokers {
-        let read = app.all_holdings(broker.id).by(&person).send().await;
-        holdings.extend(read.data());
-        let of_broker = app.all_trades(broker.id).by(&person).limit(500);
-        for offset in (0..).step_by(500) {
-            let read = of_broker.clone().offset(offset).send().await;
-            trades.extend(read.data());
-            if read.json()["pagination"]["hasMore"] == false {
-                break;
-            }
+    for broker in &person.connections {
+        if broker.category == ConnectionCategory::Brokerage {
+            holdings.extend(app.all_holdings(broker.id).by(&person).rows().await);
+            trades.extend(app.all_trades(broker.id).by(&person).all(500).await);
         }
     }
-    assert!(
-        holdings.len() > 3 && trades.len() > 20,
-        "{} {}",
-        holdings.len(),
-        trades.len()
-    );
-    let names = [
-        ("account_id", "accountId"),
-        ("symbol", "symbol"),
-        ("quantity", "quantity"),
-        ("currency", "currency"),
-    ];
-    let holding_names = [
-        ("market_value", "marketValue"),
-        ("unrealized_pnl", "unrealizedPnl"),
-        ("id", "id"),
-    ];
-    let trade_names = [
-        ("total_amount", "totalAmount"),
-        ("trade_date", "tradeDate"),
-        ("type", "type"),
-        ("fees", "fees"),
-    ];
-    let lines = |rows: &[Value], own: &[(&str, &str)], is_v1: bool| {
-        let name = |(mcp, v1): &(&'static str, &'static str)| if is_v1 { *v1 } else { *mcp };
-        let line = |row: &Value| {
-            let own = own
-                .iter()
-                .map(|(mcp, v1)| row[if is_v1 { *v1 } else { *mcp }].to_string());
-            names
-                .iter()
-                .map(|pair| row[name(pair)].to_string())
-                .chain(own)
-                .collect::<Vec<_>>()
-                .join(" ")
-        };
-        let mut lines: Vec<String> = rows.iter().map(line).collect();
-        lines.sort();
-        lines
+    assert!(holdings.len() > 3, "{}", holdings.len());
+    assert!(trades.len() > 20, "{}", trades.len());
+    let of_holding = |row: Holding| {
+        json!({
+            "id": row.id, "account_id": row.account_id, "symbol": row.symbol,
+            "quantity": row.quantity, "currency": row.currency,
+            "market_value": row.market_value, "unrealized_pnl": row.unrealized_pnl,
+        })
     };
-    for limit in [17, 500] {
-        let (rows, _) = mcp
-            .rows("list_holdings", "holdings", json!({ "limit": limit }))
-            .await;
-        assert_eq!(
-            lines(&rows, &holding_names, false),
-            lines(&holdings, &holding_names, true)
-        );
-        let (rows, _) = mcp
-            .rows("list_trades", "trades", json!({ "limit": limit }))
-            .await;
-        assert_eq!(
-            lines(&rows, &trade_names, false),
-            lines(&trades, &trade_names, true)
-        );
+    let of_trade = |row: Trade| {
+        json!({
+            "account_id": row.account_id, "symbol": row.symbol, "quantity": row.quantity,
+            "currency": row.currency, "total_amount": row.total_amount,
+            "trade_date": row.trade_date, "type": row.r#type, "fees": row.fees,
+        })
+    };
+    let holdings: Vec<Value> = holdings.into_iter().map(of_holding).collect();
+    let trades: Vec<Value> = trades.into_iter().map(of_trade).collect();
+    for (tool, member, expected) in [
+        ("list_holdings", "holdings", holdings),
+        ("list_trades", "trades", trades),
+    ] {
+        for limit in [17, 500] {
+            let (rows, _) = mcp.rows(tool, member, json!({ "limit": limit })).await;
+            // The tools show more members than these.
+            let shown = rows.iter().map(|row| {
+                let names = expected[0].as_object().unwrap().keys();
+                names
+                    .map(|name| (name.clone(), row[name].clone()))
+                    .collect()
+            });
+            assert_eq!(sorted(shown), sorted(expected.iter().cloned()), "{tool}");
+        }
     }
+}
+
+/// Rows as lines, in an order of their own.
+fn sorted(rows: impl Iterator<Item = Value>) -> Vec<String> {
+    let mut lines: Vec<String> = rows.map(|row| row.to_string()).collect();
+    lines.sort();
+    lines
 }
 
 #[tokio::test]
@@ -433,54 +356,30 @@ async fn accounts_and_balances_are_those_of_v1() {
     let app = App::start(Setup::default()).await;
     let person = person_with_all(&app).await;
     let mcp = Mcp::new(&app, &person.key);
-    let accounts = app
-        .get_as(&person.key, "/v1/accounts?limit=200")
-        .await
-        .data();
-    let ids: Vec<&str> = accounts
-        .iter()
-        .map(|account| account["id"].as_str().unwrap())
-        .collect();
-    let balances = app
-        .get_as(
-            &person.key,
-            &format!("/v1/balances?accountIds={}", ids.join(",")),
-        )
-        .await
-        .data();
+    let accounts = app.all_accounts(&person).await;
+    let balances = app.balances(&person, &accounts).await;
     let answer = mcp.call("list_accounts", json!({})).await;
-    assert_eq!(answer["accounts"].as_array().unwrap().len(), accounts.len());
-    assert_eq!(
-        answer["connections"].as_array().unwrap().len(),
-        person.connections.len()
-    );
-    for (row, account) in answer["accounts"].as_array().unwrap().iter().zip(&accounts) {
-        for (name, v1_name) in [
-            ("id", "id"),
-            ("connection_id", "connectionId"),
-            ("type", "type"),
-            ("number", "accountNumber"),
-        ] {
-            assert_eq!(row[name], account[v1_name], "{name}");
-        }
-        let balance = balances
-            .iter()
-            .find(|balance| balance["accountId"] == account["id"])
-            .unwrap();
-        assert_eq!(row["current_balance"], balance["currentBalance"]);
-        assert_eq!(row["available_balance"], balance["availableBalance"]);
+    let rows = list(&answer, "accounts");
+    assert_eq!(rows.len(), accounts.len());
+    let connections = list(&answer, "connections");
+    assert_eq!(connections.len(), person.connections.len());
+    for (row, account) in rows.iter().zip(&accounts) {
+        let mut balances = balances.iter();
+        let balance = balances.find(|balance| balance.account_id == account.id);
+        let balance = balance.unwrap();
+        let expected = json!({
+            "id": account.id, "connection_id": account.connection_id, "type": account.r#type,
+            "number": account.account_number, "current_balance": balance.current_balance,
+            "available_balance": balance.available_balance,
+        });
+        assert_fields(row, &expected);
     }
     app.reset_calls();
-    let answer = mcp
-        .call("list_accounts", json!({"include_balances": false}))
-        .await;
-    assert!(
-        answer["accounts"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .all(|account| account["current_balance"].is_null())
-    );
+    let without = json!({"include_balances": false});
+    let answer = mcp.call("list_accounts", without).await;
+    for row in list(&answer, "accounts") {
+        assert_eq!(row["current_balance"], Value::Null);
+    }
     assert_eq!(app.fiskil().total_calls(), 0);
 }
 
@@ -496,24 +395,17 @@ async fn answers_end_at_their_size_and_go_on() {
     assert!(size > 36_000, "the size is used: {size} bytes");
     let text = result["content"][0]["text"].as_str().unwrap();
     let cursor = result["structuredContent"]["next_cursor"].as_str().unwrap();
-    assert!(
-        text.lines().next().unwrap().contains(cursor),
-        "the text says how to go on"
-    );
-    assert_starts(
-        text,
-        &format!("{shown} of at least {} transactions", shown + 1),
-    );
+    // The text says how to go on.
+    assert_has(text.lines().next().unwrap(), cursor);
+    let begin = format!("{shown} of at least {} transactions", shown + 1);
+    assert_starts(text, &begin);
     let (rows, answers) = mcp
         .rows("list_transactions", "transactions", arguments)
         .await;
     assert!(rows.len() > 1_500 && answers > 10);
     let month = mcp.call("list_transactions", json!({})).await;
-    assert_eq!(
-        month["total"],
-        v1_transactions(&app, &app.olivia, None).await.len(),
-        "a short range is counted"
-    );
+    let counted = v1_transactions(&app, &app.olivia, None).await.len();
+    assert_eq!(month["total"], counted, "a short range is counted");
 }
 
 #[tokio::test]
@@ -525,42 +417,30 @@ async fn failing_connection_leaves_the_others() {
         .add_fault(Fault::status(503).at("/v1/").times(1000));
     let answer = mcp.call("list_transactions", json!({})).await;
     assert!(answer["shown"].as_u64().unwrap() > 0, "{answer}");
-    let problems = answer["problems"].as_array().unwrap();
-    assert!(
-        !problems.is_empty() && !problems[0]["account_ids"].as_array().unwrap().is_empty(),
-        "{answer}"
-    );
+    let problems = list(&answer, "problems");
+    assert!(!list(&problems[0], "account_ids").is_empty(), "{answer}");
     assert_has(problems[0]["message"].as_str().unwrap(), "call again in");
     assert!(answer["total"].is_null() && answer["at_least"].is_u64());
     let summary = mcp.call("summarize_transactions", json!({})).await;
     assert_eq!(summary["complete"], false);
     assert!(summary["rows_read"].as_u64().unwrap() > 0);
-    assert_eq!(
-        summary["problems"].as_array().unwrap().len(),
-        problems.len()
-    );
-    let of_akahu: Vec<&Value> = problems
+    assert_eq!(list(&summary, "problems").len(), problems.len());
+    let of_akahu = problems
         .iter()
-        .flat_map(|problem| problem["account_ids"].as_array().unwrap())
-        .collect();
+        .flat_map(|problem| list(problem, "account_ids"));
+    let of_akahu: Vec<&Value> = of_akahu.collect();
     for tool in ["list_transactions", "summarize_transactions"] {
-        let text = mcp.result(tool, json!({ "account_ids": of_akahu })).await["content"][0]["text"]
-            .to_string();
+        let result = mcp.result(tool, json!({ "account_ids": of_akahu })).await;
+        let text = result["content"][0]["text"].to_string();
         assert_has(&text, "NOT complete");
         assert_has(&text, "of the last 30 days");
         assert_has(&text, "does not respond");
         assert_lacks(&text, "shorter range");
     }
     let accounts = mcp.call("list_accounts", json!({})).await;
-    let with_balance = |accounts: &Value| {
-        accounts["accounts"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|account| account["current_balance"].is_string())
-            .count()
-    };
-    assert!(with_balance(&accounts) > 0 && !accounts["problems"].as_array().unwrap().is_empty());
+    let mut rows = list(&accounts, "accounts").iter();
+    assert!(rows.any(|row| row["current_balance"].is_string()));
+    assert!(!list(&accounts, "problems").is_empty());
     app.clear_faults();
     let consent = &person.connections[0];
     app.set_consent(consent, ConsentState::Revoked).await;
@@ -571,46 +451,30 @@ async fn failing_connection_leaves_the_others() {
 
 #[tokio::test]
 async fn plan_and_limits_are_those_of_v1() {
-    let mut setup = Setup::default();
-    (
-        setup.settings.api_context.live_per_minute,
-        setup.settings.api_context.balances_per_minute,
-    ) = (2, 1);
-    let app = App::start(setup).await;
+    let app = App::start(Setup::with(|settings| {
+        settings.api_context.live_per_minute = 2;
+        settings.api_context.balances_per_minute = 1;
+    }))
+    .await;
     let ben = Mcp::new(&app, &app.ben.key);
     let text = ben.failure("list_holdings", json!({})).await;
     assert_has(&text, "Professional plan");
-    assert_eq!(
-        ben.call("summarize_transactions", json!({})).await["complete"],
-        true
-    );
+    let summary = ben.call("summarize_transactions", json!({})).await;
+    assert_eq!(summary["complete"], true);
     let text = ben.failure("list_transactions", json!({})).await;
     assert_eq!(text, "Too many requests: call again in 30 seconds");
-    assert_eq!(
-        app.get_as(&app.ben.key, "/v1/transactions").await.status,
-        429,
-        "one limit for both"
-    );
-    assert_eq!(
-        ben.result("list_accounts", json!({})).await["isError"],
-        false
-    );
+    // One limit for both.
+    let rejected = app.get_as(&app.ben.key, "/v1/transactions").await;
+    assert_eq!(rejected.status, 429);
+    ben.call("list_accounts", json!({})).await;
     let text = ben.failure("list_accounts", json!({})).await;
     assert_has(&text, "call again in 60 seconds");
-    assert_eq!(
-        ben.result("list_accounts", json!({"include_balances": false}))
-            .await["isError"],
-        false
-    );
+    let without = json!({"include_balances": false});
+    ben.call("list_accounts", without).await;
     let saver = app.add_person("saver@example.com", Plan::Saver, &[]).await;
     let answer = Mcp::new(&app, &saver.key).legacy("ping", json!({})).await;
-    assert_eq!(
-        (
-            answer.status.as_u16(),
-            answer.json()["error"]["code"].as_i64()
-        ),
-        (403, Some(403))
-    );
+    assert_eq!(answer.status, 403);
+    assert_eq!(answer.json()["error"]["code"], 403);
 }
 
 #[tokio::test]
@@ -626,7 +490,7 @@ async fn bad_arguments_say_what_to_send() {
         "min_amount: must be a decimal number",
         "account: is not an argument",
     ] {
-        assert!(text.contains(part), "{part} in {text}");
+        assert_has(&text, part);
     }
     let foreign = app.accounts_of(&app.ben.connections[0]).await[0].id.clone();
     let unknown = "0191e7a0-7c3b-7def-8000-00aabbccddee";
@@ -638,27 +502,16 @@ async fn bad_arguments_say_what_to_send() {
         "list_trades",
     ] {
         let of = |id: &str| json!({"account_ids": [id]});
-        let answers = [
-            mcp.failure(tool, of(&foreign)).await,
-            mcp.failure(tool, of(unknown)).await,
-            mcp.failure(tool, of("mine")).await,
-        ];
-        assert!(
-            answers[0].contains("do not exist")
-                && answers.iter().all(|answer| *answer == answers[0]),
-            "{answers:?}"
-        );
+        let answer = mcp.failure(tool, of(&foreign)).await;
+        assert_has(&answer, "do not exist");
+        for id in [unknown, "mine"] {
+            assert_eq!(mcp.failure(tool, of(id)).await, answer);
+        }
     }
-    assert_eq!(
-        app.fiskil().total_calls(),
-        0,
-        "no provider is called for another user's ids"
-    );
-    let own = app.accounts_of(&app.olivia.connections[0]).await[0]
-        .id
-        .clone();
-    let text = mcp
-        .failure("list_holdings", json!({"account_ids": [own]}))
-        .await;
+    // No provider is called for another user's ids.
+    assert_eq!(app.fiskil().total_calls(), 0);
+    let own = &app.accounts_of(&app.olivia.connections[0]).await[0].id;
+    let arguments = json!({"account_ids": [own]});
+    let text = mcp.failure("list_holdings", arguments).await;
     assert_has(&text, "Use list_transactions");
 }
