@@ -10,8 +10,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+use crate::support::browser::client;
 use crate::support::database::execute;
 use crate::support::deployment;
+use crate::support::fields::assert_fields;
 use crate::support::harness::{Database, also_on_postgres};
 use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, text};
 use crate::support::words::{assert_has, assert_starts};
@@ -63,18 +65,11 @@ impl Deployment {
             sandbox,
             database: url,
         } = deployment::Deployment::start_on(database, 50, &[]).await;
-        let bin = Path::new(env!("CARGO_BIN_EXE_bellbird"))
-            .parent()
-            .unwrap()
-            .display()
-            .to_string();
-        let mut path = format!("{bin}:{}", std::env::var("PATH").unwrap());
+        let bin = Path::new(env!("CARGO_BIN_EXE_bellbird")).parent().unwrap();
+        let mut path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
         if database == Database::Postgres {
-            let programs = Command::new(root().join("scripts/test-postgres"))
-                .arg("find")
-                .output()
-                .unwrap()
-                .stdout;
+            let mut find = Command::new(root().join("scripts/test-postgres"));
+            let programs = find.arg("find").output().unwrap().stdout;
             path = format!("{}:{path}", String::from_utf8(programs).unwrap().trim());
             let server: reqwest::Url = url.parse().unwrap();
             workdir.set("PGHOST", server.host_str().unwrap());
@@ -94,15 +89,12 @@ impl Deployment {
     fn add_user(&self, email: &str) -> String {
         self.workdir
             .json(&format!("user add --email {email} --plan professional"));
-        self.add_key(email, "first")["key"]
-            .as_str()
-            .unwrap()
-            .to_owned()
+        self.add_key(email, "first")
     }
 
-    fn add_key(&self, email: &str, name: &str) -> Value {
-        self.workdir
-            .json(&format!("key create --user {email} --name {name}"))
+    fn add_key(&self, email: &str, name: &str) -> String {
+        let line = format!("key create --user {email} --name {name}");
+        self.workdir.field(&line, "key")
     }
 
     /// Imports one of the sandbox's credentials. Returns the connection's id.
@@ -125,12 +117,12 @@ impl Deployment {
     /// The status of a live read, which opens the credentials.
     async fn read_status(&self, key: &str, connection: &str) -> u16 {
         let (_, api) = self.service.as_ref().unwrap();
-        get(
-            &format!("{api}/v1/transactions?connectionId={connection}"),
-            Some(key),
-        )
-        .await
-        .0
+        let url = format!("{api}/v1/transactions?connectionId={connection}");
+        get(&url, Some(key)).await.0
+    }
+
+    fn ops(&self) -> String {
+        self.service.as_ref().unwrap().0.url("opsUrl")
     }
 
     /// Runs documented commands with the names of this deployment. Returns their standard output.
@@ -145,15 +137,12 @@ impl Deployment {
             .replace("bellbird_restored", &self.scratch_database("restored"))
             .replace("bellbird_drill", &self.scratch_database("drill"));
         let environment = self.workdir.command("");
+        let variables = environment.get_envs();
         let mut bash = Command::new("bash");
         bash.args(["-euo", "pipefail", "-c", &commands])
             .current_dir(self.workdir.folder.path())
-            .env_clear();
-        bash.envs(
-            environment
-                .get_envs()
-                .filter_map(|(name, value)| Some((name, value?))),
-        );
+            .env_clear()
+            .envs(variables.filter_map(|(name, value)| Some((name, value?))));
         let output = bash.stdin(Stdio::null()).output().unwrap();
         assert!(output.status.success(), "{commands}\n{}", errors(&output));
         String::from_utf8(output.stdout).unwrap()
@@ -189,24 +178,20 @@ struct Access {
 impl Access {
     /// Everything that a backup has, and the endpoints.
     fn create(deployment: &mut Deployment) -> Self {
-        deployment
-            .workdir
-            .set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
-        deployment
-            .workdir
-            .set("BELLBIRD_ADMIN__LISTEN", "127.0.0.1:0");
-        let workdir = &deployment.workdir;
+        let workdir = &mut deployment.workdir;
+        workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
+        workdir.set("BELLBIRD_ADMIN__LISTEN", "127.0.0.1:0");
         let key = deployment.add_user("anna@example.com");
-        let text = |line: &str, name: &str| text(&workdir.json(line), name).to_owned();
+        let workdir = &deployment.workdir;
         workdir.json("user set anna@example.com --operator");
         workdir.json("webhook add --user anna@example.com --url http://127.0.0.1:9999/anna");
         workdir.json("webhook add --all-users --url http://127.0.0.1:9999/all");
         Self {
             key,
-            operator_key: text("operator-key create --name backend", "key"),
-            link: text("connection link --user anna@example.com", "url"),
-            sign_in: text("console login --user anna@example.com", "url"),
-            setup_token: text("simplefin token --user anna@example.com", "token"),
+            operator_key: workdir.field("operator-key create --name backend", "key"),
+            link: workdir.field("connection link --user anna@example.com", "url"),
+            sign_in: workdir.field("console login --user anna@example.com", "url"),
+            setup_token: workdir.field("simplefin token --user anna@example.com", "token"),
             connection: deployment.import("anna@example.com", 0),
         }
     }
@@ -221,27 +206,22 @@ impl Access {
             format!("{console}/{}/{token}", rest.rsplit_once('/').unwrap().1)
         };
         let claim_url = STANDARD.decode(&self.setup_token).unwrap();
-        let claim_path = String::from_utf8(claim_url)
-            .unwrap()
-            .split_once("/simplefin/")
-            .unwrap()
-            .1
-            .to_owned();
-        let claimed = reqwest::Client::new()
-            .post(format!("{api}/simplefin/{claim_path}"))
-            .send()
-            .await
-            .unwrap();
+        let claim_url = String::from_utf8(claim_url).unwrap();
+        let (_, claim) = claim_url.split_once("/simplefin/").unwrap();
+        let claim = client().post(format!("{api}/simplefin/{claim}"));
+        let users = format!("{admin}/admin/v1/users");
         [
             deployment.read_status(&self.key, &self.connection).await,
-            get(&format!("{admin}/admin/v1/users"), Some(&self.operator_key))
-                .await
-                .0,
+            get(&users, Some(&self.operator_key)).await.0,
             status_of(&path(&self.link)).await,
             status_of(&path(&self.sign_in)).await,
-            claimed.status().as_u16(),
+            claim.send().await.unwrap().status().as_u16(),
         ]
     }
+}
+
+fn mode_of(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
 async fn status_of(url: &str) -> u16 {
@@ -251,14 +231,9 @@ async fn status_of(url: &str) -> u16 {
 /// The blocks of restoring PostgreSQL.
 fn documented_restore() -> Vec<String> {
     let page = page();
-    let section = page
-        .split_once("\n## PostgreSQL\n")
-        .unwrap()
-        .1
-        .split_once("\n### Restore\n")
-        .unwrap()
-        .1;
-    blocks(section.split("\n## ").next().unwrap())
+    let (_, section) = page.split_once("\n## PostgreSQL\n").unwrap();
+    let (_, restore) = section.split_once("\n### Restore\n").unwrap();
+    blocks(restore.split("\n## ").next().unwrap())
 }
 
 /// Backs up, changes the master key, and restores as the page says. `keep_access` is what follows
@@ -276,14 +251,10 @@ async fn restore(database: Database, keep_access: &str) -> (Deployment, Access, 
         assert_starts(&printed, "Backed up 1 user and 1 connection to backup.db (");
         assert_has(&printed, "A restore needs the master key: `main` (");
         let backup = deployment.workdir.folder.path().join("backup.db");
-        assert_eq!(
-            fs::metadata(backup).unwrap().permissions().mode() & 0o777,
-            0o600
-        );
+        assert_eq!(mode_of(&backup), 0o600);
     }
-    deployment
-        .workdir
-        .set(KEYS, &format!("{NEW_KEY},{MASTER_KEY}"));
+    let both_keys = format!("{NEW_KEY},{MASTER_KEY}");
+    deployment.workdir.set(KEYS, &both_keys);
     assert!(deployment.workdir.run("secrets rotate").status.success());
     deployment.workdir.set(KEYS, NEW_KEY);
 
@@ -294,9 +265,7 @@ async fn restore(database: Database, keep_access: &str) -> (Deployment, Access, 
             &error,
             "nothing was restored: backup.db needs a master key that is not in secrets.key: `main`",
         );
-        deployment
-            .workdir
-            .set(KEYS, &format!("{NEW_KEY},{MASTER_KEY}"));
+        deployment.workdir.set(KEYS, &both_keys);
         let command = documented(&[section, "### Restore"]);
         let printed = deployment.shell(&format!("{} {keep_access}", command.trim_end()));
         assert_starts(&printed, "Restored backup.db. The replaced database is /");
@@ -304,17 +273,13 @@ async fn restore(database: Database, keep_access: &str) -> (Deployment, Access, 
     } else {
         let blocks = documented_restore();
         deployment.shell(&blocks[0]);
-        deployment
-            .workdir
-            .set(URL, &format!("{}_restored", deployment.url));
-        let error = deployment
-            .workdir
-            .error(&format!("serve --json {ANY_PORTS}"), 1);
+        let restored = format!("{}_restored", deployment.url);
+        deployment.workdir.set(URL, &restored);
+        let serve = format!("serve --json {ANY_PORTS}");
+        let error = deployment.workdir.error(&serve, 1);
         assert_has(&error, "the database was restored from a backup");
         let printed = deployment.shell(&format!("{} {keep_access}", blocks[1].trim_end()));
-        deployment
-            .workdir
-            .set(KEYS, &format!("{NEW_KEY},{MASTER_KEY}"));
+        deployment.workdir.set(KEYS, &both_keys);
         printed
     };
     deployment.serve();
@@ -346,41 +311,30 @@ async fn restore_cuts_all_access() {
     ] {
         assert_has(&printed, part);
     }
-    assert_eq!(
-        access.statuses(&deployment).await,
-        [401, 401, 404, 410, 403]
-    );
+    let statuses = access.statuses(&deployment).await;
+    assert_eq!(statuses, [401, 401, 404, 410, 403]);
     let endpoints = deployment.workdir.json("webhook list");
+    let paused = json!({"status": "disabled", "disabledReason": "database restored"});
     for endpoint in endpoints.as_array().unwrap() {
-        assert_eq!(
-            (text(endpoint, "status"), text(endpoint, "disabledReason")),
-            ("disabled", "database restored")
-        );
-        deployment
-            .workdir
-            .run(&format!("webhook enable {}", text(endpoint, "id")));
+        assert_fields(endpoint, &paused);
+        let enable = format!("webhook enable {}", text(endpoint, "id"));
+        deployment.workdir.run(&enable);
     }
     let user = &deployment.workdir.json("user list")[0];
     assert_eq!(user["isOperator"], false);
     // The operator goes on as the list says.
-    let key = text(&deployment.add_key("anna@example.com", "new"), "key").to_owned();
+    let key = deployment.add_key("anna@example.com", "new");
     assert_eq!(deployment.read_status(&key, &access.connection).await, 200);
     let audit = deployment.workdir.json("operator-key audit");
-    let actions: Vec<_> = audit
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|row| text(row, "action"))
-        .collect();
-    assert_eq!(
-        actions[..4],
-        [
-            "key.create",
-            "webhook_endpoint.enable",
-            "webhook_endpoint.enable",
-            "database.cut_access"
-        ]
-    );
+    let rows = audit.as_array().unwrap().iter().take(4);
+    let actions: Vec<&str> = rows.map(|row| text(row, "action")).collect();
+    let expected = [
+        "key.create",
+        "webhook_endpoint.enable",
+        "webhook_endpoint.enable",
+        "database.cut_access",
+    ];
+    assert_eq!(actions, expected);
     end(deployment, database).await;
 }
 
@@ -392,10 +346,7 @@ async fn restore_keeps_access_on_the_operators_word() {
         printed.ends_with("All access of the backup was kept. Start the service now.\n"),
         "{printed}"
     );
-    assert_eq!(
-        access.statuses(&deployment).await,
-        [200, 200, 200, 200, 200]
-    );
+    assert_eq!(access.statuses(&deployment).await, [200; 5]);
     end(deployment, database).await;
 }
 
@@ -414,11 +365,8 @@ async fn documented_drill_works() {
     assert_has(&printed, "Restored drill/backup.db.");
     assert_has(&printed, "1 API key revoked");
     assert_has(&printed, "anna@example.com");
-    let secrets = printed
-        .lines()
-        .find(|line| line.split_whitespace().next() == Some("secrets"))
-        .unwrap();
-    assert_has(secrets, " ok ");
+    let is_of_secrets = |line: &&str| line.split_whitespace().next() == Some("secrets");
+    assert_has(printed.lines().find(is_of_secrets).unwrap(), " ok ");
     assert!(!deployment.workdir.folder.path().join("drill").exists());
 }
 
@@ -473,47 +421,29 @@ async fn restored_database_awaits_a_decision() {
         }
     }
     deployment.workdir.json("user list");
-    let doctor = deployment
-        .workdir
-        .run(&format!("doctor --json {ANY_PORTS}"));
-    let report: Value = serde_json::from_slice(&doctor.stdout).unwrap();
-    let check = report["checks"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|check| check["name"] == "restore")
-        .unwrap();
-    assert_eq!(
-        (&check["verdict"], doctor.status.code()),
-        (&json!("wrong"), Some(1))
-    );
+    assert_starts(&deployment.workdir.doctor("restore")[0], "wrong ");
+    let doctor = format!("doctor --json {ANY_PORTS}");
+    let status = deployment.workdir.run(&doctor).status;
+    assert_eq!(status.code(), Some(1));
 
-    assert_eq!(
-        deployment.workdir.json("restore --decide --keep-access"),
-        json!({"accessKept": true})
-    );
+    let decided = deployment.workdir.json("restore --decide --keep-access");
+    assert_eq!(decided, json!({"accessKept": true}));
     deployment.serve();
     assert_eq!(deployment.read_status(&key, &connection).await, 200);
     // A database that is replaced under a running service.
-    let ops = deployment.service.as_ref().unwrap().0.url("opsUrl");
-    assert_eq!(get(&format!("{ops}/ready"), None).await.0, 200);
-    execute(
-        &deployment.url,
-        "UPDATE database_origin SET origin = 'copy'",
-        "",
-    )
-    .await;
-    let (status, body) = get(&format!("{ops}/ready"), None).await;
+    let ready = format!("{}/ready", deployment.ops());
+    assert_eq!(get(&ready, None).await.0, 200);
+    let replace = "UPDATE database_origin SET origin = 'copy'";
+    execute(&deployment.url, replace, "").await;
+    let (status, body) = get(&ready, None).await;
     assert_eq!(status, 503);
     assert_has(text(&body, "database"), "restored from a backup");
     deployment.stop();
 
     deployment.copy_backup_in_place();
     let cut = deployment.workdir.json("restore --decide");
-    assert_eq!(
-        (&cut["accessKept"], &cut["cut"]["keysRevoked"]),
-        (&json!(false), &json!(1))
-    );
+    assert_eq!(cut["accessKept"], false);
+    assert_eq!(cut["cut"]["keysRevoked"], 1);
     deployment.serve();
     assert_eq!(deployment.read_status(&key, &connection).await, 401);
     deployment.stop();
@@ -531,15 +461,10 @@ async fn commands_are_in_the_audit() {
     let workdir = &deployment.workdir;
     let (first, endpoint) = (workdir.json("key list"), workdir.json("webhook list"));
     let (first, endpoint) = (text(&first[0], "id"), text(&endpoint[0], "id"));
-    let rotated: Value =
-        serde_json::from_slice(&workdir.run("key rotate first --json").stdout).unwrap();
-    assert_eq!(
-        (
-            text(&rotated, "oldKeyId"),
-            rotated["oldKeyExpiresAt"].is_string()
-        ),
-        (first, true)
-    );
+    let rotated = workdir.run("key rotate first --json").stdout;
+    let rotated: Value = serde_json::from_slice(&rotated).unwrap();
+    assert_eq!(text(&rotated, "oldKeyId"), first);
+    assert!(rotated["oldKeyExpiresAt"].is_string());
     let output = workdir.run("key rotate first");
     assert_has(&errors(&output), "2 active keys have the name first");
     let output = workdir.run(&format!("key rotate {}", text(&rotated, "id")));
@@ -548,30 +473,34 @@ async fn commands_are_in_the_audit() {
     assert_has(&told, "bellbird key revoke ");
     // Two of three are being replaced.
     workdir.json(&format!("key revoke {first}"));
-    assert_eq!(
-        text(&workdir.json("key revoke first"), "id"),
-        text(&rotated, "id")
-    );
-    workdir.json(&format!("webhook set {endpoint} --events trades.synced"));
-    workdir.json(&format!("webhook disable {endpoint}"));
-    workdir.json(&format!("webhook enable {endpoint}"));
-    workdir.json(&format!("webhook rotate-secret {endpoint}"));
-    workdir.json(&format!("webhook remove {endpoint}"));
-    workdir.json("console forget-identity --user anna@example.com");
-    workdir.json("simplefin revoke --user anna@example.com");
-    workdir.json(&format!(
-        "operator-key revoke {}",
-        text(&workdir.json("operator-key list")[0], "id")
-    ));
-    workdir.json("user set anna@example.com --no-operator");
-    // This one is no operator any more.
-    workdir.json("user set anna@example.com --no-operator");
-    workdir.json("user set anna@example.com --plan developer");
-    workdir.json("secrets rotate");
-    workdir.json(&format!("connection sync {}", access.connection));
-    workdir.json(&format!("connection remove {}", access.connection));
-    workdir.json("user remove anna@example.com");
-    workdir.json("backup backup.db");
+    let revoked = workdir.field("key revoke first", "id");
+    assert_eq!(revoked, text(&rotated, "id"));
+    let operator_keys = workdir.json("operator-key list");
+    for line in [
+        "webhook set ENDPOINT --events trades.synced",
+        "webhook disable ENDPOINT",
+        "webhook enable ENDPOINT",
+        "webhook rotate-secret ENDPOINT",
+        "webhook remove ENDPOINT",
+        "console forget-identity --user anna@example.com",
+        "simplefin revoke --user anna@example.com",
+        "operator-key revoke KEY",
+        "user set anna@example.com --no-operator",
+        // This one is no operator any more.
+        "user set anna@example.com --no-operator",
+        "user set anna@example.com --plan developer",
+        "secrets rotate",
+        "connection sync CONNECTION",
+        "connection remove CONNECTION",
+        "user remove anna@example.com",
+        "backup backup.db",
+    ] {
+        let line = line
+            .replace("ENDPOINT", endpoint)
+            .replace("KEY", text(&operator_keys[0], "id"))
+            .replace("CONNECTION", &access.connection);
+        workdir.json(&line);
+    }
     let audit = workdir.json("operator-key audit");
     let rows = audit.as_array().unwrap();
     let actions: Vec<_> = rows.iter().rev().map(|row| text(row, "action")).collect();
@@ -612,11 +541,10 @@ async fn commands_are_in_the_audit() {
     );
     let me = Command::new("id").arg("-un").output().unwrap().stdout;
     let me = String::from_utf8(me).unwrap();
-    assert!(
-        rows.iter()
-            .all(|row| row["actor"] == json!({"kind": "command", "id": me.trim()})),
-        "{audit}"
-    );
+    let actor = json!({"kind": "command", "id": me.trim()});
+    for row in rows {
+        assert_eq!(row["actor"], actor, "{row}");
+    }
 }
 
 #[tokio::test]
@@ -651,13 +579,11 @@ async fn newest_backups_of_a_folder_are_kept() {
     // At once, and not only in the next second.
     let again = deployment.workdir.json("backup --keep 2 backups");
     assert_eq!(again["deleted"], json!([old[2]]));
-    let file = text(
-        &deployment.workdir.json("backup --keep 1 new/folder"),
-        "file",
-    )
-    .to_owned();
-    let made = fs::metadata(deployment.workdir.path().join(file).parent().unwrap()).unwrap();
-    assert_eq!(made.permissions().mode() & 0o777, 0o700);
+    let file = deployment
+        .workdir
+        .field("backup --keep 1 new/folder", "file");
+    let file = deployment.workdir.path().join(file);
+    assert_eq!(mode_of(file.parent().unwrap()), 0o700);
     // The service says how old the newest one is.
     deployment.serve();
     let age = backup_age(&deployment).await;
@@ -667,9 +593,9 @@ async fn newest_backups_of_a_folder_are_kept() {
 
 /// What the service says in its metrics.
 async fn backup_age(deployment: &Deployment) -> u64 {
-    let ops = deployment.service.as_ref().unwrap().0.url("opsUrl");
+    let url = format!("{}/metrics", deployment.ops());
     loop {
-        let metrics = reqwest::get(format!("{ops}/metrics")).await.unwrap();
+        let metrics = reqwest::get(&url).await.unwrap();
         let metrics = metrics.text().await.unwrap();
         let name = "bellbird_backup_age_seconds ";
         if let Some(age) = metrics.lines().find_map(|line| line.strip_prefix(name)) {
@@ -696,18 +622,16 @@ async fn restore_fails_without_a_change() {
     let workdir = &mut deployment.workdir;
     workdir.json("backup backup.db");
     fs::write(workdir.folder.path().join("text.db"), "no database").unwrap();
-    assert_has(
-        &workdir.error("backup backup.db", 1),
-        "backup.db exists already, and nothing is overwritten",
-    );
-    assert_has(
-        &workdir.error("restore text.db", 1),
-        "text.db: not a SQLite database",
-    );
-    assert_has(
-        &workdir.error("restore deployment.db", 1),
-        "the database itself",
-    );
+    for (line, reason) in [
+        (
+            "backup backup.db",
+            "backup.db exists already, and nothing is overwritten",
+        ),
+        ("restore text.db", "text.db: not a SQLite database"),
+        ("restore deployment.db", "the database itself"),
+    ] {
+        assert_has(&workdir.error(line, 1), reason);
+    }
     let lock = bellbird_storage::ServiceLock::acquire(&deployment.url).unwrap();
     let error = workdir.error("restore backup.db", 1);
     assert_has(&error, "a Bellbird service runs on");

@@ -6,12 +6,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use bellbird::instances::VERSION;
 use bellbird_webhooks::delivery::sign::Signer;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::support::database::execute;
 use crate::support::deployment::Deployment;
+use crate::support::fields::assert_fields;
 use crate::support::harness::{Database, postgres_database};
 use crate::support::process::{MASTER_KEY, Workdir, errors, names, text};
 use crate::support::transcript::{Transcript, transcript};
@@ -32,6 +34,19 @@ async fn workdir_with_user() -> Workdir {
 
 fn add(workdir: &Workdir, url: &str) -> Value {
     workdir.json(&format!("webhook add --user me@example.com --url {url}"))
+}
+
+/// Adds an endpoint to which nothing listens. Returns its id.
+fn add_any(workdir: &Workdir) -> String {
+    text(&add(workdir, "http://127.0.0.1:8099/"), "id").to_owned()
+}
+
+/// A deployment with a user, without an endpoint, where endpoints on this machine are allowed.
+async fn deployment_with_user(database: Database) -> Deployment {
+    let settings = [("WEBHOOKS__ALLOW_LOOPBACK", "true")];
+    let deployment = Deployment::start_on(database, 50, &settings).await;
+    deployment.workdir.json("user add --email me@example.com");
+    deployment
 }
 
 fn instant(value: &Value, name: &str) -> Timestamp {
@@ -70,10 +85,8 @@ impl Sent {
 /// Starts a receiver on this machine that responds to every request with one status.
 pub(super) fn receiver(status: u16) -> (String, Receiver<Sent>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!(
-        "http://{}/hook?token=s3cret",
-        listener.local_addr().unwrap()
-    );
+    let address = listener.local_addr().unwrap();
+    let url = format!("http://{address}/hook?token=s3cret");
     let (sender, sent) = channel();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
@@ -166,11 +179,9 @@ async fn a_user_has_twenty_endpoints_at_most() {
     for number in 1..20 {
         add(&workdir, &format!("http://127.0.0.1:8099/{number}"));
     }
+    let another = "webhook add --user me@example.com --url http://127.0.0.1:8099/20";
     assert_eq!(
-        workdir.error(
-            "webhook add --user me@example.com --url http://127.0.0.1:8099/20",
-            1
-        ),
+        workdir.error(another, 1),
         "error: me@example.com already has 20 endpoints, which is the limit: `bellbird webhook list --user \
          me@example.com` shows them, and `bellbird webhook remove ID` removes one"
     );
@@ -187,18 +198,16 @@ async fn an_endpoint_for_all_users_is_managed_by_commands() {
     let mut all = Transcript::new(&workdir);
     all.name(&url, "URL");
     let add = "webhook add --all-users --url";
-    let id = text(
-        &all.json(&format!("{add} {url} --events connection.created")),
-        "id",
-    )
-    .to_owned();
+    let added = all.json(&format!("{add} {url} --events connection.created"));
+    let id = text(&added, "id");
     all.run(&format!("webhook show {id}"));
     all.json(&format!("webhook show {id}"));
     all.json("webhook list");
     // It is not the user's.
     all.json("webhook list --user me@example.com");
 
-    let event = text(&all.json(&format!("webhook ping {id}")), "eventId").to_owned();
+    let pinged = all.json(&format!("webhook ping {id}"));
+    let event = text(&pinged, "eventId");
     all.json(&format!("webhook deliveries {id}"));
     for line in [
         "redeliver ID EVENT",
@@ -214,7 +223,7 @@ async fn an_endpoint_for_all_users_is_managed_by_commands() {
         "remove ID --json",
         "list",
     ] {
-        let line = line.replace("ID", &id).replace("EVENT", &event);
+        let line = line.replace("ID", id).replace("EVENT", event);
         all.run(&format!("webhook {line}"));
     }
     all.run(&format!("{add} {url} --user me@example.com"));
@@ -291,30 +300,20 @@ async fn a_ping_is_sent_at_once_and_logged() {
 
     let ping = sent.recv().unwrap();
     assert_starts(&ping.head, "POST /hook?token=s3cret HTTP/1.1\r\n");
-    assert_eq!(
-        (ping.header("webhook-id"), ping.header("bellbird-endpoint")),
-        (text(&pinged, "eventId"), id)
-    );
-    assert_eq!(
-        ping.header("webhook-signature"),
-        ping.signature(text(&added, "secret"))
-    );
+    let event = text(&pinged, "eventId");
+    assert_eq!(ping.header("webhook-id"), event);
+    assert_eq!(ping.header("bellbird-endpoint"), id);
+    let signature = ping.signature(text(&added, "secret"));
+    assert_eq!(ping.header("webhook-signature"), signature);
     assert_eq!(ping.header("user-agent"), format!("Bellbird/{VERSION}"));
     let body: Value = serde_json::from_slice(&ping.body).unwrap();
-    assert_eq!(
-        (&body["type"], &body["id"]),
-        (&json!("endpoint.ping"), &pinged["eventId"])
-    );
-    assert_eq!(
-        (&body["data"], &body["metadata"]["new_count"]),
-        (&json!({"new": [], "updated": []}), &json!(0))
-    );
+    let data = json!({"new": [], "updated": []});
+    let expected = json!({"type": "endpoint.ping", "id": event, "data": data});
+    assert_fields(&body, &expected);
+    assert_eq!(body["metadata"]["new_count"], 0);
 
     all.json(&format!("webhook deliveries {id}"));
-    all.json(&format!(
-        "webhook deliveries {id} --event {}",
-        text(&pinged, "eventId")
-    ));
+    all.json(&format!("webhook deliveries {id} --event {event}"));
     let shown = workdir.text(&format!("webhook ping {id}"));
     assert_starts(&shown, "Delivered: the endpoint responded with 200 after ");
     for (filter, count) in [
@@ -335,27 +334,20 @@ async fn failed_ping_exits_with_1_and_explains() {
     let workdir = workdir_with_user().await;
     let (failing, _sent) = receiver(500);
     // The listener is dropped at once, so nothing listens on its port.
-    let closed_port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let closed = format!("http://{}/", listener.local_addr().unwrap());
+    drop(listener);
     for (url, status, reason) in [
         (failing, json!(500), "rejected"),
-        (
-            format!("http://{closed_port}/"),
-            Value::Null,
-            "connection refused",
-        ),
+        (closed, Value::Null, "connection refused"),
     ] {
         let id = text(&add(&workdir, &url), "id").to_owned();
         let output = workdir.run(&format!("webhook ping {id} --json"));
         assert_eq!(output.status.code(), Some(1));
         let pinged: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(
-            (&pinged["delivered"], &pinged["status"]),
-            (&json!(false), &status)
-        );
-        assert_eq!(pinged["error"], json!({ "message": reason }));
+        let error = json!({ "message": reason });
+        let expected = json!({"delivered": false, "status": status, "error": error});
+        assert_fields(&pinged, &expected);
         let error = errors(&output);
         assert_starts(&error, "error: not delivered: the endpoint ");
         assert_has(&error, reason);
@@ -363,14 +355,12 @@ async fn failed_ping_exits_with_1_and_explains() {
         assert_has(&error, reason);
         assert_lacks(&error, "127.0.0.1");
         let failed = workdir.json(&format!("webhook deliveries {id} --state failed"));
-        assert_eq!(
-            (&failed[0]["lastStatus"], &failed[0]["lastError"]),
-            (&status, &json!(reason))
+        assert_eq!(failed.as_array().unwrap().len(), 2);
+        assert_fields(
+            &failed[0],
+            &json!({"lastStatus": status, "lastError": reason}),
         );
-        assert!(
-            failed.as_array().unwrap().len() == 2 && failed[0]["endedAt"].is_string(),
-            "{failed}"
-        );
+        assert!(failed[0]["endedAt"].is_string(), "{failed}");
         assert!(
             workdir
                 .text(&format!("webhook deliveries {id}"))
@@ -378,10 +368,8 @@ async fn failed_ping_exits_with_1_and_explains() {
         );
         // A failed ping does not count against the endpoint.
         let listed = workdir.json("webhook list");
-        assert_eq!(
-            listed.as_array().unwrap().last().unwrap()["failingSince"],
-            Value::Null
-        );
+        let endpoint = listed.as_array().unwrap().last().unwrap();
+        assert_eq!(endpoint["failingSince"], Value::Null);
     }
 }
 
@@ -393,37 +381,22 @@ async fn both_secrets_sign_while_one_is_rotated() {
     let id = text(&added, "id");
     let before = Timestamp::now();
     let rotated = workdir.json(&format!("webhook rotate-secret {id}"));
-    assert_eq!(
-        (names(&rotated).join(" ").as_str(), &rotated["id"]),
-        ("id oldSecretExpiresAt secret", &added["id"])
-    );
+    assert_eq!(names(&rotated), ["id", "oldSecretExpiresAt", "secret"]);
+    assert_eq!(rotated["id"], added["id"]);
     let life = instant(&rotated, "oldSecretExpiresAt").duration_since(before);
-    assert!(
-        (SignedDuration::from_hours(24)..SignedDuration::from_hours(25)).contains(&life),
-        "{life}"
-    );
+    assert_eq!(life.as_hours(), 24, "{life}");
     let (old, new) = (text(&added, "secret"), text(&rotated, "secret"));
     assert_ne!(old, new);
-    workdir.json(&format!("webhook ping {id}"));
-    let ping = sent.recv().unwrap();
-    assert_eq!(
-        ping.header("webhook-signature"),
-        format!("{} {}", ping.signature(new), ping.signature(old))
-    );
-
-    let newest = workdir.json(&format!("webhook rotate-secret {id}"));
-    workdir.json(&format!("webhook ping {id}"));
-    let ping = sent.recv().unwrap();
-    let both = format!(
-        "{} {}",
-        ping.signature(text(&newest, "secret")),
-        ping.signature(new)
-    );
-    assert_eq!(
-        ping.header("webhook-signature"),
-        both,
-        "the oldest of three secrets no longer signs"
-    );
+    let assert_signed_with = |newer: &str, older: &str| {
+        workdir.json(&format!("webhook ping {id}"));
+        let ping = sent.recv().unwrap();
+        let both = format!("{} {}", ping.signature(newer), ping.signature(older));
+        assert_eq!(ping.header("webhook-signature"), both);
+    };
+    assert_signed_with(new, old);
+    // The oldest of three secrets no longer signs.
+    let newest = workdir.field(&format!("webhook rotate-secret {id}"), "secret");
+    assert_signed_with(&newest, new);
 }
 
 #[tokio::test]
@@ -431,26 +404,22 @@ async fn lost_master_key_loses_only_the_old_secret() {
     let mut workdir = workdir_with_user().await;
     let (url, sent) = receiver(204);
     let id = text(&add(&workdir, &url), "id").to_owned();
-    workdir.set(
-        "BELLBIRD_SECRETS__KEY",
-        "other:BAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
-    );
+    let other = "other:BAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    workdir.set("BELLBIRD_SECRETS__KEY", other);
     assert_starts(&workdir.error(&format!("webhook ping {id}"), 1), "error: ");
     assert!(sent.try_recv().is_err());
     let rotated = workdir.json(&format!("webhook rotate-secret {id}"));
     assert_eq!(rotated["oldSecretExpiresAt"], Value::Null);
     workdir.json(&format!("webhook ping {id}"));
     let ping = sent.recv().unwrap();
-    assert_eq!(
-        ping.header("webhook-signature"),
-        ping.signature(text(&rotated, "secret"))
-    );
+    let signature = ping.signature(text(&rotated, "secret"));
+    assert_eq!(ping.header("webhook-signature"), signature);
 }
 
 #[tokio::test]
 async fn endpoints_are_disabled_and_enabled() {
     let workdir = workdir_with_user().await;
-    let id = text(&add(&workdir, "http://127.0.0.1:8099/"), "id").to_owned();
+    let id = add_any(&workdir);
     let mut all = Transcript::new(&workdir);
     let since = "2026-11-01T00:00:00Z";
     all.name(since, "NOVEMBER");
@@ -474,78 +443,49 @@ async fn endpoints_are_disabled_and_enabled() {
 /// Events of syncs while an endpoint is disabled can be sent later.
 #[tokio::test]
 async fn missed_deliveries_are_recovered() {
-    let database = Database::of_test();
     let Deployment {
         mut workdir,
         sandbox,
         ..
-    } = Deployment::start_on(database, 50, &[]).await;
-    workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
+    } = deployment_with_user(Database::of_test()).await;
     workdir.set("BELLBIRD_WEBHOOKS__CHUNK_ROWS", "10");
-    workdir.json("user add --email me@example.com");
-    let id = text(&add(&workdir, "http://127.0.0.1:8099/"), "id").to_owned();
+    let id = add_any(&workdir);
     workdir.json(&format!("webhook disable {id}"));
     workdir.import("me@example.com", &sandbox.json()["credentials"][0]);
     workdir.json("connection sync --all");
     let missed = workdir.json(&format!("webhook deliveries {id}"));
     let missed = missed.as_array().unwrap();
-    assert!(
-        missed.len() > 1 && missed.iter().all(|delivery| delivery["state"] == "failed"),
-        "{missed:?}"
-    );
-    assert!(
-        missed
-            .iter()
-            .all(|delivery| delivery["lastError"] == "endpoint disabled"
-                && delivery["attempts"] == 0)
-    );
+    assert!(missed.len() > 1, "{missed:?}");
+    let failed = json!({"state": "failed", "lastError": "endpoint disabled", "attempts": 0});
+    for delivery in missed {
+        assert_fields(delivery, &failed);
+    }
     let event = text(&missed[0], "eventId");
     let disabled = format!(
         "error: the endpoint is disabled: enable it first with `bellbird webhook enable {id}`"
     );
-    assert_eq!(
-        workdir.error(&format!("webhook redeliver {id} {event}"), 1),
-        disabled
-    );
-    assert_eq!(
-        workdir.json(&format!("webhook deliveries {id} --event {event}")),
-        json!([])
-    );
+    let redeliver = format!("webhook redeliver {id} {event}");
+    assert_eq!(workdir.error(&redeliver, 1), disabled);
+    let attempts = workdir.json(&format!("webhook deliveries {id} --event {event}"));
+    assert_eq!(attempts, json!([]));
 
     let output = workdir.run(&format!("webhook enable {id}"));
     let hint = errors(&output);
-    let since = format!(
-        "{:.0}",
-        missed
-            .iter()
-            .map(|delivery| instant(delivery, "createdAt"))
-            .min()
-            .unwrap()
-    );
+    let created = missed.iter().map(|delivery| instant(delivery, "createdAt"));
+    let since = format!("{:.0}", created.min().unwrap());
     let command = format!("`bellbird webhook recover {id} --since {since}`");
     assert_starts(&hint, &format!("{} deliveries failed", missed.len()));
     assert!(output.status.success() && hint.contains(&command), "{hint}");
 
-    let redelivered = workdir.json(&format!("webhook redeliver {id} {event}"));
-    assert_eq!(
-        redelivered,
-        json!({"eventId": event, "endpointId": id, "state": "pending"})
-    );
-    let recovered = workdir.json(command.trim_matches('`').strip_prefix("bellbird ").unwrap());
-    assert_eq!(
-        recovered,
-        json!({"endpointId": id, "recovered": missed.len() - 1})
-    );
-    assert_eq!(
-        workdir.json(&format!("webhook deliveries {id} --state failed")),
-        json!([])
-    );
-    let found = workdir.doctor("webhooks");
-    let mut webhooks = found.iter();
-    assert!(
-        webhooks.any(|check| check.contains("scheduled")),
-        "{found:?}"
-    );
+    let redelivered = workdir.json(&redeliver);
+    let expected = json!({"eventId": event, "endpointId": id, "state": "pending"});
+    assert_eq!(redelivered, expected);
+    let command = command.trim_matches('`').strip_prefix("bellbird ").unwrap();
+    let expected = json!({"endpointId": id, "recovered": missed.len() - 1});
+    assert_eq!(workdir.json(command), expected);
+    let failed = workdir.json(&format!("webhook deliveries {id} --state failed"));
+    assert_eq!(failed, json!([]));
+    assert_has(&workdir.doctor("webhooks").join("\n"), "scheduled");
 
     // Disabling cancels the pending deliveries, and removing the endpoint deletes them.
     let output = workdir.run(&format!("webhook disable {id}"));
@@ -566,12 +506,8 @@ async fn doctor_reports_due_and_failing_jobs() {
     } = Deployment::start_on(Database::Sqlite, 50, &[]).await;
     let assert_check = |workdir: &Workdir, name: &str, verdict: &str, detail: &str| {
         let checks = workdir.doctor(name);
-        assert!(
-            checks
-                .iter()
-                .any(|found| found.starts_with(verdict) && found.contains(detail)),
-            "{name}: {checks:?}"
-        );
+        let is_found = |check: &String| check.starts_with(verdict) && check.contains(detail);
+        assert!(checks.iter().any(is_found), "{name}: {checks:?}");
     };
     assert_check(&workdir, "jobs", "ok", "none");
     assert_check(&workdir, "webhooks", "ok", "0 due, 0 scheduled");
@@ -581,24 +517,16 @@ async fn doctor_reports_due_and_failing_jobs() {
     assert_check(&workdir, "webhooks", "note", "for development only");
 
     workdir.json("user add --email me@example.com");
-    let id = text(&add(&workdir, "http://127.0.0.1:8099/"), "id").to_owned();
+    let id = add_any(&workdir);
     workdir.import("me@example.com", &sandbox.json()["credentials"][0]);
     workdir.json("connection sync --all");
     assert_check(&workdir, "webhooks", "ok", "1 due, 0 scheduled");
-    let database = rusqlite::Connection::open(database.trim_start_matches("sqlite:")).unwrap();
-    database
-        .execute(
-            "UPDATE webhook_deliveries SET next_attempt_at = next_attempt_at - 660000000",
-            [],
-        )
-        .unwrap();
+    let late = "UPDATE webhook_deliveries SET next_attempt_at = next_attempt_at - 660000000";
+    execute(&database, late, "").await;
     assert_check(&workdir, "webhooks", "wrong", "is the service running?");
-    database
-        .execute(
-            "UPDATE webhook_queues SET failing_since = (SELECT enabled_at FROM webhook_endpoints)",
-            [],
-        )
-        .unwrap();
+    let failing =
+        "UPDATE webhook_queues SET failing_since = (SELECT enabled_at FROM webhook_endpoints)";
+    execute(&database, failing, "").await;
     assert_check(&workdir, "webhooks", "note", "failing endpoints: 1");
     assert_has(&workdir.text("webhook list"), "enabled (failing since ");
     workdir.run(&format!("webhook disable {id}"));
@@ -619,13 +547,9 @@ async fn doctor_reports_due_and_failing_jobs() {
 #[tokio::test]
 async fn sync_counts_no_event_for_a_disabled_endpoint() {
     let Deployment {
-        mut workdir,
-        sandbox,
-        ..
-    } = Deployment::start_on(Database::Sqlite, 50, &[]).await;
-    workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
-    workdir.json("user add --email me@example.com");
-    let id = text(&add(&workdir, "http://127.0.0.1:8099/"), "id").to_owned();
+        workdir, sandbox, ..
+    } = deployment_with_user(Database::Sqlite).await;
+    let id = add_any(&workdir);
     workdir.json(&format!("webhook disable {id}"));
     workdir.import("me@example.com", &sandbox.json()["credentials"][0]);
     let output = workdir.run("connection sync --all");
@@ -634,24 +558,15 @@ async fn sync_counts_no_event_for_a_disabled_endpoint() {
         &format!("The endpoint {id} is disabled (by command)"),
     );
     let table = String::from_utf8(output.stdout).unwrap();
-    let last: Vec<&str> = table
-        .trim_end()
-        .lines()
-        .last()
-        .unwrap()
-        .split_whitespace()
-        .rev()
-        .collect();
+    let last = table.trim_end().lines().last().unwrap();
+    let last: Vec<&str> = last.split_whitespace().rev().collect();
     let [_, events, updated, new] = last[..4] else {
         panic!("{table}")
     };
     assert_eq!((events, updated), ("0", "0"), "{table}");
     assert_ne!(new, "0", "{table}");
-    assert_ne!(
-        workdir.json(&format!("webhook deliveries {id} --state failed")),
-        json!([]),
-        "they can be recovered"
-    );
+    let failed = workdir.json(&format!("webhook deliveries {id} --state failed"));
+    assert_ne!(failed, json!([]), "they can be recovered");
 }
 
 #[tokio::test]
