@@ -29,6 +29,15 @@ fn with_variable(mut sources: Sources, name: &str, value: &str) -> Sources {
     sources
 }
 
+/// Only this variable is set.
+fn variable(name: &str, value: &str) -> Sources {
+    with_variable(from_file(""), name, value)
+}
+
+fn load(sources: &Sources) -> Settings {
+    Settings::load(sources).unwrap()
+}
+
 /// The text of the error, with the path of the file replaced by `FILE`.
 fn error_of(sources: &Sources) -> String {
     let text = Settings::load(sources).expect_err("an error").to_string();
@@ -58,38 +67,26 @@ fn flag_beats_variable_beats_file() {
         setting: "log.level",
         value: "trace".to_owned(),
     });
-    let settings = Settings::load(&sources).unwrap();
+    let settings = load(&sources);
     assert_eq!(settings.api.listen.port(), 1);
     assert_eq!(settings.ops_listen.port(), 3);
     assert_eq!(settings.log.level, LogLevel::Trace);
-    assert_eq!(
-        settings.origin("ops.listen").unwrap().to_string(),
-        "the environment variable BELLBIRD_OPS__LISTEN"
-    );
+    let origin = settings.origin("ops.listen").unwrap().to_string();
+    assert_eq!(origin, "the environment variable BELLBIRD_OPS__LISTEN");
     assert!(settings.origin("console.listen").is_none());
 }
 
 #[test]
 fn booleans_and_number_lists_are_parsed() {
-    let load = |text: &str| Settings::load(&from_file(text)).unwrap();
-    let settings = load(
+    let settings = load(&from_file(
         "[sync]\nenabled = false\n[webhooks]\nallow_loopback = true\nattempt_delays_seconds = [0, 7]",
-    );
+    ));
     assert!(!settings.sync.enabled && settings.webhooks.rules.allow_loopback);
     assert_eq!(settings.webhooks.schedule, schedule(&[0, 7]));
-    assert_eq!(
-        load("[webhooks]\nattempt_delays_seconds = [30, 31]")
-            .webhooks
-            .schedule,
-        schedule(&[30, 31])
-    );
-    let sources = with_variable(
-        from_file(""),
-        "BELLBIRD_WEBHOOKS__ATTEMPT_DELAYS_SECONDS",
-        "0, 1,2",
-    );
-    let sources = with_variable(sources, "BELLBIRD_SYNC__ENABLED", "false");
-    let settings = Settings::load(&sources).unwrap();
+    let settings = load(&from_file("[webhooks]\nattempt_delays_seconds = [30, 31]"));
+    assert_eq!(settings.webhooks.schedule, schedule(&[30, 31]));
+    let sources = variable("BELLBIRD_WEBHOOKS__ATTEMPT_DELAYS_SECONDS", "0, 1,2");
+    let settings = load(&with_variable(sources, "BELLBIRD_SYNC__ENABLED", "false"));
     assert_eq!(settings.webhooks.schedule, schedule(&[0, 1, 2]));
     assert!(!settings.sync.enabled);
 }
@@ -105,16 +102,11 @@ fn environment_values_stay_text() {
         "  blank  ",
         "a=b",
     ] {
-        let sources = with_variable(from_file(""), "BELLBIRD_FISKIL__CLIENT_SECRET", secret);
-        let mut settings = Settings::load(&with_variable(
-            sources,
-            "BELLBIRD_FISKIL__CLIENT_ID",
-            "0042",
-        ))
-        .unwrap();
-        let fiskil = settings
-            .providers
-            .section(&bellbird_providers::fiskil::DECLARATION);
+        let sources = variable("BELLBIRD_FISKIL__CLIENT_SECRET", secret);
+        let sources = with_variable(sources, "BELLBIRD_FISKIL__CLIENT_ID", "0042");
+        let mut settings = load(&sources);
+        let declared = &bellbird_providers::fiskil::DECLARATION;
+        let fiskil = settings.providers.section(declared);
         assert_eq!(fiskil.get("client_secret"), Some(secret));
         assert_eq!(fiskil.get("client_id"), Some("0042"));
     }
@@ -123,10 +115,8 @@ fn environment_values_stay_text() {
 /// All settings that providers declare.
 fn provider_settings() -> impl Iterator<Item = (&'static Declaration, &'static Setting)> {
     PROVIDERS.iter().flat_map(|provider| {
-        provider
-            .settings
-            .iter()
-            .map(move |setting| (*provider, setting))
+        let settings = provider.settings.iter();
+        settings.map(move |setting| (*provider, setting))
     })
 }
 
@@ -166,28 +156,17 @@ fn provider_settings_are_read_from_every_source() {
         };
         let (section, key) = (provider.name.as_str(), setting.name);
         let file = from_file(&format!("[{section}]\n{key} = \"{written}\"\n"));
-        let mut settings = Settings::load(&file).unwrap();
-        assert_eq!(
-            settings.providers.section(provider).get(key),
-            Some(read),
-            "{section}.{key}"
-        );
         let name = format!("{section}.{key}");
-        assert!(
-            settings
-                .origin(&name)
-                .unwrap()
-                .to_string()
-                .ends_with(", line 2")
-        );
+        let mut settings = load(&file);
+        let value = settings.providers.section(provider).get(key);
+        assert_eq!(value, Some(read), "{name}");
+        let origin = settings.origin(&name).unwrap().to_string();
+        assert!(origin.ends_with(", line 2"), "{origin}");
 
         let variable = format!("BELLBIRD_{section}__{key}").to_ascii_uppercase();
-        let mut settings = Settings::load(&with_variable(file, &variable, other)).unwrap();
-        assert_eq!(
-            settings.providers.section(provider).get(key),
-            Some(other),
-            "{section}.{key}"
-        );
+        let mut settings = load(&with_variable(file, &variable, other));
+        let value = settings.providers.section(provider).get(key);
+        assert_eq!(value, Some(other), "{name}");
         let origin = settings.origin(&name).unwrap().to_string();
         assert_eq!(origin, format!("the environment variable {variable}"));
     }
@@ -196,11 +175,9 @@ fn provider_settings_are_read_from_every_source() {
 #[test]
 fn invalid_provider_setting_hides_secrets() {
     for (provider, setting) in provider_settings() {
-        let name = format!("{}.{}", provider.name, setting.name);
-        let error = error_of(&from_file(&format!(
-            "[{}]\n{} = 98765\n",
-            provider.name, setting.name
-        )));
+        let (section, key) = (provider.name, setting.name);
+        let name = format!("{section}.{key}");
+        let error = error_of(&from_file(&format!("[{section}]\n{key} = 98765\n")));
         let message = match setting.form {
             Form::Url(_) => {
                 " is `98765` in FILE, line 2: it must be a URL such as https://example.com, "
@@ -210,14 +187,8 @@ fn invalid_provider_setting_hides_secrets() {
         };
         assert_starts(&error, &format!("{name}{message}"));
         if setting.form == Form::Secret {
-            let settings = from_file(&format!(
-                "[{}]\n{} = \"98765\"\n",
-                provider.name, setting.name
-            ));
-            assert_lacks(
-                &format!("{:?}", Settings::load(&settings).unwrap()),
-                "98765",
-            );
+            let file = from_file(&format!("[{section}]\n{key} = \"98765\"\n"));
+            assert_lacks(&format!("{:?}", load(&file)), "98765");
         }
     }
     for provider in PROVIDERS {
@@ -227,8 +198,9 @@ fn invalid_provider_setting_hides_secrets() {
             .map(|setting| setting.name)
             .collect();
         let (name, known) = (provider.name, known.join(", "));
+        let error = error_of(&from_file(&format!("[{name}]\nsecert = \"98765\"\n")));
         assert_eq!(
-            error_of(&from_file(&format!("[{name}]\nsecert = \"98765\"\n"))),
+            error,
             format!("unknown setting `{name}.secert` in FILE, line 2: section {name} has {known}")
         );
     }
@@ -239,22 +211,13 @@ fn lists_come_from_the_file_and_from_commas() {
     let file = from_file(
         "[api]\ntrusted_proxies = [\"10.0.0.0/8\", \"::1\"]\ncors_origins = [\"https://App.example\"]\n",
     );
-    let settings = Settings::load(&file).unwrap();
-    assert_eq!(
-        settings.api_context.trusted_proxies,
-        ["10.0.0.0/8", "::1"].map(|text| text.parse().unwrap())
-    );
-    assert_eq!(settings.api_context.cors_origins, ["https://app.example"]);
-    let settings = Settings::load(&with_variable(
-        file,
-        "BELLBIRD_API__TRUSTED_PROXIES",
-        "192.0.2.1, ",
-    ))
-    .unwrap();
-    assert_eq!(
-        settings.api_context.trusted_proxies,
-        ["192.0.2.1".parse().unwrap()]
-    );
+    let context = load(&file).api_context;
+    let networks = ["10.0.0.0/8", "::1"].map(|text| text.parse().unwrap());
+    assert_eq!(context.trusted_proxies, networks);
+    assert_eq!(context.cors_origins, ["https://app.example"]);
+    let sources = with_variable(file, "BELLBIRD_API__TRUSTED_PROXIES", "192.0.2.1, ");
+    let context = load(&sources).api_context;
+    assert_eq!(context.trusted_proxies, ["192.0.2.1".parse().unwrap()]);
 }
 
 /// Whoever connects from there is believed about the client, so nobody takes a network over from
@@ -264,11 +227,7 @@ fn example_for_kubernetes_trusts_no_network() {
     let example = include_str!("../../../../../deploy/kubernetes/example/kustomization.yaml");
     let name = "BELLBIRD_API__TRUSTED_PROXIES";
     let (_, value) = example.split_once(&format!("- {name}=")).unwrap();
-    let error = error_of(&with_variable(
-        Sources::default(),
-        name,
-        value.lines().next().unwrap(),
-    ));
+    let error = error_of(&variable(name, value.lines().next().unwrap()));
     assert_has(&error, "api.trusted_proxies");
     assert_has(&error, "CIDR");
 }
@@ -276,6 +235,7 @@ fn example_for_kubernetes_trusts_no_network() {
 #[test]
 fn identity_provider_is_set_whole_or_not_at_all() {
     let load = |lines: &str| Settings::load(&from_file(&format!("[oidc]\n{lines}")));
+    let error = |lines: &str| load(lines).unwrap_err().to_string();
     let rest = "client_id = \"bellbird\"\nclient_secret = \"98765\"\n";
     for issuer in [
         "https://login.example/",
@@ -285,42 +245,25 @@ fn identity_provider_is_set_whole_or_not_at_all() {
         let settings = load(&format!("issuer = \"{issuer}\"\n{rest}")).unwrap();
         assert_lacks(&format!("{settings:?}"), "98765");
         let oidc = settings.pages.oidc.unwrap();
-        assert_eq!(
-            (
-                oidc.issuer.as_str(),
-                oidc.client_id.as_str(),
-                oidc.create_users
-            ),
-            (issuer, "bellbird", None)
-        );
+        assert_eq!(oidc.issuer, issuer);
+        assert_eq!(oidc.client_id, "bellbird");
+        assert_eq!(oidc.create_users, None);
     }
     let path = secret_file("from-a-file\n");
     let in_file = format!(
         "issuer = \"https://login.example\"\nclient_id = \"b\"\nclient_secret_file = \"{path}\""
     );
-    assert_eq!(
-        load(&in_file)
-            .unwrap()
-            .pages
-            .oidc
-            .unwrap()
-            .client_secret
-            .expose_secret(),
-        "from-a-file"
-    );
+    let oidc = load(&in_file).unwrap().pages.oidc.unwrap();
+    assert_eq!(oidc.client_secret.expose_secret(), "from-a-file");
     for issuer in [
         "http://login.example",
         "https://login.example/?a=b",
         "login.example",
         "https://u:p@login.example",
     ] {
-        let error = load(&format!("issuer = \"{issuer}\"\n{rest}"))
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.starts_with("oidc.issuer is ") && error.lines().count() == 1,
-            "{error}"
-        );
+        let error = error(&format!("issuer = \"{issuer}\"\n{rest}"));
+        assert_starts(&error, "oidc.issuer is ");
+        assert_eq!(error.lines().count(), 1, "{error}");
     }
     for lines in [
         rest,
@@ -328,18 +271,14 @@ fn identity_provider_is_set_whole_or_not_at_all() {
         "create_users = \"saver\"\n",
         "operators_only_here = true\n",
     ] {
-        let error = load(lines).unwrap_err().to_string();
         assert_eq!(
-            error,
+            error(lines),
             "oidc: issuer, client_id and client_secret belong together: set all three, or none"
         );
     }
     assert!(load("create_users = \"\"\n").unwrap().pages.oidc.is_none());
-    let error = load(&format!(
-        "issuer = \"https://login.example\"\n{rest}create_users = \"gold\"\n"
-    ))
-    .unwrap_err()
-    .to_string();
+    let gold = "issuer = \"https://login.example\"\ncreate_users = \"gold\"\n";
+    let error = error(&format!("{gold}{rest}"));
     assert_starts(&error, "oidc.create_users is `gold`");
     assert_has(&error, "a plan: ");
 }
@@ -396,11 +335,8 @@ fn errors_of_files() {
 
 #[test]
 fn all_errors_are_reported_together() {
-    let sources = with_variable(
-        from_file("[api]\nlisten = \"x\"\n[cache]\nballances = 1\n"),
-        "BELLBIRD_LOG__LEVEL",
-        "loud",
-    );
+    let file = from_file("[api]\nlisten = \"x\"\n[cache]\nballances = 1\n");
+    let sources = with_variable(file, "BELLBIRD_LOG__LEVEL", "loud");
     assert_eq!(error_of(&sources).lines().count(), 3);
 }
 
@@ -415,11 +351,11 @@ fn an_error_never_shows_a_secret() {
     }
     let broken = error_of(&from_file("[fiskil]\nclient_secret = \"98765"));
     assert_lacks(&broken, "98765");
-    let settings = Settings::load(&from_file(
+    let settings = load(&from_file(
         "[fiskil]\nclient_id = \"i\"\nclient_secret = \"98765\"\n[secrets]\nkey = \"98765\"\n\
          [database]\nurl = \"postgres://me:98765@h/d\"",
     ));
-    assert_lacks(&format!("{:?}", settings.unwrap()), "98765");
+    assert_lacks(&format!("{settings:?}"), "98765");
 }
 
 /// The path of a new file with a secret in it.
@@ -448,62 +384,36 @@ fn secrets_are_read_from_files() {
         let in_file = from_file(&format!("[{section}]\n{key}_file = \"{path}\"\n"));
         let variable = format!("BELLBIRD_{section}__{key}_FILE").to_ascii_uppercase();
         // A variable overrides the file, also where one of them names a file.
-        let overridden = with_variable(
-            from_file(&format!("[{section}]\n{key} = \"old\"\n")),
-            &variable,
-            &path,
-        );
+        let old = from_file(&format!("[{section}]\n{key} = \"old\"\n"));
+        let overridden = with_variable(old, &variable, &path);
         for sources in [in_file, overridden] {
-            let mut settings = Settings::load(&sources).unwrap();
-            let value = match PROVIDERS
-                .iter()
-                .find(|provider| provider.name.as_str() == section)
-            {
-                Some(provider) => settings
-                    .providers
-                    .section(provider)
-                    .get(key)
-                    .map(str::to_owned),
-                None => {
-                    let of_store = settings.shared_store.as_ref().map(|of_store| &of_store.url);
-                    let secret = if section == "redis" {
-                        of_store
-                    } else {
-                        settings.master_keys.as_ref()
-                    };
-                    secret.map(|secret| secret.expose_secret().to_owned())
+            let mut settings = load(&sources);
+            let mut providers = PROVIDERS.iter();
+            let provider = providers.find(|provider| provider.name.as_str() == section);
+            let value = match (section, provider) {
+                (_, Some(provider)) => settings.providers.section(provider).get(key),
+                ("redis", _) => {
+                    let of_store = settings.shared_store.as_ref();
+                    of_store.map(|of_store| of_store.url.expose_secret())
                 }
+                _ => settings
+                    .master_keys
+                    .as_ref()
+                    .map(|keys| keys.expose_secret()),
             };
-            assert_eq!(value.as_deref(), Some("from-a-file"), "{name}");
-            assert_eq!(
-                settings.origin(name).unwrap().to_string(),
-                format!("the file {path}")
-            );
+            assert_eq!(value, Some("from-a-file"), "{name}");
+            let origin = settings.origin(name).unwrap().to_string();
+            assert_eq!(origin, format!("the file {path}"));
         }
     }
-    let sources = with_variable(
-        from_file(""),
-        "BELLBIRD_DATABASE__URL_FILE",
-        &secret_file(postgres),
-    );
-    assert_eq!(
-        Settings::load(&sources)
-            .unwrap()
-            .database
-            .url
-            .expose_secret(),
-        postgres
-    );
+    let sources = variable("BELLBIRD_DATABASE__URL_FILE", &secret_file(postgres));
+    assert_eq!(load(&sources).database.url.expose_secret(), postgres);
 }
 
 #[test]
 fn error_of_a_secret_file_names_the_file() {
     let path = secret_file("mysql://me:98765@host/db");
-    let error = error_of(&with_variable(
-        from_file(""),
-        "BELLBIRD_DATABASE__URL_FILE",
-        &path,
-    ));
+    let error = error_of(&variable("BELLBIRD_DATABASE__URL_FILE", &path));
     assert_starts(&error, &format!("database.url in the file {path}: "));
     assert_lacks(&error, "98765");
 }
@@ -521,65 +431,38 @@ fn provider_is_called_in_plain_text_on_this_machine_only() {
         ("http://192.168.1.2", false),
         ("http://0.0.0.0", false),
     ] {
-        for (provider, setting) in
-            provider_settings().filter(|(_, setting)| matches!(setting.form, Form::Url(_)))
-        {
-            let file = from_file(&format!(
-                "[{}]\n{} = \"{url}\"\n",
-                provider.name, setting.name
-            ));
-            assert_eq!(
-                Settings::load(&file).is_ok(),
-                is_accepted,
-                "{}.{} = {url}",
-                provider.name,
-                setting.name
-            );
+        let is_url = |(_, setting): &(_, &Setting)| matches!(setting.form, Form::Url(_));
+        for (provider, setting) in provider_settings().filter(is_url) {
+            let (section, key) = (provider.name, setting.name);
+            let file = from_file(&format!("[{section}]\n{key} = \"{url}\"\n"));
+            let is_loaded = Settings::load(&file).is_ok();
+            assert_eq!(is_loaded, is_accepted, "{section}.{key} = {url}");
         }
     }
 }
 
 #[test]
 fn unknown_variable_is_rejected_with_a_hint() {
-    let error = error_of(&with_variable(
-        Sources::default(),
-        "BELLBIRD_API__LISTNE",
-        "x",
-    ));
     assert_eq!(
-        error,
+        error_of(&variable("BELLBIRD_API__LISTNE", "x")),
         "unknown setting `api.listne` in the environment variable BELLBIRD_API__LISTNE: section api has listen, \
          public_url, trusted_proxies, cors_origins"
     );
-    let error = error_of(&with_variable(
-        Sources::default(),
-        "BELLBIRD_API_LISTEN",
-        "x",
-    ));
     assert_eq!(
-        error,
+        error_of(&variable("BELLBIRD_API_LISTEN", "x")),
         "unknown environment variable BELLBIRD_API_LISTEN: api.listen is BELLBIRD_API__LISTEN, with two underscores"
     );
     // A container platform sets variables of this form by itself.
-    assert!(
-        Settings::load(&with_variable(
-            Sources::default(),
-            "BELLBIRD_SERVICE_HOST",
-            "x"
-        ))
-        .is_ok()
-    );
+    load(&variable("BELLBIRD_SERVICE_HOST", "x"));
 }
 
 #[test]
 fn empty_variable_unsets_an_optional_setting() {
     let file = from_file("[api]\npublic_url = \"https://a.example/\"\n");
-    assert_eq!(
-        Settings::load(&file).unwrap().api.public_url.as_deref(),
-        Some("https://a.example")
-    );
-    let settings = Settings::load(&with_variable(file, "BELLBIRD_API__PUBLIC_URL", "")).unwrap();
-    assert_eq!(settings.api.public_url, None);
+    let url = load(&file).api.public_url;
+    assert_eq!(url.as_deref(), Some("https://a.example"));
+    let unset = with_variable(file, "BELLBIRD_API__PUBLIC_URL", "");
+    assert_eq!(load(&unset).api.public_url, None);
 }
 
 #[test]
@@ -588,10 +471,8 @@ fn operator_name_is_one_short_line() {
         let file = from_file(&format!("[console]\noperator_name = \"{value}\"\n"));
         Settings::load(&file).map(|settings| settings.pages.operator_name)
     };
-    assert_eq!(
-        name(" Māori & <Sons> ").unwrap().as_deref(),
-        Some("Māori & <Sons>")
-    );
+    let trimmed = name(" Māori & <Sons> ").unwrap();
+    assert_eq!(trimmed.as_deref(), Some("Māori & <Sons>"));
     assert_eq!(name("  ").unwrap(), None);
     assert_eq!(name(&"ā".repeat(60)).unwrap(), Some("ā".repeat(60)));
     for wrong in ["a".repeat(61), "two\\nlines".to_owned()] {
@@ -673,12 +554,8 @@ fn the_example_file_has_the_defaults() {
             Form::Url(default) => Some(default),
             Form::Text | Form::Secret => None,
         };
-        assert_eq!(
-            documented.providers.section(provider).get(setting.name),
-            default,
-            "{}",
-            provider.name
-        );
+        let documented = documented.providers.section(provider).get(setting.name);
+        assert_eq!(documented, default, "{}", provider.name);
     }
     // The defaults of the providers are in the registry.
     documented.providers = ProviderSettings::default();
