@@ -364,8 +364,7 @@ fn secrets_are_alone_on_standard_output() {
 /// A database that was deleted while nothing ran. The service must not bury it under an empty one.
 #[test]
 fn service_does_not_replace_a_database_that_is_gone() {
-    let mut workdir = Workdir::new();
-    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    let workdir = Workdir::with_key();
     let service = workdir.start("serve");
     let (_, _, log) = service.stop("-TERM");
     assert_has(&log, "new, empty database made");
@@ -469,8 +468,7 @@ fn failures_exit_with_1_and_explain() {
 /// Every command but those that are for it.
 #[test]
 fn no_command_creates_a_database() {
-    let mut workdir = Workdir::new();
-    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    let workdir = Workdir::with_key();
     let id = Uuid::nil();
     for line in [
         "user list".to_owned(),
@@ -628,8 +626,7 @@ fn occupied_ports_are_named_at_once_with_their_settings() {
 
 #[test]
 fn credentials_are_checked_before_any_call() {
-    let mut workdir = Workdir::migrated();
-    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    let workdir = Workdir::migrated_with_key();
     workdir.json("user add --email me@example.com");
     let mut all = Transcript::new(&workdir);
     for (input, options) in [

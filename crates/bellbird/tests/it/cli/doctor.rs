@@ -13,55 +13,41 @@ use crate::support::words::{assert_has, assert_lacks, assert_starts};
 #[test]
 fn doctor_reports_failures() {
     let mut workdir = Workdir::new();
-    let verdicts = |workdir: &Workdir, code: i32| {
+    let wrong = |workdir: &Workdir| {
         let output = workdir.run(&format!("doctor --json {ANY_PORTS}"));
-        assert_eq!(
-            output.status.code(),
-            Some(code),
-            "{}",
-            String::from_utf8_lossy(&output.stdout)
-        );
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(report["ok"], json!(code == 0));
-        let wrong = report["checks"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|check| check["verdict"] == "wrong");
+        let checks = report["checks"].as_array().unwrap().iter();
+        let wrong = checks.filter(|check| check["verdict"] == "wrong");
+        let wrong: Vec<_> = wrong.map(|check| text(check, "name").to_owned()).collect();
+        let code = i32::from(!wrong.is_empty());
+        assert_eq!(output.status.code(), Some(code), "{report}");
+        assert_eq!(report["ok"], json!(wrong.is_empty()));
         wrong
-            .map(|check| check["name"].as_str().unwrap().to_owned())
-            .collect::<Vec<_>>()
     };
-    assert_eq!(verdicts(&workdir, 1), ["secrets.key", "database"]);
-    assert!(
-        workdir.folder.path().read_dir().unwrap().next().is_none(),
-        "the doctor created a file"
-    );
+    assert_eq!(wrong(&workdir), ["secrets.key", "database"]);
+    let made = workdir.path().read_dir().unwrap().count();
+    assert_eq!(made, 0, "the doctor created a file");
     workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
     workdir.json("migrate");
-    assert_eq!(verdicts(&workdir, 0), [""; 0]);
+    assert_eq!(wrong(&workdir), [""; 0]);
     let shown = workdir.text(&format!("doctor {ANY_PORTS}"));
     let shown = shown.replace(bellbird::instances::VERSION, "VERSION");
     insta::assert_snapshot!(without_folder(&without_providers(&shown), &workdir));
     workdir.set("BELLBIRD_FISKIL__CLIENT_ID", "id");
-    assert_eq!(verdicts(&workdir, 1), ["providers"]);
+    assert_eq!(wrong(&workdir), ["providers"]);
     workdir.set("BELLBIRD_FISKIL__CLIENT_SECRET", "s3cret");
     workdir.set("BELLBIRD_FISKIL__BASE_URL", "http://127.0.0.1:1");
-    assert_eq!(verdicts(&workdir, 1), ["fiskil"]);
+    assert_eq!(wrong(&workdir), ["fiskil"]);
     workdir.set("BELLBIRD_READS__ROW_CAP", "0");
-    assert_eq!(verdicts(&workdir, 1), ["settings"]);
-    let report: Value =
-        serde_json::from_slice(&workdir.run(&format!("doctor --json {ANY_PORTS}")).stdout).unwrap();
-    assert_eq!(
-        report["error"]["message"],
-        format!("settings: {}", text(&report["checks"][0], "detail"))
-    );
+    assert_eq!(wrong(&workdir), ["settings"]);
+    let report = workdir.printed(&format!("doctor {ANY_PORTS}"));
+    let message = format!("settings: {}", text(&report["checks"][0], "detail"));
+    assert_eq!(report["error"]["message"], message);
 }
 
 #[test]
 fn doctor_names_the_settings_file_and_notes_odd_settings() {
-    let mut workdir = Workdir::migrated();
-    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    let workdir = Workdir::migrated_with_key();
     let file = workdir.path().join("bellbird.toml");
     let toml = "[reads]\ndeadline_seconds = 5\n[fiskil]\nclient_id = \"...\"\nclient_secret = \"s3cret\"\n\
                 base_url = \"http://127.0.0.1:1\"\n";
@@ -86,32 +72,30 @@ fn doctor_notes_files_that_others_may_open() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let mut workdir = Workdir::new();
-    let key = MASTER_KEY;
-    std::fs::write(workdir.folder.path().join("key"), format!("{key}\n")).unwrap();
-    std::fs::write(
-        workdir.folder.path().join("bellbird.toml"),
-        "[fiskil]\nwebhook_secret = \"x\"\n",
-    )
-    .unwrap();
+    let folder = workdir.path();
+    std::fs::write(folder.join("key"), format!("{MASTER_KEY}\n")).unwrap();
+    let settings = "[fiskil]\nwebhook_secret = \"x\"\n";
+    std::fs::write(folder.join("bellbird.toml"), settings).unwrap();
     workdir.set("BELLBIRD_SECRETS__KEY_FILE", "key");
     workdir.json("migrate");
     let files = ["bellbird.db", "bellbird.toml", "key"];
-    let set_mode = |file: &str, mode: u32| {
-        let permissions = std::fs::Permissions::from_mode(mode);
-        std::fs::set_permissions(workdir.folder.path().join(file), permissions).unwrap();
+    let report = |mode: u32| {
+        for file in files {
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(folder.join(file), permissions).unwrap();
+        }
+        workdir.doctor("files")
     };
-    let report = || workdir.doctor("files");
-    files.iter().for_each(|file| set_mode(file, 0o640));
     assert_eq!(
-        report(),
+        report(0o640),
         ["ok database, settings and keys are closed to other users of this machine"]
     );
-    files.iter().for_each(|file| set_mode(file, 0o644));
-    for (file, note) in files.iter().zip(report()) {
+    let notes = report(0o644);
+    assert_eq!(notes.len(), files.len());
+    for (file, note) in files.iter().zip(notes) {
         assert_starts(&note, "note ");
         assert_has(&note, &format!("{file} (mode 0644)"));
     }
-    assert_eq!(report().len(), files.len());
 }
 
 /// A URL that asks for less than TLS of a server elsewhere. Nothing listens there.
@@ -123,72 +107,43 @@ fn doctor_notes_a_database_without_tls() {
         ("?sslmode=prefer", true),
         ("?sslmode=disable", true),
     ] {
-        workdir.set(
-            "BELLBIRD_DATABASE__URL",
-            &format!("postgres://me:x@0.0.0.0:1/db{parameters}"),
-        );
+        let url = format!("postgres://me:x@0.0.0.0:1/db{parameters}");
+        workdir.set("BELLBIRD_DATABASE__URL", &url);
         let notes = workdir.doctor_with("--api-listen 127.0.0.1:0", "database TLS");
-        assert_eq!(
-            notes.len(),
-            usize::from(is_noted),
-            "{parameters}: {notes:?}"
-        );
+        let count = usize::from(is_noted);
+        assert_eq!(notes.len(), count, "{parameters}: {notes:?}");
     }
 }
 
 /// As when the unit of the service names another database than bellbird.toml, which commands read.
 #[test]
 fn doctor_notices_a_service_on_another_database() {
-    let (mut own, mut other) = (Workdir::migrated(), Workdir::new());
-    own.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
-    other.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    let (own, other) = (Workdir::migrated_with_key(), Workdir::with_key());
     let service = own.start("serve");
-    let address = |url: &str| {
-        text(&service.json(), url)
-            .strip_prefix("http://")
-            .unwrap()
-            .to_owned()
-    };
-    let (api, console, ops) = (address("apiUrl"), address("consoleUrl"), address("opsUrl"));
+    let [api, console, ops] =
+        ["apiUrl", "consoleUrl", "opsUrl"].map(|name| service.url(name).replace("http://", ""));
     let verdicts = |workdir: &Workdir, api: &str| {
         let listen = format!("--api-listen {api} --console-listen {console} --ops-listen {ops}");
-        let output = workdir.run(&format!("doctor --json {listen}"));
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let report = workdir.printed(&format!("doctor {listen}"));
         let checks = report["checks"].as_array().unwrap().iter();
         let ports = checks.filter(|check| text(check, "name").ends_with(".listen"));
         ports
-            .map(|check| {
-                (
-                    text(check, "verdict").to_owned(),
-                    text(check, "detail").to_owned(),
-                )
-            })
+            .map(|check| format!("{} {}", text(check, "verdict"), text(check, "detail")))
             .collect::<Vec<_>>()
     };
-    let expected = |address: &str| {
-        (
-            "ok".to_owned(),
-            format!("{address} is in use; expected while the service runs"),
-        )
-    };
+    let expected =
+        |address: &str| format!("ok {address} is in use; expected while the service runs");
     let foreign = |address: &str| {
         let why = "but no instance of this database runs on this machine: another program has it";
-        ("wrong".to_owned(), format!("{address} is in use, {why}"))
-    };
-    let database = |workdir: &Workdir| {
-        format!(
-            "the SQLite database {}",
-            workdir.path().join("bellbird.db").display()
-        )
+        format!("wrong {address} is in use, {why}")
     };
     let wrong = |address: &str| {
-        let detail = format!(
-            "the Bellbird at {address} uses another database, {}, and this command {}: give both the same \
-             database.url, as in bellbird.toml",
-            database(&own),
-            database(&other)
-        );
-        ("wrong".to_owned(), detail)
+        format!(
+            "wrong the Bellbird at {address} uses another database, the SQLite database {}, and this command the \
+             SQLite database {}: give both the same database.url, as in bellbird.toml",
+            own.path().join("bellbird.db").display(),
+            other.path().join("bellbird.db").display()
+        )
     };
     assert_eq!(
         verdicts(&own, &api),
@@ -211,17 +166,10 @@ fn doctor_notices_a_service_on_another_database() {
 
 #[test]
 fn doctor_recognises_a_demo() {
-    let mut workdir = Workdir::migrated();
-    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    let workdir = Workdir::migrated_with_key();
     let folder = Workdir::new();
     let demo = folder.start("demo");
-    let address = |url: &str| {
-        text(&demo.json(), url)
-            .strip_prefix("http://")
-            .unwrap()
-            .to_owned()
-    };
-    let (api, ops) = (address("apiUrl"), address("opsUrl"));
+    let [api, ops] = ["apiUrl", "opsUrl"].map(|name| demo.url(name).replace("http://", ""));
     let options = format!("--api-listen {api} --console-listen 127.0.0.1:0 --ops-listen {ops}");
     let expected = format!("wrong the Bellbird at {api} is a demo: stop it");
     assert_eq!(workdir.doctor_with(&options, "api.listen"), [expected]);
@@ -233,18 +181,11 @@ fn doctor_recognises_a_demo() {
 #[test]
 fn doctor_compares_the_clock_with_the_provider() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut workdir = Workdir::migrated();
-    for (name, value) in [
-        ("SECRETS__KEY", MASTER_KEY),
-        ("FISKIL__CLIENT_ID", "x1"),
-        ("FISKIL__CLIENT_SECRET", "x1"),
-        (
-            "FISKIL__BASE_URL",
-            &format!("http://{}", listener.local_addr().unwrap()),
-        ),
-    ] {
-        workdir.set(&format!("BELLBIRD_{name}"), value);
-    }
+    let mut workdir = Workdir::migrated_with_key();
+    workdir.set("BELLBIRD_FISKIL__CLIENT_ID", "x1");
+    workdir.set("BELLBIRD_FISKIL__CLIENT_SECRET", "x1");
+    let provider = format!("http://{}", listener.local_addr().unwrap());
+    workdir.set("BELLBIRD_FISKIL__BASE_URL", &provider);
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
@@ -265,10 +206,8 @@ fn doctor_compares_the_clock_with_the_provider() {
         }
     });
     let found = workdir.doctor("clock");
-    assert!(
-        found.len() == 1 && found[0].starts_with("wrong this machine's clock is 60"),
-        "{found:?}"
-    );
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_starts(&found[0], "wrong this machine's clock is 60");
     assert_has(&found[0], " s ahead of that of Fiskil at http://127.0.0.1:");
 }
 
@@ -276,23 +215,14 @@ fn doctor_compares_the_clock_with_the_provider() {
 fn doctor_notes_listeners_that_are_open_without_https() {
     let workdir = Workdir::migrated();
     let open = "--api-listen 0.0.0.0:0 --console-listen 127.0.0.1:0 --ops-listen 0.0.0.0:0";
-    let notes = workdir.doctor_with(open, "settings");
-    assert!(
-        notes
-            .iter()
-            .any(|note| note.starts_with("note ops.listen 0.0.0.0:0 is open to other machines")),
-        "{notes:?}"
-    );
-    assert!(
-        notes
-            .iter()
-            .any(|note| note.starts_with("note api.listen 0.0.0.0:0 takes keys")),
-        "{notes:?}"
-    );
-    assert!(
-        !notes.iter().any(|note| note.contains("console.listen")),
-        "{notes:?}"
-    );
+    let notes = workdir.doctor_with(open, "settings").join("\n");
+    for note in [
+        "note ops.listen 0.0.0.0:0 is open to other machines",
+        "note api.listen 0.0.0.0:0 takes keys",
+    ] {
+        assert!(notes.lines().any(|line| line.starts_with(note)), "{notes}");
+    }
+    assert_lacks(&notes, "console.listen");
 }
 
 /// A mail server that takes one login. Returns its port, and the e-mails that it has taken.
@@ -352,34 +282,24 @@ fn doctor_and_test_email_speak_to_the_mail_server() {
         (format!("smtp://me:right@127.0.0.1:{port}"), ""),
     ];
     for (url, reason) in cases {
-        let mut workdir = Workdir::migrated();
-        workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+        let mut workdir = Workdir::migrated_with_key();
         workdir.set("BELLBIRD_CONSOLE__SMTP_URL", &url);
-        workdir.set(
-            "BELLBIRD_CONSOLE__MAIL_FROM",
-            "Bellbird <bellbird@example.com>",
-        );
+        let from = "Bellbird <bellbird@example.com>";
+        workdir.set("BELLBIRD_CONSOLE__MAIL_FROM", from);
         let found = workdir.doctor("e-mail");
+        assert_eq!(found.len(), 1, "{found:?}");
+        let found = &found[0];
         if reason.is_empty() {
-            assert_eq!(found, [format!("ok 127.0.0.1:{port} takes the login")]);
+            assert_eq!(*found, format!("ok 127.0.0.1:{port} takes the login"));
             let printed = workdir.text("console test-email me@example.com");
-            assert_eq!(
-                printed,
-                format!(
-                    "127.0.0.1:{port} took an e-mail for me@example.com. See that it arrives.\n"
-                )
-            );
+            let sent = "took an e-mail for me@example.com. See that it arrives.";
+            assert_eq!(printed, format!("127.0.0.1:{port} {sent}\n"));
         } else {
-            assert!(
-                found.len() == 1 && found[0].starts_with("wrong console.smtp_url: "),
-                "{found:?}"
-            );
+            assert_starts(found, "wrong console.smtp_url: ");
             let error = workdir.error("console test-email me@example.com", 1);
-            assert!(
-                found[0].contains(reason) && error.contains(reason),
-                "{found:?} {error}"
-            );
-            assert_lacks(&found[0], "me@example.com");
+            assert_has(found, reason);
+            assert_has(&error, reason);
+            assert_lacks(found, "me@example.com");
             assert_lacks(&error, "wrong");
         }
     }
@@ -391,11 +311,9 @@ fn doctor_and_test_email_speak_to_the_mail_server() {
         "Date: ",
         "Content-Transfer-Encoding: 7bit",
     ] {
-        assert!(
-            taken[0].lines().any(|line| line.starts_with(header)),
-            "{header}: {}",
-            taken[0]
-        );
+        let mut lines = taken[0].lines();
+        let is_sent = lines.any(|line| line.starts_with(header));
+        assert!(is_sent, "{header}: {}", taken[0]);
     }
 }
 
@@ -406,9 +324,8 @@ mod postgres {
 
     #[tokio::test]
     async fn doctor_notes_more_connections_than_the_server_has() {
-        let mut workdir = Workdir::new();
+        let mut workdir = Workdir::with_key();
         workdir.set("BELLBIRD_DATABASE__URL", &postgres_database().await);
-        workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
         workdir.json("migrate");
         for (pool_size, is_noted) in [("2", false), ("1000", true)] {
             workdir.set("BELLBIRD_DATABASE__POOL_SIZE", pool_size);
@@ -426,25 +343,19 @@ mod postgres {
         let role = format!("guest_of_{database}");
         execute(&url, &format!("DROP ROLE IF EXISTS {role}"), "").await;
         execute(&url, &format!("CREATE ROLE {role} LOGIN"), "").await;
-        let mut workdir = Workdir::new();
+        let mut workdir = Workdir::with_key();
         let (_, host) = server.rsplit_once('@').unwrap();
-        workdir.set(
-            "BELLBIRD_DATABASE__URL",
-            &format!("postgres://{role}@{host}/{database}"),
-        );
-        workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+        let url_of_role = format!("postgres://{role}@{host}/{database}");
+        workdir.set("BELLBIRD_DATABASE__URL", &url_of_role);
         let remedy =
             format!("run `ALTER DATABASE {database} OWNER TO {role}` there as a superuser");
         let error = workdir.error("migrate", 1);
-        assert!(
-            error.starts_with("error: could not migrate the PostgreSQL database ")
-                && error.contains(&remedy)
-        );
+        let failed = "error: could not migrate the PostgreSQL database ";
+        assert_starts(&error, failed);
+        assert_has(&error, &remedy);
         let detail = workdir.doctor("database").remove(0);
-        assert!(
-            detail.contains("`bellbird migrate` would fail, because ") && detail.ends_with(&remedy),
-            "{detail}"
-        );
+        assert_has(&detail, "`bellbird migrate` would fail, because ");
+        assert!(detail.ends_with(&remedy), "{detail}");
         execute(&url, &format!("DROP ROLE {role}"), "").await;
     }
 }

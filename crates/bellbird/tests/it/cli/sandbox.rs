@@ -128,8 +128,7 @@ fn connection_is_imported_shown_and_removed() {
 /// every provider.
 #[test]
 fn sandbox_output_can_be_pasted() {
-    let mut workdir = Workdir::migrated();
-    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    let mut workdir = Workdir::migrated_with_key();
     workdir.json("user add --email me@example.com");
     let mut sandbox =
         RunningCommand::start(&workdir, &format!("sandbox --rows 50 {ANY_SANDBOX_PORTS}"));

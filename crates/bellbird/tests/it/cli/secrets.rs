@@ -4,9 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::database::execute;
 use crate::support::harness::postgres_database;
-use crate::support::process::{
-    ANY_PORTS, ANY_SANDBOX_PORTS, RunningCommand, Workdir, errors, get, text,
-};
+use crate::support::process::{ANY_PORTS, ANY_SANDBOX_PORTS, RunningCommand, Workdir, errors, get};
 use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 const OLD: &str = "2026:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
@@ -25,27 +23,26 @@ struct Deployment {
 
 impl Deployment {
     fn start(keys: &str) -> Self {
-        Self::start_in(Workdir::new(), None, keys)
+        Self::start_on(None, keys)
     }
 
     /// For several instances.
     async fn start_on_postgres(keys: &str) -> Self {
-        Self::start_in(Workdir::new(), Some(postgres_database().await), keys)
+        Self::start_on(Some(postgres_database().await), keys)
     }
 
-    fn start_in(mut workdir: Workdir, database: Option<String>, keys: &str) -> Self {
+    fn start_on(database: Option<String>, keys: &str) -> Self {
+        let mut workdir = Workdir::new();
         if let Some(url) = &database {
             workdir.set("BELLBIRD_DATABASE__URL", url);
         }
         workdir.json("migrate");
         workdir.set(KEYS, keys);
-        let sandbox = RunningCommand::start(
-            &workdir,
-            &format!("sandbox --json --rows 50 {ANY_SANDBOX_PORTS}"),
-        );
+        let line = format!("sandbox --json --rows 50 {ANY_SANDBOX_PORTS}");
+        let sandbox = RunningCommand::start(&workdir, &line);
         workdir.set_fiskil(&sandbox.json());
         workdir.json("user add --email me@example.com");
-        let key = text(&workdir.json("key create --user me@example.com"), "key").to_owned();
+        let key = workdir.field("key create --user me@example.com", "key");
         Self {
             workdir,
             sandbox,
@@ -64,23 +61,17 @@ impl Deployment {
     fn serve(&mut self, keys: &str) -> Service {
         self.workdir.set(KEYS, keys);
         let running = self.workdir.start("serve");
-        let api = running.url("apiUrl");
-        Service {
-            running,
-            api,
-            key: self.key.clone(),
-        }
+        let (api, key) = (running.url("apiUrl"), self.key.clone());
+        Service { running, api, key }
     }
 
     /// The JSON of a rotation that succeeds. On PostgreSQL it prints a note about dead rows, and
     /// nothing else.
     fn rotate(&mut self, keys: &str) -> Value {
         let (code, printed, error) = self.try_rotate(keys);
-        assert_eq!(
-            (code, error.lines().count()),
-            (Some(0), usize::from(self.database.is_some())),
-            "{error}"
-        );
+        assert_eq!(code, Some(0), "{error}");
+        let notes = usize::from(self.database.is_some());
+        assert_eq!(error.lines().count(), notes, "{error}");
         printed
     }
 
@@ -106,12 +97,14 @@ struct Service {
 impl Service {
     /// The status of a live read, which opens the credentials.
     async fn read_status(&self, connection: &str) -> u16 {
-        get(
-            &format!("{}/v1/transactions?connectionId={connection}", self.api),
-            Some(&self.key),
-        )
-        .await
-        .0
+        let url = format!("{}/v1/transactions?connectionId={connection}", self.api);
+        get(&url, Some(&self.key)).await.0
+    }
+
+    async fn assert_reads(&self, connections: &[&String]) {
+        for connection in connections {
+            assert_eq!(self.read_status(connection).await, 200);
+        }
     }
 
     fn stop(self) {
@@ -119,12 +112,17 @@ impl Service {
     }
 }
 
+/// What a rotation prints of the secrets that it found, and of the instances that run.
+fn rotated(resealed: u32, current: u32, unopenable: u32, instances: u32) -> Value {
+    json!({"resealed": resealed, "alreadyCurrent": current, "unopenable": unopenable, "instances": instances})
+}
+
 #[tokio::test]
 async fn single_instance_rotates_its_key() {
     let mut deployment = Deployment::start(OLD);
     let first = deployment.import(0);
     let service = deployment.serve(OLD);
-    assert_eq!(service.read_status(&first).await, 200);
+    service.assert_reads(&[&first]).await;
     assert_eq!(
         deployment.doctor(),
         ["ok 1 secret: 1 with key `2026`; all can be opened"]
@@ -133,7 +131,7 @@ async fn single_instance_rotates_its_key() {
 
     let both = format!("{NEW},{OLD}");
     let service = deployment.serve(&both);
-    assert_eq!(service.read_status(&first).await, 200);
+    service.assert_reads(&[&first]).await;
     let second = deployment.import(1);
     assert_eq!(
         deployment.doctor(),
@@ -142,31 +140,15 @@ async fn single_instance_rotates_its_key() {
              rotate` to reseal them with `2027`"
         ]
     );
-    assert_eq!(
-        deployment.rotate(&both),
-        json!({"resealed": 1, "alreadyCurrent": 1, "unopenable": 0, "instances": 1})
-    );
-    for connection in [&first, &second] {
-        assert_eq!(
-            service.read_status(connection).await,
-            200,
-            "the running service still reads"
-        );
-    }
-    assert_eq!(
-        deployment.rotate(&both),
-        json!({"resealed": 0, "alreadyCurrent": 2, "unopenable": 0, "instances": 1})
-    );
+    assert_eq!(deployment.rotate(&both), rotated(1, 1, 0, 1));
+    // The running service still reads.
+    service.assert_reads(&[&first, &second]).await;
+    assert_eq!(deployment.rotate(&both), rotated(0, 2, 0, 1));
     service.stop();
 
+    // The old key is no longer needed.
     let service = deployment.serve(NEW);
-    for connection in [&first, &second] {
-        assert_eq!(
-            service.read_status(connection).await,
-            200,
-            "the old key is no longer needed"
-        );
-    }
+    service.assert_reads(&[&first, &second]).await;
     assert_eq!(
         deployment.doctor(),
         ["ok 2 secrets: 2 with key `2027`; all can be opened"]
@@ -191,43 +173,26 @@ mod postgres {
         let first = deployment.import(0);
         let (new_key_last, new_key_first) = (format!("{OLD},{NEW}"), format!("{NEW},{OLD}"));
         // First, add the new key after the old one, one instance at a time.
-        let (first_service, second_service) =
-            (deployment.serve(OLD), deployment.serve(&new_key_last));
+        let first_service = deployment.serve(OLD);
+        let second_service = deployment.serve(&new_key_last);
         let second = deployment.import(1);
         for service in [&first_service, &second_service] {
-            assert_eq!(
-                (
-                    service.read_status(&first).await,
-                    service.read_status(&second).await
-                ),
-                (200, 200)
-            );
+            service.assert_reads(&[&first, &second]).await;
         }
         first_service.stop();
         // Then put the new key before the old one.
         let first_service = deployment.serve(&new_key_first);
         let third = deployment.import(2);
         for service in [&first_service, &second_service] {
-            assert_eq!(
-                (
-                    service.read_status(&second).await,
-                    service.read_status(&third).await
-                ),
-                (200, 200)
-            );
+            service.assert_reads(&[&second, &third]).await;
         }
         second_service.stop();
         let second_service = deployment.serve(&new_key_first);
-        assert_eq!(
-            deployment.rotate(&new_key_first),
-            json!({"resealed": 2, "alreadyCurrent": 1, "unopenable": 0, "instances": 2})
-        );
+        assert_eq!(deployment.rotate(&new_key_first), rotated(2, 1, 0, 2));
         // Finally, remove the old key.
         let third_service = deployment.serve(NEW);
         for service in [first_service, second_service, third_service] {
-            for connection in [&first, &second, &third] {
-                assert_eq!(service.read_status(connection).await, 200);
-            }
+            service.assert_reads(&[&first, &second, &third]).await;
             service.stop();
         }
         // Out of order: an instance without the new key cannot open credentials that it has not
@@ -262,23 +227,20 @@ mod postgres {
         assert_lacks(&error, &early.api);
         let found = deployment.doctor();
         assert_starts(&found[0], "note 1 secret: 1 with key `2026`");
-        assert_eq!(late.read_status(&connection).await, 200);
+        late.assert_reads(&[&connection]).await;
 
         // It opens both, but what it seals would be lost with the old key.
         late.stop();
         let late = deployment.serve(&new_key_last);
         let (code, printed, error) = deployment.try_rotate(&new_key_first);
-        let message = error
-            .lines()
-            .find_map(|line| line.strip_prefix("error: "))
-            .unwrap();
-        let resealed = json!({"resealed": 1, "alreadyCurrent": 0, "unopenable": 0, "instances": 2, "error": {"message": message}});
-        assert_eq!((code, printed), (Some(1), resealed));
-        assert_has(
-            &error,
-            &format!("({}) seals with key `2026`: put `2027` first", late.api),
-        );
-        assert_eq!(late.read_status(&connection).await, 200);
+        assert_eq!(code, Some(1), "{error}");
+        let message = error.lines().find_map(|line| line.strip_prefix("error: "));
+        let mut expected = rotated(1, 0, 0, 2);
+        expected["error"] = json!({ "message": message.unwrap() });
+        assert_eq!(printed, expected);
+        let advice = format!("({}) seals with key `2026`: put `2027` first", late.api);
+        assert_has(&error, &advice);
+        late.assert_reads(&[&connection]).await;
 
         // An instance that was killed does not block forever.
         let late_api = late.api;
@@ -287,8 +249,7 @@ mod postgres {
             "UPDATE instances SET last_seen_at = last_seen_at - 31000000 WHERE api_url = '{late_api}'"
         );
         execute(deployment.database.as_deref().unwrap(), &sql, "").await;
-        let resealed = json!({"resealed": 0, "alreadyCurrent": 1, "unopenable": 0, "instances": 1});
-        assert_eq!(deployment.rotate(&new_key_first), resealed);
+        assert_eq!(deployment.rotate(&new_key_first), rotated(0, 1, 0, 1));
         early.stop();
         deployment.sandbox.end();
     }
@@ -300,19 +261,16 @@ fn unopenable_secrets_are_reported_and_kept() {
     let lost = deployment.import(0);
     deployment.workdir.set(KEYS, OLD);
     deployment.import(1);
-    deployment.workdir.set(KEYS, &format!("{NEW},{OLD}"));
-    let output = deployment.workdir.run("secrets rotate --json");
-    assert_eq!(output.status.code(), Some(1));
-    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (code, printed, error) = deployment.try_rotate(&format!("{NEW},{OLD}"));
     let (reason, advice) = (
         "cannot be opened: sealed with key `1999`, which is not in secrets.key.",
         "Add the missing key to secrets.key, after the first one. If it is lost, see docs/secrets.md",
     );
     let missing = format!("1 secret {reason} {advice} (credentials of connection {lost})");
-    let error = json!({ "message": missing });
-    let rotated = json!({"resealed": 1, "alreadyCurrent": 0, "unopenable": 1, "instances": 0, "error": error});
-    assert_eq!(printed, rotated);
-    assert_eq!(errors(&output), format!("error: {missing}\n"));
+    let mut expected = rotated(1, 0, 1, 0);
+    expected["error"] = json!({ "message": missing });
+    assert_eq!(printed, expected);
+    assert_eq!((code, error), (Some(1), format!("error: {missing}\n")));
     assert_eq!(
         deployment.doctor(),
         [format!(
@@ -320,30 +278,18 @@ fn unopenable_secrets_are_reported_and_kept() {
         )]
     );
     // A different key with the same id.
-    deployment
-        .workdir
-        .set(KEYS, &format!("{NEW},1999:{}", &OLD[5..]));
-    let output = deployment.workdir.run("secrets rotate");
-    assert_eq!(output.status.code(), Some(1));
-    let error = errors(&output);
-    assert_has(
-        &error,
-        "1 secret cannot be opened: not opened by the key with their id",
-    );
+    let (code, _, error) = deployment.try_rotate(&format!("{NEW},1999:{}", &OLD[5..]));
+    assert_eq!(code, Some(1));
+    let reason = "1 secret cannot be opened: not opened by the key with their id";
+    assert_has(&error, reason);
     for key in [OLD, NEW, LOST] {
         assert_lacks(&error, &key[5..]);
     }
-    let service = deployment.serve(NEW);
-    let (code, _, log) = service.running.stop("-TERM");
-    assert!(
-        code == Some(0) && log.contains("1 secret cannot be opened: sealed with key `1999`"),
-        "{log}"
-    );
+    let log = deployment.serve(NEW).running.end();
+    assert_has(&log, "1 secret cannot be opened: sealed with key `1999`");
     // With the lost key, every secret can be opened.
-    assert_eq!(
-        deployment.rotate(&format!("{NEW},{LOST}")),
-        json!({"resealed": 1, "alreadyCurrent": 1, "unopenable": 0, "instances": 0})
-    );
+    let with_lost_key = format!("{NEW},{LOST}");
+    assert_eq!(deployment.rotate(&with_lost_key), rotated(1, 1, 0, 0));
     deployment.sandbox.end();
 }
 
@@ -365,28 +311,26 @@ async fn another_key_of_the_same_id_seals_nothing() {
         (imported.status.code(), errors(&imported)),
         (Some(1), format!("error: {reason}\n"))
     );
-    for command in ["secrets rotate", &format!("serve {ANY_PORTS}")] {
-        let error = deployment.workdir.error(command, 1);
-        assert_has(&error, reason);
+    let serve = format!("serve {ANY_PORTS}");
+    for command in ["secrets rotate", &serve] {
+        assert_has(&deployment.workdir.error(command, 1), reason);
     }
     assert_eq!(deployment.doctor(), [format!("wrong {reason}")]);
 
     // Without a key, the advice is not to generate one.
     deployment.workdir.set(KEYS, "");
-    let error = deployment.workdir.error(&format!("serve {ANY_PORTS}"), 1);
+    let error = deployment.workdir.error(&serve, 1);
     let missing = "secrets.key is not set, but the database holds secrets that are sealed with the master key `2026` (1)";
     assert_has(&error, missing);
     assert_has(&error, "find the old key");
-    let checked = deployment
-        .workdir
-        .run(&format!("doctor --json {ANY_PORTS}"));
-    let checked = String::from_utf8(checked.stdout).unwrap();
+    let doctor = format!("doctor --json {ANY_PORTS}");
+    let checked = String::from_utf8(deployment.workdir.run(&doctor).stdout).unwrap();
     assert_has(&checked, "sealed with the master key `2026` (1)");
     assert_lacks(&checked, "urandom");
 
     // The old key opens what it sealed, and a key with another id begins again.
     let service = deployment.serve(OLD);
-    assert_eq!(service.read_status(&connection).await, 200);
+    service.assert_reads(&[&connection]).await;
     service.stop();
     deployment.serve(NEW).stop();
     deployment.import(1);
@@ -423,30 +367,22 @@ fn invalid_keys_are_rejected_up_front() {
         assert_has(&error, &format!(" cannot be used: {message}"));
         assert_lacks(&error, bare);
     }
-    let mut empty = Workdir::new();
-    empty.set(KEYS, OLD);
-    assert_has(
-        &empty.error("secrets rotate", 1),
-        "bellbird.db does not exist",
-    );
+    let error = Workdir::with_key().error("secrets rotate", 1);
+    assert_has(&error, "bellbird.db does not exist");
     // In a file, a line for each key is the natural form. One that is wrong is named with the file.
     let mut empty = Workdir::new();
     let file = empty.path().join("keys");
     empty.set("BELLBIRD_SECRETS__KEY_FILE", "keys");
     std::fs::write(&file, format!("{NEW}\n\n{OLD}\n")).unwrap();
     empty.json("migrate");
-    let ids = empty.json("status")["keyIds"].clone();
-    assert_eq!(ids, json!([&NEW[..4], &OLD[..4]]));
+    let ids = json!([&NEW[..4], &OLD[..4]]);
+    assert_eq!(empty.json("status")["keyIds"], ids);
     std::fs::write(&file, "main:c2hvcnQ=").unwrap();
     let error = empty.error("secrets rotate", 1);
-    assert_starts(
-        &error,
-        "error: secrets.key in the file keys cannot be used: ",
-    );
+    let reason = "error: secrets.key in the file keys cannot be used: ";
+    assert_starts(&error, reason);
     std::fs::write(&file, "\n").unwrap();
     let error = empty.error("secrets rotate", 1);
-    assert!(
-        error.ends_with("the file keys is empty: restore your copy of it"),
-        "{error}"
-    );
+    let reason = "the file keys is empty: restore your copy of it";
+    assert!(error.ends_with(reason), "{error}");
 }

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Child;
 
 use super::{FILES, key, leftovers};
-use crate::support::process::{ANY_PORTS, MASTER_KEY, Workdir, errors, text};
+use crate::support::process::{ANY_PORTS, Workdir, errors, text};
 use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 #[tokio::test]
@@ -181,8 +181,7 @@ fn one_of_several_first_starts_wins() {
 
 #[test]
 fn environment_that_names_an_installation_is_complete() {
-    let mut workdir = Workdir::new();
-    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    let workdir = Workdir::with_key();
     let service = workdir.start("serve");
     assert!(service.json().get("setupUrl").is_none());
     service.end();

@@ -10,9 +10,7 @@ use super::memory::{MARK, ROWS, import_with_marked_rows};
 use crate::support::database::execute;
 use crate::support::deployment::Deployment;
 use crate::support::harness::{Database, also_on_postgres, simulated_providers};
-use crate::support::process::{
-    ANY_PORTS, MASTER_KEY, Process, RunningCommand, Workdir, errors, text,
-};
+use crate::support::process::{ANY_PORTS, Process, RunningCommand, Workdir, errors, text};
 use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 /// Of the description of each marked row, a piece that the audit searches for. There is one for
@@ -261,8 +259,7 @@ async fn place_that_cannot_be_searched_is_not_clean() {
 
 #[test]
 fn key_that_cannot_be_read_is_an_error() {
-    let mut workdir = Workdir::migrated();
-    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    let workdir = Workdir::migrated_with_key();
     fs::write(workdir.folder.path().join("key.txt"), "SECRET-KEY").unwrap();
     let error = workdir.error("audit --key-file key.txt", 1);
     assert_has(&error, "key.txt has no valid API key");

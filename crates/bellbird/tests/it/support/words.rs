@@ -27,6 +27,19 @@ impl Workdir {
         workdir
     }
 
+    /// A folder with a migrated database, and with a master key.
+    pub(crate) fn migrated_with_key() -> Self {
+        let mut workdir = Self::migrated();
+        workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+        workdir
+    }
+
+    /// The JSON that a command prints, however it ends.
+    pub(crate) fn printed(&self, line: &str) -> Value {
+        let output = self.run(&format!("{line} --json"));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
     /// A field of what a command prints with `--json`.
     pub(crate) fn field(&self, line: &str, name: &str) -> String {
         text(&self.json(line), name).to_owned()
