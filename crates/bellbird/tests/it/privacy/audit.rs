@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::memory::{MARK, ROWS, import_with_marked_rows};
 use crate::support::database::execute;
-use crate::support::deployment::Deployment;
+use crate::support::deployment::{Deployment, EMAIL};
 use crate::support::harness::{Database, also_on_postgres, simulated_providers};
 use crate::support::process::{ANY_PORTS, Process, RunningCommand, Workdir, errors, text};
 use crate::support::words::{assert_has, assert_lacks, assert_starts};
@@ -36,16 +36,9 @@ impl Audit {
         let places = places.filter(|place| !place["found"].as_object().unwrap().is_empty());
         places
             .map(|place| {
-                let place_name = format!("{} {}", text(place, "part"), text(place, "name"));
-                (
-                    place_name,
-                    place["found"]
-                        .as_object()
-                        .unwrap()
-                        .keys()
-                        .cloned()
-                        .collect(),
-                )
+                let name = format!("{} {}", text(place, "part"), text(place, "name"));
+                let kinds = place["found"].as_object().unwrap().keys();
+                (name, kinds.cloned().collect())
             })
             .collect()
     }
@@ -70,26 +63,20 @@ fn may_trace() -> bool {
 
 /// Runs the command, with the key on standard input.
 pub(super) async fn audit(workdir: &Workdir, key: &str, arguments: &str) -> Audit {
-    let mut child = workdir.command(&format!("audit --json --key-file - {arguments}"));
+    let mut command = workdir.command(&format!("audit --json --key-file - {arguments}"));
     let key = key.to_owned();
     let output = tokio::task::spawn_blocking(move || {
-        let mut child = child.stdin(Stdio::piped()).spawn().unwrap();
-        child
-            .stdin
-            .take()
-            .unwrap()
-            .write_all(key.as_bytes())
-            .unwrap();
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(key.as_bytes()).unwrap();
+        drop(stdin);
         child.wait_with_output().unwrap()
     });
     let output = output.await.unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout);
-    for printed in [&*stdout, &errors(&output)] {
-        assert!(
-            !printed.contains(MARK),
-            "it prints a string that it found: {printed}"
-        );
-    }
+    // It prints no string that it found.
+    assert_lacks(&stdout, MARK);
+    assert_lacks(&errors(&output), MARK);
     let printed =
         serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stdout}{}", errors(&output)));
     Audit {
@@ -107,18 +94,13 @@ fn holder(text: &str) -> Process {
 
 /// A service with marked rows, and a key that may read them.
 async fn service(database: Database) -> (Workdir, RunningCommand, RunningCommand, String, String) {
+    let deployment = Deployment::start_on(database, 50, &[("SYNC__ENABLED", "false")]).await;
+    let key = deployment.add_user(EMAIL);
     let Deployment {
         mut workdir,
         sandbox,
         database,
-    } = Deployment::start_on(database, 50, &[]).await;
-    workdir.set("BELLBIRD_SYNC__ENABLED", "false");
-    workdir.json("user add --email me@example.com --plan professional");
-    let key = text(
-        &workdir.json("key create --user me@example.com --name test"),
-        "key",
-    )
-    .to_owned();
+    } = deployment;
     import_with_marked_rows(&workdir, &sandbox.json(), &database).await;
     let log = workdir.folder.path().join("service.log");
     let service =
@@ -132,68 +114,42 @@ async fn planted_row_is_found_in_each_place() {
     let database = Database::of_test();
     let (workdir, _sandbox, service, database, key) = service(database).await;
     let clean = audit(&workdir, &key, "--wait 0 --no-memory --log service.log").await;
-    assert_eq!(
-        (clean.code, clean.found()),
-        (Some(0), vec![]),
-        "{}",
-        clean.printed
-    );
-    let strings = clean.printed["strings"]["description"].as_u64().unwrap();
-    assert!(
-        strings >= (ROWS * simulated_providers().count()) as u64,
-        "{}",
-        clean.printed
-    );
+    let printed = &clean.printed;
+    assert_eq!((clean.code, clean.found()), (Some(0), vec![]), "{printed}");
+    let strings = printed["strings"]["description"].as_u64().unwrap();
+    let rows = (ROWS * simulated_providers().count()) as u64;
+    assert!(strings >= rows, "{printed}");
 
     let mut providers = simulated_providers();
     let [in_table, in_log, in_memory] = [(); 3].map(|()| piece(providers.next().unwrap()));
-    execute(
-        &database,
-        &format!("UPDATE api_keys SET name = '{in_table}'"),
-        "",
-    )
-    .await;
-    let mut log = fs::File::options()
-        .append(true)
-        .open(workdir.folder.path().join("service.log"))
-        .unwrap();
+    let sql = format!("UPDATE api_keys SET name = '{in_table}'");
+    execute(&database, &sql, "").await;
+    let log = workdir.path().join("service.log");
+    let mut log = fs::File::options().append(true).open(log).unwrap();
     writeln!(log, "read {in_log} with {key}").unwrap();
     let holder = holder(&in_memory);
-    let dirty = audit(
-        &workdir,
-        &key,
-        &format!("--wait 0 --log service.log --pid {}", holder.0.id()),
-    )
-    .await;
+    let process = holder.0.id();
+    let everywhere = format!("--wait 0 --log service.log --pid {process}");
+    let dirty = audit(&workdir, &key, &everywhere).await;
     assert_eq!(dirty.code, Some(1));
     assert_eq!(dirty.not_searched(), Vec::<String>::new());
-    let expect = |places: &[&str], kinds: &str| {
-        for place in places {
-            let found = dirty.found();
-            let found = found
-                .iter()
-                .find(|(name, _)| name.starts_with(place))
-                .map(|(_, kinds)| kinds.join(" "));
-            assert_eq!(found.as_deref(), Some(kinds), "{place}: {}", dirty.printed);
-        }
+    let found = dirty.found();
+    let expect = |place: &str, kinds: &str| {
+        let found = found.iter().find(|(name, _)| name.starts_with(place));
+        let found = found.map(|(_, kinds)| kinds.join(" "));
+        assert_eq!(found.as_deref(), Some(kinds), "{place}: {}", dirty.printed);
     };
-    expect(&["table api_keys"], "description");
-    expect(&["log service.log"], "description key");
+    expect("table api_keys", "description");
+    expect("log service.log", "description key");
     if database.starts_with("sqlite:") {
-        expect(&["file "], "description");
+        expect("file ", "description");
     }
     if may_trace() {
-        expect(
-            &[&format!("memory of process {}, [stack]", holder.0.id())],
-            "description",
-        );
+        let stack = format!("memory of process {process}, [stack]");
+        expect(&stack, "description");
     }
-    let tables = dirty
-        .found()
-        .iter()
-        .filter(|(name, _)| name.starts_with("table "))
-        .count();
-    assert_eq!(tables, 1, "{}", dirty.printed);
+    let tables = found.iter().filter(|(name, _)| name.starts_with("table "));
+    assert_eq!(tables.count(), 1, "{}", dirty.printed);
     drop(service);
 }
 
@@ -206,33 +162,18 @@ async fn place_that_cannot_be_searched_is_not_clean() {
         ("--wait 0 --pid 4194304", "memory"),
     ] {
         let audit = audit(&workdir, &key, arguments).await;
-        assert_eq!(
-            (audit.code, audit.found()),
-            (Some(1), vec![]),
-            "{}",
-            audit.printed
-        );
-        assert_eq!(audit.printed["clean"], false);
-        let gap = audit.printed["notSearched"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(|gap| gap["what"] == what);
-        assert_eq!(gap.unwrap()["isChosen"], false);
-        assert_starts(
-            text(&audit.printed["error"], "message"),
-            &format!("{what} was not searched: "),
-        );
+        let printed = &audit.printed;
+        assert_eq!((audit.code, audit.found()), (Some(1), vec![]), "{printed}");
+        assert_eq!(printed["clean"], false);
+        let mut gaps = printed["notSearched"].as_array().unwrap().iter();
+        let gap = gaps.find(|gap| gap["what"] == what).unwrap();
+        assert_eq!(gap["isChosen"], false);
+        let message = text(&printed["error"], "message");
+        assert_starts(message, &format!("{what} was not searched: "));
     }
     // The text for people says the same.
-    fs::write(workdir.folder.path().join("key.txt"), format!("{key}\n")).unwrap();
-    let output = workdir.run("audit --key-file key.txt --wait 0 --no-memory");
-    let printed = String::from_utf8(output.stdout.clone()).unwrap();
-    assert_eq!(
-        (output.status.code(), errors(&output).as_str()),
-        (Some(0), ""),
-        "{printed}"
-    );
+    fs::write(workdir.path().join("key.txt"), format!("{key}\n")).unwrap();
+    let printed = workdir.text("audit --key-file key.txt --wait 0 --no-memory");
     for expected in [
         "table fingerprints",
         "Not searched: memory (--no-memory)",
@@ -243,11 +184,8 @@ async fn place_that_cannot_be_searched_is_not_clean() {
     }
 
     // Settings of another database than the service's.
-    let other = workdir.folder.path().join("other.db");
-    workdir.set(
-        "BELLBIRD_DATABASE__URL",
-        &format!("sqlite:{}", other.display()),
-    );
+    let other = format!("sqlite:{}", workdir.path().join("other.db").display());
+    workdir.set("BELLBIRD_DATABASE__URL", &other);
     workdir.json("migrate");
     let audit = audit(&workdir, &key, "--wait 0 --no-memory").await;
     assert_eq!(audit.code, Some(1));
@@ -260,14 +198,12 @@ async fn place_that_cannot_be_searched_is_not_clean() {
 #[test]
 fn key_that_cannot_be_read_is_an_error() {
     let workdir = Workdir::migrated_with_key();
-    fs::write(workdir.folder.path().join("key.txt"), "SECRET-KEY").unwrap();
+    fs::write(workdir.path().join("key.txt"), "SECRET-KEY").unwrap();
     let error = workdir.error("audit --key-file key.txt", 1);
     assert_has(&error, "key.txt has no valid API key");
     assert_lacks(&error, "SECRET-KEY");
-    assert_has(
-        &workdir.error("audit --key-file missing.txt", 1),
-        "cannot be read from missing.txt",
-    );
+    let error = workdir.error("audit --key-file missing.txt", 1);
+    assert_has(&error, "cannot be read from missing.txt");
     assert_has(&workdir.error("audit", 2), "--key-file");
 }
 

@@ -9,10 +9,12 @@ use bellbird_sandbox::{ConsentState, WebhookSettings};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
+use super::contains;
 use crate::support::browser::{open, start};
 use crate::support::database::{query, tables, tables_containing};
 use crate::support::harness::{AccountLabel, App, Person, Setup, also_on_postgres, eventually};
 use crate::support::provider_spec::spec;
+use crate::support::words::assert_lacks;
 
 /// All ids and names of the connection and its accounts, here and at the provider.
 async fn identifiers_of(app: &App, connection: &Connection) -> Vec<String> {
@@ -128,25 +130,16 @@ async fn removal_erases_every_identifier() {
         app.remove(connection.id).await;
         for path in paths {
             let answer = app.get_as(&person.key, &path).await;
-            let empty = path.starts_with("/v1/accounts?")
-                && answer.status == 200
-                && answer.data().is_empty();
-            assert!(
-                empty || answer.status == 404,
-                "{path}: {} {}",
-                answer.status,
-                answer.text
-            );
-            assert!(!answer.text.contains(&accounts[0].name));
+            let (status, text) = (answer.status, &answer.text);
+            let is_empty_list =
+                path.starts_with("/v1/accounts?") && status == 200 && answer.data().is_empty();
+            assert!(is_empty_list || status == 404, "{path}: {status} {text}");
+            assert_lacks(text, &accounts[0].name);
         }
-        assert_eq!(
-            app.get_as(&person.key, "/v1/connections").await.data(),
-            Vec::<Value>::new()
-        );
-        assert_eq!(
-            app.get_as(&person.key, "/v1/accounts").await.data(),
-            Vec::<Value>::new()
-        );
+        for list in ["/v1/connections", "/v1/accounts"] {
+            let answer = app.get_as(&person.key, list).await;
+            assert_eq!(answer.data(), Vec::<Value>::new());
+        }
         open(&callback_url)
             .await
             .assert_shows(200, "Nothing is linked any more");
@@ -181,30 +174,15 @@ async fn assert_erased(app: &App, connection: &Connection, mut names: Vec<String
         names.retain(|name| !others.contains(name));
     }
     assert!(names.len() > 4, "{names:?}");
+    let provider = &connection.provider;
     let audit = BTreeSet::from([("connection_audit".to_owned(), id.clone())]);
+    let left = tables_containing(database, &names).await;
+    assert_eq!(left, audit, "{provider}");
+    let mut tables = tables(database).await.into_iter();
+    let (_, columns) = tables.find(|(name, _)| name == "connection_audit").unwrap();
     assert_eq!(
-        tables_containing(database, &names).await,
-        audit,
-        "{}",
-        connection.provider
-    );
-    let columns = tables(database)
-        .await
-        .into_iter()
-        .find(|(table, _)| table == "connection_audit")
-        .unwrap()
-        .1;
-    assert_eq!(
-        columns,
-        [
-            "cause",
-            "changed_at",
-            "connection_id",
-            "from_status",
-            "id",
-            "to_status",
-            "user_id"
-        ]
+        columns.join(" "),
+        "cause changed_at connection_id from_status id to_status user_id"
     );
     let Some(path) = database.strip_prefix("sqlite:") else {
         return;
@@ -217,11 +195,7 @@ async fn assert_erased(app: &App, connection: &Connection, mut names: Vec<String
     let mut bytes = std::fs::read(path).unwrap();
     bytes.extend(std::fs::read(format!("{path}-wal")).unwrap_or_default());
     for name in names.iter().filter(|name| **name != id) {
-        assert!(
-            memchr::memmem::find(&bytes, name.as_bytes()).is_none(),
-            "{}: {name} is in the file",
-            connection.provider
-        );
+        assert!(!contains(&bytes, name), "{provider}: {name} is in the file");
     }
 }
 

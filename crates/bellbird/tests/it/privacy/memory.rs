@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::audit::audit;
 use super::{import_at, list_of};
 use crate::support::database::execute;
-use crate::support::deployment::{Deployment, control};
+use crate::support::deployment::{Deployment, EMAIL, control};
 use crate::support::harness::{App, Database, Setup, simulated_providers};
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, text};
 use crate::support::provider_spec::spec;
@@ -47,45 +47,31 @@ pub(super) async fn import_with_marked_rows(workdir: &Workdir, sandbox: &Value, 
 /// descriptions.
 async fn walk(http: &reqwest::Client, api: &str, key: &str) -> BTreeSet<String> {
     let read = async |path: &str| -> Value {
-        let response = http
-            .get(format!("{api}/v1/{path}"))
-            .bearer_auth(key)
-            .send()
-            .await
-            .unwrap();
+        let request = http.get(format!("{api}/v1/{path}")).bearer_auth(key);
+        let response = request.send().await.unwrap();
         assert_eq!(response.status(), 200, "{path}");
         response.json().await.unwrap()
     };
     let connections = read("connections").await;
-    let walks = connections["data"]
-        .as_array()
-        .unwrap()
+    let connections = connections["data"].as_array().unwrap().iter();
+    let lists: Vec<_> = connections
+        .map(|connection| {
+            let (list, id) = (list_of(connection), text(connection, "id"));
+            format!("{list}?connectionId={id}")
+        })
+        .collect();
+    // Windows of other sizes end elsewhere in the provider's pages, and need buffers of other
+    // sizes.
+    let windows = lists
         .iter()
-        .flat_map(|connection| {
-            let (list, id) = (&connection["category"], text(connection, "id"));
-            let list = if list == "brokerage" {
-                "trades"
-            } else {
-                "transactions"
-            };
-            // Windows of other sizes end elsewhere in the provider's pages, and need buffers of
-            // other sizes.
-            [40, 100, 500].map(|limit| {
-                (
-                    format!("{list}?connectionId={id}&from=2020-01-01&limit={limit}"),
-                    limit,
-                )
-            })
-        });
-    let walks = stream::iter(walks).map(async |(path, limit)| {
+        .flat_map(|list| [40, 100, 500].map(|limit| (list, limit)));
+    let walks = stream::iter(windows).map(async |(list, limit)| {
         let mut found = BTreeSet::new();
         for offset in (0..).step_by(limit) {
-            let rows = read(&format!("{path}&offset={offset}")).await;
-            let texts = rows["data"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .filter_map(|row| row["description"].as_str());
+            let window = format!("{list}&from=2020-01-01&limit={limit}&offset={offset}");
+            let rows = read(&window).await;
+            let texts = rows["data"].as_array().unwrap().iter();
+            let texts = texts.filter_map(|row| row["description"].as_str());
             found.extend(texts.filter(|text| text.contains(MARK)).map(str::to_owned));
             if rows["pagination"]["hasMore"] == false {
                 break;
@@ -93,35 +79,21 @@ async fn walk(http: &reqwest::Client, api: &str, key: &str) -> BTreeSet<String> 
         }
         found
     });
-    let found = walks
-        .buffer_unordered(4)
-        .collect::<Vec<_>>()
-        .await
-        .into_iter()
-        .flatten()
-        .collect();
+    let found: Vec<_> = walks.buffer_unordered(4).collect().await;
     // The last thing that the connections to the providers read is marked rows, and nothing else.
     let since = (Timestamp::now() - SignedDuration::from_hours(48))
         .strftime("%Y-%m-%dT%H:%M:%SZ")
         .to_string();
-    let last = connections["data"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .flat_map(|connection| {
-            let list = list_of(connection);
-            let path = format!(
-                "{list}?connectionId={}&from={since}",
-                text(connection, "id")
-            );
-            (490..500).map(move |limit| format!("{path}&limit={limit}"))
-        });
+    let last = lists.iter().flat_map(|list| {
+        let path = format!("{list}&from={since}");
+        (490..500).map(move |limit| format!("{path}&limit={limit}"))
+    });
     stream::iter(last)
         .map(async |path| read(&path).await)
         .buffer_unordered(8)
         .collect::<Vec<_>>()
         .await;
-    found
+    found.into_iter().flatten().collect()
 }
 
 /// Where the mark occurs in the memory of a process: the region, and the text around.
@@ -146,35 +118,21 @@ fn find_mark(process: u32) -> Vec<String> {
 async fn unused_credentials_are_evicted_after_minutes() {
     let app = App::start(Setup::default()).await;
     // No row can be so late, so no provider is asked and the connection does not change.
-    let path = format!(
-        "/v1/transactions?connectionId={}&from=2030-01-01",
-        app.olivia.connections[0].id
-    );
+    let connection = app.olivia.connections[0].id;
+    let path = format!("/v1/transactions?connectionId={connection}&from=2030-01-01");
     assert_eq!(app.get(&path).await.status, 200);
-    execute(
-        &app.shared.database,
-        "DELETE FROM secrets WHERE purpose = 'credentials'",
-        "",
-    )
-    .await;
-    for (minutes, status) in [(4, 200), (4, 200), (6, 404)] {
+    let forget = "DELETE FROM secrets WHERE purpose = 'credentials'";
+    execute(&app.shared.database, forget, "").await;
+    for (minutes, expected) in [(4, 200), (4, 200), (6, 404)] {
         app.advance_own_clock(SignedDuration::from_mins(minutes));
-        assert_eq!(
-            app.get(&path).await.status,
-            status,
-            "{minutes} minutes later"
-        );
+        let status = app.get(&path).await.status;
+        assert_eq!(status, expected, "{minutes} minutes later");
     }
 }
 
 #[tokio::test]
 async fn rows_leave_memory_within_a_minute() {
-    let Deployment {
-        mut workdir,
-        sandbox,
-        database,
-    } = Deployment::start_on(Database::Sqlite, 50, &[]).await;
-    for (name, value) in [
+    let settings = [
         ("SYNC__ENABLED", "false"),
         // Cached responses add their time to the minute.
         ("CACHE__TRADES_SECONDS", "5"),
@@ -182,34 +140,34 @@ async fn rows_leave_memory_within_a_minute() {
         ("LIMITS__LIVE_IN_FLIGHT", "0"),
         ("LIMITS__METADATA_PER_MINUTE", "0"),
         ("LIMITS__PROVIDER_CALLS_PER_MINUTE", "0"),
-    ] {
-        workdir.set(&format!("BELLBIRD_{name}"), value);
-    }
-    workdir.json("user add --email me@example.com --plan professional");
-    let key = workdir.json("key create --user me@example.com --name test");
-    let key = text(&key, "key");
+    ];
+    let deployment = Deployment::start_on(Database::Sqlite, 50, &settings).await;
+    let key = deployment.add_user(EMAIL);
+    let Deployment {
+        mut workdir,
+        sandbox,
+        database,
+    } = deployment;
     import_with_marked_rows(&workdir, &sandbox.json(), &database).await;
     let log = workdir.folder.path().join("service.log");
     let serve =
         RunningCommand::start_with_log(&workdir, &format!("serve --json {ANY_PORTS}"), &log);
-    let urls = serve.json();
+    let api = serve.url("apiUrl");
     // Its connections stay open during the rest, idle.
     let http = reqwest::Client::builder()
         .no_proxy()
         .pool_idle_timeout(None)
         .build()
         .unwrap();
-    let read = walk(&http, text(&urls, "apiUrl"), key).await;
+    let read = walk(&http, &api, &key).await;
     let providers = simulated_providers().count();
     assert_eq!(read.len(), ROWS * providers, "the walk read every row");
-    assert!(
-        !find_mark(serve.id()).is_empty(),
-        "just after the walk, the search finds rows"
-    );
-    workdir.set("BELLBIRD_URL", text(&urls, "apiUrl"));
+    let just_after = find_mark(serve.id());
+    assert!(!just_after.is_empty(), "the search finds rows");
+    workdir.set("BELLBIRD_URL", &api);
     // Waits for the minute that docs/threat-model.md promises. A fact about real time and a real
     // process, so there is no clock to set.
-    let audit = audit(&workdir, key, "--log service.log").await;
+    let audit = audit(&workdir, &key, "--log service.log").await;
     let left = find_mark(serve.id());
     assert!(
         left.is_empty(),
@@ -218,12 +176,9 @@ async fn rows_leave_memory_within_a_minute() {
         2 * read.len(),
         left[..left.len().min(40)].join("\n")
     );
-    assert!(
-        audit.rows() >= (ROWS * providers) as u64,
-        "{}",
-        audit.printed
-    );
-    assert_eq!(audit.found(), [], "{}", audit.printed);
+    let printed = &audit.printed;
+    assert!(audit.rows() >= (ROWS * providers) as u64, "{printed}");
+    assert_eq!(audit.found(), [], "{printed}");
     assert_eq!(audit.not_searched(), Vec::<String>::new());
     assert_eq!(audit.code, Some(0));
     drop(http);

@@ -6,13 +6,13 @@ use bellbird_sandbox::{Fault, FaultKind};
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use super::LENGTH_MIN;
 use super::memory::{MARK, import_with_marked_rows};
-use super::{LENGTH_MIN, contains};
 use crate::support::deployment::{Deployment, add_fault, control};
 use crate::support::harness::{Database, simulated_providers};
 use crate::support::process::{RunningCommand, Workdir, errors, text};
 use crate::support::provider_spec::spec;
-use crate::support::words::assert_has;
+use crate::support::words::{assert_has, assert_lacks};
 
 async fn deployment() -> (Workdir, RunningCommand) {
     let Deployment {
@@ -65,27 +65,17 @@ async fn recording_has_no_value() {
         for member in ["institutionName", "id"] {
             values.insert(text(&shown, member).to_owned());
         }
-        values.extend(
-            shown["accounts"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(|account| text(account, "name").to_owned()),
-        );
+        let accounts = shown["accounts"].as_array().unwrap().iter();
+        values.extend(accounts.map(|account| text(account, "name").to_owned()));
 
         let recording = record(&workdir, connection);
         let json: Value = serde_json::from_str(&recording).unwrap();
         assert_eq!(json["provider"], connection["provider"]);
         let reads = json["reads"].as_array().unwrap();
-        assert!(
-            reads.iter().all(|read| read["error"].is_null()),
-            "{recording}"
-        );
-        for name in [
-            "accounts",
-            "balances",
-            spec(text(connection, "provider")).list,
-        ] {
+        let are_read = reads.iter().all(|read| read["error"].is_null());
+        assert!(are_read, "{recording}");
+        let list = spec(text(connection, "provider")).list;
+        for name in ["accounts", "balances", list] {
             let found = reads
                 .iter()
                 .any(|read| read["read"] == name && read["found"].as_u64() > Some(0));
@@ -109,17 +99,11 @@ async fn recording_has_no_value() {
     });
     assert!(values.len() > 50, "{values:?}");
     for value in values.iter().map(String::as_str).chain([MARK, &MARK[..5]]) {
-        assert!(
-            !contains(recordings.as_bytes(), value),
-            "{value} in {recordings}"
-        );
+        assert_lacks(&recordings, value);
     }
-    let numbers = recordings
-        .split(|character: char| !character.is_ascii_digit())
-        .filter(|run| run.len() > 3);
-    let numbers: BTreeSet<_> = numbers
-        .filter(|run| run.bytes().any(|digit| digit != b'9'))
-        .collect();
+    let numbers = recordings.split(|character: char| !character.is_ascii_digit());
+    let numbers = numbers.filter(|run| run.len() > 3 && run.bytes().any(|digit| digit != b'9'));
+    let numbers: BTreeSet<_> = numbers.collect();
     assert!(numbers.is_empty(), "{numbers:?}");
 }
 
@@ -133,27 +117,17 @@ async fn response_that_cannot_be_read_is_recorded() {
             async || control(&described, provider, Method::DELETE, "faults", json!({})).await;
         add_fault(&described, provider, Fault::new(FaultKind::Malformed)).await;
         let recording: Value = serde_json::from_str(&record(&workdir, connection)).unwrap();
-        assert!(
-            recording["reads"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .any(|read| read["error"].is_string()),
-            "{recording}"
-        );
-        assert!(
-            !recording["calls"].as_array().unwrap().is_empty(),
-            "{recording}"
-        );
+        let mut reads = recording["reads"].as_array().unwrap().iter();
+        let has_failed = reads.any(|read| read["error"].is_string());
+        assert!(has_failed, "{recording}");
+        let calls = recording["calls"].as_array().unwrap();
+        assert!(!calls.is_empty(), "{recording}");
         clear_faults().await;
         add_fault(&described, provider, Fault::new(FaultKind::Reset)).await;
         let error = workdir.error(&format!("record {}", text(connection, "id")), 1);
         assert_has(&error, "sent no response: the provider is unavailable");
         clear_faults().await;
     }
-    let unknown = "0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f";
-    assert_has(
-        &workdir.error(&format!("record {unknown}"), 1),
-        "there is no connection",
-    );
+    let unknown = "record 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f";
+    assert_has(&workdir.error(unknown, 1), "there is no connection");
 }
