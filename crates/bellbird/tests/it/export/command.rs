@@ -78,33 +78,25 @@ async fn file_has_mode_0600_and_replaces_an_older_one() {
     let line = format!(
         "{USER} --format jsonl --from 2000-01-01 --connection {connection} --output out/a.jsonl"
     );
+    let path = out.join("a.jsonl");
     let printed = workdir.json(&line);
-    let file = fs::read_to_string(out.join("a.jsonl")).unwrap();
+    let file = fs::read_to_string(&path).unwrap();
     let (rows, bytes) = (file.lines().count(), file.len());
-    assert_eq!(
-        printed,
-        json!({"file": "out/a.jsonl", "rows": rows, "bytes": bytes, "leftOut": []})
-    );
-    assert!(file.lines().count() > 100);
-    let mode = fs::metadata(out.join("a.jsonl"))
-        .unwrap()
-        .permissions()
-        .mode();
+    let expected = json!({"file": "out/a.jsonl", "rows": rows, "bytes": bytes, "leftOut": []});
+    assert_eq!(printed, expected);
+    assert!(rows > 100);
+    let mode = fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    assert_eq!(
-        workdir.text(&line),
-        format!("Wrote {} rows to out/a.jsonl.\n", file.lines().count())
-    );
+    let wrote = format!("Wrote {rows} rows to out/a.jsonl.\n");
+    assert_eq!(workdir.text(&line), wrote);
     let stdout = workdir.text(&line.replace("out/a.jsonl", "-"));
     assert_eq!(stdout, file);
     // Through a link, what it points to is replaced.
     symlink("a.jsonl", out.join("link")).unwrap();
     let line = format!("{USER} --format ofx --account {account} --output out/link");
     assert_starts(&workdir.text(&line), "Wrote ");
-    assert_starts(
-        &fs::read_to_string(out.join("a.jsonl")).unwrap(),
-        "OFXHEADER:100\n",
-    );
+    let file = fs::read_to_string(&path).unwrap();
+    assert_starts(&file, "OFXHEADER:100\n");
     symlink("nothing", out.join("dangling")).unwrap();
     let error = workdir.error(&line.replace("out/link", "out/dangling"), 1);
     assert_has(&error, "link to nothing");
@@ -120,18 +112,14 @@ async fn failed_export_leaves_no_file_and_keeps_the_older_one() {
     fs::write(out.join("old.csv"), "old").unwrap();
     deployment.fail_provider().await;
     for name in ["old.csv", "new.csv"] {
-        let error = workdir.error(
-            &format!("{USER} --format csv --json --output out/{name}"),
-            1,
-        );
+        let line = format!("{USER} --format csv --json --output out/{name}");
+        let error = workdir.error(&line, 1);
         assert_has(&error, "could not read from");
     }
     assert_eq!(deployment.files(), ["old.csv"]);
     assert_eq!(fs::read_to_string(out.join("old.csv")).unwrap(), "old");
-    assert_eq!(
-        workdir.run(&format!("{USER} --format csv")).status.code(),
-        Some(1)
-    );
+    let output = workdir.run(&format!("{USER} --format csv"));
+    assert_eq!(output.status.code(), Some(1));
 }
 
 #[tokio::test]
@@ -149,10 +137,8 @@ async fn partial_file_names_what_it_leaves_out_on_standard_error() {
     let path = format!("consents/{}", spec("fiskil").connection_in(&credentials));
     let revoked = json!({"state": "revoked"});
     control(&sandbox.json(), "fiskil", Method::POST, &path, revoked).await;
-    assert_eq!(
-        workdir.run(&format!("{USER} --format jsonl")).status.code(),
-        Some(1)
-    );
+    let output = workdir.run(&format!("{USER} --format jsonl"));
+    assert_eq!(output.status.code(), Some(1));
     let output = workdir.run(&format!("{USER} --format jsonl --partial"));
     let error = errors(&output);
     assert_eq!(output.status.code(), Some(0), "{error}");
@@ -163,17 +149,12 @@ async fn partial_file_names_what_it_leaves_out_on_standard_error() {
     let end = file.strip_prefix(&of_connection).unwrap();
     let end: Value = serde_json::from_str(end).unwrap();
     assert_eq!(end["leftOut"][0]["error"], "reconnect_required");
-    let output = workdir.run(&format!(
-        "{USER} --format csv --partial --json --output a.csv"
-    ));
-    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let printed = workdir.printed(&format!("{USER} --format csv --partial --output a.csv"));
     assert_eq!(printed["leftOut"], end["leftOut"]);
     // Nothing else is left.
     let left_out = text(&end["leftOut"][0], "connectionId");
-    let error = workdir.error(
-        &format!("{USER} --format csv --partial --connection {left_out} --output b.csv"),
-        1,
-    );
+    let line = format!("{USER} --format csv --partial --connection {left_out} --output b.csv");
+    let error = workdir.error(&line, 1);
     assert_has(&error, "renew it with");
 }
 
@@ -187,10 +168,8 @@ async fn failing_balance_is_read_again() {
     let fault = Fault::status(500).at("/v1/banking/balances").times(3);
     deployment.add_fault(fault).await;
     let file = workdir.text(&format!("{USER} --format ofx --account {account}"));
-    assert!(
-        file.contains("<LEDGERBAL>") && file.ends_with("</OFX>\n"),
-        "{file}"
-    );
+    assert_has(&file, "<LEDGERBAL>");
+    assert!(file.ends_with("</OFX>\n"), "{file}");
 }
 
 #[tokio::test]
@@ -202,10 +181,8 @@ async fn signal_ends_the_command_and_deletes_the_unfinished_file() {
     let line = format!("{USER} --format csv --output out/a.csv");
     let mut command = deployment.workdir.command(&line).spawn().unwrap();
     while deployment.files().is_empty() {
-        assert!(
-            command.try_wait().unwrap().is_none(),
-            "ended before it wrote"
-        );
+        let ended = command.try_wait().unwrap();
+        assert_eq!(ended, None, "ended before it wrote");
         tokio::task::yield_now().await;
     }
     let process = rustix::process::Pid::from_child(&command);
@@ -222,18 +199,12 @@ async fn closed_pipe_is_quiet() {
         .command(&format!("{USER} --format jsonl --from 2000-01-01"));
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut first = [0; 1];
-    child
-        .stdout
-        .as_mut()
-        .unwrap()
-        .read_exact(&mut first)
-        .unwrap();
-    drop(child.stdout.take());
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut first).unwrap();
+    drop(stdout);
     let output = child.wait_with_output().unwrap();
-    assert_eq!(
-        (output.status.code(), errors(&output)),
-        (Some(0), String::new())
-    );
+    assert_eq!(errors(&output), "");
+    assert_eq!(output.status.code(), Some(0));
 }
 
 #[tokio::test]

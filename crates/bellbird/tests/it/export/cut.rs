@@ -39,17 +39,27 @@ async fn case(rows: u32) -> Case {
     Case { app, path }
 }
 
+const ALL_BANKS: &str = "/v1/export/transactions.jsonl?from=2000-01-01";
+
+/// A file that has begun.
+async fn begun(app: &App, path: &str) -> Download {
+    let mut download = Download::start(app, &app.olivia.key, path).await;
+    download.begin().await;
+    download
+}
+
+/// Asserts that the rest of a file does not make it look whole.
+async fn assert_cut(download: &mut Download) {
+    let is_whole = download.finish().await;
+    assert!(!is_whole, "{} rows seem whole", download.lines());
+}
+
 /// Changes something after a file has begun and before its client takes more.
 async fn cut_by(change: impl AsyncFnOnce(&Case)) -> Download {
     let case = case(MANY_ROWS).await;
-    let mut download = Download::start(&case.app, &case.app.olivia.key, &case.path).await;
-    download.begin().await;
+    let mut download = begun(&case.app, &case.path).await;
     change(&case).await;
-    assert!(
-        !download.finish().await,
-        "{} rows seem whole",
-        download.lines()
-    );
+    assert_cut(&mut download).await;
     assert!(download.lines() < MANY_ROWS as usize);
     assert_eq!(download.rows(), None, "the trailer");
     download
@@ -72,9 +82,8 @@ async fn failure_before_the_first_byte_is_the_usual_error() {
         .add_fault(Fault::status(500).at("/v1/banking/transactions"));
     let answer = app.get(&path).await;
     answer.error(503);
-    assert!(
-        answer.header("retry-after").is_some() && answer.header("content-disposition").is_none()
-    );
+    assert!(answer.header("retry-after").is_some());
+    assert_eq!(answer.header("content-disposition"), None);
 }
 
 #[tokio::test]
@@ -96,30 +105,14 @@ async fn failing_third_page_breaks_the_file_off() {
         .add_fault(Fault::delay_ms(0).at(transactions).times(2));
     app.fiskil().add_fault(Fault::status(500).at(transactions));
     let file = tempfile::NamedTempFile::new().unwrap();
-    let (url, key) = (
-        format!("{}{path}", app.url),
-        format!("authorization: Bearer {}", app.olivia.key),
-    );
+    let key = format!("authorization: Bearer {}", app.olivia.key);
     let mut curl = Command::new("curl");
-    curl.args([
-        "--silent",
-        "--fail",
-        "--noproxy",
-        "*",
-        "--header",
-        &key,
-        "--output",
-    ])
-    .arg(file.path())
-    .arg(url);
-    let output = tokio::task::spawn_blocking(move || curl.output().unwrap())
-        .await
-        .unwrap();
-    assert_eq!(
-        output.status.code(),
-        Some(18),
-        "curl reports a partial file"
-    );
+    curl.args(["--silent", "--fail", "--noproxy", "*", "--header", &key]);
+    curl.arg("--output").arg(file.path());
+    curl.arg(format!("{}{path}", app.url));
+    let output = tokio::task::spawn_blocking(move || curl.output().unwrap());
+    let code = output.await.unwrap().status.code();
+    assert_eq!(code, Some(18), "curl reports a partial file");
     let text = std::fs::read_to_string(file.path()).unwrap();
     assert_eq!(text.lines().count(), 2 * PAGE_ROWS);
 }
@@ -169,43 +162,23 @@ async fn removed_connection_ends_a_file() {
 #[tokio::test]
 async fn connection_that_is_removed_before_its_turn_ends_a_file() {
     let Case { app, .. } = case(MANY_ROWS).await;
-    let mut download = Download::start(
-        &app,
-        &app.olivia.key,
-        "/v1/export/transactions.jsonl?from=2000-01-01",
-    )
-    .await;
-    download.begin().await;
+    let mut download = begun(&app, ALL_BANKS).await;
     // In the order of creation.
     let removed = app.olivia.connections.last().unwrap();
     let accounts = app.accounts_of(removed).await;
     app.remove(removed.id).await;
-    assert!(
-        !download.finish().await,
-        "{} rows seem whole",
-        download.lines()
-    );
-    let file = download.file();
-    assert!(
-        download.lines() > PAGE_ROWS,
-        "the other connection is read on"
-    );
-    assert!(
-        !accounts.iter().any(|account| file.contains(&account.id)),
-        "the removed connection is read"
-    );
+    assert_cut(&mut download).await;
+    // The other connection is read on, and the removed one is not.
+    assert!(download.lines() > PAGE_ROWS);
+    for account in &accounts {
+        assert!(!download.file().contains(&account.id));
+    }
 }
 
 #[tokio::test]
 async fn credentials_are_opened_when_their_turn_comes() {
     let Case { app, .. } = case(MANY_ROWS).await;
-    let mut download = Download::start(
-        &app,
-        &app.olivia.key,
-        "/v1/export/transactions.jsonl?from=2000-01-01",
-    )
-    .await;
-    download.begin().await;
+    let mut download = begun(&app, ALL_BANKS).await;
     // In the order of creation.
     let last = app.olivia.connections.last().unwrap().id;
     app.advance_own_clock(SignedDuration::from_mins(10));
@@ -214,14 +187,9 @@ async fn credentials_are_opened_when_their_turn_comes() {
         "UPDATE secrets SET sealed = x'00' WHERE purpose = 'credentials' AND subject = '{last}'"
     );
     execute(&app.shared.database, &damage, "").await;
-    assert!(
-        !download.finish().await,
-        "they were open since the file began"
-    );
-    assert!(
-        download.lines() > PAGE_ROWS,
-        "the other connection is read on"
-    );
+    // They were not open since the file began. The other connection is read on.
+    assert_cut(&mut download).await;
+    assert!(download.lines() > PAGE_ROWS);
 }
 
 #[tokio::test]
@@ -229,27 +197,16 @@ async fn service_that_stops_ends_a_file() {
     let mut setup = Setup::with_rows(MANY_ROWS);
     setup.stop_timeout = Some(Duration::ZERO);
     let app = App::start(setup).await;
-    let mut download = Download::start(
-        &app,
-        &app.olivia.key,
-        "/v1/export/transactions.jsonl?from=2000-01-01",
-    )
-    .await;
-    download.begin().await;
+    let mut download = begun(&app, ALL_BANKS).await;
     app.stop();
-    assert!(
-        !download.finish().await,
-        "{} rows seem whole",
-        download.lines()
-    );
+    assert_cut(&mut download).await;
     assert!(download.lines() < MANY_ROWS as usize);
 }
 
 #[tokio::test]
 async fn file_under_way_is_completed_while_the_service_stops() {
     let Case { app, path } = case(3_500).await;
-    let mut download = Download::start(&app, &app.olivia.key, &path).await;
-    download.begin().await;
+    let mut download = begun(&app, &path).await;
     app.stop();
     assert!(download.finish().await);
     assert_eq!(download.lines(), 3_500);
@@ -268,12 +225,9 @@ async fn consent_that_ends_midway_ends_the_file_and_is_noticed() {
 #[tokio::test]
 async fn client_that_goes_away_ends_the_walk_and_frees_its_permit() {
     let Case { app, path } = case(MANY_ROWS).await;
-    let mut download = Download::start(&app, &app.olivia.key, &path).await;
-    download.begin().await;
-    let live = format!(
-        "/v1/transactions?connectionId={}",
-        app.olivia.connections[0].id
-    );
+    let download = begun(&app, &path).await;
+    let connection = app.olivia.connections[0].id;
+    let live = format!("/v1/transactions?connectionId={connection}");
     app.get(&live).await.error(429);
     drop(download);
     eventually(async || app.get(&live).await.status == 200).await;

@@ -7,7 +7,9 @@ use bellbird_sandbox::ConsentState;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::harness::{App, Response, Setup};
+use super::json_lines;
+use crate::support::harness::{App, Setup};
+use crate::support::process::text;
 use crate::support::words::{assert_has, assert_starts};
 
 /// Every file, with the plan that it needs.
@@ -28,13 +30,10 @@ const FILES: [(&str, &str); 10] = [
 ];
 
 /// The rows of a file of JSON Lines.
-fn json_lines(answer: &Response) -> Vec<Value> {
+async fn exported(app: &App, key: &str, file: &str) -> Vec<Value> {
+    let answer = app.export(key, file).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
-    answer
-        .text
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    json_lines(&answer.text)
 }
 
 /// A bank account or a brokerage account of a user, with its connection.
@@ -87,14 +86,12 @@ async fn rows_are_those_of_v1() {
     let range = "from=2000-01-01&to=2026-11-19";
     let of_account = format!("connectionId={connection}&accountId={account}&{range}");
     let of_connection = format!("connectionId={connection}&{range}");
+    let key = &app.olivia.key;
     for query in [of_account, of_connection] {
-        let expected =
-            rows_of_v1(&app, &app.olivia.key, &format!("/v1/transactions?{query}")).await;
+        let expected = rows_of_v1(&app, key, &format!("/v1/transactions?{query}")).await;
         assert!(expected.len() > 200);
-        let file = app
-            .get(&format!("/v1/export/transactions.jsonl?{query}"))
-            .await;
-        assert_same_rows(&json_lines(&file), &expected);
+        let file = exported(&app, key, &format!("transactions.jsonl?{query}")).await;
+        assert_same_rows(&file, &expected);
     }
 }
 
@@ -102,32 +99,22 @@ async fn rows_are_those_of_v1() {
 async fn file_without_ids_has_all_bank_accounts() {
     let app = App::start(Setup::with_rows(50)).await;
     let accounts = |rows: &[Value]| -> BTreeSet<String> {
-        rows.iter()
-            .map(|row| row["accountId"].as_str().unwrap().to_owned())
-            .collect()
+        let ids = rows.iter().map(|row| text(row, "accountId").to_owned());
+        ids.collect()
     };
+    let key = &app.olivia.key;
     let mut expected = Vec::new();
     for connection in &app.olivia.connections {
-        let path = format!(
-            "/v1/transactions?connectionId={}&from=2000-01-01",
-            connection.id
-        );
-        expected.extend(rows_of_v1(&app, &app.olivia.key, &path).await);
+        let query = format!("connectionId={}&from=2000-01-01", connection.id);
+        expected.extend(rows_of_v1(&app, key, &format!("/v1/transactions?{query}")).await);
     }
-    let file = app
-        .get("/v1/export/transactions.jsonl?from=2000-01-01")
-        .await;
-    let rows = json_lines(&file);
-    assert_eq!(
-        (accounts(&rows), rows.len()),
-        (accounts(&expected), expected.len())
-    );
+    let file = app.export(key, "transactions.jsonl?from=2000-01-01").await;
+    let rows = json_lines(&file.text);
+    assert_eq!(rows.len(), expected.len());
+    assert_eq!(accounts(&rows), accounts(&expected));
     assert!(accounts(&rows).len() > 1);
-    let name = file.header("content-disposition").unwrap();
-    assert_eq!(
-        name,
-        "attachment; filename=\"transactions_2000-01-01_2026-11-20.jsonl\""
-    );
+    let name = "attachment; filename=\"transactions_2000-01-01_2026-11-20.jsonl\"";
+    assert_eq!(file.header("content-disposition"), Some(name));
 }
 
 #[tokio::test]
@@ -157,20 +144,14 @@ async fn every_file_has_its_type_and_a_name() {
             assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
             let name = answer.header("content-disposition").unwrap();
             let (resource, extension) = file.split_once('.').unwrap();
-            assert!(
-                name.starts_with("attachment; filename=\"")
-                    && name.ends_with(&format!(".{extension}\"")),
-                "{name}"
-            );
+            assert_starts(name, "attachment; filename=\"");
+            assert!(name.ends_with(&format!(".{extension}\"")), "{name}");
             assert_eq!(name.contains(&format!("_{resource}_")), !is_bank, "{name}");
             assert_has(name, "2026-11-20");
             let calls = app.fiskil().total_calls() + app.bank("snaptrade").total_calls();
-            assert_eq!(
-                calls == 0,
-                method == Method::HEAD,
-                "{method} {file}: {calls} calls"
-            );
-            assert!(answer.text.is_empty() || method == Method::GET, "{file}");
+            let is_head = method == Method::HEAD;
+            assert_eq!(calls == 0, is_head, "{method} {file}: {calls} calls");
+            assert!(answer.text.is_empty() || !is_head, "{file}");
         }
     }
 }
@@ -185,32 +166,17 @@ async fn tables_have_the_rows_of_v1() {
         rows
     };
     for resource in ["trades", "holdings"] {
-        let rows = rows_of_v1(&app, key, &format!("/v1/{resource}?connectionId={id}")).await;
-        let lines = json_lines(
-            &app.get_as(
-                key,
-                &format!("/v1/export/{resource}.jsonl?connectionId={id}"),
-            )
-            .await,
-        );
+        let mut rows = rows_of_v1(&app, key, &format!("/v1/{resource}?connectionId={id}")).await;
+        let lines = exported(&app, key, &format!("{resource}.jsonl?connectionId={id}")).await;
         assert_same_rows(&sorted(lines), &sorted(rows.clone()));
         let csv = app
-            .get_as(key, &format!("/v1/export/{resource}.csv?connectionId={id}"))
+            .export(key, &format!("{resource}.csv?connectionId={id}"))
             .await;
         assert_starts(&csv.text, "id,accountId,accountName,symbol,");
-        let account = rows[0]["accountId"].as_str().unwrap().to_owned();
-        let lines = json_lines(
-            &app.get_as(
-                key,
-                &format!("/v1/export/{resource}.jsonl?accountId={account}"),
-            )
-            .await,
-        );
-        let of_account: Vec<Value> = rows
-            .into_iter()
-            .filter(|row| row["accountId"] == *account)
-            .collect();
-        assert_same_rows(&sorted(lines), &sorted(of_account));
+        let account = text(&rows[0], "accountId").to_owned();
+        let lines = exported(&app, key, &format!("{resource}.jsonl?accountId={account}")).await;
+        rows.retain(|row| row["accountId"] == *account);
+        assert_same_rows(&sorted(lines), &sorted(rows));
     }
 }
 
@@ -221,67 +187,54 @@ async fn wrong_parameters_are_400_and_say_what_to_do() {
         account,
         connection,
     } = busiest(&app).await;
-    let details = async |path: &str| {
-        let answer = app.get(path).await;
-        (answer.error(400), answer.details())
-    };
+    let key = &app.olivia.key;
+    let message = async |file: String| app.export(key, &file).await.error(400);
     for file in [
-        "transactions.ofx",
-        "transactions.qif",
-        "transactions.csv?layout=ynab",
+        "transactions.ofx".to_owned(),
+        "transactions.qif".to_owned(),
+        "transactions.csv?layout=ynab".to_owned(),
+        format!("transactions.ofx?connectionId={connection}"),
+        format!("transactions.qif?connectionId={connection}"),
+        format!("transactions.csv?layout=ynab&connectionId={connection}"),
     ] {
-        let query = if file.contains('?') { "&" } else { "?" };
-        for path in [
-            file.to_owned(),
-            format!("{file}{query}connectionId={connection}"),
-        ] {
-            let (message, _) = details(&format!("/v1/export/{path}")).await;
-            assert_has(&message, "add accountId");
-        }
+        assert_has(&message(file).await, "add accountId");
     }
     let of_account = format!("accountId={account}");
-    let (_, found) = details(&format!(
-        "/v1/export/transactions.csv?{of_account}&layout=wide&byteOrderMark=1"
-    ))
-    .await;
-    assert_eq!(
-        found,
-        json!([
-            "layout: Must be ynab",
-            "byteOrderMark: Must be true or false"
-        ])
-    );
-    let (_, found) = details(&format!(
-        "/v1/export/transactions.jsonl?{of_account}&layout=ynab&quoteFormulas=true"
-    ))
-    .await;
-    assert_eq!(
-        found,
-        json!([
-            "layout: Must be given for csv only",
-            "quoteFormulas: Must be given for csv only"
-        ])
-    );
-    let (message, _) = details(&format!(
-        "/v1/export/transactions.csv?{of_account}&from=2026-02-30"
-    ))
-    .await;
-    assert_eq!(message, "Invalid date parameters");
-    let (message, _) = details(&format!("/v1/export/trades.csv?connectionId={connection}")).await;
-    assert_eq!(
-        message,
-        "The connection must be a brokerage connection: of a banking connection, take transactions"
-    );
-    let (message, _) = details(&format!("/v1/export/holdings.csv?{of_account}")).await;
-    assert_eq!(
-        message,
-        "The connection must be a brokerage connection: of a banking connection, take transactions"
-    );
-    app.get("/v1/export/transactions.pdf").await.error(404);
-    app.get("/v1/export/balances.csv").await.error(404);
-    app.method_as(Method::POST, &app.olivia.key, "/v1/export/transactions.csv")
-        .await
-        .error(405);
+    for (file, expected) in [
+        (
+            format!("transactions.csv?{of_account}&layout=wide&byteOrderMark=1"),
+            json!([
+                "layout: Must be ynab",
+                "byteOrderMark: Must be true or false"
+            ]),
+        ),
+        (
+            format!("transactions.jsonl?{of_account}&layout=ynab&quoteFormulas=true"),
+            json!([
+                "layout: Must be given for csv only",
+                "quoteFormulas: Must be given for csv only"
+            ]),
+        ),
+    ] {
+        let answer = app.export(key, &file).await;
+        answer.error(400);
+        assert_eq!(answer.details(), expected);
+    }
+    let no_date = format!("transactions.csv?{of_account}&from=2026-02-30");
+    assert_eq!(message(no_date).await, "Invalid date parameters");
+    for file in [
+        format!("trades.csv?connectionId={connection}"),
+        format!("holdings.csv?{of_account}"),
+    ] {
+        assert_eq!(
+            message(file).await,
+            "The connection must be a brokerage connection: of a banking connection, take transactions"
+        );
+    }
+    app.export(key, "transactions.pdf").await.error(404);
+    app.export(key, "balances.csv").await.error(404);
+    let file = "/v1/export/transactions.csv";
+    app.method_as(Method::POST, key, file).await.error(405);
     assert_eq!(app.transaction_calls(), 0);
 }
 
@@ -303,13 +256,11 @@ async fn unknown_parameters_are_400_and_named() {
         ),
         (
             format!("transactions.jsonl?from=2026-11-01&account={account}&%61ccountid=1&x"),
-            {
-                vec![
-                    account_id("account"),
-                    account_id("accountid"),
-                    of_none("x", &format!("from, to, layout, {options}")),
-                ]
-            },
+            vec![
+                account_id("account"),
+                account_id("accountid"),
+                of_none("x", &format!("from, to, layout, {options}")),
+            ],
         ),
         (
             "trades.csv?layout=ynab".to_owned(),
@@ -328,21 +279,12 @@ async fn unknown_parameters_are_400_and_named() {
             vec![of_none("x", options); 20],
         ),
     ] {
-        for method in [Method::GET, Method::HEAD] {
-            let answer = app
-                .method_as(
-                    method.clone(),
-                    &app.olivia.key,
-                    &format!("/v1/export/{file}"),
-                )
-                .await;
-            if method == Method::HEAD {
-                assert_eq!(answer.status, 400);
-                continue;
-            }
-            assert_eq!(answer.error(400), "Invalid query parameters");
-            assert_eq!(answer.details(), json!(names), "{file}");
-        }
+        let (key, path) = (&app.olivia.key, format!("/v1/export/{file}"));
+        let answer = app.get(&path).await;
+        assert_eq!(answer.error(400), "Invalid query parameters");
+        assert_eq!(answer.details(), json!(names), "{file}");
+        let head = app.method_as(Method::HEAD, key, &path).await;
+        assert_eq!(head.status, 400);
     }
     assert_eq!(app.transaction_calls(), 0);
 }
@@ -352,13 +294,8 @@ async fn wrong_kind_of_account_names_the_files_that_it_has() {
     let app = App::start(Setup::default()).await;
     let investor = app.person_at("snaptrade").await;
     let account = &app.accounts_of(&investor.connections[0]).await[0].id;
-    let answer = app
-        .get_as(
-            &investor.key,
-            &format!("/v1/export/transactions.ofx?accountId={account}"),
-        )
-        .await;
-    let message = answer.error(400);
+    let file = format!("transactions.ofx?accountId={account}");
+    let message = app.export(&investor.key, &file).await.error(400);
     assert_has(&message, "take trades or holdings");
 }
 
@@ -366,10 +303,8 @@ async fn wrong_kind_of_account_names_the_files_that_it_has() {
 async fn rows_that_a_format_cannot_hold_are_400() {
     let app = App::start(Setup::with_rows(300)).await;
     let Place { account, .. } = busiest(&app).await;
-    let message = app
-        .get(&format!("/v1/export/transactions.qif?accountId={account}"))
-        .await
-        .error(400);
+    let file = format!("transactions.qif?accountId={account}");
+    let message = app.export(&app.olivia.key, &file).await.error(400);
     assert_has(&message, "more than two decimals");
     assert_has(&message, "take ofx or csv");
 }
@@ -382,42 +317,27 @@ async fn another_users_ids_are_unknown_ids() {
         connection,
     } = busiest(&app).await;
     let unknown = "0191e7a0-7c3b-7def-8000-00aabbccddee";
-    for format in ["csv", "jsonl", "ofx"] {
-        for query in ["accountId", "connectionId"] {
-            let own = if query == "accountId" {
-                &account
-            } else {
-                &connection
-            };
-            if format == "ofx" && query == "connectionId" {
-                continue;
-            }
-            let mut texts = BTreeSet::new();
-            for id in [own.as_str(), unknown, "nonsense"] {
-                let answer = app
-                    .get_as(
-                        &app.ben.key,
-                        &format!("/v1/export/transactions.{format}?{query}={id}"),
-                    )
-                    .await;
-                answer.error(404);
-                texts.insert(answer.text);
-            }
-            assert_eq!(texts.len(), 1, "{texts:?}");
+    for (query, id) in [
+        ("csv?accountId", &account),
+        ("csv?connectionId", &connection),
+        ("jsonl?accountId", &account),
+        ("jsonl?connectionId", &connection),
+        ("ofx?accountId", &account),
+    ] {
+        let mut texts = BTreeSet::new();
+        for id in [id.as_str(), unknown, "nonsense"] {
+            let file = format!("transactions.{query}={id}");
+            let answer = app.export(&app.ben.key, &file).await;
+            answer.error(404);
+            texts.insert(answer.text);
         }
+        assert_eq!(texts.len(), 1, "{texts:?}");
     }
     // An own account of another connection.
-    let other = app
-        .olivia
-        .connections
-        .iter()
-        .find(|other| other.id.to_string() != connection)
-        .unwrap();
-    let path = format!(
-        "/v1/export/transactions.csv?connectionId={}&accountId={account}",
-        other.id
-    );
-    app.get(&path).await.error(404);
+    let mut connections = app.olivia.connections.iter().map(|own| own.id.to_string());
+    let other = connections.find(|id| *id != connection).unwrap();
+    let file = format!("transactions.csv?connectionId={other}&accountId={account}");
+    app.export(&app.olivia.key, &file).await.error(404);
 }
 
 #[tokio::test]
@@ -427,21 +347,16 @@ async fn key_plan_and_limit_are_those_of_v1() {
     let app = App::start(setup).await;
     let saver = app.add_person("saver@example.com", Plan::Saver, &[]).await;
     for (file, _) in FILES {
-        app.get_without_key(&format!("/v1/export/{file}"))
-            .await
-            .error(401);
+        let path = format!("/v1/export/{file}");
+        app.get_without_key(&path).await.error(401);
     }
-    app.get_as(&saver.key, "/v1/export/transactions.csv")
-        .await
-        .error(403);
-    let answer = app.get_as(&app.ben.key, "/v1/export/trades.csv").await;
+    let bank = async |key: &str| app.export(key, "transactions.csv").await;
+    bank(&saver.key).await.error(403);
+    let answer = app.export(&app.ben.key, "trades.csv").await;
     answer.error(403);
     assert_eq!(answer.json()["error"]["code"], "professional_required");
-    app.get_as(&app.ben.key, "/v1/export/transactions.csv")
-        .await;
-    let rejected = app
-        .get_as(&app.ben.key, "/v1/export/transactions.csv")
-        .await;
+    bank(&app.ben.key).await;
+    let rejected = bank(&app.ben.key).await;
     rejected.error(429);
     assert!(rejected.header("retry-after").is_some());
 }
@@ -451,22 +366,19 @@ async fn csv_options_change_the_file() {
     let app = App::start(Setup::with_rows(50)).await;
     let Place { account, .. } = busiest(&app).await;
     let csv = async |more: &str| {
-        app.get(&format!(
-            "/v1/export/transactions.csv?accountId={account}{more}"
-        ))
-        .await
-        .text
+        let file = format!("transactions.csv?accountId={account}{more}");
+        app.export(&app.olivia.key, &file).await.text
     };
-    assert_starts(&csv("").await, "id,accountId,");
-    assert_starts(
-        &csv("&layout=ynab").await,
-        "Date,Payee,Memo,Outflow,Inflow\r\n",
-    );
-    assert_starts(&csv("&byteOrderMark=true").await, "\u{feff}id,");
-    assert_eq!(
-        csv("&byteOrderMark=false&quoteFormulas=false").await,
-        csv("").await
-    );
+    let usual = csv("").await;
+    for (options, begin) in [
+        ("", "id,accountId,"),
+        ("&layout=ynab", "Date,Payee,Memo,Outflow,Inflow\r\n"),
+        ("&byteOrderMark=true", "\u{feff}id,"),
+    ] {
+        assert_starts(&csv(options).await, begin);
+    }
+    let defaults = "&byteOrderMark=false&quoteFormulas=false";
+    assert_eq!(csv(defaults).await, usual);
 }
 
 #[tokio::test]

@@ -6,14 +6,30 @@ mod files;
 mod partial;
 
 use reqwest::Url;
+use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::support::harness::App;
+use crate::support::harness::{App, Response};
 use crate::support::words::assert_starts;
 
 /// Small, so that the service cannot send much more than the client takes.
 const RECEIVE_BUFFER_BYTES: u32 = 16 * 1024;
+
+impl App {
+    /// A whole file, such as `trades.csv?accountId=...`.
+    pub(super) async fn export(&self, key: &str, file: &str) -> Response {
+        self.get_as(key, &format!("/v1/export/{file}")).await
+    }
+}
+
+/// The values of a file of JSON Lines.
+fn json_lines(file: &str) -> Vec<Value> {
+    let lines = file.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
 
 /// A file that a client takes at its own pace.
 pub(crate) struct Download {

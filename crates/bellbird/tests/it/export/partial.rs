@@ -5,7 +5,7 @@ use bellbird_sandbox::{ConsentState, Fault};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::Download;
+use super::{Download, json_lines};
 use crate::support::harness::{App, Person, Response, Setup, assert_reconnect};
 use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
@@ -26,10 +26,7 @@ fn named(connection: &Connection, word: &str) -> String {
 
 /// The rows of a partial file of JSON Lines, and the last line, which is none.
 fn rows_and_end(file: &str) -> (Vec<Value>, Value) {
-    let mut lines: Vec<Value> = file
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let mut lines = json_lines(file);
     let end = lines.pop().unwrap();
     (lines, end["leftOut"].clone())
 }
@@ -44,16 +41,11 @@ async fn assert_rows_of(
 ) {
     let mut expected = 0;
     for connection in readable {
-        let range = if resource == "transactions" {
-            "&from=2000-01-01"
-        } else {
-            ""
-        };
-        let path = format!(
-            "/v1/export/{resource}.jsonl?connectionId={}{range}",
-            connection.id
-        );
-        let rows = app.get_as(&person.key, &path).await;
+        let mut file = format!("{resource}.jsonl?connectionId={}", connection.id);
+        if resource == "transactions" {
+            file.push_str("&from=2000-01-01");
+        }
+        let rows = app.export(&person.key, &file).await;
         assert_eq!(rows.status, 200, "{}", rows.text);
         expected += rows.text.lines().count();
     }
@@ -64,11 +56,8 @@ async fn assert_rows_of(
 
 /// A user with a connection at each provider, and two at the broker's.
 async fn person_with_all(app: &App) -> Person {
-    let (fiskil, akahu, brokers) = (
-        app.credentials_of("fiskil"),
-        app.credentials_of("akahu"),
-        app.credentials_of("snaptrade"),
-    );
+    let [fiskil, akahu, brokers] =
+        ["fiskil", "akahu", "snaptrade"].map(|provider| app.credentials_of(provider));
     let all = [&fiskil[5], &akahu[0], &brokers[0], &brokers[1]];
     app.add_person("all@example.com", Plan::Professional, &all)
         .await
@@ -104,17 +93,12 @@ async fn withdrawn_consent_is_left_out_and_named() {
         }
         let file = app.get(&ALL_BANKS.replace("jsonl", "csv")).await;
         assert_eq!(left_out(&file), [named(broken, "reconnect_required")]);
-        assert_eq!(
-            file.text.matches(",posted,").count(),
-            rows.len(),
-            "CSV has rows only"
-        );
+        let csv_rows = file.text.matches(",posted,").count();
+        assert_eq!(csv_rows, rows.len(), "CSV has rows only");
         app.refresh(app.olivia.user.id, broken.id).await;
     }
     // Without the parameter, the file fails and names the connection.
-    let answer = app
-        .get("/v1/export/transactions.jsonl?from=2000-01-01")
-        .await;
+    let answer = app.get(&ALL_BANKS.replace("&partial=true", "")).await;
     assert_reconnect(&answer, "revoked");
     assert_eq!(answer.details()[1], format!("connectionId: {}", broken.id));
 }
@@ -135,17 +119,10 @@ async fn connections_of_a_provider_that_fails_are_left_out() {
 
     app.set_consent(broker, ConsentState::Revoked).await;
     for resource in ["trades", "holdings"] {
-        let file = app
-            .get_as(
-                &person.key,
-                &format!("/v1/export/{resource}.jsonl?partial=true"),
-            )
-            .await;
-        assert_eq!(
-            left_out(&file),
-            [named(broker, "reconnect_required")],
-            "{resource}"
-        );
+        let path = format!("{resource}.jsonl?partial=true");
+        let file = app.export(&person.key, &path).await;
+        let broken = [named(broker, "reconnect_required")];
+        assert_eq!(left_out(&file), broken, "{resource}");
         let (rows, end) = rows_and_end(&file.text);
         assert_eq!(end[0]["connectionId"], broker.id.to_string());
         assert_rows_of(&app, &rows, &[other_broker], &person, resource).await;
@@ -164,39 +141,25 @@ async fn connections_of_a_provider_that_fails_are_left_out() {
 async fn nothing_is_left_out_of_what_can_be_read() {
     let app = App::start(Setup::with_rows(50)).await;
     app.reset_calls();
-    let whole = app
-        .get(&ALL_BANKS.replace("&partial=true", "&partial=false"))
-        .await;
+    let whole = app.get(&ALL_BANKS.replace("=true", "=false")).await;
     let calls = app.transaction_calls();
     let file = app.get(ALL_BANKS).await;
     assert_eq!(left_out(&file), Vec::<String>::new());
     assert_eq!(file.text, format!("{}{{\"leftOut\":[]}}\n", whole.text));
-    assert_eq!(
-        app.transaction_calls(),
-        2 * calls + 2,
-        "the first page of each is read twice"
-    );
+    // The first page of each is read twice.
+    assert_eq!(app.transaction_calls(), 2 * calls + 2);
     // A user without connections.
-    let nobody = app
-        .add_person("nobody@example.com", Plan::Developer, &[])
-        .await;
-    assert_eq!(
-        app.get_as(&nobody.key, ALL_BANKS).await.text,
-        "{\"leftOut\":[]}\n"
-    );
+    let email = "nobody@example.com";
+    let nobody = app.add_person(email, Plan::Developer, &[]).await;
+    let file = app.get_as(&nobody.key, ALL_BANKS).await;
+    assert_eq!(file.text, "{\"leftOut\":[]}\n");
+    let (key, wrong) = (&app.olivia.key, ALL_BANKS.replace("=true", "=1"));
     for method in [Method::GET, Method::HEAD] {
-        let wrong = app
-            .method_as(method, &app.olivia.key, &ALL_BANKS.replace("=true", "=1"))
-            .await;
-        assert_eq!(wrong.status, 400);
+        assert_eq!(app.method_as(method, key, &wrong).await.status, 400);
     }
     app.reset_calls();
-    assert_eq!(
-        app.method_as(Method::HEAD, &app.olivia.key, ALL_BANKS)
-            .await
-            .status,
-        200
-    );
+    let head = app.method_as(Method::HEAD, key, ALL_BANKS).await;
+    assert_eq!(head.status, 200);
     assert_eq!(app.transaction_calls(), 0);
 }
 
@@ -228,10 +191,8 @@ async fn file_that_could_have_nothing_is_an_error() {
         .add_fault(Fault::status(500).at("/v1/banking/transactions"));
     let answer = app.get(ALL_BANKS).await;
     answer.error(503);
-    assert_eq!(
-        answer.header("bellbird-error"),
-        Some("provider_unavailable")
-    );
+    let code = answer.header("bellbird-error");
+    assert_eq!(code, Some("provider_unavailable"));
     assert!(answer.header("retry-after").is_some() && answer.header("bellbird-left-out").is_none());
 }
 
