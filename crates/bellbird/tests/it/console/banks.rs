@@ -93,7 +93,7 @@ async fn banks_are_read_and_removed_by_their_user_only() {
         "provider=",
         "x=1",
     ] {
-        browser.post("/connections", wrong).await.assert_status(400);
+        browser.try_submit("/connections", wrong, 400).await;
     }
     let empty = browser.get("/overview").await;
     empty.assert_has("Nothing is linked yet");

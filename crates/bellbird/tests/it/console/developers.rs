@@ -3,6 +3,7 @@
 use bellbird_domain::KeyStatus;
 use jiff::SignedDuration;
 
+use super::SIGNED_OUT;
 use super::pages::text_of;
 use crate::support::chromium::Browser;
 use crate::support::harness::{App, Setup};
@@ -12,10 +13,8 @@ use crate::support::words::{assert_has, assert_lacks};
 #[tokio::test]
 async fn keys_are_made_replaced_and_revoked() {
     let app = App::start(Setup::default()).await;
-    let (browser, other) = (
-        app.sign_in(app.ben.user.id).await,
-        app.sign_in(app.olivia.user.id).await,
-    );
+    let browser = app.sign_in(app.ben.user.id).await;
+    let other = app.sign_in(app.olivia.user.id).await;
     let made = browser.post("/keys", "name=%3Cb%3ESheet").await;
     let key = shown_key(&made.text).expect("the new key");
     made.assert_has("&#60;b&#62;Sheet");
@@ -24,22 +23,17 @@ async fn keys_are_made_replaced_and_revoked() {
     assert_eq!(app.get_as(&key, "/v1/me").await.status, 200);
     let record = find(&app, "<b>Sheet").await;
     for form in [format!("revoke={record}"), format!("rotate={record}")] {
-        let page = other.post("/keys", &form).await;
-        page.assert_status(400);
+        other.try_submit("/keys", &form, 400).await;
     }
     let rotated = browser.post("/keys", &format!("rotate={record}")).await;
     let replaced = shown_key(&rotated.text).expect("a new key");
+    // The old one works for a day.
     for key in [&key, &replaced] {
-        assert_eq!(
-            app.get_as(key, "/v1/me").await.status,
-            200,
-            "the old one works for a day"
-        );
+        assert_eq!(app.get_as(key, "/v1/me").await.status, 200);
     }
     browser
-        .post("/keys", &format!("revoke={record}"))
-        .await
-        .assert_leads_to("/keys?done=key-revoked&at=keys#done");
+        .submit("/keys", &format!("revoke={record}"), "key-revoked&at=keys")
+        .await;
     let page = browser.get("/keys?done=key-revoked&at=keys").await;
     page.assert_has("The key is revoked");
     page.assert_has("1 key that has ended");
@@ -53,16 +47,14 @@ async fn keys_are_made_replaced_and_revoked() {
         "name=a&name=b",
         "name=a&works=7",
     ] {
-        browser.post("/keys", wrong).await.assert_status(400);
+        browser.try_submit("/keys", wrong, 400).await;
     }
     browser
-        .post("/keys", &format!("name={}", "a".repeat(101)))
-        .await
-        .assert_status(400);
+        .try_submit("/keys", &format!("name={}", "a".repeat(101)), 400)
+        .await;
     browser
-        .post("/keys", &format!("name={}", "a".repeat(5_000)))
-        .await
-        .assert_status(413);
+        .try_submit("/keys", &format!("name={}", "a".repeat(5_000)), 413)
+        .await;
 }
 
 /// After a takeover, its user finds which session made which key.
@@ -84,12 +76,8 @@ async fn settings_show_what_happened() {
     ] {
         assert_has(happened, words);
     }
-    let rows = app
-        .storage
-        .audit()
-        .list_before(None, Some(app.ben.user.id), 9)
-        .await
-        .unwrap();
+    let (audit, user) = (app.storage.audit(), Some(app.ben.user.id));
+    let rows = audit.list_before(None, user, 9).await.unwrap();
     let actions: Vec<_> = rows
         .iter()
         .rev()
@@ -102,10 +90,8 @@ async fn settings_show_what_happened() {
     ];
     assert_eq!(actions[1..], expected);
     assert_eq!(actions[0].0, "session.create");
-    assert!(
-        rows.iter().all(|row| row.actor == rows[0].actor),
-        "one session"
-    );
+    let is_of_one_session = rows.iter().all(|row| row.actor == rows[0].actor);
+    assert!(is_of_one_session);
     let other = app.sign_in(app.olivia.user.id).await.get("/settings").await;
     other.assert_lacks("Sheet");
 }
@@ -113,54 +99,44 @@ async fn settings_show_what_happened() {
 #[tokio::test]
 async fn settings_change_the_user_alone() {
     let app = App::start(Setup::default()).await;
-    let (browser, second) = (
-        app.sign_in(app.ben.user.id).await,
-        app.sign_in(app.ben.user.id).await,
-    );
-    let other = app.sign_in(app.olivia.user.id).await;
+    let (ben, olivia) = (app.ben.user.id, app.olivia.user.id);
+    let (browser, second) = (app.sign_in(ben).await, app.sign_in(ben).await);
+    let other = app.sign_in(olivia).await;
+    let sessions = async || {
+        let list = app.storage.sessions().list(ben, app.clock.now()).await;
+        list.unwrap()
+    };
     browser
-        .post("/settings", "timezone=auckland")
-        .await
-        .assert_leads_to("/settings?done=timezone-saved&at=you#done");
-    browser
-        .get("/settings")
-        .await
-        .assert_has("value=\"Pacific/Auckland\"");
-    browser
-        .post("/settings", "timezone=Mars")
-        .await
-        .assert_shows(400, "value=\"Mars\"");
-    let sessions = app
-        .storage
-        .sessions()
-        .list(app.ben.user.id, app.clock.now())
-        .await
-        .unwrap();
-    assert_eq!(sessions.len(), 2);
-    for session in &sessions {
+        .submit("/settings", "timezone=auckland", "timezone-saved&at=you")
+        .await;
+    let page = browser.get("/settings").await;
+    page.assert_has("value=\"Pacific/Auckland\"");
+    let page = browser.post("/settings", "timezone=Mars").await;
+    page.assert_shows(400, "value=\"Mars\"");
+    let of_ben = sessions().await;
+    assert_eq!(of_ben.len(), 2);
+    for session in &of_ben {
         other
-            .post("/settings", &format!("end={}", session.id))
-            .await
-            .assert_leads_to("/settings?done=session-has-ended&at=sessions#done");
+            .submit(
+                "/settings",
+                &format!("end={}", session.id),
+                "session-has-ended&at=sessions",
+            )
+            .await;
     }
     browser
-        .post("/settings", "end-others=yes")
-        .await
-        .assert_leads_to("/settings?done=others-signed-out&at=sessions#done");
+        .submit(
+            "/settings",
+            "end-others=yes",
+            "others-signed-out&at=sessions",
+        )
+        .await;
     second.get("/settings").await.assert_needs_sign_in("ended");
     // Another user's session goes on.
     other.get("/settings").await.assert_status(200);
-    let own = app
-        .storage
-        .sessions()
-        .list(app.ben.user.id, app.clock.now())
-        .await
-        .unwrap();
-    let out = browser
-        .post("/settings", &format!("end={}", own[0].id))
-        .await;
-    let signed_out = Some("/sign-in?done=goodbye&at=sign-in#done");
-    assert_eq!(out.location.as_deref(), signed_out, "the own session");
+    let own = format!("end={}", sessions().await[0].id);
+    let out = browser.post("/settings", &own).await;
+    assert_eq!(out.location.as_deref(), Some(SIGNED_OUT));
     browser.get("/settings").await.assert_needs_sign_in("ended");
 }
 
@@ -177,45 +153,30 @@ async fn programs_get_what_they_take() {
     };
     let claim = async |text: &str| {
         use base64::Engine as _;
-        let url = base64::engine::general_purpose::STANDARD
-            .decode(text)
-            .unwrap();
-        let path = String::from_utf8(url)
-            .unwrap()
-            .replace("https://bellbird.example", "");
-        app.http
-            .post(format!("{}{path}", app.url))
-            .send()
-            .await
-            .unwrap()
-            .status()
-            .as_u16()
+        let url = base64::engine::general_purpose::STANDARD.decode(text);
+        let url = String::from_utf8(url.unwrap()).unwrap();
+        let url = url.replace("https://bellbird.example", &app.url);
+        let response = app.http.post(url).send().await.unwrap();
+        response.status().as_u16()
     };
-    let token = async |program: &str| {
-        let page = browser
-            .post("/programs", &format!("program={program}"))
-            .await;
-        page.assert_status(200);
-        codes(&page.text).remove(0)
+    let shown_codes = async |program: &str| {
+        let form = format!("program={program}");
+        codes(&browser.try_submit("/programs", &form, 200).await.text)
     };
+    let token = async |program: &str| shown_codes(program).await.remove(0);
     let first = token("Actual+Budget").await;
-    assert_eq!(
-        (claim(&first).await, claim(&first).await),
-        (200, 403),
-        "once"
-    );
+    assert_eq!(claim(&first).await, 200);
+    assert_eq!(claim(&first).await, 403, "only once");
     let names = app.keys_of(app.ben.user.id).await;
     assert!(names.iter().any(|key| key.name == "Actual Budget"));
     let unused = token("Home+Assistant").await;
     browser
-        .post("/programs", "void=yes")
-        .await
-        .assert_leads_to("/programs?done=tokens-revoked&at=void#done");
+        .submit("/programs", "void=yes", "tokens-revoked&at=void")
+        .await;
     assert_eq!(claim(&unused).await, 403);
     browser
-        .post("/programs", "void=yes")
-        .await
-        .assert_leads_to("/programs?done=no-unused-tokens&at=void#done");
+        .submit("/programs", "void=yes", "no-unused-tokens&at=void")
+        .await;
     for (program, path) in [
         (
             "Google+Sheets",
@@ -226,29 +187,18 @@ async fn programs_get_what_they_take() {
         ("Another+assistant", "/v1/me"),
         ("My+program", "/v1/accounts"),
     ] {
-        let page = browser
-            .post("/programs", &format!("program={program}"))
-            .await;
-        page.assert_status(200);
-        let steps = codes(&page.text).join("\n");
+        let steps = shown_codes(program).await.join("\n");
         assert_has(&steps, "https://bellbird.example");
         let (_, key) = steps.split_once("bb_").expect("a key");
-        let key: String = key
-            .chars()
-            .take_while(char::is_ascii_alphanumeric)
-            .collect();
-        assert_eq!(
-            app.get_as(&format!("bb_{key}"), path).await.status,
-            200,
-            "{program}"
-        );
+        let key = key.split(|letter: char| !letter.is_ascii_alphanumeric());
+        let key = format!("bb_{}", key.take(1).collect::<String>());
+        let status = app.get_as(&key, path).await.status;
+        assert_eq!(status, 200, "{program}");
     }
-    assert!(
-        codes(&browser.get("/programs").await.text).is_empty(),
-        "shown once"
-    );
+    let page = browser.get("/programs").await.text;
+    assert_eq!(codes(&page), [""; 0], "shown once");
     for wrong in ["", "program=", "program=Other", "program=GnuCash"] {
-        browser.post("/programs", wrong).await.assert_status(400);
+        browser.try_submit("/programs", wrong, 400).await;
     }
     let file = browser.get("/transactions.ofx?from=2026-11-01").await;
     file.assert_shows(200, "<OFX>");
@@ -285,25 +235,21 @@ async fn forms_that_are_sent_again_make_no_key_or_token() {
     statuses.sort_unstable();
     assert_eq!(statuses, [200, 303]);
     browser
-        .post("/keys", &form)
-        .await
-        .assert_leads_to("/keys?done=key-shown-before&at=keys#done");
+        .submit("/keys", &form, "key-shown-before&at=keys")
+        .await;
     let form = format!("program=Excel&newest={newest}");
     browser
-        .post("/programs", &form)
-        .await
-        .assert_leads_to("/programs?done=key-shown-before&at=excel#done");
-    let page = browser
-        .get("/programs?done=key-shown-before&at=excel")
+        .submit("/programs", &form, "key-shown-before&at=excel")
         .await;
+    let path = "/programs?done=key-shown-before&at=excel";
+    let page = browser.get(path).await;
     page.assert_has("id=\"excel\" open");
     assert_eq!(app.keys_of(user).await.len(), 2);
     let form = "program=Actual+Budget&newest=";
-    browser.post("/programs", form).await.assert_status(200);
+    browser.try_submit("/programs", form, 200).await;
     browser
-        .post("/programs", form)
-        .await
-        .assert_leads_to("/programs?done=token-shown-before&at=actual#done");
+        .submit("/programs", form, "token-shown-before&at=actual")
+        .await;
 }
 
 #[tokio::test]
@@ -318,22 +264,17 @@ async fn key_works_as_long_as_its_user_wants() {
     };
     let made_at = trial().await.created_at;
     let expires_at = trial().await.expires_at.unwrap();
-    assert_eq!(
-        expires_at.duration_since(made_at),
-        SignedDuration::from_hours(30 * 24)
-    );
+    let month = SignedDuration::from_hours(30 * 24);
+    assert_eq!(expires_at.duration_since(made_at), month);
     made.assert_has("Works until");
     assert_eq!(app.get_as(&key, "/v1/me").await.status, 200);
     assert_eq!(trial().await.status(expires_at), KeyStatus::Expired);
     browser
-        .post("/keys", "name=Lasting&works=")
-        .await
-        .assert_status(200);
+        .try_submit("/keys", "name=Lasting&works=", 200)
+        .await;
     let keys = app.keys_of(app.ben.user.id).await;
-    assert!(
-        keys.iter()
-            .any(|key| key.name == "Lasting" && key.expires_at.is_none())
-    );
+    let lasting = keys.iter().find(|key| key.name == "Lasting").unwrap();
+    assert_eq!(lasting.expires_at, None);
 }
 
 fn shown_key(page: &str) -> Option<String> {
@@ -343,11 +284,8 @@ fn shown_key(page: &str) -> Option<String> {
 
 async fn find(app: &App, name: &str) -> String {
     let keys = app.keys_of(app.ben.user.id).await;
-    keys.iter()
-        .find(|key| key.name == name)
-        .unwrap()
-        .id
-        .to_string()
+    let found = keys.iter().find(|key| key.name == name);
+    found.unwrap().id.to_string()
 }
 
 /// Where the focus and the line of a form are.
@@ -368,18 +306,12 @@ async fn pages_of_developers_in_a_browser() {
     browser.assert_accessible("developers-programs");
     browser.click("#actual button[name=program]");
     browser.assert_accessible("developers-programs-token");
-    assert_eq!(
-        browser.evaluate("document.querySelector('#actual').open"),
-        true
-    );
+    assert!(browser.has("#actual[open]"));
     browser.click("#excel button[name=program]");
     browser.assert_accessible("developers-programs-key");
     browser.evaluate("document.body.click()");
-    assert_eq!(
-        browser.evaluate("document.querySelector('#excel').open"),
-        true,
-        "a click elsewhere closes menus only"
-    );
+    // A click elsewhere closes menus only.
+    assert!(browser.has("#excel[open]"));
 
     browser.open(&format!("{}/keys", app.console_url));
     browser.write("#name", "Spreadsheet");
@@ -396,31 +328,21 @@ async fn pages_of_developers_in_a_browser() {
     browser.evaluate(OPEN);
     browser.assert_accessible("developers-keys-questions");
     browser.open(&reference.replace("https://bellbird.example", &app.url));
-    assert_eq!(
-        browser.evaluate("document.getElementById('key-input').value"),
-        key
-    );
-    assert_eq!(
-        browser.evaluate("location.hash"),
-        "",
-        "the key is in its input only"
-    );
+    // The key is in its input only.
+    let input = browser.evaluate("document.getElementById('key-input').value");
+    assert_eq!(input, key);
+    assert_eq!(browser.evaluate("location.hash"), "");
     browser
         .wait_for("document.getElementById('list_transactions-connectionId').value.length === 36");
     // She has no broker, whose id a call of a broker's rows would need.
-    assert_eq!(
-        browser.evaluate("document.getElementById('list_holdings-connectionId').value"),
-        ""
-    );
+    let of_broker = browser.evaluate("document.getElementById('list_holdings-connectionId').value");
+    assert_eq!(of_broker, "");
     browser.click("header .console");
     browser.assert_at("/keys");
     browser.evaluate(OPEN);
     browser.click("button[name=revoke]");
-    assert_eq!(
-        app.get_as(&key, "/v1/me").await.status,
-        401,
-        "the newest is first"
-    );
+    // The newest is first.
+    assert_eq!(app.get_as(&key, "/v1/me").await.status, 401);
     browser.wait_for(DONE);
     browser.assert_accessible("developers-keys-revoked");
 
@@ -439,10 +361,8 @@ async fn pages_of_developers_in_a_browser() {
     browser.wait_for(DONE);
     browser.assert_accessible("developers-webhooks-disabled");
     browser.click("button[name=enable]");
-    browser.click(&format!(
-        "a[href='/webhooks/endpoints/{}']",
-        hook.endpoint.id
-    ));
+    let endpoint = &hook.endpoint.id;
+    browser.click(&format!("a[href='/webhooks/endpoints/{endpoint}']"));
     browser.evaluate(OPEN);
     browser.assert_accessible("developers-webhooks-log");
     browser.click("button[name=redeliver]");

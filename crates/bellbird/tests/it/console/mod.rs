@@ -184,6 +184,20 @@ impl SignedIn<'_> {
         let url = format!("{}{path}", self.app.console_url);
         post(&url, Some(&self.cookie), form).await
     }
+
+    /// Sends a form, and asserts that its page then says what was done, such as
+    /// `key-revoked&at=keys`.
+    async fn submit(&self, path: &str, form: &str, done: &str) {
+        let page = self.post(path, form).await;
+        page.assert_leads_to(&format!("{path}?done={done}#done"));
+    }
+
+    /// Sends a form, and asserts the status of the page that comes.
+    async fn try_submit(&self, path: &str, form: &str, status: u16) -> Page {
+        let page = self.post(path, form).await;
+        page.assert_status(status);
+        page
+    }
 }
 
 fn with_session(request: reqwest::RequestBuilder, cookie: Option<&str>) -> reqwest::RequestBuilder {

@@ -132,10 +132,7 @@ async fn operator_sees_users_and_changes_them_with_an_audit() {
     // Shown once.
     browser.get(&page).await.assert_lacks("/sign-in/");
     let other = app.sign_in(olivia).await;
-    browser
-        .post(&page, "end-sessions=yes")
-        .await
-        .assert_status(303);
+    browser.try_submit(&page, "end-sessions=yes", 303).await;
     other.get("/keys").await.assert_needs_sign_in("ended");
     for wrong in [
         "",
@@ -144,7 +141,7 @@ async fn operator_sees_users_and_changes_them_with_an_audit() {
         "plan=saver&plan=saver",
         "email=a%40b",
     ] {
-        browser.post(&page, wrong).await.assert_status(400);
+        browser.try_submit(&page, wrong, 400).await;
     }
 
     let rows = app.operator_audit().await;
@@ -322,7 +319,7 @@ async fn audit_is_filtered_and_downloaded() {
         (ben, "end-sessions=yes"),
     ] {
         let page = format!("/operator/users/{user}");
-        browser.post(&page, form).await.assert_status(303);
+        browser.try_submit(&page, form, 303).await;
     }
     let browser = app.sign_in(ben).await;
     for (query, rows) in [
@@ -433,7 +430,7 @@ async fn flag_ends_with_the_next_request() {
     app.set_operator(app.ben.user.id, false).await;
     browser.get("/operator/audit").await.assert_status(404);
     let page = format!("/operator/users/{}", app.olivia.user.id);
-    browser.post(&page, "plan=saver").await.assert_status(404);
+    browser.try_submit(&page, "plan=saver", 404).await;
     assert_eq!(
         app.user(app.olivia.user.id).await.plan,
         app.olivia.user.plan
@@ -545,9 +542,8 @@ async fn lists_go_on_behind_their_first_page() {
         let email = format!("user{number}@example.com");
         let user = app.add_user(&email, Plan::Saver).await.id;
         browser
-            .post(&format!("/operator/users/{user}"), "plan=developer")
-            .await
-            .assert_status(303);
+            .try_submit(&format!("/operator/users/{user}"), "plan=developer", 303)
+            .await;
     }
     let entry = "<li>\n<a class=\"what\"";
     for (path, row, rows) in [
@@ -596,9 +592,9 @@ async fn endpoint_is_enabled_and_its_events_are_sent_again() {
     let send_again = format!("redeliver={event}&user={}", app.olivia.user.id);
     let rejected = browser.post(&page, &send_again).await;
     rejected.assert_shows(409, "The endpoint is disabled. Enable it first.");
-    browser.post(&page, "enable=yes").await.assert_status(303);
+    browser.try_submit(&page, "enable=yes", 303).await;
     app.assert_enabled(&hook).await;
-    browser.post(&page, &send_again).await.assert_status(303);
+    browser.try_submit(&page, &send_again, 303).await;
     browser
         .get(&format!("{page}?state=pending"))
         .await
@@ -623,7 +619,7 @@ async fn endpoint_is_enabled_and_its_events_are_sent_again() {
         &format!("redeliver={event}"),
         "enable=a&enable=b",
     ] {
-        browser.post(&page, wrong).await.assert_status(400);
+        browser.try_submit(&page, wrong, 400).await;
     }
 }
 
@@ -646,11 +642,11 @@ async fn endpoint_for_all_users_is_enabled_for_each() {
     list.assert_has("of all users");
     list.assert_has("Endpoints for all users");
     let page = format!("/operator/deliveries/{}", hook.endpoint.id);
-    browser.post(&page, "enable=yes").await.assert_status(303);
+    browser.try_submit(&page, "enable=yes", 303).await;
     let event = app.deliveries_to(&hook).await[0].event_id;
     for (user, status) in [(&app.ben.user, 409), (&app.olivia.user, 303)] {
         let form = format!("redeliver={event}&user={}", user.id);
-        browser.post(&page, &form).await.assert_status(status);
+        browser.try_submit(&page, &form, status).await;
     }
     let audit = browser.get("/operator/audit").await;
     audit.assert_has("Endpoint enabled");
@@ -717,10 +713,7 @@ mod chromium {
         app.set_operator(app.ben.user.id, true).await;
         let by_ben = app.sign_in(app.ben.user.id).await;
         let page = format!("/operator/users/{user}");
-        by_ben
-            .post(&page, "plan=developer")
-            .await
-            .assert_status(303);
+        by_ben.try_submit(&page, "plan=developer", 303).await;
         let mut browser = Browser::start();
         browser.size(360, 780, false);
         browser.open(&app.sign_in_link(user).await);

@@ -59,14 +59,12 @@ async fn plan_decides_what_is_offered() {
         ("/connections", "provider=akahu"),
         ("/connections", "provider=snaptrade"),
     ] {
-        browser.post(path, form).await.assert_status(403);
+        browser.try_submit(path, form, 403).await;
     }
     assert_eq!(app.keys_of(user).await, keys);
-    let revoked = browser
-        .post("/keys", &format!("revoke={}", keys[0].id))
-        .await;
     // What is there can be taken away.
-    revoked.assert_status(303);
+    let revoke = format!("revoke={}", keys[0].id);
+    browser.try_submit("/keys", &revoke, 303).await;
 
     set(Plan::Developer).await;
     let page = browser.get("/connections").await.text;
@@ -74,14 +72,12 @@ async fn plan_decides_what_is_offered() {
     assert_lacks(&page, "value=\"snaptrade\"");
     assert_has(&page, "Brokers: not in your plan");
     browser
-        .post("/connections", "provider=snaptrade")
-        .await
-        .assert_status(403);
+        .try_submit("/connections", "provider=snaptrade", 403)
+        .await;
     browser.get("/webhooks").await.assert_lacks("trades.synced");
     // A link by API or command, too.
-    let refused = app
-        .create_link(user, LinkTarget::Provider("snaptrade"))
-        .await;
+    let broker = LinkTarget::Provider("snaptrade");
+    let refused = app.create_link(user, broker).await;
     assert!(matches!(refused, Err(ConnectionsError::NotInPlan { .. })));
     let link = app.create_link(user, LinkTarget::UserChoice).await.unwrap();
     let link = link.url.expose_secret();
@@ -125,10 +121,8 @@ async fn missing_page_has_the_menus() {
 async fn investments_need_their_plan() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.ben.user.id).await;
-    browser
-        .get("/investments")
-        .await
-        .assert_has("Not in your plan");
+    let page = browser.get("/investments").await;
+    page.assert_has("Not in your plan");
 }
 
 #[tokio::test]
@@ -136,31 +130,21 @@ async fn user_downloads_what_is_stored_and_it_holds_no_secret() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.ben.user.id).await;
     let file = browser.get("/settings/data.json").await;
-    assert_eq!(
-        file.headers["content-disposition"],
-        "attachment; filename=\"bellbird-data.json\""
-    );
+    let name = "attachment; filename=\"bellbird-data.json\"";
+    assert_eq!(file.headers["content-disposition"], name);
     let data: Value = serde_json::from_str(&file.text).unwrap();
     assert_eq!(data["users"][0]["email"], "ben@example.com");
     assert_eq!(data["sessions"].as_array().unwrap().len(), 1);
-    assert_eq!(
-        data["connections"][0]["id"],
-        app.ben.connections[0].id.to_string()
-    );
-    let accounts = app.accounts_of(&app.ben.connections[0]).await;
-    assert_eq!(data["accounts"].as_array().unwrap().len(), accounts.len());
-    let numbers = data["accounts"]
-        .as_array()
-        .unwrap()
+    let connection = &app.ben.connections[0];
+    assert_eq!(data["connections"][0]["id"], connection.id.to_string());
+    let accounts = data["accounts"].as_array().unwrap();
+    assert_eq!(accounts.len(), app.accounts_of(connection).await.len());
+    let numbers = accounts
         .iter()
         .filter_map(|account| account["maskedNumber"].as_str());
-    let digits: Vec<_> = numbers
-        .map(|number| number.chars().filter(char::is_ascii_digit).count())
-        .collect();
-    assert!(
-        !digits.is_empty() && digits.iter().all(|digits| *digits <= 4),
-        "{digits:?}"
-    );
+    let digits = numbers.map(|number| number.chars().filter(char::is_ascii_digit).count());
+    let most = digits.max().expect("a number");
+    assert!(most <= 4, "{most} digits of a number");
     for hidden in [&browser.cookie, &app.ben.key, "olivia"] {
         file.assert_lacks(hidden);
     }
@@ -173,35 +157,19 @@ async fn user_deletes_themselves_with_everything() {
     let asked = browser.get("/settings/leave").await;
     asked.assert_shows(200, "Delete your account");
     for wrong in ["", "email=", "email=olivia%40example.com"] {
-        let kept = browser.post("/settings/leave", wrong).await;
-        kept.assert_status(409);
+        browser.try_submit("/settings/leave", wrong, 409).await;
     }
     assert_eq!(app.get_as(&app.ben.key, "/v1/me").await.status, 200);
-    let left = browser
-        .post("/settings/leave", "email=Ben%40example.com")
-        .await;
-    assert_eq!(
-        (left.status, left.cookie.as_deref()),
-        (200, Some("")),
-        "{}",
-        left.text
-    );
+    let own = "email=Ben%40example.com";
+    let left = browser.try_submit("/settings/leave", own, 200).await;
+    assert_eq!(left.cookie.as_deref(), Some(""));
     assert_eq!(left.headers["clear-site-data"], "\"cache\", \"storage\"");
-    assert!(
-        app.storage
-            .users()
-            .find(app.ben.user.id)
-            .await
-            .unwrap()
-            .is_none()
-    );
+    let user = app.storage.users().find(app.ben.user.id).await.unwrap();
+    assert!(user.is_none());
     assert_eq!(app.connections_of(app.ben.user.id).await, []);
     assert_eq!(app.get_as(&app.ben.key, "/v1/me").await.status, 401);
-    browser
-        .get("/settings")
-        .await
-        .assert_needs_sign_in("the user is gone");
-    let consent = app.ben.connections[0].id;
-    let audit = app.audit_of(consent).await;
+    let page = browser.get("/settings").await;
+    page.assert_needs_sign_in("the user is gone");
+    let audit = app.audit_of(app.ben.connections[0].id).await;
     assert_eq!(audit.last().unwrap().to, None, "withdrawn, then deleted");
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::support::words::assert_has;
 use bellbird::config::Settings;
 use bellbird::provider_loader::simulate_others;
 use bellbird::wiring::Wiring;
@@ -15,8 +14,11 @@ use bellbird_providers::registry::declaration;
 use bellbird_storage::{Instance, NewConnection, NewUser, Sealer, Storage, in_tx};
 use jiff::Timestamp;
 use secrecy::SecretString;
+use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
+
+use crate::support::words::assert_has;
 
 const FISKIL: ProviderName = ProviderName::new("fiskil");
 
@@ -42,6 +44,27 @@ async fn renew(storage: &Storage, id: u128) {
     storage.instances().renew(&instance, now).await.unwrap();
 }
 
+/// The database in a folder.
+async fn open(folder: &TempDir, sealer: Sealer) -> Storage {
+    let url = format!("sqlite:{}", folder.path().join("test.db").display());
+    Storage::open(&url, sealer).await.unwrap()
+}
+
+async fn migrated(folder: &TempDir, sealer: Sealer) -> Storage {
+    let storage = open(folder, sealer).await;
+    storage.migrate().await.unwrap();
+    storage
+}
+
+/// As an operator enters it.
+async fn use_sandbox(storage: &Storage) {
+    let by = Actor::command("root");
+    let mut change = storage.begin_change(by, Timestamp::now()).await.unwrap();
+    let used = provider_settings::use_sandbox(&mut change, FISKIL).await;
+    used.unwrap();
+    change.commit().await.unwrap();
+}
+
 async fn wait_for(registries: &[Registry], is_enabled: bool) {
     let is_there = |registry: &Registry| registry.find("fiskil").is_some() == is_enabled;
     let all = async {
@@ -57,11 +80,9 @@ async fn wait_for(registries: &[Registry], is_enabled: bool) {
 #[tokio::test]
 async fn every_instance_follows_and_calls_in_flight_end() {
     let folder = tempfile::tempdir().unwrap();
-    let url = format!("sqlite:{}", folder.path().join("test.db").display());
     let (settings, sealer) = (Settings::default(), Sealer::random());
-    let first = Storage::open(&url, sealer.clone()).await.unwrap();
-    first.migrate().await.unwrap();
-    let second = Storage::open(&url, sealer).await.unwrap();
+    let first = migrated(&folder, sealer.clone()).await;
+    let second = open(&folder, sealer).await;
     let stop = CancellationToken::new();
     let mut registries = Vec::new();
     for storage in [&first, &second] {
@@ -73,19 +94,14 @@ async fn every_instance_follows_and_calls_in_flight_end() {
     let change = async |remove: bool| {
         let by = Actor::command("root");
         let mut change = first.begin_change(by, Timestamp::now()).await.unwrap();
-        let credentials = [("client_id", "id"), ("client_secret", "secret")];
-        let credentials = credentials
-            .map(|(name, value)| (name.to_owned(), SecretString::from(value)))
-            .into();
-        if remove {
-            provider_settings::remove(&mut change, FISKIL)
-                .await
-                .unwrap();
+        let changed = if remove {
+            provider_settings::remove(&mut change, FISKIL).await
         } else {
-            provider_settings::set(&mut change, FISKIL, &credentials)
-                .await
-                .unwrap();
-        }
+            let credentials = [("client_id", "id"), ("client_secret", "secret")]
+                .map(|(name, value)| (name.to_owned(), SecretString::from(value)));
+            provider_settings::set(&mut change, FISKIL, &credentials.into()).await
+        };
+        changed.unwrap();
         change.commit().await.unwrap();
         renew(&first, 1).await;
         renew(&second, 2).await;
@@ -95,34 +111,22 @@ async fn every_instance_follows_and_calls_in_flight_end() {
     let held = registries[1].find("fiskil").unwrap();
     change(true).await;
     wait_for(&registries, false).await;
-    assert_eq!(
-        held.name(),
-        FISKIL,
-        "whoever holds the old one uses it to the end"
-    );
+    // Whoever holds the old one uses it to the end.
+    assert_eq!(held.name(), FISKIL);
     stop.cancel();
 }
 
 #[tokio::test]
 async fn what_the_settings_have_wins() {
     let folder = tempfile::tempdir().unwrap();
-    let url = format!("sqlite:{}", folder.path().join("test.db").display());
-    let storage = Storage::open(&url, Sealer::random()).await.unwrap();
-    storage.migrate().await.unwrap();
+    let storage = migrated(&folder, Sealer::random()).await;
     let mut settings = Settings::default();
     let declared = declaration("fiskil").unwrap();
     for name in ["client_id", "client_secret"] {
-        settings
-            .providers
-            .section(declared)
-            .set(name, "of the settings".into());
+        let section = settings.providers.section(declared);
+        section.set(name, "of the settings".into());
     }
-    let by = Actor::command("root");
-    let mut change = storage.begin_change(by, Timestamp::now()).await.unwrap();
-    provider_settings::use_sandbox(&mut change, FISKIL)
-        .await
-        .unwrap();
-    change.commit().await.unwrap();
+    use_sandbox(&storage).await;
     let wiring = Wiring::new(&settings, &storage).await.unwrap();
     assert!(wiring.provider_loader.is_configured(declared));
     assert!(wiring.providers.find("fiskil").is_some() && !wiring.providers.is_sandbox("fiskil"));
@@ -132,34 +136,24 @@ async fn what_the_settings_have_wins() {
 #[tokio::test]
 async fn configured_provider_with_connections_of_the_sandbox_is_left_out() {
     let folder = tempfile::tempdir().unwrap();
-    let url = format!("sqlite:{}", folder.path().join("test.db").display());
-    let storage = Storage::open(&url, Sealer::random()).await.unwrap();
-    storage.migrate().await.unwrap();
+    let storage = migrated(&folder, Sealer::random()).await;
     let declared = declaration("fiskil").unwrap();
     let mut settings = Settings::default();
     for name in declared.needs {
         let section = settings.providers.section(declared);
         section.set(name, "of the settings".into());
     }
-    let use_sandbox = async || {
-        let by = Actor::command("root");
-        let mut change = storage.begin_change(by, Timestamp::now()).await.unwrap();
-        provider_settings::use_sandbox(&mut change, FISKIL)
-            .await
-            .unwrap();
-        change.commit().await.unwrap();
-    };
     let is_sandbox = async || {
         let stored = storage.provider_settings().list().await.unwrap();
         stored[0].is_sandbox
     };
     // Without connections, the next one is of the real provider.
-    use_sandbox().await;
+    use_sandbox(&storage).await;
     let wiring = Wiring::new(&settings, &storage).await.unwrap();
     wiring.provider_loader.end_unused_sandbox().await.unwrap();
     assert!(wiring.providers.find("fiskil").is_some() && !is_sandbox().await);
 
-    use_sandbox().await;
+    use_sandbox(&storage).await;
     let now = Timestamp::now();
     let new = NewUser {
         email: "me@example.com",
@@ -202,18 +196,15 @@ async fn configured_provider_with_connections_of_the_sandbox_is_left_out() {
 #[tokio::test]
 async fn others_are_simulated_and_nothing_entered_is_deleted() {
     let folder = tempfile::tempdir().unwrap();
-    let url = format!("sqlite:{}", folder.path().join("test.db").display());
-    let storage = Storage::open(&url, Sealer::random()).await.unwrap();
-    storage.migrate().await.unwrap();
+    let storage = migrated(&folder, Sealer::random()).await;
     let by = Actor::command("root");
     let now = Timestamp::now();
     let mut change = storage.begin_change(by.clone(), now).await.unwrap();
     let values = [("client_id".to_owned(), "id".into())].into();
-    provider_settings::set(&mut change, FISKIL, &values)
-        .await
-        .unwrap();
+    let set = provider_settings::set(&mut change, FISKIL, &values).await;
+    set.unwrap();
     change.commit().await.unwrap();
-    let other_key = Storage::open(&url, Sealer::random()).await.unwrap();
+    let other_key = open(&folder, Sealer::random()).await;
     let stored = other_key.provider_settings().list().await.unwrap();
     assert!(stored[0].is_sealed);
     let mut change = other_key.begin_change(by, now).await.unwrap();
