@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use base64::Engine as _;
@@ -10,7 +11,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::support::process::{MASTER_KEY, Workdir, errors, text};
+use crate::support::fields::assert_fields;
+use crate::support::process::{Workdir, errors, names, text};
 use crate::support::transcript::{Transcript, transcript};
 use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
@@ -81,10 +83,8 @@ fn help_texts() {
     ];
     let mut all = String::new();
     for command in commands {
-        all.push_str(&format!(
-            "==== bellbird {command}\n\n{}\n",
-            workdir.text(&format!("{command} --help"))
-        ));
+        let help = workdir.text(&format!("{command} --help"));
+        all.push_str(&format!("==== bellbird {command}\n\n{help}\n"));
     }
     insta::assert_snapshot!(without_providers(&all));
 }
@@ -103,7 +103,7 @@ fn user_lifecycle() {
     let workdir = Workdir::migrated();
     let mut all = Transcript::new(&workdir);
     let add = "user add --email Me@Example.com --plan developer --timezone Australia/Perth";
-    let id = all.json(add)["id"].as_str().unwrap().to_owned();
+    let id = text(&all.json(add), "id").to_owned();
     all.json("user list");
     let added = all.json("user show me@example.com");
     for reference in ["--user ME@example.com", &id] {
@@ -185,18 +185,13 @@ fn sign_in_link_names_the_console() {
         ("https://bank.example.com/x/", "https://bank.example.com/x"),
     ] {
         workdir.set("BELLBIRD_CONSOLE__PUBLIC_URL", public_url);
-        let printed = workdir.json("console login --user me@example.com");
-        let token = printed["url"]
-            .as_str()
-            .unwrap()
-            .strip_prefix(&format!("{root}/sign-in/"))
-            .expect("the console's URL");
+        let url = workdir.field("console login --user me@example.com", "url");
+        let token = url.strip_prefix(&format!("{root}/sign-in/"));
+        let token = token.expect("the console's URL");
         assert!(token.len() == 64 && token.bytes().all(|byte| byte.is_ascii_hexdigit()));
     }
-    assert_eq!(
-        workdir.json("console forget-identity --user me@example.com")["forgotten"],
-        0
-    );
+    let printed = workdir.json("console forget-identity --user me@example.com");
+    assert_eq!(printed["forgotten"], 0);
     for command in ["login", "forget-identity"] {
         workdir.error(&format!("console {command} --user nobody@example.com"), 1);
     }
@@ -206,43 +201,34 @@ fn sign_in_link_names_the_console() {
 fn setup_token_names_the_api() {
     let mut workdir = Workdir::migrated();
     workdir.json("user add --email me@example.com");
-    let claim_url = |workdir: &Workdir, arguments: &str| {
-        let printed = workdir.json(arguments);
-        assert_eq!(printed.as_object().unwrap().len(), 2, "{printed}");
-        let expires_at: Timestamp = printed["expiresAt"].as_str().unwrap().parse().unwrap();
+    let line = "simplefin token --user me@example.com";
+    let claim_url = |workdir: &Workdir, options: &str| {
+        let printed = workdir.json(&format!("{line}{options}"));
+        assert_eq!(names(&printed), ["expiresAt", "token"]);
+        let expires_at: Timestamp = text(&printed, "expiresAt").parse().unwrap();
         assert_eq!(expires_at.duration_since(Timestamp::now()).as_mins(), 59);
-        String::from_utf8(STANDARD.decode(printed["token"].as_str().unwrap()).unwrap()).unwrap()
+        let url = STANDARD.decode(text(&printed, "token")).unwrap();
+        String::from_utf8(url).unwrap()
     };
-    let url = claim_url(
-        &workdir,
-        "simplefin token --user me@example.com --name Actual",
-    );
-    let token = url
-        .strip_prefix("http://127.0.0.1:8080/simplefin/claim/")
-        .expect("the listener's URL");
+    let url = claim_url(&workdir, " --name Actual");
+    let token = url.strip_prefix("http://127.0.0.1:8080/simplefin/claim/");
+    let token = token.expect("the listener's URL");
     assert!(bellbird_domain::SetupToken::parse(token).is_ok());
     workdir.set("BELLBIRD_API__PUBLIC_URL", "https://bank.example.com/x/");
-    let url = claim_url(&workdir, "simplefin token --user me@example.com");
+    let url = claim_url(&workdir, "");
     assert_starts(&url, "https://bank.example.com/x/simplefin/claim/bbst");
     workdir.set("BELLBIRD_API__PUBLIC_URL", "");
     workdir.set("BELLBIRD_API__LISTEN", "127.0.0.1:0");
     assert_eq!(
-        workdir.error("simplefin token --user me@example.com", 1),
+        workdir.error(line, 1),
         "error: the token needs the URL of the API: set api.public_url, or start the service first"
     );
-    assert_eq!(
-        workdir.json("key list"),
-        json!([]),
-        "a key comes with the claim"
-    );
-    assert_eq!(
-        workdir.json("simplefin revoke --user me@example.com"),
-        json!({"revoked": 2})
-    );
-    assert_eq!(
-        workdir.json("simplefin revoke --user me@example.com"),
-        json!({"revoked": 0})
-    );
+    // A key comes with the claim.
+    assert_eq!(workdir.json("key list"), json!([]));
+    for revoked in [2, 0] {
+        let printed = workdir.json("simplefin revoke --user me@example.com");
+        assert_eq!(printed, json!({ "revoked": revoked }));
+    }
 }
 
 #[test]
@@ -297,39 +283,20 @@ fn human_readable_output() {
 /// So that `KEY=$(bellbird key create ...)` is the key.
 #[test]
 fn secrets_are_alone_on_standard_output() {
-    let mut workdir = Workdir::migrated();
-    for (name, value) in [
-        ("SECRETS__KEY", MASTER_KEY),
-        ("WEBHOOKS__ALLOW_LOOPBACK", "true"),
-        ("FISKIL__CLIENT_ID", "x"),
-        ("FISKIL__CLIENT_SECRET", "x"),
-    ] {
-        workdir.set(&format!("BELLBIRD_{name}"), value);
-    }
+    let mut workdir = Workdir::migrated_with_key();
+    workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
+    workdir.set("BELLBIRD_FISKIL__CLIENT_ID", "x");
+    workdir.set("BELLBIRD_FISKIL__CLIENT_SECRET", "x");
     workdir.json("user add --email me@example.com");
-    let endpoint = text(
-        &workdir.json("webhook add --user me@example.com --url http://127.0.0.1:8099/a"),
-        "id",
-    )
-    .to_owned();
+    let add = "webhook add --user me@example.com --url http://127.0.0.1:8099";
+    let endpoint = workdir.field(&format!("{add}/a"), "id");
+    let store = "Store this key: it is not shown again.";
     for (line, prefix, advice) in [
+        ("key create --user me@example.com --name one", "bb_", store),
+        ("key rotate one --user me@example.com", "bb_", store),
+        ("operator-key create --name one", "bbo_", store),
         (
-            "key create --user me@example.com --name one",
-            "bb_",
-            "Store this key: it is not shown again.",
-        ),
-        (
-            "key rotate one --user me@example.com",
-            "bb_",
-            "Store this key: it is not shown again.",
-        ),
-        (
-            "operator-key create --name one",
-            "bbo_",
-            "Store this key: it is not shown again.",
-        ),
-        (
-            "webhook add --user me@example.com --url http://127.0.0.1:8099/b",
+            &format!("{add}/b"),
             "whsec_",
             "Next: bellbird webhook ping ",
         ),
@@ -380,11 +347,7 @@ fn service_does_not_replace_a_database_that_is_gone() {
         workdir.json("migrate");
     }
     let service = workdir.start("serve");
-    let (status, _, log) = service.stop("-TERM");
-    assert!(
-        status == Some(0) && !log.contains("new, empty database"),
-        "{log}"
-    );
+    assert_lacks(&service.end(), "new, empty database");
 }
 
 /// Root may prepare the folder of a service.
@@ -395,14 +358,10 @@ fn new_database_belongs_to_the_user_of_its_folder() {
     let workdir = Workdir::new();
     // Only root can give the folder away.
     let _ = chown(workdir.path(), Some(65_534), Some(65_534));
-    let owner = std::fs::metadata(workdir.path()).unwrap().uid();
+    let owner_of = |path: PathBuf| path.metadata().unwrap().uid();
+    let owner = owner_of(workdir.path());
     workdir.json("migrate");
-    assert_eq!(
-        std::fs::metadata(workdir.path().join("bellbird.db"))
-            .unwrap()
-            .uid(),
-        owner
-    );
+    assert_eq!(owner_of(workdir.path().join("bellbird.db")), owner);
 }
 
 /// The text of SQLite's error holds the whole statement.
@@ -410,15 +369,12 @@ fn new_database_belongs_to_the_user_of_its_folder() {
 fn failed_migration_is_one_line() {
     let workdir = Workdir::migrated();
     let database = rusqlite::Connection::open(workdir.path().join("bellbird.db")).unwrap();
-    database
-        .execute_batch("DELETE FROM schema_migrations")
-        .unwrap();
+    let forget = "DELETE FROM schema_migrations";
+    database.execute_batch(forget).unwrap();
     drop(database);
     let error = workdir.error("migrate", 1);
-    assert!(
-        error.lines().count() == 1 && !error.contains("CREATE TABLE"),
-        "{error}"
-    );
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert_lacks(&error, "CREATE TABLE");
 }
 
 #[test]
@@ -449,13 +405,13 @@ fn wrong_usage_exits_with_2_and_explains() {
 
 #[test]
 fn failures_exit_with_1_and_explain() {
-    let mut shown = String::new();
     let mut workdir = Workdir::new();
-    shown += &transcript(&workdir, &["user list"]);
+    let mut shown = transcript(&workdir, &["user list"]);
     std::fs::write(workdir.path().join("bellbird.db"), "").unwrap();
-    shown += &transcript(&workdir, &["user list"]);
-    shown += &transcript(&workdir, &["serve"]);
-    shown += &transcript(&workdir, &["user list --config nowhere.toml"]);
+    let lines = ["user list", "serve", "user list --config nowhere.toml"];
+    for line in lines {
+        shown += &transcript(&workdir, &[line]);
+    }
     workdir.set("BELLBIRD_SECRETS__KEY", "main:c2hvcnQ=");
     shown += &transcript(&workdir, &["serve"]);
     workdir.set("BELLBIRD_FISKIL__CLIENT_SECRET", "s3cret");
@@ -487,15 +443,10 @@ fn no_command_creates_a_database() {
         "secrets rotate".to_owned(),
     ] {
         let error = workdir.error(&line, 1);
-        assert_has(
-            &error,
-            "bellbird.db does not exist: is this the right folder",
-        );
-        assert_eq!(
-            workdir.folder.path().read_dir().unwrap().count(),
-            0,
-            "{line}"
-        );
+        let reason = "bellbird.db does not exist: is this the right folder";
+        assert_has(&error, reason);
+        let made = workdir.path().read_dir().unwrap().count();
+        assert_eq!(made, 0, "{line}");
     }
 }
 
@@ -527,11 +478,7 @@ fn failure_is_one_json_value_too() {
 #[test]
 fn json_belongs_before_or_after_the_command() {
     let workdir = Workdir::migrated();
-    let users = workdir.run("--json user list");
-    assert_eq!(
-        (users.status.code(), users.stdout.as_slice()),
-        (Some(0), &b"[]\n"[..])
-    );
+    assert_eq!(workdir.text("--json user list"), "[]\n");
     let script: String = serde_json::from_value(workdir.json("completions bash")).unwrap();
     assert_eq!(script, workdir.text("completions bash"));
 }
@@ -562,33 +509,23 @@ fn removing_asks() {
          to see what would be removed"
     );
     let planned = workdir.json("user remove me@example.com --dry-run");
-    assert_eq!(
-        (&planned["keys"], &planned["endpoints"], &planned["dryRun"]),
-        (&json!(1), &json!(0), &json!(true))
-    );
+    let expected = json!({"keys": 1, "endpoints": 0, "dryRun": true});
+    assert_fields(&planned, &expected);
     assert_eq!(workdir.json("user list").as_array().unwrap().len(), 1);
     for (answer, is_removed) in [("n", false), ("", false), ("y", true)] {
         let mut terminal = on_terminal(&workdir, "user remove me@example.com");
-        terminal
-            .stdin
-            .take()
-            .unwrap()
-            .write_all(format!("{answer}\n").as_bytes())
-            .unwrap();
+        let mut stdin = terminal.stdin.take().unwrap();
+        writeln!(stdin, "{answer}").unwrap();
+        drop(stdin);
         let output = terminal.wait_with_output().unwrap();
         let shown = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_has(&shown, "API keys           1");
         assert_has(&shown, "Remove this? [y/N] ");
-        assert_eq!(
-            shown.contains("error: nothing was removed"),
-            !is_removed,
-            "{shown}"
-        );
+        let is_kept = shown.contains("error: nothing was removed");
+        assert_eq!(is_kept, !is_removed, "{shown}");
         assert_eq!(output.status.success(), is_removed, "{shown}");
-        assert_eq!(
-            workdir.json("user list").as_array().unwrap().is_empty(),
-            is_removed
-        );
+        let is_gone = workdir.json("user list") == json!([]);
+        assert_eq!(is_gone, is_removed);
     }
 }
 
@@ -618,9 +555,8 @@ fn occupied_ports_are_named_at_once_with_their_settings() {
         all.name(address, name);
         address
     });
-    all.run(&format!(
-        "demo --api-listen {api} --console-listen {console} --ops-listen {ops}"
-    ));
+    let listen = format!("--api-listen {api} --console-listen {console} --ops-listen {ops}");
+    all.run(&format!("demo {listen}"));
     insta::assert_snapshot!(all.finish());
 }
 
@@ -650,19 +586,13 @@ fn documents_and_scripts_are_printed() {
     let workdir = Workdir::new();
     let document: Value = serde_json::from_str(&workdir.text("openapi")).unwrap();
     assert_eq!(document["openapi"], "3.1.0");
-    assert!(
-        workdir
-            .text("openapi --yaml")
-            .lines()
-            .any(|line| line.starts_with("openapi:"))
-    );
+    let yaml = workdir.text("openapi --yaml");
+    assert!(yaml.lines().any(|line| line.starts_with("openapi:")));
     assert_has(&workdir.text("completions bash"), "complete -F _bellbird");
     workdir.text("man .");
     let page = |name: &str| std::fs::read_to_string(workdir.path().join(name));
     assert_has(&page("bellbird.1").unwrap(), "bellbird\\-user(1)");
     assert_has(&page("bellbird-user-add.1").unwrap(), "timezone");
-    assert!(
-        page("bellbird-man.1").is_err(),
-        "a page of a hidden command"
-    );
+    // The command is hidden.
+    assert!(page("bellbird-man.1").is_err());
 }
