@@ -13,8 +13,11 @@ use proptest::test_runner::TestRunner;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::support::client::Account;
 use crate::support::harness::{App, Person, Setup};
 use crate::support::provider_spec::spec;
+use crate::support::reads::{Balance, balances_path};
+use crate::support::words::assert_has;
 
 /// How many random values a test sends in addition to the extreme ones.
 const RANDOM: usize = 300;
@@ -128,21 +131,14 @@ fn decimals(form: Form) -> BoxedStrategy<String> {
 fn values(form: Form, count: usize) -> Vec<Sent> {
     let mut runner = TestRunner::default();
     let strategy = decimals(form);
-    let mut values: Vec<Sent> = extremes(form)
-        .into_iter()
-        .map(|(name, text)| Sent {
-            name: name.to_owned(),
-            text,
-        })
-        .collect();
-    values.extend((0..count).map(|number| {
+    let extremes = extremes(form).into_iter();
+    let extremes = extremes.map(|(name, text)| (name.to_owned(), text));
+    let random = (0..count).map(|number| {
         let text = strategy.new_tree(&mut runner).expect("a value").current();
-        Sent {
-            name: format!("random {number}"),
-            text,
-        }
-    }));
-    values
+        (format!("random {number}"), text)
+    });
+    let all = extremes.chain(random);
+    all.map(|(name, text)| Sent { name, text }).collect()
 }
 
 /// The value by `bigdecimal`, with which all results are compared.
@@ -162,38 +158,25 @@ fn assert_plain(shown: &str) {
     let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, "0"));
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     assert!(digits(whole) && digits(fraction), "not plain: {shown}");
-    assert!(
-        unsigned.len() == shown.len() || !is_zero(shown),
-        "a negative zero: {shown}"
-    );
+    let is_negative = unsigned.len() < shown.len();
+    assert!(!(is_negative && is_zero(shown)), "a negative zero: {shown}");
 }
 
-fn assert_exact(sent: &Sent, shown: &Value) {
-    let shown = shown
-        .as_str()
-        .unwrap_or_else(|| panic!("{sent} is shown as {shown}"));
+fn assert_exact(sent: &Sent, shown: &str) {
     assert_plain(shown);
-    assert_eq!(
-        number(shown),
-        number(&sent.text),
-        "{sent} is shown as {shown}"
-    );
+    let value = number(&sent.text);
+    assert_eq!(number(shown), value, "{sent} is shown as {shown}");
     if !sent.text.contains(['e', 'E']) {
-        let digits = sent.text.trim_start_matches('+');
-        let digits = if is_zero(digits) {
-            digits.trim_start_matches('-')
-        } else {
-            digits
-        };
+        let mut digits = sent.text.trim_start_matches('+');
+        if is_zero(digits) {
+            digits = digits.trim_start_matches('-');
+        }
         assert_eq!(shown, digits, "{}", sent.name);
     }
 }
 
 /// Asserts that a computed value is the expected one, and has no zeros at the end of its fraction.
-fn assert_computed(what: &str, expected: &BigDecimal, shown: &Value) {
-    let shown = shown
-        .as_str()
-        .unwrap_or_else(|| panic!("{what} is shown as {shown}"));
+fn assert_computed(what: &str, expected: &BigDecimal, shown: &str) {
     assert_plain(shown);
     assert_eq!(number(shown), *expected, "{what}");
     assert!(
@@ -283,6 +266,13 @@ impl Fixture {
             .await
     }
 
+    /// The account of a user with this id at the provider.
+    async fn account(&self, person: &Person, provider_id: &str) -> Account {
+        let id = self.accounts(person).await.remove(provider_id).unwrap();
+        let mut accounts = self.app.all_accounts(person).await.into_iter();
+        accounts.find(|account| account.id == id).unwrap()
+    }
+
     /// The user's accounts: our id by the provider's id.
     async fn accounts(&self, person: &Person) -> BTreeMap<String, String> {
         let (user, connection) = (person.user.id, person.connections[0].id);
@@ -291,24 +281,6 @@ impl Fixture {
             .into_iter()
             .map(|account| (account.provider_account_id, account.id.to_string()))
             .collect()
-    }
-
-    /// All rows of one account, read at once.
-    async fn read(&self, resource: &str, person: &Person, account: &str) -> Vec<Value> {
-        let (connection, account) = (
-            person.connections[0].id,
-            &self.accounts(person).await[account],
-        );
-        let range = if resource == "holdings" {
-            ""
-        } else {
-            "&from=2026-01-01&limit=500"
-        };
-        let query = format!("connectionId={connection}&accountId={account}{range}");
-        self.app
-            .get_as(&person.key, &format!("/v1/{resource}?{query}"))
-            .await
-            .data()
     }
 }
 
@@ -324,31 +296,22 @@ async fn balances_are_exact(value_spec: ValueSpec) {
     }
     let person = fixture.person().await;
     let account_ids = fixture.accounts(&person).await;
-    let requested: Vec<&str> = expected
-        .keys()
-        .map(|account| account_ids[account].as_str())
+    let expected: Vec<_> = expected
+        .into_iter()
+        .map(|(account, pair)| (&account_ids[&account], pair))
         .collect();
-    let mut seen = 0;
-    for chunk in requested.chunks(100) {
-        let answer = fixture
-            .app
-            .get_as(
-                &person.key,
-                &format!("/v1/balances?accountIds={}", chunk.join(",")),
-            )
-            .await;
-        for balance in answer.data() {
-            let account = account_ids
-                .iter()
-                .find(|(_, id)| balance["accountId"] == **id)
-                .expect("a known account")
-                .0;
-            assert_exact(&expected[account][0], &balance["currentBalance"]);
-            assert_exact(&expected[account][1], &balance["availableBalance"]);
-            seen += 1;
+    for chunk in expected.chunks(100) {
+        let path = balances_path(chunk.iter().map(|(id, _)| id));
+        let answer = fixture.app.get_as(&person.key, &path).await;
+        let mut balances = answer.rows::<Balance>();
+        assert_eq!(balances.len(), chunk.len());
+        for (id, pair) in chunk {
+            let at = balances.iter().position(|found| found.account_id == **id);
+            let balance = balances.swap_remove(at.expect("a balance of each account"));
+            assert_exact(&pair[0], &balance.current_balance.unwrap());
+            assert_exact(&pair[1], &balance.available_balance.unwrap());
         }
     }
-    assert_eq!(seen, expected.len());
 }
 
 #[tokio::test]
@@ -376,21 +339,16 @@ async fn amounts_are_exact(value_spec: ValueSpec, row: impl Fn(&str, usize, &str
         fixture.bank().add_row(&raw(row)).unwrap();
     }
     let person = fixture.person().await;
-    let rows = fixture.read("transactions", &person, &account).await;
+    let account = fixture.account(&person, &account).await;
+    let all = fixture.app.transactions(&account).by(&person);
+    let rows = all.from("2026-01-01").limit(500).rows().await;
     assert_eq!(rows.len(), sent.len());
     for row in rows {
-        let value = &sent[row["description"]
-            .as_str()
-            .unwrap()
-            .parse::<usize>()
-            .unwrap()];
-        assert_exact(value, &row["amount"]);
-        let below_zero = number(&value.text) < BigDecimal::default();
-        assert_eq!(
-            row["direction"],
-            if below_zero { "debit" } else { "credit" },
-            "{value}"
-        );
+        let value = &sent[row.description.parse::<usize>().unwrap()];
+        assert_exact(value, &row.amount);
+        let is_below_zero = number(&value.text) < BigDecimal::default();
+        let direction = if is_below_zero { "debit" } else { "credit" };
+        assert_eq!(row.direction, direction, "{value}");
     }
 }
 
@@ -431,29 +389,20 @@ async fn trade_values_are_exact() {
         fixture.bank().add_row(&raw(body)).unwrap();
     }
     let person = fixture.person().await;
-    let rows = fixture.read("trades", &person, &account).await;
+    let account = fixture.account(&person, &account).await;
+    let all = fixture.app.trades(&account).by(&person);
+    let rows = all.from("2026-01-01").limit(500).rows().await;
     assert_eq!(rows.len(), sent.len());
     for row in rows {
-        let number = row["description"]
-            .as_str()
-            .unwrap()
-            .parse::<usize>()
-            .unwrap();
-        for (index, member) in ["price", "quantity", "totalAmount", "fees"]
-            .into_iter()
-            .enumerate()
-        {
-            assert_exact(value_at(number, index), &row[member]);
+        let number: usize = row.description.unwrap().parse().unwrap();
+        let fees = row.fees.unwrap();
+        let shown = [&row.price, &row.quantity, &row.total_amount, &fees];
+        for (index, shown) in shown.into_iter().enumerate() {
+            assert_exact(value_at(number, index), shown);
         }
         // The id contains the digits that the row shows.
-        for member in ["quantity", "totalAmount", "fees"] {
-            assert!(
-                row["id"]
-                    .as_str()
-                    .unwrap()
-                    .contains(row[member].as_str().unwrap()),
-                "{member} in {row}"
-            );
+        for digits in [&row.quantity, &row.total_amount, &fees] {
+            assert_has(&row.id, digits);
         }
     }
 }
@@ -482,15 +431,14 @@ async fn holdings_and_computed_values_are_exact() {
         fixture.bank().add_position(&raw(body)).unwrap();
     }
     let person = fixture.person().await;
-    let rows = fixture.read("holdings", &person, &account).await;
+    let account = fixture.account(&person, &account).await;
+    let rows = fixture.app.holdings(&account).by(&person).rows().await;
     assert_eq!(rows.len(), sent.len());
     for row in rows {
-        let at = row["symbol"].as_str().unwrap().parse::<usize>().unwrap();
-        for (index, member) in ["quantity", "currentPrice", "averagePrice"]
-            .into_iter()
-            .enumerate()
-        {
-            assert_exact(value_at(at, index), &row[member]);
+        let at: usize = row.symbol.parse().unwrap();
+        let (price, cost) = (row.current_price.unwrap(), row.average_price.unwrap());
+        for (index, shown) in [&row.quantity, &price, &cost].into_iter().enumerate() {
+            assert_exact(value_at(at, index), shown);
         }
         let [units, price, cost] = [0, 1, 2].map(|member| number(&value_at(at, member).text));
         let units =
@@ -499,7 +447,8 @@ async fn holdings_and_computed_values_are_exact() {
         let times = multiplier(at).map_or("1", |multiplier| &multiplier.text);
         let what = format!("{times} times {shown_units} at {shown_price} for {shown_cost}");
         let worth = &units * price;
-        assert_computed(&what, &worth, &row["marketValue"]);
-        assert_computed(&what, &(worth - units * cost), &row["unrealizedPnl"]);
+        let gain = &worth - units * cost;
+        assert_computed(&what, &worth, &row.market_value.unwrap());
+        assert_computed(&what, &gain, &row.unrealized_pnl.unwrap());
     }
 }
