@@ -16,7 +16,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::words::{assert_has, assert_starts};
+use crate::support::process::text;
+use crate::support::words::{assert_ends, assert_has, assert_starts};
 
 /// Long enough for a slow machine, and shorter than the time after which an idle connection is
 /// closed anyway.
@@ -78,6 +79,35 @@ async fn request(stream: &mut TcpStream, path: &str) {
     stream.write_all(head.as_bytes()).await.unwrap();
 }
 
+/// Asks for `/slow` on a new connection. The request has reached it, and waits.
+async fn begin_slow(server: &Server) -> TcpStream {
+    let mut stream = connect(server).await;
+    request(&mut stream, "/slow").await;
+    server.slow_reached.notified().await;
+    stream
+}
+
+/// Asks for the greeting on a connection, which then is idle.
+async fn greet(stream: &mut TcpStream) {
+    request(stream, "/").await;
+    read_answer(stream, "hello").await;
+}
+
+/// Reads until the server closes.
+async fn read_rest(stream: &mut TcpStream) -> String {
+    let mut answer = String::new();
+    let read = tokio::time::timeout(ANSWER_TIMEOUT, stream.read_to_string(&mut answer));
+    read.await.expect("answered").unwrap();
+    answer
+}
+
+/// Asserts that the server closes a connection without another byte.
+async fn assert_closed(stream: &mut TcpStream) {
+    let mut chunk = [0; 16];
+    let read = tokio::time::timeout(ANSWER_TIMEOUT, stream.read(&mut chunk));
+    assert_eq!(read.await.expect("closed").unwrap_or(0), 0);
+}
+
 /// Sends bytes and reads until the server closes.
 async fn exchange(server: &Server, bytes: &[u8]) -> String {
     let mut stream = connect(server).await;
@@ -95,11 +125,7 @@ async fn read_answer(stream: &mut TcpStream, end: &str) -> String {
     let mut chunk = [0; 1024];
     while !answer.ends_with(end.as_bytes()) {
         let count = stream.read(&mut chunk).await.unwrap();
-        assert!(
-            count > 0,
-            "closed after {:?}",
-            String::from_utf8_lossy(&answer)
-        );
+        assert!(count > 0, "closed after {}", answer.escape_ascii());
         answer.extend_from_slice(&chunk[..count]);
     }
     String::from_utf8(answer).unwrap()
@@ -146,10 +172,8 @@ async fn non_http_input_gets_a_bare_400() {
 #[tokio::test]
 async fn http2_is_not_spoken() {
     let server = start(ServeOptions::default()).await;
-    assert_eq!(
-        exchange(&server, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await,
-        ""
-    );
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    assert_eq!(exchange(&server, preface).await, "");
 }
 
 #[tokio::test]
@@ -167,33 +191,24 @@ async fn garbage_after_a_request_gets_a_bare_400() {
 async fn head_is_read_up_to_the_librarys_limits() {
     let server = start(ServeOptions::default()).await;
     let url = |length: usize| {
-        format!(
-            "GET /{} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
-            "a".repeat(length)
-        )
+        let path = "a".repeat(length);
+        format!("GET /{path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
     };
     let headers = |count: usize, length: usize| {
+        let value = "v".repeat(length);
         let fields: String = (0..count)
-            .map(|at| format!("x-{at}: {}\r\n", "v".repeat(length)))
+            .map(|at| format!("x-{at}: {value}\r\n"))
             .collect();
         format!("GET /headers HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{fields}\r\n")
     };
     // More than the API's own limits allow, so that it can respond with its error object.
-    assert!(
-        exchange(&server, url(60 * 1024).as_bytes())
-            .await
-            .ends_with("path of 61441")
-    );
-    assert!(
-        exchange(&server, headers(1, 80 * 1024).as_bytes())
-            .await
-            .ends_with("\r\n\r\n3")
-    );
-    assert!(
-        exchange(&server, headers(250, 250).as_bytes())
-            .await
-            .ends_with("\r\n\r\n252")
-    );
+    for (request, end) in [
+        (url(60 * 1024), "path of 61441"),
+        (headers(1, 80 * 1024), "\r\n\r\n3"),
+        (headers(250, 250), "\r\n\r\n252"),
+    ] {
+        assert_ends(&exchange(&server, request.as_bytes()).await, end);
+    }
     assert_bare(&exchange(&server, headers(300, 10).as_bytes()).await, "431");
     // The rest of such a request is not read, and the client may see the reset before the response.
     let mut stream = connect(&server).await;
@@ -214,7 +229,7 @@ async fn bad_body_does_not_delay_the_answer() {
     let server = start(ServeOptions::default()).await;
     let request =
         b"GET / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nnot a chunk\r\n";
-    assert!(exchange(&server, request).await.ends_with("hello"));
+    assert_ends(&exchange(&server, request).await, "hello");
 }
 
 #[tokio::test]
@@ -225,17 +240,12 @@ async fn silent_client_is_disconnected() {
     };
     let server = start(options).await;
     for beginning in [&b""[..], b"GET / HTTP/1.1\r\nhost: x\r\nx-slow: "] {
-        assert_eq!(
-            exchange(&server, beginning).await,
-            "",
-            "{}",
-            String::from_utf8_lossy(beginning)
-        );
+        let answer = exchange(&server, beginning).await;
+        assert_eq!(answer, "", "{}", String::from_utf8_lossy(beginning));
     }
     // The same for the second request of a connection.
     let mut stream = connect(&server).await;
-    request(&mut stream, "/").await;
-    read_answer(&mut stream, "hello").await;
+    greet(&mut stream).await;
     stream.write_all(b"GET / HTT").await.unwrap();
     assert_eq!(stream.read(&mut [0; 16]).await.unwrap(), 0);
 }
@@ -248,9 +258,7 @@ async fn slow_handler_outlives_the_head_timeout() {
         ..ServeOptions::default()
     };
     let server = start(options).await;
-    let mut stream = connect(&server).await;
-    request(&mut stream, "/slow").await;
-    server.slow_reached.notified().await;
+    let mut stream = begin_slow(&server).await;
     // Two later connections have run into the limit. By now this one would have, too.
     assert_eq!(exchange(&server, b"").await, "");
     assert_eq!(exchange(&server, b"").await, "");
@@ -272,7 +280,7 @@ async fn client_that_does_not_read_is_disconnected() {
     request(&mut greedy, "/large").await;
     // Only one connection is allowed: this one gets its response after the other is closed.
     let request = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
-    assert!(exchange(&server, request).await.ends_with("hello"));
+    assert_ends(&exchange(&server, request).await, "hello");
 }
 
 #[tokio::test]
@@ -282,17 +290,13 @@ async fn connections_above_the_limit_wait() {
         ..ServeOptions::default()
     })
     .await;
-    let mut first = connect(&server).await;
-    request(&mut first, "/slow").await;
-    server.slow_reached.notified().await;
+    let mut first = begin_slow(&server).await;
     let mut second = connect(&server).await;
     request(&mut second, "/").await;
     server.release.notify_one();
     read_answer(&mut first, "done").await;
-    assert!(
-        second.try_read(&mut [0; 16]).is_err(),
-        "answered although the limit was reached"
-    );
+    let early = second.try_read(&mut [0; 16]);
+    assert!(early.is_err(), "answered although the limit was reached");
     drop(first);
     read_answer(&mut second, "hello").await;
 }
@@ -301,22 +305,14 @@ async fn connections_above_the_limit_wait() {
 async fn shutdown_drains_requests_and_stops_accepting() {
     let server = start(ServeOptions::default()).await;
     let mut idle = connect(&server).await;
-    request(&mut idle, "/").await;
-    read_answer(&mut idle, "hello").await;
-    let mut busy = connect(&server).await;
-    request(&mut busy, "/slow").await;
-    server.slow_reached.notified().await;
+    greet(&mut idle).await;
+    let mut busy = begin_slow(&server).await;
     server.stop.cancel();
-    assert_eq!(
-        idle.read(&mut [0; 16]).await.unwrap(),
-        0,
-        "an idle connection closes"
-    );
+    let count = idle.read(&mut [0; 16]).await.unwrap();
+    assert_eq!(count, 0, "an idle connection closes");
     assert!(TcpStream::connect(server.address).await.is_err() || !server.ended.is_finished());
     server.release.notify_one();
-    let mut answer = String::new();
-    busy.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.ends_with("done"), "{answer}");
+    assert_ends(&read_rest(&mut busy).await, "done");
     server.ended.await.unwrap();
     assert!(TcpStream::connect(server.address).await.is_err());
 }
@@ -330,20 +326,16 @@ async fn open_connections_take_one_more_request_after_a_stop() {
     })
     .await;
     let (mut used, mut fresh) = (connect(&server).await, connect(&server).await);
-    request(&mut used, "/").await;
-    read_answer(&mut used, "hello").await;
+    greet(&mut used).await;
     server.stop.cancel();
     // Until the socket is closed. The system may accept some of these before.
     while let Ok(mut stream) = TcpStream::connect(server.address).await {
         let _ = stream.shutdown().await;
     }
     for stream in [&mut used, &mut fresh] {
-        stream
-            .write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nab")
-            .await
-            .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
+        let post = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nab";
+        stream.write_all(post).await.unwrap();
+        let answer = read_rest(stream).await;
         assert_starts(&answer, "HTTP/1.1 405 ");
         assert_has(&answer, "\r\nconnection: close\r\n");
     }
@@ -360,9 +352,7 @@ async fn shutdown_has_a_deadline() {
         ..ServeOptions::default()
     })
     .await;
-    let mut busy = connect(&server).await;
-    request(&mut busy, "/slow").await;
-    server.slow_reached.notified().await;
+    let mut busy = begin_slow(&server).await;
     server.stop.cancel();
     server.ended.await.unwrap();
     assert_eq!(busy.read(&mut [0; 16]).await.unwrap_or(0), 0);
@@ -375,31 +365,18 @@ async fn unfinished_head_does_not_hold_up_the_stop() {
         ..ServeOptions::default()
     })
     .await;
-    let (mut first, mut second, mut busy) = (
-        connect(&server).await,
-        connect(&server).await,
-        connect(&server).await,
-    );
+    let (mut first, mut second) = (connect(&server).await, connect(&server).await);
     first.write_all(b"GET / HT").await.unwrap();
-    request(&mut second, "/").await;
-    read_answer(&mut second, "hello").await;
+    greet(&mut second).await;
     second.write_all(b"GET / HTTP/1.1\r\nho").await.unwrap();
-    request(&mut busy, "/slow").await;
-    server.slow_reached.notified().await;
+    let mut busy = begin_slow(&server).await;
     server.stop.cancel();
     for unfinished in [&mut first, &mut second] {
-        let closed = tokio::time::timeout(ANSWER_TIMEOUT, unfinished.read(&mut [0; 16]))
-            .await
-            .expect("closed");
-        assert_eq!(closed.unwrap_or(0), 0);
+        assert_closed(unfinished).await;
     }
+    // A request in flight finishes.
     server.release.notify_one();
-    let mut answer = String::new();
-    busy.read_to_string(&mut answer).await.unwrap();
-    assert!(
-        answer.ends_with("done"),
-        "a request in flight finishes: {answer}"
-    );
+    assert_ends(&read_rest(&mut busy).await, "done");
     server.ended.await.unwrap();
 }
 
@@ -412,16 +389,9 @@ async fn connect_from(server: &Server, address: [u8; 4]) -> TcpStream {
 
 async fn get_from(server: &Server, address: [u8; 4]) -> String {
     let mut stream = connect_from(server, address).await;
-    stream
-        .write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
-        .await
-        .unwrap();
-    let mut answer = String::new();
-    tokio::time::timeout(ANSWER_TIMEOUT, stream.read_to_string(&mut answer))
-        .await
-        .expect("answered")
-        .unwrap();
-    answer
+    let get = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    stream.write_all(get).await.unwrap();
+    read_rest(&mut stream).await
 }
 
 #[tokio::test]
@@ -436,23 +406,15 @@ async fn one_address_leaves_connections_to_others() {
     for _ in 0..1_100 {
         held.push(connect_from(&server, [127, 0, 0, 1]).await);
     }
-    assert!(get_from(&server, [127, 0, 0, 2]).await.ends_with("hello"));
+    assert_ends(&get_from(&server, [127, 0, 0, 2]).await, "hello");
     // The last one gets a response, and is closed.
-    let mut answer = String::new();
-    held.last_mut()
-        .unwrap()
-        .read_to_string(&mut answer)
-        .await
-        .unwrap();
+    let answer = read_rest(held.last_mut().unwrap()).await;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert_starts(head, "HTTP/1.1 429 Too Many Requests\r\n");
     assert_has(head, "\r\nretry-after: 1\r\n");
     assert_has(head, &format!("\r\ncontent-length: {}\r\n", body.len()));
     let body: serde_json::Value = serde_json::from_str(body).unwrap();
-    assert_has(
-        body["error"]["message"].as_str().unwrap(),
-        "Too many connections",
-    );
+    assert_has(text(&body["error"], "message"), "Too many connections");
 }
 
 #[tokio::test]
@@ -466,8 +428,7 @@ async fn trusted_proxy_may_open_all_connections() {
     let server = start(options).await;
     let mut held = [connect(&server).await, connect(&server).await];
     for stream in &mut held {
-        request(stream, "/").await;
-        read_answer(stream, "hello").await;
+        greet(stream).await;
     }
 }
 
@@ -488,17 +449,12 @@ async fn idle_connection_gives_way_to_a_new_one() {
     let mut newer = Vec::new();
     for last in [4, 5] {
         let mut stream = connect_from(&server, [127, 0, 0, last]).await;
-        request(&mut stream, "/").await;
-        tokio::time::timeout(ANSWER_TIMEOUT, read_answer(&mut stream, "hello"))
-            .await
-            .expect("answered");
+        let greeted = tokio::time::timeout(ANSWER_TIMEOUT, greet(&mut stream));
+        greeted.await.expect("answered");
         newer.push(stream);
     }
     for stream in [&mut idle, &mut slow_head] {
-        let closed = tokio::time::timeout(ANSWER_TIMEOUT, stream.read(&mut [0; 16]))
-            .await
-            .expect("closed");
-        assert_eq!(closed.unwrap_or(0), 0);
+        assert_closed(stream).await;
     }
     server.release.notify_one();
     assert_starts(&read_answer(&mut busy, "done").await, "HTTP/1.1 200 OK");
@@ -514,7 +470,7 @@ async fn connection_handles_one_request_at_a_time() {
         .unwrap();
     server.slow_reached.notified().await;
     // A request on another connection has got its response, and the second one has not begun.
-    assert!(get_from(&server, [127, 0, 0, 1]).await.ends_with("hello"));
+    assert_ends(&get_from(&server, [127, 0, 0, 1]).await, "hello");
     assert!(server.slow_reached.notified().now_or_never().is_none());
     server.release.notify_one();
     read_answer(&mut stream, "done").await;

@@ -19,6 +19,11 @@ pub(crate) fn assert_starts(text: &str, words: &str) {
     assert!(text.starts_with(words), "{text} begins without {words:?}");
 }
 
+#[track_caller]
+pub(crate) fn assert_ends(text: &str, words: &str) {
+    assert!(text.ends_with(words), "{text} ends without {words:?}");
+}
+
 impl Workdir {
     /// A new folder in which a service finds its master key.
     pub(crate) fn with_key() -> Self {
