@@ -3,8 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::support::chromium::Browser;
+use crate::support::fields::assert_fields;
 use crate::support::harness::{App, Setup};
-use crate::support::words::assert_has;
+use crate::support::process::text;
+use crate::support::words::{assert_has, assert_lacks};
 
 /// A function of the page: sends the form of an operation and waits for the status.
 const SEND: &str = "async (id, fields) => { \
@@ -82,12 +84,9 @@ async fn menu_reaches_every_endpoint() {
     let mut browser = open(&app);
     for (width, menu) in [(360, ".narrow"), (1280, ".wide")] {
         browser.size(width, 800, false);
-        for item in bellbird::openapi::document().value()["paths"]
-            .as_object()
-            .unwrap()
-            .values()
-        {
-            let id = item["get"]["operationId"].as_str().unwrap();
+        let paths = &bellbird::openapi::document().value()["paths"];
+        for item in paths.as_object().unwrap().values() {
+            let id = text(&item["get"], "operationId");
             let link = format!("nav {menu} a[href='#{id}']");
             if width == 360 {
                 browser.press("nav summary");
@@ -114,10 +113,8 @@ async fn keyboard_skips_the_menu_and_sends_calls() {
     let mut browser = open(&app);
     browser.press_key("Tab");
     browser.wait_for("document.activeElement.matches('.skip')");
-    assert_eq!(
-        browser.evaluate("document.activeElement.getBoundingClientRect().top > 0"),
-        true
-    );
+    let is_visible = browser.evaluate("document.activeElement.getBoundingClientRect().top > 0");
+    assert_eq!(is_visible, true);
     browser.press_key("Enter");
     browser.wait_for("document.activeElement.id === 'content'");
     for _ in 0..4 {
@@ -137,10 +134,8 @@ async fn search_shows_what_contains_every_word() {
     let mut browser = open(&app);
     browser.write("#search", "Holdings positions");
     browser.wait_for("document.querySelector('#list_connections').hidden");
-    assert_eq!(
-        browser.evaluate("document.querySelector('#list_holdings').hidden"),
-        false
-    );
+    let is_hidden = browser.evaluate("document.querySelector('#list_holdings').hidden");
+    assert_eq!(is_hidden, false);
     browser.write("#search", "List connections");
     browser.wait_for("!document.querySelector('#list_connections').hidden");
 }
@@ -151,46 +146,32 @@ async fn calls_are_sent_with_the_key() {
     let account = app.account("").await;
     let mut browser = open(&app);
     let rejected = send(&mut browser, "list_accounts", &json!({}));
-    assert_eq!(
-        rejected["status"],
-        "401 Unauthorized: enter your API key above"
-    );
+    let status = "401 Unauthorized: enter your API key above";
+    assert_eq!(rejected["status"], status);
     browser.write("#key-input", "bb_wrong");
     let rejected = send(&mut browser, "list_accounts", &json!({}));
     assert_eq!(rejected["status"], "401 Unauthorized");
     let expected = app.get_as("bb_wrong", "/v1/accounts").await;
-    assert_eq!(
-        compact(rejected["body"].as_str().unwrap()),
-        expected.text.trim()
-    );
+    let body = compact(text(&rejected, "body"));
+    assert_eq!(body, expected.text.trim());
 
     browser.write("#key-input", &app.olivia.key);
     send(&mut browser, "list_accounts", &json!({}));
     let script = "[...document.querySelector('#list_balances-accountIds').list.options].map(option => option.value)";
-    assert!(
-        browser
-            .evaluate(script)
-            .as_array()
-            .unwrap()
-            .contains(&json!(account.id))
-    );
+    let offered = browser.evaluate(script);
+    assert!(offered.as_array().unwrap().contains(&json!(account.id)));
 
     let fields =
         json!({"connectionId": account.connection_id, "accountId": account.id, "limit": "7"});
     let answer = send(&mut browser, "list_transactions", &fields);
-    assert_eq!(
-        (&answer["status"], &answer["visible"]),
-        (&json!("200 OK"), &json!(true)),
-        "{answer}"
-    );
+    let sent = json!({"status": "200 OK", "visible": true});
+    assert_fields(&answer, &sent);
     let path = app.transactions(&account).limit(7).path();
     let expected = app.get(&path).await;
     assert_eq!(expected.data().len(), 7);
-    assert_eq!(
-        compact(answer["body"].as_str().unwrap()),
-        expected.text.trim()
-    );
-    let headers = answer["headers"].as_str().unwrap();
+    let body = compact(text(&answer, "body"));
+    assert_eq!(body, expected.text.trim());
+    let headers = text(&answer, "headers");
     assert_has(headers, "X-Cache");
     assert_has(headers, "X-Request-Id");
 
@@ -201,12 +182,10 @@ async fn calls_are_sent_with_the_key() {
         "[document.documentElement.outerHTML, location.href, document.cookie, localStorage.length, \
          sessionStorage.length, ...performance.getEntries().map(entry => entry.name)].join(' ')",
     );
-    assert!(!kept.as_str().unwrap().contains(&app.olivia.key));
+    assert_lacks(kept.as_str().unwrap(), &app.olivia.key);
     browser.evaluate("dispatchEvent(new Event('pagehide'))");
-    assert_eq!(
-        browser.evaluate("document.querySelector('#key-input').value"),
-        ""
-    );
+    let input = browser.evaluate("document.querySelector('#key-input').value");
+    assert_eq!(input, "");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::support::harness::{App, Response, Setup};
+use crate::support::process::text;
 use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 /// The texts of the page, without tags and with characters in place of their escapes.
@@ -32,20 +33,13 @@ fn one_line(text: &str) -> String {
 
 /// A description of the document without its Markdown.
 fn described(value: &Value) -> String {
-    one_line(
-        &value["description"]
-            .as_str()
-            .unwrap()
-            .replace(['`', '*'], ""),
-    )
+    one_line(&text(value, "description").replace(['`', '*'], ""))
 }
 
 async fn page(app: &App) -> Response {
     let page = app.get_without_key("/docs").await;
-    assert_eq!(
-        page.header("content-type"),
-        Some("text/html; charset=utf-8")
-    );
+    let html = Some("text/html; charset=utf-8");
+    assert_eq!(page.header("content-type"), html);
     page
 }
 
@@ -58,102 +52,72 @@ async fn page_has_all_of_the_document() {
     let assert_shown = |text: &str| assert!(shown.contains(text), "{text:?} is not on the page");
     assert_shown(&described(&document["info"]));
     for tag in document["tags"].as_array().unwrap() {
-        assert_shown(tag["name"].as_str().unwrap());
+        assert_shown(text(tag, "name"));
         assert_shown(&described(tag));
     }
-    for (name, header) in document["components"]["headers"].as_object().unwrap() {
-        assert_has(
-            &page.text,
-            &format!("id=\"header-{}\"", name.to_lowercase()),
-        );
-        assert_shown(&described(header));
+    for headers in ["headers", "parameters"] {
+        for (name, header) in document["components"][headers].as_object().unwrap() {
+            let name = name.to_lowercase();
+            assert_has(&page.text, &format!("id=\"header-{name}\""));
+            assert_shown(&described(header));
+        }
     }
-    let schemas = document["components"]["schemas"]
-        .as_object()
-        .unwrap()
-        .values();
-    for schema in schemas.flat_map(crate::support::schema::forms) {
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    for schema in schemas.values().flat_map(crate::support::schema::forms) {
         for (name, member) in schema["properties"].as_object().unwrap() {
             assert_has(&page.text, &format!("{name}</code>"));
             if member.get("description").is_some() {
                 assert_shown(&described(member));
             }
-            for value in member["enum"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter_map(Value::as_str)
-            {
+            let values = member["enum"].as_array().into_iter().flatten();
+            for value in values.filter_map(Value::as_str) {
                 assert_has(&page.text, &format!("<code>{value}</code>"));
             }
         }
     }
     let articles: Vec<&str> = page.text.split("<article ").skip(1).collect();
     let webhooks = document["webhooks"].as_object().unwrap();
-    assert_eq!(
-        articles.len(),
-        document["paths"].as_object().unwrap().len() + webhooks.len()
-    );
+    let paths = document["paths"].as_object().unwrap();
+    assert_eq!(articles.len(), paths.len() + webhooks.len());
     for (name, event) in webhooks {
-        let article = article(&articles, event["post"]["operationId"].as_str().unwrap());
-        for text in [
-            name,
-            event["post"]["summary"].as_str().unwrap(),
-            &described(&event["post"]),
-        ] {
-            assert!(
-                text_of(article).replace('`', "").contains(text),
-                "{name}: {text:?}"
-            );
-        }
-        for answer in event["post"]["responses"].as_object().unwrap().values() {
+        let operation = &event["post"];
+        let article = article(&articles, text(operation, "operationId"));
+        let article = text_of(article).replace('`', "");
+        assert_has(&article, name);
+        assert_has(&article, text(operation, "summary"));
+        assert_has(&article, &described(operation));
+        for answer in operation["responses"].as_object().unwrap().values() {
             assert_shown(&described(answer));
         }
     }
-    for (name, header) in document["components"]["parameters"].as_object().unwrap() {
-        assert_has(
-            &page.text,
-            &format!("id=\"header-{}\"", name.to_lowercase()),
-        );
-        assert_shown(&described(header));
-    }
-    for (path, item) in document["paths"].as_object().unwrap() {
+    for (path, item) in paths {
         assert_operation_is_shown(&articles, path, &item["get"]);
     }
 }
 
 /// The article of an operation.
 fn article<'p>(articles: &[&'p str], id: &str) -> &'p str {
-    let of_this = |article: &&&str| article.contains(&format!("id=\"{id}\""));
-    let article = articles
-        .iter()
-        .find(of_this)
-        .unwrap_or_else(|| panic!("{id} is not on the page"));
+    let own_id = format!("id=\"{id}\"");
+    let found = articles.iter().find(|article| article.contains(&own_id));
+    let article = found.unwrap_or_else(|| panic!("{id} is not on the page"));
     article.split("</article>").next().unwrap()
 }
 
 fn assert_operation_is_shown(articles: &[&str], path: &str, operation: &Value) {
-    let id = operation["operationId"].as_str().unwrap();
+    let id = text(operation, "operationId");
     let article = article(articles, id);
     let shown = text_of(article);
-    for text in [
-        path,
-        operation["summary"].as_str().unwrap(),
-        &described(operation),
-    ] {
-        assert!(shown.replace('*', "").contains(text), "{id}: {text:?}");
-    }
+    let without_stars = shown.replace('*', "");
+    assert_has(&without_stars, path);
+    assert_has(&without_stars, text(operation, "summary"));
+    assert_has(&without_stars, &described(operation));
     for parameter in operation["parameters"].as_array().into_iter().flatten() {
-        let name = parameter["name"].as_str().unwrap();
-        let (_, input) = article
-            .split_once(&format!("name=\"{name}\""))
-            .unwrap_or_else(|| panic!("{id}: {name}"));
+        let name = text(parameter, "name");
+        let input = article.split_once(&format!("name=\"{name}\""));
+        let (_, input) = input.unwrap_or_else(|| panic!("{id}: {name}"));
         let (input, _) = input.split_once('>').unwrap();
-        assert_eq!(
-            input.contains(" required"),
-            parameter["required"] == true,
-            "{id}: {name}"
-        );
+        let is_required = input.contains(" required");
+        assert_eq!(is_required, parameter["required"] == true, "{id}: {name}");
         assert!(shown.contains(&described(parameter)), "{id}: {name}");
         let schema = &parameter["schema"];
         for (bound, words) in [
@@ -167,10 +131,8 @@ fn assert_operation_is_shown(articles: &[&str], path: &str, operation: &Value) {
         }
     }
     for (status, response) in operation["responses"].as_object().unwrap() {
-        assert!(
-            status == "200" || shown.contains(status.as_str()),
-            "{id}: {status}"
-        );
+        let is_named = shown.contains(status.as_str());
+        assert!(status == "200" || is_named, "{id}: {status}");
         assert!(shown.contains(&described(response)), "{id}: {status}");
         for name in response["headers"].as_object().unwrap().keys() {
             assert!(shown.contains(name.as_str()), "{id}: {status}: {name}");
@@ -192,26 +154,15 @@ async fn examples_are_json() {
         .collect();
     let document = bellbird::openapi::document().value();
     let is_json = |item: &&Value| {
-        item["get"]["responses"]["200"]["content"]
-            .get("application/json")
-            .is_some()
+        let content = &item["get"]["responses"]["200"]["content"];
+        content.get("application/json").is_some()
     };
-    let answers = document["paths"]
-        .as_object()
-        .unwrap()
-        .values()
-        .filter(is_json)
-        .count();
-    // And that of errors.
-    assert_eq!(
-        examples.len(),
-        answers + document["webhooks"].as_object().unwrap().len() + 1
-    );
-    assert!(
-        examples
-            .iter()
-            .any(|example| example["data"][0]["amount"] == "-5.00")
-    );
+    let paths = document["paths"].as_object().unwrap().values();
+    let (answers, errors) = (paths.filter(is_json).count(), 1);
+    let webhooks = document["webhooks"].as_object().unwrap().len();
+    assert_eq!(examples.len(), answers + webhooks + errors);
+    let is_of_rows = |example: &Value| example["data"][0]["amount"] == "-5.00";
+    assert!(examples.iter().any(is_of_rows));
 }
 
 #[tokio::test]
@@ -225,18 +176,11 @@ async fn page_is_self_contained() {
     assert_lacks(&page.text, " style=");
     assert_lacks(&page.text, "<style");
     for attribute in ["src=\"", "href=\""] {
-        for link in page
-            .text
-            .split(attribute)
-            .skip(1)
-            .map(|rest| rest.split('"').next().unwrap())
-        {
+        for rest in page.text.split(attribute).skip(1) {
+            let link = rest.split('"').next().unwrap();
             if let Some(id) = link.strip_prefix('#') {
-                assert_eq!(
-                    page.text.matches(&format!("id=\"{id}\"")).count(),
-                    1,
-                    "{link}"
-                );
+                let targets = page.text.matches(&format!("id=\"{id}\"")).count();
+                assert_eq!(targets, 1, "{link}");
                 continue;
             }
             // The way back, which is followed by whoever reads, and loads nothing.
@@ -247,17 +191,12 @@ async fn page_is_self_contained() {
                 !link.contains("//") && !link.starts_with('/'),
                 "{link} does not work behind a proxy with a prefix"
             );
-            assert_eq!(
-                app.get_without_key(&format!("/{link}")).await.status,
-                200,
-                "{link}"
-            );
+            let linked = app.get_without_key(&format!("/{link}")).await;
+            assert_eq!(linked.status, 200, "{link}");
         }
     }
-    assert_has(
-        &page.text,
-        "\"<span class=\"url\">https://bellbird.example/v1/balances?accountIds=",
-    );
+    let line = "\"<span class=\"url\">https://bellbird.example/v1/balances?accountIds=";
+    assert_has(&page.text, line);
 }
 
 #[tokio::test]
@@ -265,17 +204,14 @@ async fn page_is_compressed_on_request() {
     use std::io::Read as _;
     let app = App::start(Setup::default()).await;
     let page = page(&app).await;
-    let request = app
-        .http
-        .get(format!("{}/docs", app.url))
-        .header("accept-encoding", "br, gzip");
+    let request = app.http.get(format!("{}/docs", app.url));
+    let request = request.header("accept-encoding", "br, gzip");
     let response = request.send().await.unwrap();
     assert_eq!(response.headers()["content-encoding"], "gzip");
     assert_eq!(response.headers()["vary"], "accept-encoding");
     let packed = response.bytes().await.unwrap();
     let mut unpacked = String::new();
-    flate2::read::GzDecoder::new(&packed[..])
-        .read_to_string(&mut unpacked)
-        .unwrap();
+    let mut decoder = flate2::read::GzDecoder::new(&packed[..]);
+    decoder.read_to_string(&mut unpacked).unwrap();
     assert_eq!(unpacked, page.text);
 }

@@ -24,31 +24,24 @@ async fn read_all(app: &App, account: &Account, limit: usize) -> (Vec<Transactio
         let after = app.transaction_calls();
         calls.push(after - before);
         before = after;
-        assert!(
-            !pagination.has_more || rows.len() == limit,
-            "a short page, though more follow"
-        );
-        assert!(
-            pagination.has_more || !truncated,
-            "truncated, though no row follows"
-        );
-        let totals = if truncated {
-            &mut lower_bounds
+        let is_last = !pagination.has_more;
+        let is_full = rows.len() == limit;
+        assert!(is_last || is_full, "a short page, though more follow");
+        assert!(!(is_last && truncated), "truncated, though no row follows");
+        if truncated {
+            lower_bounds.push(pagination.total);
         } else {
-            &mut exact
-        };
-        totals.push(pagination.total);
+            exact.push(pagination.total);
+        }
         seen.extend(rows);
-        if !pagination.has_more {
+        if is_last {
             let total = i64::try_from(seen.len()).unwrap();
-            assert!(
-                exact.iter().all(|shown| *shown == total),
-                "{exact:?} of {total}"
-            );
-            assert!(
-                lower_bounds.iter().all(|shown| *shown <= total),
-                "{lower_bounds:?} of {total}"
-            );
+            for shown in exact {
+                assert_eq!(shown, total);
+            }
+            for shown in lower_bounds {
+                assert!(shown <= total, "{shown} of {total}");
+            }
             return (seen, calls);
         }
     }
@@ -58,33 +51,25 @@ async fn read_all(app: &App, account: &Account, limit: usize) -> (Vec<Transactio
 async fn rows_have_the_documented_shape() {
     let app = App::start(Setup::default()).await;
     let (account, _) = app.busiest().await;
-    let response = app
-        .transactions(&account)
-        .from("2000-01-01")
-        .limit(500)
-        .send()
-        .await;
+    let all = app.transactions(&account).from("2000-01-01");
+    let response = all.limit(500).send().await;
     assert_eq!(response.cache(), Some("BYPASS"));
     assert!(response.header("deprecation").is_none());
     let rows = response.read::<Page<Transaction>>().rows;
     assert_eq!(rows.len(), 500);
     for row in &rows {
         assert_eq!(row.status, "posted");
-        assert_eq!(
-            (&row.account_id, &row.account_name, &row.currency),
-            (&account.id, &account.name, &account.currency)
-        );
+        assert_eq!(row.account_id, account.id);
+        assert_eq!(row.account_name, account.name);
+        assert_eq!(row.currency, account.currency);
         let is_debit = row.amount.starts_with('-');
         assert_eq!(row.direction, if is_debit { "debit" } else { "credit" });
         let category = row.category.as_deref();
         assert!(category.is_none_or(|key| Category::from_key(key).is_some()));
         assert_eq!(row.date.len(), 10);
     }
-    let instants: Vec<jiff::Timestamp> = rows.iter().map(Transaction::instant).collect();
-    assert!(
-        instants.is_sorted_by(|newer, older| newer >= older),
-        "newest first"
-    );
+    let newest_first = rows.is_sorted_by(|newer, older| newer.instant() >= older.instant());
+    assert!(newest_first);
 }
 
 #[tokio::test]
@@ -138,18 +123,12 @@ async fn amounts_keep_the_providers_digits() {
         ),
         ("1e3", "1000", "credit"),
     ] {
-        let id = add(
-            &app,
-            &provider_id,
-            json!({"amount": sent, "description": "digits"}),
-        );
+        let new = json!({"amount": sent, "description": "digits"});
+        let id = add(&app, &provider_id, new);
         let row = shown(app.transactions(&account), &id).await;
         let row = row.expect("the row");
-        assert_eq!(
-            (row.amount.as_str(), row.direction.as_str()),
-            (expected, direction),
-            "{sent}"
-        );
+        assert_eq!(row.amount, expected, "{sent}");
+        assert_eq!(row.direction, direction, "{sent}");
     }
 }
 
@@ -159,24 +138,16 @@ async fn days_use_the_users_timezone() {
     let (account, provider_id) = app.busiest().await;
     // Half past midnight in Sydney, on the day on which daylight saving began; and a row with an
     // offset.
-    let sydney = add(
-        &app,
-        &provider_id,
-        json!({"amount": "-1.00", "description": "a", "posting_date_time": "2026-10-03T14:30:00Z"}),
-    );
-    let offset = add(
-        &app,
-        &provider_id,
-        json!({"amount": "-1.00", "description": "b", "posting_date_time": "2026-10-05T00:10:00+11:00"}),
-    );
+    let [sydney, offset] = ["2026-10-03T14:30:00Z", "2026-10-05T00:10:00+11:00"].map(|at| {
+        let new = json!({"amount": "-1.00", "description": at, "posting_date_time": at});
+        add(&app, &provider_id, new)
+    });
     let between = |from: &str, to: &str| app.transactions(&account).from(from).to(to);
     let october = || between("2026-10-01", "2026-10-31");
     assert_eq!(shown(october(), &sydney).await.unwrap().date, "2026-10-04");
     let row = shown(october(), &offset).await.unwrap();
-    assert_eq!(
-        (row.date.as_str(), row.datetime.as_str()),
-        ("2026-10-05", "2026-10-05T00:10:00+11:00")
-    );
+    assert_eq!(row.date, "2026-10-05");
+    assert_eq!(row.datetime, "2026-10-05T00:10:00+11:00");
 
     // Bounds that are days are the user's days. Those that are timestamps are instants. Both are
     // inclusive.
@@ -214,38 +185,22 @@ async fn days_use_the_users_timezone() {
 async fn pending_and_untimed_rows_are_dropped() {
     let app = App::start(Setup::default()).await;
     let (account, provider_id) = app.busiest().await;
-    let pending = add(
-        &app,
-        &provider_id,
+    let [pending, executed, future, unknown] = [
         json!({"amount": "-1.00", "description": "a", "status": "PENDING"}),
-    );
-    let executed = add(
-        &app,
-        &provider_id,
         json!({"amount": "-1.00", "description": "b", "posting_date_time": null,
             "execution_date_time": "2026-11-19T01:00:00Z"}),
-    );
-    let future = add(
-        &app,
-        &provider_id,
         json!({"amount": "-1.00", "description": "c", "posting_date_time": "2026-11-20T09:30:01Z"}),
-    );
-    let unknown = add(
-        &app,
-        &provider_id,
         json!({"amount": "-1.00", "description": "d", "category": {"primary_category": "PETS"}}),
-    );
+    ]
+    .map(|new| add(&app, &provider_id, new));
     let read = || app.transactions(&account);
     assert_eq!(shown(read(), &pending).await, None);
-    assert_eq!(
-        shown(read(), &executed).await.unwrap().datetime,
-        "2026-11-19T01:00:00Z"
-    );
+    let row = shown(read(), &executed).await.unwrap();
+    assert_eq!(row.datetime, "2026-11-19T01:00:00Z");
     assert_eq!(shown(read(), &future).await, None);
-    assert!(
-        shown(read().to("2026-11-21"), &future).await.is_some(),
-        "`to` may be in the future"
-    );
+    // `to` may be in the future.
+    let row = shown(read().to("2026-11-21"), &future).await;
+    assert!(row.is_some());
     assert_eq!(shown(read(), &unknown).await.unwrap().category, None);
 }
 
@@ -260,17 +215,12 @@ async fn reading_all_accounts_at_once_is_deprecated() {
     assert_eq!(response.header("sunset"), Some(sunset));
     let link = response.header("link").unwrap();
     assert_has(link, "<https://bellbird.example/docs>; rel=\"deprecation\"");
-    let own = app
-        .accounts_of(&app.olivia.connections[0])
-        .await
-        .into_iter();
-    let own: BTreeSet<String> = own.map(|account| account.id).collect();
+    let own = app.accounts_of(&app.olivia.connections[0]).await;
+    let own: BTreeSet<String> = own.into_iter().map(|account| account.id).collect();
     let rows = response.read::<Page<Transaction>>().rows;
     let seen: BTreeSet<String> = rows.into_iter().map(|row| row.account_id).collect();
-    assert!(
-        seen.len() > 1 && seen.is_subset(&own),
-        "only accounts of this connection, though its end user has another one"
-    );
+    // Only accounts of this connection, though its end user has another one.
+    assert!(seen.len() > 1 && seen.is_subset(&own), "{seen:?}");
     let rejected = app.all_transactions(connection).limit(0).send().await;
     rejected.error(400);
     assert!(rejected.header("deprecation").is_none());
@@ -287,11 +237,8 @@ async fn twelve_thousand_rows_are_paged_cheaply() {
         let ids: BTreeSet<&str> = rows.iter().map(|row| row.id.as_str()).collect();
         assert_eq!(ids.len(), 12_000, "every row once");
         assert!(calls[1..].iter().all(|calls| *calls <= 2), "{calls:?}");
-        let all: u64 = calls.iter().sum();
-        assert!(
-            all <= (12_000 / limit + 12) as u64,
-            "{all} calls for pages of {limit}"
-        );
+        let (all, most) = (calls.iter().sum::<u64>(), (12_000 / limit + 12) as u64);
+        assert!(all <= most, "{all} calls for pages of {limit}");
     }
 }
 
@@ -337,11 +284,8 @@ async fn paging_is_stable_and_a_poll_sees_new_rows() {
     let page = async |offset: usize| read.clone().offset(offset).rows().await;
     let first = page(0).await;
     app.advance_own_clock(SignedDuration::from_secs(60));
-    let new = add(
-        &app,
-        &provider_id,
-        json!({"amount": "-3.00", "description": "new", "posting_date_time": "2026-11-20T09:30:30Z"}),
-    );
+    let new = json!({"amount": "-3.00", "description": "new", "posting_date_time": "2026-11-20T09:30:30Z"});
+    let new = add(&app, &provider_id, new);
     let second = page(10).await;
     for row in &first {
         assert!(!second.contains(row), "twice: {row:?}");
@@ -393,13 +337,9 @@ async fn empty_interval_makes_no_provider_call() {
             offset: 0,
             has_more: false,
         };
-        let rows = Vec::new();
-        assert_eq!(
-            read.page().await,
-            Page { rows, pagination },
-            "{}",
-            read.path()
-        );
+        let (rows, path) = (Vec::new(), read.path());
+        let expected = Page { rows, pagination };
+        assert_eq!(read.page().await, expected, "{path}");
     }
     assert_eq!(app.transaction_calls(), 0);
 }
