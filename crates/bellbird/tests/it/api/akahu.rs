@@ -3,26 +3,22 @@
 
 use std::collections::BTreeSet;
 
-use bellbird_domain::Plan;
+use bellbird_domain::{Category, Plan};
 use bellbird_sandbox::ConsentState;
 use serde_json::json;
 
 use crate::support::client::{Account, Page, Transaction};
 use crate::support::harness::{App, Person, Setup, assert_reconnect, eventually};
-use crate::support::words::assert_has;
+use crate::support::process::text;
+use crate::support::words::{assert_has, assert_lacks};
 
 const PROVIDER: &str = "akahu";
 
 /// A user with both logins of the sandbox's first person, which share one token.
 async fn saver(app: &App) -> Person {
-    let all_credentials = app.credentials_of(PROVIDER);
-    let person = app
-        .add_person(
-            "kiri@example.com",
-            Plan::Professional,
-            &[&all_credentials[0], &all_credentials[1]],
-        )
-        .await;
+    let all = app.credentials_of(PROVIDER);
+    let (email, own) = ("kiri@example.com", [&all[0], &all[1]]);
+    let person = app.add_person(email, Plan::Professional, &own).await;
     app.reset_calls();
     person
 }
@@ -37,12 +33,9 @@ async fn account_of(app: &App, person: &Person, kind: &str) -> (Account, String)
 }
 
 fn page_calls(app: &App) -> u64 {
-    app.bank(PROVIDER)
-        .calls()
-        .iter()
-        .filter(|(path, _)| path.ends_with("/transactions"))
-        .map(|(_, count)| count)
-        .sum()
+    let calls = app.bank(PROVIDER).calls().into_iter();
+    let of_pages = calls.filter(|(path, _)| path.ends_with("/transactions"));
+    of_pages.map(|(_, count)| count).sum()
 }
 
 #[tokio::test]
@@ -60,16 +53,11 @@ async fn one_token_is_several_connections() {
     assert_ne!(one.institution_id, other.institution_id);
     let accounts = app.all_accounts(&kiri).await;
     let types: BTreeSet<&str> = accounts.iter().map(|account| &*account.r#type).collect();
-    let all = [
-        "credit-card",
-        "investment",
-        "loan",
-        "other",
-        "savings",
-        "term-deposit",
-        "transaction",
-    ];
-    assert_eq!(types, all.into());
+    let types: Vec<_> = types.into_iter().collect();
+    assert_eq!(
+        types.join(" "),
+        "credit-card investment loan other savings term-deposit transaction"
+    );
     for account in &accounts {
         if let Some(number) = &account.account_number {
             assert!(number.len() == 8 && number.starts_with("xxxx"), "{number}");
@@ -79,10 +67,8 @@ async fn one_token_is_several_connections() {
     app.reset_calls();
     let balances = app.balances(&kiri, &accounts).await;
     assert_eq!(balances.len(), accounts.len());
-    assert_eq!(
-        app.bank(PROVIDER).calls(),
-        [("/v1/accounts".to_owned(), 1)].into()
-    );
+    let calls = app.bank(PROVIDER).calls();
+    assert_eq!(calls, [("/v1/accounts".to_owned(), 1)].into());
 }
 
 #[tokio::test]
@@ -142,10 +128,9 @@ async fn paging_is_consistent_while_rows_appear() {
         rows.retain(|row| row.description != "added meanwhile");
         assert_eq!(rows, before, "{limit}");
     }
-    assert!(
-        read.limit(500).rows().await.len() > before.len(),
-        "a new reading includes the new rows"
-    );
+    // A new reading includes the new rows.
+    let after = read.limit(500).rows().await;
+    assert!(after.len() > before.len());
 }
 
 #[tokio::test]
@@ -181,11 +166,8 @@ async fn timezone_never_shifts_a_day() {
             let of_day = format!("day {date}");
             let row = rows.iter().find(|row| row.description == of_day);
             let row = row.unwrap_or_else(|| panic!("{day} is missing in {zone}"));
-            assert_eq!(
-                (row.date.as_str(), row.datetime.as_str()),
-                (day, date),
-                "{zone}"
-            );
+            assert_eq!(row.date, day, "{zone}");
+            assert_eq!(row.datetime, date, "{zone}");
             assert!(rows.iter().all(|row| row.date == day), "{zone} {day}");
         }
     }
@@ -211,17 +193,13 @@ async fn pending_rows_are_skipped_categories_are_mapped() {
             }
         }
     }
-    let all: BTreeSet<String> = bellbird_domain::Category::ALL
+    let all = Category::ALL
         .iter()
-        .map(|category| category.key().to_owned())
-        .collect();
-    assert_eq!(categories, all);
-    assert!(
-        app.bank(PROVIDER)
-            .calls()
-            .keys()
-            .all(|path| !path.contains("pending"))
-    );
+        .map(|category| category.key().to_owned());
+    assert_eq!(categories, BTreeSet::from_iter(all));
+    for path in app.bank(PROVIDER).calls().keys() {
+        assert_lacks(path, "pending");
+    }
 }
 
 #[tokio::test]
@@ -229,21 +207,17 @@ async fn inactive_login_is_served_revoked_token_is_503() {
     let app = App::start(Setup::default()).await;
     let kiri = saver(&app).await;
     let all_credentials = app.credentials_of(PROVIDER);
-    let authorisation = all_credentials[0]["authorisation"].as_str().unwrap();
+    let authorisation = text(&all_credentials[0], "authorisation");
     app.bank(PROVIDER)
         .set_consent(authorisation, ConsentState::Expired)
         .unwrap();
     let (account, _) = account_of(&app, &kiri, "transaction").await;
     let read = app.transactions(&account).by(&kiri);
-    assert_eq!(
-        read.send().await.status,
-        200,
-        "a read succeeds while the provider answers"
-    );
+    // A read succeeds while the provider answers.
+    assert_eq!(read.send().await.status, 200);
     // An import of it fails and says why.
-    let other = app
-        .add_person("other@example.com", Plan::Developer, &[])
-        .await;
+    let email = "other@example.com";
+    let other = app.add_person(email, Plan::Developer, &[]).await;
     let rejected = app.import(other.user.id, &all_credentials[0]).await;
     assert_has(&rejected.unwrap_err().to_string(), "invalidated");
 
@@ -254,15 +228,14 @@ async fn inactive_login_is_served_revoked_token_is_503() {
     assert_eq!(renewed.skipped.len(), 1);
     assert_has(&renewed.skipped[0].reason.to_string(), "invalidated");
 
-    let token = all_credentials[0]["userToken"].as_str().unwrap();
+    let token = text(&all_credentials[0], "userToken");
     app.bank(PROVIDER).set_user(token, false).unwrap();
     assert_reconnect(&read.limit(3).send().await, "invalidated");
     eventually(async || {
         app.connections.jobs().run_due("refresh").await.unwrap();
         let shown = app.get_as(&kiri.key, "/v1/connections").await.data();
-        shown
-            .iter()
-            .any(|connection| connection["status"] == "revoked")
+        let mut statuses = shown.iter().map(|connection| &connection["status"]);
+        statuses.any(|status| status == "revoked")
     })
     .await;
 }

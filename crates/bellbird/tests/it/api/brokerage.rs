@@ -13,33 +13,25 @@ use crate::support::client::{Account, Holding, Page, Pagination, Trade};
 use crate::support::harness::{
     App, Database, Person, Response, Setup, assert_reconnect, eventually,
 };
-use crate::support::process::names;
+use crate::support::process::{names, text};
 use crate::support::words::{assert_has, assert_starts};
 
 const PROVIDER: &str = "snaptrade";
 
 /// A user with both connections of the sandbox's first person.
 async fn investor(app: &App) -> Person {
-    let all_credentials = app.credentials_of(PROVIDER);
-    let person = app
-        .add_person(
-            "mia@example.com",
-            Plan::Professional,
-            &[&all_credentials[0], &all_credentials[1]],
-        )
-        .await;
+    let all = app.credentials_of(PROVIDER);
+    let (email, own) = ("mia@example.com", [&all[0], &all[1]]);
+    let person = app.add_person(email, Plan::Professional, &own).await;
     app.reset_calls();
     person
 }
 
 /// Calls to every path that contains `part`.
 fn calls(app: &App, part: &str) -> u64 {
-    app.bank(PROVIDER)
-        .calls()
-        .iter()
-        .filter(|(path, _)| path.contains(part))
-        .map(|(_, count)| count)
-        .sum()
+    let calls = app.bank(PROVIDER).calls().into_iter();
+    let of_part = calls.filter(|(path, _)| path.contains(part));
+    of_part.map(|(_, count)| count).sum()
 }
 
 /// The first account, after adding `rows` trades to it.
@@ -144,21 +136,18 @@ async fn holdings_have_documented_shape_and_exact_values() {
                 let product = decimal(&holding.quantity) * decimal(&price);
                 assert!(!value.ends_with(".0"));
                 let value = decimal(value);
-                let multiplier = [1, 10, 50, 100, 1_000]
-                    .into_iter()
-                    .find(|times| product.clone() * *times == value);
-                multipliers.insert(
-                    multiplier.unwrap_or_else(|| panic!("not a product: {}", holding.symbol)),
-                );
+                let mut whole = [1, 10, 50, 100, 1_000].into_iter();
+                let multiplier = whole.find(|times| product.clone() * *times == value);
+                multipliers.insert(multiplier.expect("a product"));
             }
             count += 1;
         }
         assert_eq!(read.send().await.text, response.text, "ids are stable");
     }
-    assert!(
-        count > 10 && multipliers.contains(&1) && multipliers.contains(&100),
-        "{count} {multipliers:?}"
-    );
+    assert!(count > 10, "{count}");
+    for common in [1, 100] {
+        assert!(multipliers.contains(&common), "{multipliers:?}");
+    }
 }
 
 #[tokio::test]
@@ -167,10 +156,11 @@ async fn holdings_are_cached_per_connection() {
     let mia = investor(&app).await;
     let accounts = app.accounts_by(&mia).await;
     let connection = accounts[0].0.connection_id.clone();
-    let own_accounts: Vec<&(Account, String)> = accounts
-        .iter()
+    let own_accounts = accounts.iter();
+    let own_accounts: Vec<&(Account, String)> = own_accounts
         .filter(|(account, _)| account.connection_id == connection)
         .collect();
+    let each_once = own_accounts.len() as u64;
     let whole = format!("/v1/holdings?connectionId={connection}");
     let of_account = async |at: usize| {
         let read = app.holdings(&own_accounts[at].0).by(&mia);
@@ -178,14 +168,11 @@ async fn holdings_are_cached_per_connection() {
     };
     let first = of_account(0).await;
     assert_eq!(first.cache(), Some("MISS"));
-    assert_eq!(
-        calls(&app, "/positions/all"),
-        own_accounts.len() as u64,
-        "each account once"
-    );
+    assert_eq!(calls(&app, "/positions/all"), each_once);
     app.advance_clock(SignedDuration::from_secs(75));
     let all = app.get_as(&mia.key, &whole).await;
-    assert_eq!((all.cache(), all.header("age")), (Some("HIT"), Some("75")));
+    assert_eq!(all.cache(), Some("HIT"));
+    assert_eq!(all.header("age"), Some("75"));
     let mut parts = Vec::new();
     for (at, (account, _)) in own_accounts.iter().enumerate() {
         let part = of_account(at).await;
@@ -196,13 +183,10 @@ async fn holdings_are_cached_per_connection() {
     }
     let ids = |rows: Vec<Holding>| BTreeSet::from_iter(rows.into_iter().map(|row| row.id));
     assert_eq!(ids(parts), ids(holdings(&all)));
-    assert_eq!(calls(&app, "/positions/all"), own_accounts.len() as u64);
+    assert_eq!(calls(&app, "/positions/all"), each_once);
+    // After ten minutes.
     app.advance_clock(SignedDuration::from_secs(526));
-    assert_eq!(
-        app.get_as(&mia.key, &whole).await.cache(),
-        Some("MISS"),
-        "after ten minutes"
-    );
+    assert_eq!(app.get_as(&mia.key, &whole).await.cache(), Some("MISS"));
 
     // One failing account fails reads of the whole connection, but not reads of other accounts.
     app.advance_clock(SignedDuration::from_secs(601));
@@ -224,19 +208,15 @@ async fn concurrent_equal_reads_share_one_call() {
     let mia = investor(&app).await;
     let accounts = app.accounts_by(&mia).await;
     let account = &accounts[0].0;
-    let account_count = accounts
-        .iter()
-        .filter(|(other, _)| other.connection_id == account.connection_id)
-        .count();
+    let is_beside = |other: &Account| other.connection_id == account.connection_id;
+    let beside = accounts.iter().filter(|(other, _)| is_beside(other));
+    let account_count = beside.count();
     app.bank(PROVIDER)
         .add_fault(Fault::delay_ms(300).at("/accounts/"));
+    let (holdings, trades) = (app.holdings(account).path(), app.trades(account).path());
     for (path, part, expected) in [
-        (
-            app.holdings(account).path(),
-            "/positions/all",
-            account_count,
-        ),
-        (app.trades(account).path(), "/activities", 1),
+        (holdings, "/positions/all", account_count),
+        (trades, "/activities", 1),
     ] {
         let reads = (0..8).map(|_| app.get_as(&mia.key, &path));
         let answers = futures_util::future::join_all(reads).await;
@@ -270,11 +250,8 @@ async fn trades_have_the_documented_shape() {
             types.insert(trade.r#type);
         }
     }
-    let all: BTreeSet<String> = TradeType::ALL
-        .iter()
-        .map(|kind| kind.as_str().to_owned())
-        .collect();
-    assert_eq!(types, all, "all eight occur");
+    let all = TradeType::ALL.iter().map(|kind| kind.as_str().to_owned());
+    assert_eq!(types, BTreeSet::from_iter(all), "all eight occur");
 }
 
 #[tokio::test]
@@ -310,16 +287,12 @@ async fn page_of_a_large_account_is_one_call() {
     app.reset_calls();
     let read = || app.trades(&account).by(&mia);
     let again = read().offset(200).send().await;
-    assert_eq!(
-        (again.cache(), again.header("x-service-truncated")),
-        (Some("HIT"), Some("true"))
-    );
+    assert_eq!(again.cache(), Some("HIT"));
+    assert_eq!(again.header("x-service-truncated"), Some("true"));
     assert!(app.bank(PROVIDER).calls().is_empty());
     let past_end = read().offset(90_000_000).page().await;
-    assert_eq!(
-        (past_end.rows.len(), past_end.pagination.total),
-        (0, 20_000)
-    );
+    assert_eq!(past_end.rows, []);
+    assert_eq!(past_end.pagination.total, 20_000);
 }
 
 #[tokio::test]
@@ -371,15 +344,10 @@ async fn bounds_are_user_days_or_instants() {
     assert_eq!(found("2026-10-31", "2026-10-31").await, of_the_day);
     // The two instants are on either side of midnight in Sydney. A row with a day but no time
     // belongs to its whole day.
-    let around_midnight = [
-        "day after",
-        "next day in Sydney",
-        "last second in Sydney",
-        "day",
-    ];
+    let around_midnight = found("2026-10-31T12:59:59Z", "2026-10-31T13:00:00Z").await;
     assert_eq!(
-        found("2026-10-31T12:59:59Z", "2026-10-31T13:00:00Z").await,
-        around_midnight
+        around_midnight.join(", "),
+        "day after, next day in Sydney, last second in Sydney, day"
     );
     assert_eq!(found("2026-11-01", "2026-10-31").await, [""; 0]);
     let page = |total, limit, has_more| Pagination {
@@ -404,20 +372,16 @@ async fn cache_is_per_timezone_and_key() {
     let read = app.trades(&account).by(&mia).from("2026-11-17");
     let path = read.to("2026-11-17").path();
     let has_row = |response: &Response| {
-        let trades = response.read::<Page<Trade>>().rows;
-        trades
-            .iter()
-            .any(|trade| trade.description.as_deref() == Some("late"))
+        let mut trades = response.read::<Page<Trade>>().rows.into_iter();
+        trades.any(|trade| trade.description.as_deref() == Some("late"))
     };
     let first = app.get_as(&mia.key, &path).await;
     assert!(has_row(&first));
     assert_eq!(app.get_as(&mia.key, &path).await.cache(), Some("HIT"));
     app.set_timezone(mia.user.id, "America/Los_Angeles").await;
     let elsewhere = app.get_as(&mia.key, &path).await;
-    assert_eq!(
-        (elsewhere.cache(), has_row(&elsewhere)),
-        (Some("MISS"), false)
-    );
+    assert_eq!(elsewhere.cache(), Some("MISS"));
+    assert!(!has_row(&elsewhere));
     // A warm cache serves no other user and no removed connection.
     let holdings = app.holdings(&account).path();
     assert_eq!(app.get_as(&mia.key, &holdings).await.status, 200);
@@ -458,21 +422,18 @@ async fn category_error_precedes_account_error() {
 
 #[tokio::test]
 async fn disabled_connection_is_served_lost_one_is_503() {
-    let app = App::start(Setup {
+    let setup = Setup {
         database: Database::Sqlite,
         ..Setup::default()
-    })
-    .await;
-    let all_credentials = app.credentials_of(PROVIDER);
+    };
+    let app = App::start(setup).await;
+    let credentials = app.credentials_of(PROVIDER).swap_remove(0);
+    let email = "mia@example.com";
     let mia = app
-        .add_person(
-            "mia@example.com",
-            Plan::Professional,
-            &[&all_credentials[0]],
-        )
+        .add_person(email, Plan::Professional, &[&credentials])
         .await;
     let connection = mia.connections[0].id;
-    let authorization = all_credentials[0]["authorizationId"].as_str().unwrap();
+    let authorization = text(&credentials, "authorizationId");
     app.bank(PROVIDER)
         .set_consent(authorization, ConsentState::Expired)
         .unwrap();
@@ -483,7 +444,7 @@ async fn disabled_connection_is_served_lost_one_is_503() {
     let checks = called.filter(|path| path.starts_with("/authorizations/{"));
     assert_eq!(checks.count(), 1, "only the import checked the consent");
 
-    let user = all_credentials[0]["userId"].as_str().unwrap();
+    let user = text(&credentials, "userId");
     app.bank(PROVIDER).set_user(user, false).unwrap();
     assert_reconnect(&trades().limit(3).send().await, "invalidated");
     eventually(async || {

@@ -27,11 +27,8 @@ async fn second_start_finds_what_the_first_one_made() {
     }
     // Another command finds it by itself.
     assert_eq!(workdir.json("user list").as_array().unwrap().len(), 0);
-    let status = workdir.json("status");
-    assert_eq!(
-        text(&status, "settingsFile"),
-        folder.join("bellbird.toml").to_str().unwrap()
-    );
+    let file = workdir.field("status", "settingsFile");
+    assert_eq!(file, folder.join("bellbird.toml").to_str().unwrap());
     let log = service.end();
     assert_has(&log, "first start: installation made");
     let (code, made) = (setup_url.rsplit('/').next().unwrap(), key(&workdir));
@@ -97,14 +94,10 @@ fn lost_database_is_no_first_start() {
     workdir.start("serve").end();
     let folder = workdir.data_folder();
     for entry in std::fs::read_dir(&folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path
-            .file_name()
-            .unwrap()
-            .to_string_lossy()
-            .starts_with("bellbird.db")
-        {
-            std::fs::remove_file(path).unwrap();
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        if name.starts_with("bellbird.db") {
+            std::fs::remove_file(entry.path()).unwrap();
         }
     }
     for removed in ["nothing", "bellbird.toml"] {
@@ -135,10 +128,8 @@ fn lost_key_is_no_first_start() {
     // With both, only the settings are made again.
     std::fs::write(folder.join("master.key"), key).unwrap();
     workdir.start("serve").end();
-    assert_eq!(
-        std::fs::read(folder.join("bellbird.toml")).unwrap(),
-        settings
-    );
+    let made = std::fs::read(folder.join("bellbird.toml")).unwrap();
+    assert_eq!(made, settings);
 }
 
 /// Any number of them: one makes the installation and serves.
@@ -152,9 +143,8 @@ fn one_of_several_first_starts_wins() {
     let mut all: Vec<Child> = std::iter::repeat_with(start).take(5).collect();
     let mut lost = Vec::new();
     while lost.len() < 4 {
-        let ended = all
-            .iter_mut()
-            .position(|child| child.try_wait().unwrap().is_some());
+        let mut running = all.iter_mut();
+        let ended = running.position(|child| child.try_wait().unwrap().is_some());
         match ended {
             Some(index) => lost.push(all.remove(index).wait_with_output().unwrap()),
             None => std::thread::yield_now(),
@@ -206,10 +196,8 @@ fn flag_names_the_data_folder() {
     workdir.start("serve --data-dir mine").end();
     assert!(workdir.path().join("mine/master.key").exists());
     assert!(!workdir.data_folder().exists());
-    assert_eq!(
-        workdir.json("user list --data-dir mine"),
-        serde_json::json!([])
-    );
+    let users = workdir.json("user list --data-dir mine");
+    assert_eq!(users, serde_json::json!([]));
 }
 
 /// Only root can act as another user, whom the service may have.

@@ -4,18 +4,14 @@ use bellbird_storage::{Sealer, Storage};
 use serde_json::json;
 
 use super::FILES;
-use crate::support::process::{Workdir, errors, text};
+use crate::support::fields::assert_fields;
+use crate::support::process::{Workdir, errors};
 use crate::support::words::{assert_has, assert_lacks};
 
 #[tokio::test]
 async fn init_makes_the_first_operator() {
     let workdir = Workdir::new();
-    let output = workdir.run("init --email me@example.com --timezone Australia/Perth --sandbox");
-    assert_eq!(
-        (output.status.code(), errors(&output).as_str()),
-        (Some(0), "")
-    );
-    let shown = String::from_utf8(output.stdout).unwrap();
+    let shown = workdir.text("init --email me@example.com --timezone Australia/Perth --sandbox");
     let folder = workdir.data_folder();
     let link = shown
         .lines()
@@ -28,11 +24,8 @@ async fn init_makes_the_first_operator() {
     );
     assert!(FILES.iter().all(|name| folder.join(name).exists()));
     let users = workdir.json("user list");
-    assert_eq!(
-        (&users[0]["timezone"], &users[0]["isOperator"]),
-        (&json!("Australia/Perth"), &json!(true)),
-        "{users}"
-    );
+    let expected = json!({"timezone": "Australia/Perth", "isOperator": true});
+    assert_fields(&users[0], &expected);
 
     // Nobody has steps to take in the browser, where the master key could be downloaded.
     let url = format!("sqlite:{}", folder.join("bellbird.db").display());
@@ -44,8 +37,8 @@ async fn init_makes_the_first_operator() {
     // The page of the first start is gone, and the link works.
     let service = workdir.start("serve");
     assert!(service.json().get("setupUrl").is_none());
-    let again = workdir.json("init --email me@example.com");
-    let page = reqwest::get(text(&again, "signInUrl")).await.unwrap();
+    let again = workdir.field("init --email me@example.com", "signInUrl");
+    let page = reqwest::get(again).await.unwrap();
     assert_eq!(page.status(), 200);
     let error = workdir.error("init --email other@example.com", 1);
     assert_has(&error, "there is an operator already, me@example.com");
@@ -128,10 +121,8 @@ fn wrong_credentials_make_nothing() {
         ),
         ("s3cret", 1, "must be one JSON object with texts"),
     ] {
-        let output = workdir.run_with_input(
-            "init --email me@example.com --provider fiskil --credentials -",
-            credentials,
-        );
+        let line = "init --email me@example.com --provider fiskil --credentials -";
+        let output = workdir.run_with_input(line, credentials);
         let error = errors(&output);
         assert_eq!(output.status.code(), Some(code), "{error}");
         assert_has(&error, part);

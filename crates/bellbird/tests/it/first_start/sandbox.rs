@@ -1,7 +1,7 @@
 //! `serve --sandbox`: the simulated providers in the process of the service.
 
 use reqwest::Url;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::browser::{open, start};
 use crate::support::harness::simulated_providers;
@@ -25,25 +25,18 @@ async fn links_outlive_a_restart() {
     };
     let service = serve("--sandbox");
     workdir.json("user add --email me@example.com");
-    let created = workdir.json("key create --user me@example.com --name test");
-    let key = text(&created, "key").to_owned();
+    let key = workdir.field("key create --user me@example.com --name test", "key");
     for provider in simulated_providers() {
-        let link = workdir.json(&format!(
-            "connection link --user me@example.com --provider {provider}"
-        ));
-        let mut page = consent_page(text(&link, "url")).await;
-        assert!(
-            page.as_str()
-                .starts_with(&format!("http://{}/sandbox/{provider}", addresses.console)),
-            "a browser elsewhere reaches it: {page}"
-        );
+        let line = format!("connection link --user me@example.com --provider {provider}");
+        let mut page = consent_page(&workdir.field(&line, "url")).await;
+        // A browser elsewhere reaches it.
+        let own = format!("http://{}/sandbox/{provider}", addresses.console);
+        assert_starts(page.as_str(), &own);
         page.query_pairs_mut().append_pair("sandbox_auto", "accept");
         let consented = open(page.as_str()).await;
         let callback = consented.headers["location"].to_str().unwrap();
-        assert!(
-            callback.starts_with("/link/callback?"),
-            "the browser stays at the address where its session is: {callback}"
-        );
+        // The browser stays at the address where its session is.
+        assert_starts(callback, "/link/callback?");
         open(page.join(callback).unwrap().as_str()).await;
     }
     let api = format!("http://{}", addresses.api);
@@ -70,11 +63,7 @@ async fn links_outlive_a_restart() {
     assert!(before.iter().all(|rows| !rows.is_empty()));
     // A command calls the same providers.
     let synced = workdir.json("connection sync --all");
-    assert_eq!(
-        synced.as_array().map(Vec::len),
-        Some(before.len()),
-        "{synced}"
-    );
+    assert_eq!(synced.as_array().unwrap().len(), before.len(), "{synced}");
     drop(service);
 
     // Killed. The database remembers that the providers are simulated.
@@ -95,8 +84,8 @@ async fn consent_pages_are_below_the_console() {
     let line = format!("serve --json --sandbox {}", addresses.options());
     let service = RunningCommand::start(&workdir, &line);
     workdir.json("user add --email me@example.com");
-    let link = workdir.json("connection link --user me@example.com --provider akahu");
-    let page = consent_page(text(&link, "url")).await;
+    let link = "connection link --user me@example.com --provider akahu";
+    let page = consent_page(&workdir.field(link, "url")).await;
     let shown = reqwest::get(page.as_str()).await.unwrap();
     assert_eq!(shown.status(), 200);
     let console = format!("http://{}", addresses.console);
@@ -133,13 +122,8 @@ fn providers_of_the_settings_are_not_simulated() {
     let line = format!("serve --json --sandbox {}", Addresses::new().options());
     let service = RunningCommand::start(&workdir, &line);
     let status: Value = workdir.json("status");
-    assert!(
-        status["providers"]
-            .as_array()
-            .unwrap()
-            .contains(&"fiskil".into()),
-        "{status}"
-    );
+    let providers = status["providers"].as_array().unwrap();
+    assert!(providers.contains(&"fiskil".into()), "{status}");
     let (_, _, log) = service.stop("-TERM");
     assert_lacks(&log, "\"provider\":\"fiskil\",\"is_enabled\"");
 }
@@ -153,9 +137,9 @@ async fn public_console_has_all_pages_of_a_consent() {
     let line = format!("serve --json --sandbox {}", addresses.options());
     let service = RunningCommand::start(&workdir, &line);
     workdir.json("user add --email me@example.com");
-    let link = workdir.json("connection link --user me@example.com --provider akahu");
+    let link = "connection link --user me@example.com --provider akahu";
     let console = format!("http://{}", addresses.console);
-    let stripped = text(&link, "url").replace(public, &console);
+    let stripped = workdir.field(link, "url").replace(public, &console);
     let location = start(&stripped).await.headers["location"].clone();
     let path = location.to_str().unwrap();
     let below = path.strip_prefix("/console").unwrap();
