@@ -159,8 +159,7 @@ async fn without_live_requests_left_polls_go_on() {
         assert_eq!(copy.follow(&app).await, Vec::<Value>::new());
     }
     // With news, it is a live request.
-    app.add_row(connection, "NEWS", app.clock.now() - HOUR)
-        .await;
+    app.add_recent_row(connection, "NEWS").await;
     app.sync(connection).await;
     let answer = copy.ask(&app).await;
     assert_eq!(answer.status, 429, "{}", answer.text);
@@ -182,8 +181,7 @@ async fn one_new_row_costs_one_window() {
         let (person, connection) = app.with_many_rows(provider).await;
         let mut copy = Follower::new(&app, &person, &connection);
         copy.follow(&app).await;
-        app.add_row(&connection, "ONE AMONG MANY", app.clock.now() - HOUR)
-            .await;
+        app.add_recent_row(&connection, "ONE AMONG MANY").await;
         app.advance_clock(STALE);
         app.reset_calls();
         app.sync(&connection).await;
@@ -245,8 +243,7 @@ async fn background_syncs_and_endpoints_change_nothing() {
     let mut copy = Follower::new(&app, &person, connection);
     copy.follow(&app).await;
     let hook = app.hook(&person.user).await;
-    app.add_row(connection, "FOUND BY THE JOB", app.clock.now() - HOUR)
-        .await;
+    app.add_recent_row(connection, "FOUND BY THE JOB").await;
     app.advance_clock(25 * HOUR);
     app.connections.jobs().run_due("sync").await.unwrap();
     assert_eq!(app.delivered_to(&hook).await.len(), 1);

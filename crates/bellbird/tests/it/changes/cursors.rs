@@ -124,9 +124,7 @@ async fn cursor_tells_nothing_of_rows() {
     for provider in simulated_providers() {
         let person = app.person_at(provider).await;
         let connection = &person.connections[0];
-        let id = app
-            .add_row(connection, "TOLD TO NOBODY", app.clock.now() - HOUR)
-            .await;
+        let id = app.add_recent_row(connection, "TOLD TO NOBODY").await;
         let mut copy = Follower::new(&app, &person, connection).with("&limit=1");
         let mut cursors = Vec::new();
         for _ in 0..4 {

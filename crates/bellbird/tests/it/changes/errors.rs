@@ -64,8 +64,7 @@ async fn ended_consent_is_named() {
             }
         }
         app.set_consent(connection, ConsentState::Active).await;
-        app.add_row(connection, "AFTERWARDS", app.clock.now() - HOUR)
-            .await;
+        app.add_recent_row(connection, "AFTERWARDS").await;
         // A refused consent is looked at again only now and then.
         app.sync(connection).await;
         app.advance_clock(HOUR);
@@ -105,8 +104,7 @@ async fn unavailable_provider_is_a_503_with_a_time() {
         }
         copy.follow(&app).await;
         // The sync succeeds, and the read of the new rows fails.
-        app.add_row(connection, "NEWS", app.clock.now() - HOUR)
-            .await;
+        app.add_recent_row(connection, "NEWS").await;
         app.advance_clock(STALE);
         app.sync(connection).await;
         app.bank(provider)
@@ -220,9 +218,7 @@ async fn unreadable_row_removes_nothing() {
     let person = app.person_at("fiskil").await;
     let connection = &person.connections[0];
     let mut copy = Follower::new(&app, &person, connection);
-    let id = app
-        .add_row(connection, "BECOMES UNREADABLE", app.clock.now() - HOUR)
-        .await;
+    let id = app.add_recent_row(connection, "BECOMES UNREADABLE").await;
     copy.follow(&app).await;
     let keys = copy.keys();
     app.change_row(connection, &id, json!({"amount": "not a number"}));

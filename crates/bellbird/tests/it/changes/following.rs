@@ -46,11 +46,6 @@ impl App {
         assert_eq!(new, [], "{}", page.text);
         page.assert_shows(200, "is reconnected");
     }
-
-    pub(crate) fn set_amount(&self, connection: &Connection, row: &str, cents: u64) {
-        let change = (spec(&connection.provider).set_amount)(cents);
-        self.change_row(connection, row, change.members);
-    }
 }
 
 /// The sandbox draws parts of a row, such as the code of its merchant, from the number in its id.
@@ -316,9 +311,7 @@ async fn event_of_akahu_removes_a_row_at_once() {
     let app = App::start(setup()).await;
     let (person, connection) = app.subscribed("akahu").await;
     let mut copy = Follower::new(&app, &person, &connection);
-    let id = app
-        .add_row(&connection, "REMOVED AT ONCE", app.clock.now() - HOUR)
-        .await;
+    let id = app.add_recent_row(&connection, "REMOVED AT ONCE").await;
     copy.follow(&app).await;
     app.delivered("akahu").await;
     app.bank("akahu").forget_deliveries();

@@ -239,7 +239,7 @@ async fn sealed_cursor_with_odd_contents_is_no_internal_error() {
     begun.next_page(&app).await;
     let mut later = copy.clone();
     later.follow(&app).await;
-    app.add_row(connection, "ONE", app.clock.now() - HOUR).await;
+    app.add_recent_row(connection, "ONE").await;
     app.add_row(connection, "TWO", app.clock.now() - 2 * HOUR)
         .await;
     app.advance_clock(STALE);

@@ -220,11 +220,7 @@ async fn clients_do_not_disturb_each_other() {
             app.remove_row(connection, &id);
         }
         id = app
-            .add_row(
-                connection,
-                &format!("ROUND {round}"),
-                app.clock.now() - HOUR,
-            )
+            .add_recent_row(connection, &format!("ROUND {round}"))
             .await;
         app.advance_clock(6 * HOUR);
         assert!(!often.follow(&app).await.is_empty());
@@ -245,8 +241,7 @@ async fn clients_do_not_disturb_each_other() {
     often.assert_equal(&app, "often").await;
     // A cursor of one instance is good at the other.
     std::mem::swap(&mut often.api, &mut rarely.api);
-    app.add_row(connection, "AT THE OTHER", app.clock.now() - HOUR)
-        .await;
+    app.add_recent_row(connection, "AT THE OTHER").await;
     app.advance_clock(STALE);
     for copy in [&mut often, &mut rarely] {
         assert_eq!(
@@ -342,7 +337,7 @@ async fn first_copy_begins_at_from() {
         let mut long = copy_from("2026-06-01").await;
         let before = long.rows.len();
         let app = &app;
-        app.add_row(connection, "NOW", app.clock.now() - HOUR).await;
+        app.add_recent_row(connection, "NOW").await;
         app.advance_clock(STALE);
         assert_eq!(
             changes(&long.follow(app).await),

@@ -51,16 +51,13 @@ async fn cursor_of_a_lost_history_is_expired() {
             copy.follow(&app).await;
             let mut old = copy.clone();
             app.back_up().await;
-            let lost = app
-                .add_row(connection, "LOST", app.clock.now() - HOUR)
-                .await;
+            let lost = app.add_recent_row(connection, "LOST").await;
             app.advance_clock(STALE);
             assert_eq!(copy.follow(&app).await.len(), 1);
             app.restore().await;
             app.remove_row(connection, &lost);
             if changes_more {
-                app.add_row(connection, "AFTER THE RESTORE", app.clock.now() - HOUR)
-                    .await;
+                app.add_recent_row(connection, "AFTER THE RESTORE").await;
             }
             if syncs {
                 app.advance_clock(STALE);
@@ -101,8 +98,7 @@ async fn cursor_from_between_pages_is_expired() {
     copy.follow(&app).await;
     app.back_up().await;
     for _ in 0..3 {
-        app.add_row(connection, "LOST", app.clock.now() - HOUR)
-            .await;
+        app.add_recent_row(connection, "LOST").await;
     }
     app.advance_clock(STALE);
     assert!(copy.next_page(&app).await.0);
@@ -122,16 +118,14 @@ async fn cursor_before_forgotten_rows_is_expired() {
         let mut away = Follower::new(&app, &person, connection);
         away.follow(&app).await;
         let mut there = away.clone();
-        app.add_row(connection, "MISSED", app.clock.now() - HOUR)
-            .await;
+        app.add_recent_row(connection, "MISSED").await;
         app.advance_clock(STALE);
         assert_eq!(there.follow(&app).await.len(), 1);
         // The range moves on with the newest row, and the missed one is forgotten.
         for _ in 0..8 {
             app.advance_clock(3 * DAY);
             app.run_due_jobs().await;
-            app.add_row(connection, "LATEST", app.clock.now() - HOUR)
-                .await;
+            app.add_recent_row(connection, "LATEST").await;
             assert_eq!(
                 changes(&there.follow(&app).await),
                 [("upsert", Some(true), "LATEST")],
@@ -157,7 +151,7 @@ async fn cursor_with_a_mark_of_two_histories_is_expired() {
     app.back_up().await;
     let sync_three_times = async |text: &str| {
         for _ in 0..3 {
-            app.add_row(connection, text, app.clock.now() - HOUR).await;
+            app.add_recent_row(connection, text).await;
             assert_eq!(app.sync(connection).await.new_count, 1);
         }
     };

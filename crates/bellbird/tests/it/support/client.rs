@@ -2,13 +2,15 @@
 
 use std::marker::PhantomData;
 
-use bellbird_domain::ConnectionId;
+use bellbird_domain::{Connection, ConnectionId};
 use jiff::Timestamp;
 use reqwest::Url;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::support::harness::{App, Person, Response};
+use crate::support::provider_spec::spec;
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -127,6 +129,11 @@ impl App {
 
     pub(crate) fn all_trades(&self, connection: ConnectionId) -> Query<'_, Trade> {
         Query::new(self, "trades").with("connectionId", connection)
+    }
+
+    /// The rows of a connection in the list of its provider, as JSON.
+    pub(crate) fn rows_of(&self, connection: &Connection) -> Query<'_, Value> {
+        Query::new(self, spec(&connection.provider).list).with("connectionId", connection.id)
     }
 
     pub(crate) fn holdings(&self, account: &Account) -> Query<'_, Holding> {

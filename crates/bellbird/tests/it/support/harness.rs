@@ -630,13 +630,7 @@ impl App {
 
     /// What names the consent of a connection at the provider.
     pub(crate) async fn consent_at(&self, connection: &Connection) -> String {
-        let credentials = self
-            .storage
-            .secrets()
-            .find_credentials(connection.user_id, connection.id)
-            .await
-            .unwrap()
-            .unwrap();
+        let credentials = self.stored_credentials(connection).await;
         let credentials: Value = serde_json::from_str(credentials.expose_secret()).unwrap();
         let spec = spec(&connection.provider);
         spec.connection_in(&credentials).to_owned()

@@ -6,6 +6,7 @@ pub(crate) mod chromium;
 pub(crate) mod client;
 pub(crate) mod crash;
 pub(crate) mod database;
+pub(crate) mod deliveries;
 pub(crate) mod deployment;
 pub(crate) mod fields;
 pub(crate) mod follower;

@@ -10,13 +10,10 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use bellbird_api::serve::{self, ServeOptions};
 use bellbird_connections::SyncReport;
-use bellbird_domain::{
-    ApiVersion, Connection, DeliveryState, EndpointStatus, EventType, User, UserId,
-};
-use bellbird_storage::{AttemptRecord, DeliveryRecord, Endpoint, NewEndpoint, in_tx};
+use bellbird_domain::{ApiVersion, Connection, EventType, User, UserId};
+use bellbird_storage::{Endpoint, NewEndpoint, in_tx};
 use bellbird_webhooks::delivery::sign::new_secret;
 use bytes::Bytes;
-use jiff::SignedDuration;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
@@ -41,6 +38,12 @@ pub(crate) struct ReceivedEvent {
     pub(crate) endpoint: String,
     pub(crate) raw: Bytes,
     pub(crate) body: Value,
+}
+
+/// The chunks that these events are, in their order.
+pub(crate) fn chunks(received: &[ReceivedEvent]) -> Vec<u64> {
+    let positions = received.iter().map(ReceivedEvent::chunk_position);
+    positions.map(|position| position.chunk).collect()
 }
 
 impl ReceivedEvent {
@@ -93,6 +96,13 @@ impl SyncCounts {
         new: 0,
         updated: 0,
         events: 0,
+    };
+
+    /// Of a sync that finds one new row.
+    pub(crate) const ONE_NEW: Self = Self {
+        new: 1,
+        updated: 0,
+        events: 1,
     };
 
     pub(crate) fn of(report: &SyncReport) -> Self {
@@ -317,14 +327,27 @@ impl App {
             .unwrap()
     }
 
+    /// Syncs, and asserts that this finds nothing.
+    pub(crate) async fn assert_nothing_new(&self, connection: &Connection) {
+        let counts = SyncCounts::of(&self.sync(connection).await);
+        assert_eq!(counts, SyncCounts::NONE, "{}", connection.provider);
+    }
+
     /// A service, and a person at the provider whose first connection has had its initial sync.
     pub(crate) async fn synced_at(provider: &str) -> (Self, Person, Hook) {
         let app = Self::start(Setup::default()).await;
-        let person = app.person_at(provider).await;
-        let hook = app.hook(&person.user).await;
-        app.complete_initial_sync(&person.connections[0], &hook)
-            .await;
+        let (person, hook) = app.synced_person(provider).await;
         (app, person, hook)
+    }
+
+    /// A person at the provider whose first connection has had its initial sync, and their
+    /// endpoint.
+    pub(crate) async fn synced_person(&self, provider: &str) -> (Person, Hook) {
+        let person = self.person_at(provider).await;
+        let hook = self.hook(&person.user).await;
+        self.complete_initial_sync(&person.connections[0], &hook)
+            .await;
+        (person, hook)
     }
 
     /// Runs the first sync of the connection and takes its events from the endpoint.
@@ -338,80 +361,5 @@ impl App {
         assert!(!hook.drain().is_empty());
         self.reset_calls();
         report
-    }
-
-    /// Runs due deliveries and takes what the endpoint received.
-    pub(crate) async fn delivered_to(&self, hook: &Hook) -> Vec<ReceivedEvent> {
-        self.webhooks.run_due_deliveries().await;
-        hook.drain()
-    }
-
-    /// All deliveries to the endpoint, oldest first.
-    pub(crate) async fn deliveries_to(&self, hook: &Hook) -> Vec<DeliveryRecord> {
-        let (user, id) = (hook.endpoint.user_id, hook.endpoint.id);
-        let mut all = self
-            .storage
-            .deliveries()
-            .list(user, id, None, 10_000)
-            .await
-            .unwrap();
-        all.reverse();
-        all
-    }
-
-    pub(crate) async fn states_at(&self, hook: &Hook) -> Vec<DeliveryState> {
-        self.deliveries_to(hook)
-            .await
-            .iter()
-            .map(|delivery| delivery.state)
-            .collect()
-    }
-
-    pub(crate) async fn assert_all_delivered(&self, hook: &Hook) {
-        let states = self.states_at(hook).await;
-        let is_delivered = |state: &DeliveryState| *state == DeliveryState::Delivered;
-        assert!(states.iter().all(is_delivered), "{states:?}");
-    }
-
-    pub(crate) async fn attempts_of(
-        &self,
-        hook: &Hook,
-        delivery: &DeliveryRecord,
-    ) -> Vec<AttemptRecord> {
-        let (user, id) = (hook.endpoint.user_id, hook.endpoint.id);
-        self.storage
-            .deliveries()
-            .list_attempts(user, id, delivery.event_id)
-            .await
-            .unwrap()
-    }
-
-    /// The endpoint as it is stored now.
-    pub(crate) async fn endpoint_of(&self, hook: &Hook) -> Endpoint {
-        self.storage
-            .endpoints()
-            .find_any(hook.endpoint.id)
-            .await
-            .unwrap()
-            .unwrap()
-    }
-
-    pub(crate) async fn assert_enabled(&self, hook: &Hook) {
-        assert_eq!(self.endpoint_of(hook).await.status, EndpointStatus::Enabled);
-    }
-
-    /// Advances the clock until the next attempt for the endpoint is due. Returns false when there
-    /// is none.
-    pub(crate) async fn advance_to_next_attempt(&self, hook: &Hook) -> bool {
-        let next = self
-            .deliveries_to(hook)
-            .await
-            .iter()
-            .filter_map(|delivery| delivery.next_attempt_at)
-            .min();
-        let Some(next) = next else { return false };
-        let wait = next.duration_since(self.clock.now()).as_secs().max(0);
-        self.advance_clock(SignedDuration::from_secs(wait + 1));
-        true
     }
 }

@@ -1,7 +1,7 @@
 //! Adds, changes and removes rows at the simulated providers.
 
 use bellbird_domain::Connection;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::support::harness::App;
@@ -32,6 +32,12 @@ impl App {
         self.add_row_to(connection, &self.account_at(connection).await, text, at)
     }
 
+    /// As [`App::add_row`], with a time an hour ago.
+    pub(crate) async fn add_recent_row(&self, connection: &Connection, text: &str) -> String {
+        let hour_ago = self.clock.now() - SignedDuration::from_hours(1);
+        self.add_row(connection, text, hour_ago).await
+    }
+
     /// As [`App::add_row`], to an account that need not be visible.
     pub(crate) fn add_row_to(
         &self,
@@ -53,6 +59,11 @@ impl App {
     pub(crate) fn change_row(&self, connection: &Connection, id: &str, members: Value) {
         let bank = self.bank(&connection.provider);
         bank.change_row(id, &members).unwrap();
+    }
+
+    pub(crate) fn set_amount(&self, connection: &Connection, row: &str, cents: u64) {
+        let change = (spec(&connection.provider).set_amount)(cents);
+        self.change_row(connection, row, change.members);
     }
 
     /// The descriptions of the new rows that a hook gets.

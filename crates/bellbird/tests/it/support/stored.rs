@@ -3,6 +3,7 @@
 use bellbird_connections::Removal;
 use bellbird_domain::{Account, Connection, ConnectionId, ConnectionStatus, UserId};
 use bellbird_storage::{ConnectionAuditRow, KeyRecord, PendingRemoval, SyncState};
+use secrecy::SecretString;
 
 use crate::support::harness::App;
 
@@ -14,6 +15,21 @@ impl App {
     pub(crate) async fn connection(&self, user: UserId, id: ConnectionId) -> Connection {
         let found = self.storage.connections().find(user, id).await.unwrap();
         found.expect("a connection")
+    }
+
+    pub(crate) async fn stored_credentials(&self, connection: &Connection) -> SecretString {
+        let (user, id) = (connection.user_id, connection.id);
+        let found = self.storage.secrets().find_credentials(user, id).await;
+        found.unwrap().expect("credentials")
+    }
+
+    /// Imports the consent of a connection again, which renews the connection.
+    pub(crate) async fn import_again(&self, connection: &Connection) {
+        let credentials = self.stored_credentials(connection).await;
+        let (user, provider) = (connection.user_id, &connection.provider);
+        let imports = self.connections.imports();
+        let imported = imports.import(user, provider, &credentials).await;
+        assert_eq!(imported.unwrap().connections[0].id, connection.id);
     }
 
     pub(crate) async fn audit_of(&self, connection: ConnectionId) -> Vec<ConnectionAuditRow> {

@@ -1,48 +1,14 @@
 //! Rows that come late after a gap: a repaired connection, or a provider without news from the
 //! bank.
 
-use bellbird_domain::Connection;
 use bellbird_sandbox::ConsentState;
 use jiff::SignedDuration;
-use secrecy::SecretString;
 
-use crate::support::harness::{App, Person, Setup, simulated_providers};
+use crate::support::harness::{App, Setup, simulated_providers};
 use crate::support::provider_spec::spec;
-use crate::support::receiver::SyncCounts;
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const DAY: SignedDuration = SignedDuration::from_hours(24);
-
-impl App {
-    /// Imports the connection's own consent again, which renews the connection.
-    async fn renew(&self, person: &Person, connection: &Connection) {
-        let stored = self
-            .storage
-            .secrets()
-            .find_credentials(person.user.id, connection.id)
-            .await
-            .unwrap()
-            .unwrap();
-        let credentials =
-            SecretString::from(secrecy::ExposeSecret::expose_secret(&stored).to_owned());
-        let imported = self
-            .connections
-            .imports()
-            .import(person.user.id, &connection.provider, &credentials)
-            .await
-            .unwrap();
-        assert_eq!(imported.connections[0].id, connection.id);
-    }
-
-    async fn assert_nothing_new(&self, connection: &Connection) {
-        assert_eq!(
-            SyncCounts::of(&self.sync(connection).await),
-            SyncCounts::NONE,
-            "{}",
-            connection.provider
-        );
-    }
-}
 
 #[tokio::test]
 async fn rows_that_load_late_after_a_repair_are_announced() {
@@ -55,12 +21,11 @@ async fn rows_that_load_late_after_a_repair_are_announced() {
         app.sync(connection).await;
         app.advance_clock(20 * DAY);
         app.set_consent(connection, ConsentState::Active).await;
-        app.renew(&person, connection).await;
+        app.import_again(connection).await;
         app.assert_nothing_new(connection).await;
 
         // The bank's newest rows come first, and those of the gap within the day.
-        app.add_row(connection, "TODAY", app.clock.now() - HOUR)
-            .await;
+        app.add_recent_row(connection, "TODAY").await;
         app.sync(connection).await;
         assert_eq!(app.announced_to(&hook).await, ["TODAY"], "{provider}");
         app.advance_clock(6 * HOUR);
@@ -119,8 +84,7 @@ async fn rows_after_a_silence_are_announced() {
                 app.advance_clock(DAY);
                 app.assert_nothing_new(connection).await;
             }
-            app.add_row(connection, "LATEST", app.clock.now() - HOUR)
-                .await;
+            app.add_recent_row(connection, "LATEST").await;
             app.add_row(connection, "FIRST", silent_since + HOUR).await;
             app.sync(connection).await;
             assert_eq!(

@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use bellbird_connections::Connections;
+use bellbird_connections::{Connections, SyncReport};
 use bellbird_domain::Connection;
 use bellbird_sandbox::Fault;
 use jiff::SignedDuration;
 use serde_json::Value;
 
 use crate::support::crash::{CrashPoint, PAST_EVERY_LEASE};
-use crate::support::harness::{App, Setup, simulated_providers};
-use crate::support::provider_spec::spec;
-use crate::support::receiver::{Hook, SyncCounts};
+use crate::support::harness::{App, Person, Setup, simulated_providers};
+use crate::support::process::text;
+use crate::support::receiver::Hook;
 use crate::support::rows::all_rows;
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
@@ -28,32 +28,27 @@ fn short_runs(first_days: u64) -> Setup {
 }
 
 impl App {
+    async fn sync_once(&self, connection: &Connection) -> SyncReport {
+        let syncs = self.connections.syncs();
+        let synced = syncs.run_once(connection.user_id, connection.id).await;
+        synced.unwrap()
+    }
+
     async fn ids_delivered_to(&self, hook: &Hook) -> Vec<String> {
-        let received = self.delivered_to(hook).await;
-        all_rows(&received, "new")
-            .iter()
-            .map(|row| row["id"].as_str().unwrap().to_owned())
-            .collect()
+        ids(all_rows(&self.delivered_to(hook).await, "new"))
     }
 
     /// The ids that the first sync reports.
-    async fn ids_shown(&self, key: &str, connection: &Connection, days: u64) -> Vec<String> {
-        let list = spec(&connection.provider).list;
-        let from = (self.clock.now() - Duration::from_secs(days * 86_400))
-            .strftime("%Y-%m-%dT%H:%M:%SZ")
-            .to_string();
-        let path = format!(
-            "/v1/{list}?connectionId={}&from={from}&limit=500",
-            connection.id
-        );
-        let answer = self.get_as(key, &path).await;
-        assert_eq!(answer.json()["pagination"]["hasMore"], false);
-        answer
-            .data()
-            .iter()
-            .map(|row: &Value| row["id"].as_str().unwrap().to_owned())
-            .collect()
+    async fn ids_shown(&self, person: &Person, days: u64) -> Vec<String> {
+        let from = self.clock.now() - Duration::from_secs(days * 86_400);
+        let shown = self.rows_of(&person.connections[0]).by(person).from(from);
+        ids(&shown.all(500).await)
     }
+}
+
+fn ids<'v>(rows: impl IntoIterator<Item = &'v Value>) -> Vec<String> {
+    let rows = rows.into_iter();
+    rows.map(|row| text(row, "id").to_owned()).collect()
 }
 
 fn sorted(mut ids: Vec<String>) -> Vec<String> {
@@ -70,7 +65,7 @@ async fn large_sync_continues_in_later_runs() {
         let person = app.person_at(provider).await;
         let (user, connection) = (person.user.id, &person.connections[0]);
         let hook = app.hook(&person.user).await;
-        let expected = app.ids_shown(&person.key, connection, DAYS).await;
+        let expected = app.ids_shown(&person, DAYS).await;
         let (mut delivered, mut runs, mut left) = (Vec::new(), BTreeSet::new(), None);
         for instance in [&app.connections, &other].into_iter().cycle() {
             let report = instance
@@ -81,11 +76,8 @@ async fn large_sync_continues_in_later_runs() {
             runs.insert(report.run);
             // The next run is due at once.
             let sync_state = app.sync_state(user, connection.id).await;
-            assert_eq!(
-                sync_state.next_at == Some(app.clock.now()),
-                !report.is_complete,
-                "{provider}"
-            );
+            let is_due = sync_state.next_at == Some(app.clock.now());
+            assert_eq!(is_due, !report.is_complete, "{provider}");
             delivered.extend(app.ids_delivered_to(&hook).await);
             if report.is_complete {
                 break;
@@ -114,11 +106,7 @@ async fn large_sync_continues_in_later_runs() {
             "{provider}: every row once"
         );
         app.advance_clock(DAY);
-        assert_eq!(
-            SyncCounts::of(&app.sync(connection).await),
-            SyncCounts::NONE,
-            "{provider}"
-        );
+        app.assert_nothing_new(connection).await;
     }
 }
 
@@ -132,23 +120,13 @@ async fn large_first_sync_can_be_silent() {
         let person = app.person_at(provider).await;
         let connection = &person.connections[0];
         let hook = app.hook(&person.user).await;
-        let first = app
-            .connections
-            .syncs()
-            .run_once(person.user.id, connection.id)
-            .await
-            .unwrap();
+        let first = app.sync_once(connection).await;
         assert!(!first.is_complete, "{provider}");
         let rest = app.sync(connection).await;
         assert_eq!((first.events, rest.events), (0, 0), "{provider}");
         app.add_row(connection, "AFTERWARDS", app.clock.now()).await;
         app.sync(connection).await;
-        let received = app.delivered_to(&hook).await;
-        let texts: Vec<&Value> = all_rows(&received, "new")
-            .iter()
-            .map(|row| &row["description"])
-            .collect();
-        assert_eq!(texts, ["AFTERWARDS"], "{provider}");
+        assert_eq!(app.announced_to(&hook).await, ["AFTERWARDS"], "{provider}");
     }
 }
 
@@ -168,7 +146,7 @@ async fn limit_of_one_account_keeps_the_rows_of_others() {
     for (account, text) in [(before, "BEFORE"), (limited, "AFTER")] {
         app.add_row_to(connection, account, text, app.clock.now() - DAY);
     }
-    let expected = app.ids_shown(&person.key, connection, DAYS).await;
+    let expected = app.ids_shown(&person, DAYS).await;
     let fault = Fault::status(429).at(format!("/accounts/{limited}/activities"));
     app.bank("snaptrade").add_fault(fault);
 
@@ -176,15 +154,10 @@ async fn limit_of_one_account_keeps_the_rows_of_others() {
     assert!(!report.is_complete);
     let state = app.sync_state(user, connection.id).await;
     assert_eq!(state.unread.unwrap().after_account, Some(accounts[0].id));
-    let wait = state
-        .next_at
-        .unwrap()
-        .duration_since(app.clock.now())
-        .as_secs();
-    assert!(
-        (30..=36).contains(&wait),
-        "the delay after a failure: {wait} seconds"
-    );
+    let next_at = state.next_at.unwrap();
+    let wait = next_at.duration_since(app.clock.now()).as_secs();
+    let is_of_a_failure = (30..=36).contains(&wait);
+    assert!(is_of_a_failure, "{wait} seconds");
     let mut delivered = app.ids_delivered_to(&hook).await;
     assert!(!delivered.is_empty());
 
@@ -203,14 +176,9 @@ async fn crashed_large_sync_announces_every_row_once() {
         let person = app.person_at(provider).await;
         let (user, connection) = (person.user.id, &person.connections[0]);
         let hook = app.hook(&person.user).await;
-        let expected = app.ids_shown(&person.key, connection, DAYS).await;
+        let expected = app.ids_shown(&person, DAYS).await;
         // Its first run fixes the date range.
-        let first = app
-            .connections
-            .syncs()
-            .run_once(user, connection.id)
-            .await
-            .unwrap();
+        let first = app.sync_once(connection).await;
         assert!(!first.is_complete, "{provider}");
         let mut delivered = app.ids_delivered_to(&hook).await;
         // Several runs, then a crash, each time at another place.

@@ -5,10 +5,9 @@ use bellbird_sandbox::ConsentState;
 use jiff::SignedDuration;
 use serde_json::json;
 
+use crate::support::client::{Account, Page};
 use crate::support::harness::{App, Person, Setup, simulated_providers};
-use crate::support::provider_spec::spec;
-use crate::support::receiver::{Hook, SyncCounts};
-use crate::support::rows::all_rows;
+use crate::support::receiver::Hook;
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
@@ -23,14 +22,9 @@ impl App {
 
     /// The ids that `/v1/accounts` shows.
     async fn shown_accounts(&self, person: &Person) -> Vec<String> {
-        let accounts = self
-            .get_as(&person.key, "/v1/accounts?limit=200")
-            .await
-            .data();
-        accounts
-            .iter()
-            .map(|account| account["id"].as_str().unwrap().to_owned())
-            .collect()
+        let response = self.get_as(&person.key, "/v1/accounts?limit=200").await;
+        let accounts = response.read::<Page<Account>>().rows;
+        accounts.into_iter().map(|account| account.id).collect()
     }
 
     /// The status of a read of the account's rows, and of its balance.
@@ -40,15 +34,13 @@ impl App {
         connection: &Connection,
         account: &str,
     ) -> [u16; 2] {
-        let list = spec(&connection.provider).list;
-        let rows = format!(
-            "/v1/{list}?connectionId={}&accountId={account}",
-            connection.id
-        );
+        let rows = self
+            .rows_of(connection)
+            .by(person)
+            .with("accountId", account);
         let balance = format!("/v1/balances?accountIds={account}");
-        let [rows, balance] =
-            [rows, balance].map(async |path| self.get_as(&person.key, &path).await.status.as_u16());
-        [rows.await, balance.await]
+        let balance = self.get_as(&person.key, &balance).await;
+        [rows.send().await.status.as_u16(), balance.status.as_u16()]
     }
 
     /// Syncs a time later. Returns the descriptions of the rows that it reported as new, and
@@ -62,11 +54,7 @@ impl App {
         self.advance_clock(time);
         let report = self.sync(connection).await;
         assert_eq!(report.updated_count, 0);
-        let received = self.delivered_to(hook).await;
-        let texts: Vec<String> = all_rows(&received, "new")
-            .iter()
-            .map(|row| row["description"].as_str().unwrap().to_owned())
-            .collect();
+        let texts = self.announced_to(hook).await;
         assert_eq!(texts.len(), report.new_count);
         texts
     }
@@ -78,18 +66,13 @@ const NONE: [&str; 0] = [];
 async fn account_missing_from_one_list_stays() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
-        let person = app.person_at(provider).await;
+        let (person, hook) = app.synced_person(provider).await;
         let connection = &person.connections[0];
-        let hook = app.hook(&person.user).await;
-        app.complete_initial_sync(connection, &hook).await;
         app.advance_clock(HOUR);
         let before = app.shown_accounts(&person).await;
         let missing = app.account_at(connection).await;
         app.unlist(provider, &[&missing]);
-        assert_eq!(
-            SyncCounts::of(&app.sync(connection).await),
-            SyncCounts::NONE
-        );
+        app.assert_nothing_new(connection).await;
         assert_eq!(
             app.shown_accounts(&person).await,
             before,
@@ -118,14 +101,10 @@ async fn missing_account_is_hidden_and_returns_with_its_rows() {
         let before = app.shown_accounts(&person).await;
         let missing = app.account_at(connection).await;
         let accounts = app.stored_accounts(person.user.id, connection.id).await;
-        let id = accounts
-            .iter()
-            .find(|account| account.provider_account_id == missing)
-            .unwrap()
-            .id
-            .to_string();
-        app.add_row(connection, "BEFORE", app.clock.now() - HOUR)
-            .await;
+        let mut accounts = accounts.iter();
+        let stored = accounts.find(|account| account.provider_account_id == missing);
+        let id = stored.unwrap().id.to_string();
+        app.add_recent_row(connection, "BEFORE").await;
         assert_eq!(
             app.announced_after(MINUTE, connection, &hook).await,
             ["BEFORE"]
@@ -224,11 +203,8 @@ async fn account_missing_for_thirty_days_is_deleted() {
     app.sync(connection).await;
     let after = app.shown_accounts(&app.olivia).await;
     assert_eq!(after.len(), before.len());
-    assert_eq!(
-        after.iter().filter(|id| !before.contains(id)).count(),
-        1,
-        "a new id"
-    );
+    let new = after.iter().filter(|id| !before.contains(id));
+    assert_eq!(new.count(), 1, "a new id");
 }
 
 /// A repair can give accounts new ids at the provider.

@@ -7,13 +7,11 @@ use bellbird_connections::ConnectionsError;
 use bellbird_domain::{Connection, ConnectionStatus};
 use bellbird_sandbox::{ConsentState, Fault, WebhookSettings};
 use bellbird_storage::{JobKey, job_kinds};
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use crate::support::database::query;
-use crate::support::harness::{
-    App, Person, Setup, also_on_postgres, eventually, simulated_providers,
-};
+use crate::support::harness::{App, Setup, also_on_postgres, eventually, simulated_providers};
+use crate::support::process::text;
 use crate::support::provider_spec::spec;
 use crate::support::receiver::{ReceivedEvent, Reply, RowCounts, SyncCounts};
 use crate::support::rows::{all_rows, descriptions};
@@ -22,37 +20,15 @@ const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
 impl App {
-    /// The connection's rows in the REST API, from that time on.
-    async fn shown_since(
-        &self,
-        person: &Person,
-        connection: &Connection,
-        from: Timestamp,
-    ) -> Vec<Value> {
-        let list = spec(&connection.provider).list;
-        let mut rows = Vec::new();
-        loop {
-            let path = format!(
-                "/v1/{list}?connectionId={}&from={}&limit=500&offset={}",
-                connection.id,
-                from.strftime("%Y-%m-%dT%H:%M:%SZ"),
-                rows.len()
-            );
-            let answer = self.get_as(&person.key, &path).await;
-            rows.extend(answer.data());
-            if answer.json()["pagination"]["hasMore"] == false {
-                return rows;
-            }
-        }
+    async fn fingerprint_count(&self) -> u64 {
+        let sql = "SELECT COALESCE(SUM((LENGTH(entries) - 1) / 64), 0) FROM fingerprints";
+        self.query(sql).await[0][0].parse().unwrap()
     }
 
-    async fn fingerprint_count(&self) -> u64 {
-        let counted = query(
-            &self.shared.database,
-            "SELECT COALESCE(SUM((LENGTH(entries) - 1) / 64), 0) FROM fingerprints",
-        )
-        .await;
-        counted[0][0].parse().unwrap()
+    async fn sync_fails(&self, connection: &Connection) -> ConnectionsError {
+        let syncs = self.connections.syncs();
+        let synced = syncs.run(connection.user_id, connection.id).await;
+        synced.expect_err("the sync fails")
     }
 
     pub(crate) fn row_calls(&self, provider: &str) -> u64 {
@@ -77,9 +53,8 @@ async fn first_sync_announces_thirty_days() {
             .map(|row| &row["id"])
             .collect();
         let since = app.clock.now() - 30 * DAY;
-        let shown = app
-            .shown_since(&person, &person.connections[0], since)
-            .await;
+        let shown = app.rows_of(&person.connections[0]).by(&person).from(since);
+        let shown = shown.all(500).await;
         assert!(!shown.is_empty(), "{provider}");
         let expected: Vec<&Value> = shown.iter().map(|row| &row["id"]).collect();
         assert_eq!(announced, expected, "{provider}: same rows, same order");
@@ -106,18 +81,10 @@ async fn first_sync_can_be_silent() {
         assert!(
             app.delivered_to(&hook).await.is_empty() && app.deliveries_to(&hook).await.is_empty()
         );
-        app.add_row(connection, "AFTER SILENCE", app.clock.now() - HOUR)
-            .await;
+        app.add_recent_row(connection, "AFTER SILENCE").await;
         let report = app.sync(connection).await;
-        assert_eq!(
-            SyncCounts::of(&report),
-            SyncCounts {
-                new: 1,
-                updated: 0,
-                events: 1
-            },
-            "{provider}"
-        );
+        let counts = SyncCounts::of(&report);
+        assert_eq!(counts, SyncCounts::ONE_NEW, "{provider}");
         assert_eq!(app.announced_to(&hook).await, ["AFTER SILENCE"]);
     }
 }
@@ -126,10 +93,8 @@ async fn first_sync_can_be_silent() {
 async fn added_changed_and_restored_rows_are_announced() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
-        let person = app.person_at(provider).await;
+        let (person, hook) = app.synced_person(provider).await;
         let connection = &person.connections[0];
-        let hook = app.hook(&person.user).await;
-        app.complete_initial_sync(connection, &hook).await;
         let sync_and_deliver = async || {
             app.advance_clock(HOUR);
             let report = app.sync(connection).await;
@@ -198,10 +163,8 @@ async fn added_changed_and_restored_rows_are_announced() {
 #[tokio::test]
 async fn equal_trades_are_distinct() {
     let app = App::start(Setup::default()).await;
-    let person = app.person_at("snaptrade").await;
+    let (person, hook) = app.synced_person("snaptrade").await;
     let connection = &person.connections[0];
-    let hook = app.hook(&person.user).await;
-    app.complete_initial_sync(connection, &hook).await;
     let at = app.clock.now() - HOUR;
     let mut ids = Vec::new();
     for (equal, new) in [(2, 2), (1, 1), (0, 0)] {
@@ -210,19 +173,14 @@ async fn equal_trades_are_distinct() {
         }
         assert_eq!(app.sync(connection).await.new_count, new);
         let received = app.delivered_to(&hook).await;
-        let announced: Vec<&str> = all_rows(&received, "new")
-            .iter()
-            .map(|row| row["id"].as_str().unwrap())
-            .collect();
+        let rows = all_rows(&received, "new");
+        let announced: Vec<&str> = rows.iter().map(|row| text(row, "id")).collect();
         assert_eq!(announced.len(), new);
-        assert!(
-            announced.windows(2).all(|two| two[0] == two[1]),
-            "{announced:?}"
-        );
+        let are_equal = announced.windows(2).all(|two| two[0] == two[1]);
+        assert!(are_equal, "{announced:?}");
     }
     app.remove_row(connection, &ids[0]);
-    let report = app.sync(connection).await;
-    assert_eq!(SyncCounts::of(&report), SyncCounts::NONE);
+    app.assert_nothing_new(connection).await;
 
     // The retry reads the rows again and finds both.
     hook.receiver.reply_next_with([Reply::Status(500)]);
@@ -291,11 +249,10 @@ async fn unreachable_fingerprints_are_deleted() {
             app.advance_clock(3 * DAY);
             app.run_due_jobs().await;
             // The range moves on with the newest row.
-            app.add_row(connection, "LATEST", app.clock.now() - HOUR)
-                .await;
+            app.add_recent_row(connection, "LATEST").await;
             let report = app.sync(connection).await;
-            assert_eq!(report.new_count, 1, "{provider}: announced twice");
-            assert_eq!(report.updated_count, 0, "{provider}: announced twice");
+            let counts = (report.new_count, report.updated_count);
+            assert_eq!(counts, (1, 0), "{provider}: announced twice");
             assert!(app.fingerprint_count().await <= before + 1);
             before = app.fingerprint_count().await;
         }
@@ -303,11 +260,8 @@ async fn unreachable_fingerprints_are_deleted() {
         // A gap holds the range, but not forever.
         for days in [110, 110, 0] {
             app.advance_clock(days * DAY);
-            assert_eq!(
-                app.sync(connection).await.new_count,
-                0,
-                "{provider}: announced twice"
-            );
+            let new = app.sync(connection).await.new_count;
+            assert_eq!(new, 0, "{provider}: announced twice");
         }
         assert_eq!(app.fingerprint_count().await, 0, "{provider}");
     }
@@ -317,10 +271,8 @@ async fn unreachable_fingerprints_are_deleted() {
 async fn broken_connection_is_not_read() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
-        let person = app.person_at(provider).await;
+        let (person, hook) = app.synced_person(provider).await;
         let connection = &person.connections[0];
-        let hook = app.hook(&person.user).await;
-        app.complete_initial_sync(connection, &hook).await;
         for (state, status) in [
             (ConsentState::Expired, ConnectionStatus::Invalidated),
             (ConsentState::Revoked, ConnectionStatus::Revoked),
@@ -330,25 +282,22 @@ async fn broken_connection_is_not_read() {
             app.reset_calls();
             let report = app.sync(connection).await;
             assert_eq!(report.status, status, "{provider}");
-            assert_eq!(report.new_count, 0, "{provider}");
-            assert_eq!(report.events, 0, "{provider}");
+            assert_eq!((report.new_count, report.events), (0, 0), "{provider}");
             assert_eq!(app.row_calls(provider), 0, "{provider}");
             let stored = app.connection(person.user.id, connection.id).await;
             assert_eq!(stored.status, status);
             let sync_state = app.sync_state(person.user.id, connection.id).await;
-            assert_eq!(sync_state.attempts, 0);
-            assert_eq!(sync_state.last_error, None);
+            assert_eq!((sync_state.attempts, sync_state.last_error), (0, None));
         }
         app.set_consent(connection, ConsentState::Active).await;
-        app.add_row(connection, "MEANWHILE", app.clock.now() - HOUR)
-            .await;
+        app.add_recent_row(connection, "MEANWHILE").await;
         let report = app.sync(connection).await;
+        let expected = (ConnectionStatus::Active, 1);
         assert_eq!(
-            report.status,
-            ConnectionStatus::Active,
+            (report.status, report.new_count),
+            expected,
             "{provider}: {report:?}"
         );
-        assert_eq!(report.new_count, 1, "{provider}: {report:?}");
         assert_eq!(app.announced_to(&hook).await, ["MEANWHILE"]);
     }
 }
@@ -357,44 +306,30 @@ async fn broken_connection_is_not_read() {
 async fn failing_provider_is_retried_with_backoff() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
-        let person = app.person_at(provider).await;
+        let (person, hook) = app.synced_person(provider).await;
         let (user, connection) = (person.user.id, &person.connections[0]);
-        let hook = app.hook(&person.user).await;
-        app.complete_initial_sync(connection, &hook).await;
-        app.add_row(connection, "WHILE IT WAS DOWN", app.clock.now() - HOUR)
-            .await;
+        app.add_recent_row(connection, "WHILE IT WAS DOWN").await;
         app.bank(provider).add_fault(Fault::status(503).at("/"));
         for (failed, least) in [(1, 30), (2, 60), (3, 120)] {
-            assert!(
-                app.connections
-                    .syncs()
-                    .run(user, connection.id)
-                    .await
-                    .is_err()
-            );
+            app.sync_fails(connection).await;
             let sync_state = app.sync_state(user, connection.id).await;
             assert_eq!(sync_state.attempts, failed);
-            assert!(
-                sync_state
-                    .last_error
-                    .is_some_and(|last_error| !last_error.is_empty())
-            );
-            let wait = sync_state
-                .next_at
-                .unwrap()
-                .duration_since(app.clock.now())
-                .as_secs();
-            assert!(
-                (least..=least * 6 / 5).contains(&wait),
-                "{provider}: {wait}"
-            );
+            let last_error = sync_state.last_error;
+            assert!(last_error.is_some_and(|error| !error.is_empty()));
+            let next_at = sync_state.next_at.unwrap();
+            let wait = next_at.duration_since(app.clock.now()).as_secs();
+            let is_expected = (least..=least * 6 / 5).contains(&wait);
+            assert!(is_expected, "{provider}: {wait}");
             app.advance_clock(SignedDuration::from_secs(wait + 1));
         }
         app.clear_faults();
         app.connections.jobs().run_due("sync").await.unwrap();
         let sync_state = app.sync_state(user, connection.id).await;
-        assert_eq!(sync_state.attempts, 0, "{provider}");
-        assert_eq!(sync_state.last_error, None, "{provider}");
+        assert_eq!(
+            (sync_state.attempts, sync_state.last_error),
+            (0, None),
+            "{provider}"
+        );
         // Ten minutes after the import, as without the failures.
         assert_eq!(sync_state.next_at, Some(connection.created_at + HOUR / 6));
         assert_eq!(app.announced_to(&hook).await, ["WHILE IT WAS DOWN"]);
@@ -423,16 +358,12 @@ async fn two_instances_sync_a_connection_once() {
         tokio::join!(first(), second());
         counted.push(app.fiskil().calls());
         let received = app.delivered_to(&hook).await;
-        let runs: BTreeSet<&str> = received
-            .iter()
-            .map(|event| event.body["metadata"]["sync_run_id"].as_str().unwrap())
-            .collect();
-        let ids: BTreeSet<&str> = all_rows(&received, "new")
-            .iter()
-            .map(|row| row["id"].as_str().unwrap())
-            .collect();
+        let metadata = received.iter().map(|event| &event.body["metadata"]);
+        let runs: BTreeSet<&str> = metadata.map(|of| text(of, "sync_run_id")).collect();
         assert_eq!(runs.len(), 2, "{instances}");
-        assert_eq!(ids.len(), all_rows(&received, "new").len(), "{instances}");
+        let rows = all_rows(&received, "new");
+        let ids: BTreeSet<&str> = rows.iter().map(|row| text(row, "id")).collect();
+        assert_eq!(ids.len(), rows.len(), "{instances}");
     }
     let row_calls = |at: usize| counted[at]["/v1/banking/transactions"];
     assert_eq!(row_calls(0), row_calls(1));
@@ -555,8 +486,7 @@ async fn sync_refreshes_accounts() {
         .change_account(id_there, &json!({"nickname": "Renamed"}))
         .unwrap();
     app.advance_clock(HOUR);
-    let report = app.sync(connection).await;
-    assert_eq!(SyncCounts::of(&report), SyncCounts::NONE);
+    app.assert_nothing_new(connection).await;
     assert_eq!(app.account("Renamed").await.id, account.id);
 }
 
@@ -572,12 +502,8 @@ async fn foreign_or_removed_connection_is_not_synced() {
     assert!(matches!(error, Err(ConnectionsError::NotFound)));
     app.remove(connection.id).await;
     app.reset_calls();
-    let error = app
-        .connections
-        .syncs()
-        .run(app.olivia.user.id, connection.id)
-        .await;
-    assert!(matches!(error, Err(ConnectionsError::NotFound)));
+    let error = app.sync_fails(connection).await;
+    assert!(matches!(error, ConnectionsError::NotFound));
     assert_eq!(app.fiskil().total_calls(), 0);
 }
 
@@ -588,14 +514,8 @@ async fn abandoned_sync_is_repeated() {
     let now = app.clock.now();
     let lease = now + SignedDuration::from_secs(60);
     let job = JobKey::new(job_kinds::SYNC, user, connection.id);
-    assert!(
-        app.storage
-            .jobs()
-            .claim(&job, now, lease)
-            .await
-            .unwrap()
-            .is_some()
-    );
+    let claimed = app.storage.jobs().claim(&job, now, lease).await;
+    assert!(claimed.unwrap().is_some());
     let synced_at = async || app.sync_state(user, connection.id).await.synced_at;
     app.connections.jobs().run_due("sync").await.unwrap();
     assert_eq!(synced_at().await, None);
@@ -617,26 +537,15 @@ async fn failed_sync_stores_and_announces_nothing() {
         .add_fault(Fault::delay_ms(1).at("/v1/transactions").times(1));
     app.bank("akahu")
         .add_fault(Fault::status(503).at("/v1/transactions"));
-    let failed = app
-        .connections
-        .syncs()
-        .run(person.user.id, connection.id)
-        .await;
-    let fingerprints = app.fingerprint_count().await;
+    app.sync_fails(connection).await;
+    assert_eq!(app.fingerprint_count().await, 0);
     app.clear_faults();
-    assert!(failed.is_err(), "{failed:?}");
-    assert_eq!(fingerprints, 0);
     assert_eq!(app.deliveries_to(&hook).await.len(), 0);
     let report = app.sync(connection).await;
     assert!(report.new_count > 300 && report.events == 1, "{report:?}");
+    let (new, updated) = (report.new_count, 0);
     let counts = app.delivered_to(&hook).await[0].counts();
-    assert_eq!(
-        counts,
-        RowCounts {
-            new: report.new_count,
-            updated: 0
-        }
-    );
+    assert_eq!(counts, RowCounts { new, updated });
 }
 
 also_on_postgres! { two_instances_sync_a_connection_once long_sync_stores_when_it_got_the_last_rows command_waits_for_another_instance }

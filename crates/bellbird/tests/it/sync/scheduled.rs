@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use bellbird_connections::ProviderSyncs;
 use bellbird_domain::Connection;
-use bellbird_storage::in_tx;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 
+use crate::support::follower::Follower;
 use crate::support::harness::{App, Setup, simulated_providers};
-use crate::support::provider_spec::spec;
 
 /// What scheduled syncs read of a connection in six days.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,25 +20,9 @@ impl App {
     async fn scheduled_reads(&self, connection: &Connection) -> Reads {
         let state = async || {
             let (user, id) = (connection.user_id, connection.id);
-            let refreshed: Timestamp = self
-                .storage
-                .connections()
-                .find(user, id)
-                .await
-                .unwrap()
-                .expect("there")
-                .last_refreshed_at
-                .expect("refreshed");
-            (
-                self.storage
-                    .syncs()
-                    .find(user, id)
-                    .await
-                    .unwrap()
-                    .expect("there")
-                    .sequence,
-                refreshed,
-            )
+            let refreshed = self.connection(user, id).await.last_refreshed_at;
+            let sequence = self.sync_state(user, id).await.sequence;
+            (sequence, refreshed.expect("refreshed"))
         };
         let (before, mut refreshes) = (state().await, 0);
         let mut last = before;
@@ -102,12 +85,7 @@ async fn rows_are_read_rarely_for_nobody() {
             often.rows >= 12 && often.refreshes == often.rows,
             "{provider}: an endpoint: {often:?}"
         );
-        in_tx!(
-            app.storage,
-            endpoints::delete((person.user.id, hook.endpoint.id))
-        )
-        .await
-        .unwrap();
+        app.delete_hook(&hook).await;
         assert_eq!(
             app.scheduled_reads(connection).await,
             rare,
@@ -115,12 +93,8 @@ async fn rows_are_read_rarely_for_nobody() {
         );
 
         app.advance_clock(SignedDuration::from_hours(1));
-        let path = format!(
-            "/v1/{}/changes?connectionId={}&limit=1",
-            spec(provider).list,
-            connection.id
-        );
-        assert_eq!(app.get_as(&person.key, &path).await.status, 200);
+        let client = Follower::new(&app, &person, connection).with("&limit=1");
+        assert_eq!(client.ask(&app).await.status, 200);
         let often = app.scheduled_reads(connection).await;
         assert!(
             often.rows >= 12 && often.refreshes == often.rows,

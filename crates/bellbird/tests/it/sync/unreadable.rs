@@ -2,11 +2,10 @@
 
 use bellbird_domain::Connection;
 use jiff::SignedDuration;
-use reqwest::StatusCode;
 use serde_json::{Value, json};
 
 use crate::support::harness::{App, Setup, simulated_providers};
-use crate::support::process::{ANY_PORTS, Workdir};
+use crate::support::process::Workdir;
 use crate::support::provider_spec::spec;
 use crate::support::receiver::{Reply, SyncCounts};
 
@@ -48,42 +47,25 @@ async fn unreadable_row_is_announced_once_it_can_be_read() {
         assert!(is_its_day, "{provider}: the day of the row");
 
         // Reads still reject the page.
-        let list = spec(provider).list;
-        let path = format!("/v1/{list}?connectionId={}", connection.id);
-        assert_eq!(
-            app.get_as(&person.key, &path).await.status,
-            StatusCode::SERVICE_UNAVAILABLE
-        );
+        let read = app.rows_of(connection).by(&person).send().await;
+        assert_eq!(read.status, 503);
 
         // Much later than the usual overlap, with other rows meanwhile.
         for _ in 0..10 {
             app.advance_clock(3 * DAY);
-            app.add_row(connection, "MEANWHILE", app.clock.now() - HOUR)
-                .await;
+            app.add_recent_row(connection, "MEANWHILE").await;
             assert_eq!(app.sync(connection).await.new_count, 1, "{provider}");
             assert_eq!(app.announced_to(&hook).await, ["MEANWHILE"], "{provider}");
         }
         app.change_row(connection, &row, amount(connection, true));
         let counts = SyncCounts::of(&app.sync(connection).await);
-        assert_eq!(
-            counts,
-            SyncCounts {
-                new: 1,
-                updated: 0,
-                events: 1
-            },
-            "{provider}"
-        );
+        assert_eq!(counts, SyncCounts::ONE_NEW, "{provider}");
         assert_eq!(app.announced_to(&hook).await, ["UNREADABLE"], "{provider}");
         let sync_state = app.sync_state(person.user.id, connection.id).await;
         assert_eq!(sync_state.unreadable, None, "{provider}");
         for _ in 0..3 {
             app.advance_clock(3 * DAY);
-            assert_eq!(
-                SyncCounts::of(&app.sync(connection).await),
-                SyncCounts::NONE,
-                "{provider}"
-            );
+            app.assert_nothing_new(connection).await;
         }
     }
 }
@@ -94,35 +76,22 @@ async fn row_of_another_form_is_announced_once_it_can_be_read() {
     for provider in simulated_providers() {
         let (app, person, hook) = App::synced_at(provider).await;
         let connection = &person.connections[0];
-        let row = app
-            .add_row(connection, "UNREADABLE", app.clock.now() - HOUR)
-            .await;
-        app.change_row(
-            connection,
-            &row,
-            json!({"description": {"text": "UNREADABLE"}}),
-        );
-        app.add_row(connection, "READABLE", app.clock.now() - HOUR)
-            .await;
+        let row = app.add_recent_row(connection, "UNREADABLE").await;
+        let other_form = json!({"description": {"text": "UNREADABLE"}});
+        app.change_row(connection, &row, other_form);
+        app.add_recent_row(connection, "READABLE").await;
         for (days, new) in [(0, vec!["READABLE"]), (20, vec![])] {
             app.advance_clock(days * DAY);
             app.sync(connection).await;
             assert_eq!(app.announced_to(&hook).await, new, "{provider}");
             let sync_state = app.sync_state(person.user.id, connection.id).await;
-            assert_eq!(
-                sync_state.unreadable.unwrap().reason,
-                "invalid_form",
-                "{provider}"
-            );
+            let reason = sync_state.unreadable.unwrap().reason;
+            assert_eq!(reason, "invalid_form", "{provider}");
         }
         app.change_row(connection, &row, json!({"description": "UNREADABLE"}));
         app.sync(connection).await;
         assert_eq!(app.announced_to(&hook).await, ["UNREADABLE"], "{provider}");
-        assert_eq!(
-            SyncCounts::of(&app.sync(connection).await),
-            SyncCounts::NONE,
-            "{provider}"
-        );
+        app.assert_nothing_new(connection).await;
     }
 }
 
@@ -155,9 +124,7 @@ async fn known_row_that_becomes_unreadable_is_not_announced_again() {
     for provider in simulated_providers() {
         let (app, person, _hook) = App::synced_at(provider).await;
         let connection = &person.connections[0];
-        let row = app
-            .add_row(connection, "KNOWN", app.clock.now() - HOUR)
-            .await;
+        let row = app.add_recent_row(connection, "KNOWN").await;
         assert_eq!(app.sync(connection).await.new_count, 1, "{provider}");
         app.change_row(connection, &row, amount(connection, false));
         for _ in 0..10 {
@@ -165,11 +132,7 @@ async fn known_row_that_becomes_unreadable_is_not_announced_again() {
             app.sync(connection).await;
         }
         app.change_row(connection, &row, amount(connection, true));
-        assert_eq!(
-            SyncCounts::of(&app.sync(connection).await),
-            SyncCounts::NONE,
-            "{provider}"
-        );
+        app.assert_nothing_new(connection).await;
     }
 }
 
@@ -178,12 +141,9 @@ async fn events_of_other_rows_are_delivered_again() {
     for provider in simulated_providers() {
         let (app, person, hook) = App::synced_at(provider).await;
         let connection = &person.connections[0];
-        let row = app
-            .add_row(connection, "UNREADABLE", app.clock.now() - HOUR)
-            .await;
+        let row = app.add_recent_row(connection, "UNREADABLE").await;
         app.change_row(connection, &row, amount(connection, false));
-        app.add_row(connection, "READABLE", app.clock.now() - HOUR)
-            .await;
+        app.add_recent_row(connection, "READABLE").await;
         hook.receiver.reply_next_with([Reply::Status(500)]);
         app.sync(connection).await;
         app.delivered_to(&hook).await;
@@ -196,13 +156,8 @@ async fn events_of_other_rows_are_delivered_again() {
 async fn unreadable_rows_are_shown_to_the_operator() {
     let app = App::start(Setup::default()).await;
     let connection = &app.olivia.connections[0];
-    let row = app
-        .add_row(
-            connection,
-            "UNREADABLE",
-            "2026-11-19T03:00:00Z".parse().unwrap(),
-        )
-        .await;
+    let at = "2026-11-19T03:00:00Z".parse().unwrap();
+    let row = app.add_row(connection, "UNREADABLE", at).await;
     app.change_row(connection, &row, amount(connection, false));
     app.sync(connection).await;
 
@@ -215,20 +170,7 @@ async fn unreadable_rows_are_shown_to_the_operator() {
     let text = workdir.text(&format!("connection show {}", connection.id));
     assert!(text.contains(sentence), "{text}");
     // Other checks fail: this folder has no master key.
-    let report = workdir.run(&format!("doctor --json {ANY_PORTS}"));
-    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
-    let check = report["checks"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|check| check["name"] == "rows")
-        .unwrap();
-    let detail = format!(
-        "connection {} at fiskil: could not read {sentence}",
-        connection.id
-    );
-    assert_eq!(
-        *check,
-        json!({"name": "rows", "verdict": "note", "detail": detail})
-    );
+    let named = format!("connection {} at fiskil", connection.id);
+    let expected = format!("note {named}: could not read {sentence}");
+    assert_eq!(workdir.doctor("rows"), [expected]);
 }

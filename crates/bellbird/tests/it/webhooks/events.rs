@@ -299,7 +299,7 @@ async fn new_rows_come_before_changed_ones() {
     let mut ids = Vec::new();
     for number in 0..4 {
         ids.push(
-            app.add_row(connection, &format!("OLD {number}"), app.clock.now() - HOUR)
+            app.add_recent_row(connection, &format!("OLD {number}"))
                 .await,
         );
     }
@@ -308,7 +308,7 @@ async fn new_rows_come_before_changed_ones() {
         app.change_row(connection, id, json!({"amount": "-99.99"}));
     }
     for number in 0..4 {
-        app.add_row(connection, &format!("NEW {number}"), app.clock.now() - HOUR)
+        app.add_recent_row(connection, &format!("NEW {number}"))
             .await;
     }
     let report = app.sync(connection).await;

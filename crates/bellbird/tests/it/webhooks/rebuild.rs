@@ -191,8 +191,7 @@ async fn unreachable_endpoint_costs_no_provider_call() {
     let connection = &app.olivia.connections[0];
     let mut hook = app.hook(&app.olivia.user).await;
     app.complete_initial_sync(connection, &hook).await;
-    app.add_row(connection, "UNDELIVERED", app.clock.now() - HOUR)
-        .await;
+    app.add_recent_row(connection, "UNDELIVERED").await;
     app.sync(connection).await;
     // The dropped receiver closes its port.
     hook.receiver = Receiver::start().await;
@@ -240,8 +239,7 @@ async fn endpoints_of_a_user_share_what_is_read() {
     app.sync(connection).await;
     app.webhooks.run_due_deliveries().await;
     let first: Vec<_> = hooks.iter().map(|hook| hook.drain().remove(0)).collect();
-    app.add_row(connection, "REJECTED ONCE", app.clock.now() - HOUR)
-        .await;
+    app.add_recent_row(connection, "REJECTED ONCE").await;
     app.sync(connection).await;
     for hook in &hooks {
         hook.receiver.reply_next_with([Reply::Status(500)]);
@@ -281,12 +279,8 @@ async fn hanging_provider_blocks_no_retry_at_another() {
         .await;
     hung.receiver.reply_with(Reply::Status(500));
     for number in 0..12 {
-        app.add_row(
-            connection,
-            &format!("HUNG {number}"),
-            app.clock.now() - HOUR,
-        )
-        .await;
+        app.add_recent_row(connection, &format!("HUNG {number}"))
+            .await;
         app.sync(connection).await;
     }
     app.webhooks.run_due_deliveries().await;
@@ -379,10 +373,7 @@ impl App {
     ) -> Vec<String> {
         let mut ids = Vec::new();
         for text in texts {
-            ids.push(
-                self.add_row(connection, text, self.clock.now() - HOUR)
-                    .await,
-            );
+            ids.push(self.add_recent_row(connection, text).await);
         }
         hook.receiver.reply_next_with([Reply::Status(500)]);
         assert_eq!(self.sync(connection).await.new_count, texts.len());
@@ -484,10 +475,7 @@ async fn row_that_one_read_lacks_is_not_lost() {
     app.remove_row(connection, &ids[1]);
     app.assert_incomplete(&hook).await;
     // Nor is it lost if a sync lacks it too.
-    assert_eq!(
-        SyncCounts::of(&app.sync(connection).await),
-        SyncCounts::NONE
-    );
+    app.assert_nothing_new(connection).await;
     app.assert_incomplete(&hook).await;
     app.put_back(connection, &ids[1], "IS LEFT OUT", at).await;
     let mut received = descriptions(&app.next_attempt(&hook).await, "new");

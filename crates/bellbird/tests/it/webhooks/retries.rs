@@ -17,8 +17,7 @@ const WAITS: [i64; 9] = [5, 60, 300, 1_800, 3_600, 7_200, 18_000, 28_800, 39_600
 impl App {
     /// Adds a row and syncs it, which makes one event. The event is not sent yet.
     pub(super) async fn add_event(&self, connection: &Connection, text: &str) {
-        self.add_row(connection, text, self.clock.now() - HOUR)
-            .await;
+        self.add_recent_row(connection, text).await;
         assert_eq!(self.sync(connection).await.new_count, 1);
     }
 

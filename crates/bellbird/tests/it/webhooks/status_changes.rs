@@ -139,19 +139,8 @@ async fn reconnecting_is_reported() {
         app.set_consent(connection, ConsentState::Revoked).await;
         app.sync(connection).await;
         app.set_consent(connection, ConsentState::Active).await;
-        let stored = app
-            .storage
-            .secrets()
-            .find_credentials(person.user.id, connection.id)
-            .await
-            .unwrap();
-        let credentials = stored.unwrap();
         for _ in 0..2 {
-            app.connections
-                .imports()
-                .import(person.user.id, provider, &credentials)
-                .await
-                .unwrap();
+            app.import_again(connection).await;
         }
         let received = app.delivered_to(&hook).await;
         let expected =

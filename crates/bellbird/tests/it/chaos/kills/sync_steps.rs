@@ -77,10 +77,8 @@ async fn crash_sync(
 async fn crashed_sync_announces_its_rows_once() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
-        let person = app.person_at(provider).await;
+        let (person, hook) = app.synced_person(provider).await;
         let connection = &person.connections[0];
-        let hook = app.hook(&person.user).await;
-        app.complete_initial_sync(connection, &hook).await;
         let mut rows = Vec::new();
         let baseline = crash_sync(&app, connection, &hook, &mut rows, CrashPoint::Never).await;
         assert!(
