@@ -157,13 +157,7 @@ impl Workdir {
     }
 
     pub(crate) fn doctor_with(&self, options: &str, name: &str) -> Vec<String> {
-        let output = self.run(&format!("doctor --json {options}"));
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let checks = report["checks"].as_array().unwrap().iter();
-        let of_name = checks.filter(|check| check["name"] == name);
-        of_name
-            .map(|check| format!("{} {}", text(check, "verdict"), text(check, "detail")))
-            .collect()
+        findings(&self.run(&format!("doctor --json {options}")), name)
     }
 
     /// Runs a command that reads standard input.
@@ -177,6 +171,16 @@ impl Workdir {
             .unwrap();
         child.wait_with_output().unwrap()
     }
+}
+
+/// What a `doctor --json` has found of one thing.
+pub(crate) fn findings(output: &Output, name: &str) -> Vec<String> {
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let checks = report["checks"].as_array().unwrap().iter();
+    let of_name = checks.filter(|check| check["name"] == name);
+    of_name
+        .map(|check| format!("{} {}", text(check, "verdict"), text(check, "detail")))
+        .collect()
 }
 
 pub(crate) fn errors(output: &Output) -> String {

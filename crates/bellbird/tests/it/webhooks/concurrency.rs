@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bellbird_domain::DeliveryState;
-use bellbird_storage::in_tx;
 
 use super::with_chunks_of;
 use crate::support::harness::{App, Setup, also_on_postgres, eventually};
+use crate::support::process::text;
 use crate::support::receiver::Reply;
 
 #[tokio::test]
@@ -35,25 +35,17 @@ async fn concurrent_workers_send_everything_once() {
     for hook in &hooks {
         let mut runs: BTreeMap<String, Vec<u64>> = BTreeMap::new();
         for event in hook.drain() {
-            let run = event.body["metadata"]["sync_run_id"]
-                .as_str()
-                .unwrap()
-                .to_owned();
-            runs.entry(run)
-                .or_default()
-                .push(event.chunk_position().chunk);
+            let run = text(&event.body["metadata"], "sync_run_id").to_owned();
+            let chunks = runs.entry(run).or_default();
+            chunks.push(event.chunk_position().chunk);
         }
         assert_eq!(runs.len(), app.olivia.connections.len());
         for chunks in runs.values() {
             assert_eq!(*chunks, (1..=chunks.len() as u64).collect::<Vec<_>>());
         }
         assert_eq!(runs.values().map(Vec::len).sum::<usize>(), events);
-        assert!(
-            app.deliveries_to(hook)
-                .await
-                .iter()
-                .all(|delivery| delivery.attempts == 1)
-        );
+        let deliveries = app.deliveries_to(hook).await;
+        assert!(deliveries.iter().all(|delivery| delivery.attempts == 1));
     }
 }
 
@@ -61,46 +53,28 @@ async fn concurrent_workers_send_everything_once() {
 async fn in_flight_result_of_disabled_endpoint_is_ignored() {
     let setup = Setup::with(|settings| settings.webhooks.timeout = Duration::from_millis(300));
     let app = App::start(setup).await;
-    let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
+    let connection = &app.olivia.connections[0];
     let hook = app.hook(&app.olivia.user).await;
     let before = app.clock.now();
     app.sync(connection).await;
     hook.receiver.reply_with(Reply::Never);
     let disable = async || {
         eventually(async || hook.receiver.has_requests()).await;
-        let cancelled = in_tx!(
-            app.storage,
-            endpoints::disable((user, hook.endpoint.id), "by command", app.clock.now())
-        )
-        .await;
-        assert_eq!(cancelled.unwrap(), Some(1));
+        assert_eq!(app.disable_hook(&hook).await, 1, "cancelled");
     };
     tokio::join!(app.webhooks.run_due_deliveries(), disable());
     let delivery = app.deliveries_to(&hook).await.remove(0);
-    assert_eq!(delivery.state, DeliveryState::Failed);
-    assert_eq!(delivery.attempts, 0);
+    assert_eq!(
+        (delivery.state, delivery.attempts),
+        (DeliveryState::Failed, 0)
+    );
     assert_eq!(delivery.last_error.as_deref(), Some("endpoint disabled"));
     assert_eq!(app.endpoint_of(&hook).await.failing_since, None);
 
     let first = hook.drain().remove(0);
     hook.receiver.reply_with(Reply::Status(204));
-    assert!(
-        in_tx!(
-            app.storage,
-            endpoints::enable((user, hook.endpoint.id), app.clock.now())
-        )
-        .await
-        .unwrap()
-    );
-    assert_eq!(
-        in_tx!(
-            app.storage,
-            redeliveries::recover((user, hook.endpoint.id), before, app.clock.now())
-        )
-        .await
-        .unwrap(),
-        Some(1)
-    );
+    app.enable_hook(&hook).await;
+    assert_eq!(app.recover(&hook, before).await, Some(1));
     assert_eq!(app.delivered_to(&hook).await[0].id, first.id);
 }
 

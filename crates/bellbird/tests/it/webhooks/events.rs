@@ -1,7 +1,7 @@
 //! Webhook events: their members and their order. Every attempt after the first reads the rows
 //! again.
 
-use bellbird_storage::in_tx;
+use std::collections::BTreeSet;
 use std::str::FromStr as _;
 
 use bellbird_domain::{Connection, ConnectionId, DeliveryState, EventType, Plan};
@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{BODY_EXPIRED, DAY, HOUR, with_chunks_of};
-use crate::support::harness::{App, Setup, simulated_providers};
-use crate::support::process::names;
+use crate::support::harness::{App, Person, Setup, simulated_providers};
+use crate::support::process::{names, text};
 use crate::support::provider_spec::spec;
-use crate::support::receiver::{ChunkPosition, Hook, ReceivedEvent, Reply, RowCounts, SyncCounts};
+use crate::support::receiver::{ChunkPosition, Hook, ReceivedEvent, Reply, RowCounts, chunks};
 use crate::support::rows::all_rows;
 use crate::support::schema::check;
 
-pub(super) fn members(value: &Value) -> String {
+fn members(value: &Value) -> String {
     names(value).join(" ")
 }
 
@@ -59,31 +59,27 @@ fn assert_transaction(event: &Value, shown: &Value, raw: &str) {
         assert_eq!(event[name], shown[at], "{name}: {event}");
     }
     assert_eq!(event["object"], "transaction");
-    let currency = event["currency"].as_str().unwrap();
+    let currency = text(event, "currency");
     assert_eq!(currency, currency.to_lowercase());
     // `serde_json` parses very long numbers as floats, so the raw text is compared, too.
-    let amount = minor_units(shown["amount"].as_str().unwrap(), currency);
+    let (units, amount) = (
+        &event["amount"],
+        minor_units(text(shown, "amount"), currency),
+    );
     assert!(
-        event["amount"].is_number() && raw.contains(&format!(r#""amount":{amount},"#)),
+        units.is_number() && raw.contains(&format!(r#""amount":{amount},"#)),
         "{event}"
     );
     assert!(
-        event["amount"]
+        units
             .as_i64()
             .is_none_or(|units| units.to_string() == amount),
         "{event}"
     );
-    let class = event["class"].as_str().unwrap();
-    assert!(
-        !class.is_empty() && class == class.to_lowercase() && !class.contains([' ', '_']),
-        "{class}"
-    );
-    assert!(
-        event["transaction_date"]
-            .as_str()
-            .is_some_and(|text| text.len() >= 10),
-        "{event}"
-    );
+    let class = text(event, "class");
+    let is_lower_case = class == class.to_lowercase() && !class.contains([' ', '_']);
+    assert!(!class.is_empty() && is_lower_case, "{class}");
+    assert!(text(event, "transaction_date").len() >= 10, "{event}");
 }
 
 fn assert_trade(event: &Value, shown: &Value) {
@@ -106,13 +102,8 @@ fn assert_trade(event: &Value, shown: &Value) {
     ] {
         assert_eq!(event[name], shown[at], "{name}: {event}");
     }
-    assert_eq!(
-        (&event["object"], &event["currency"]),
-        (
-            &json!("trade"),
-            &json!(shown["currency"].as_str().unwrap().to_lowercase())
-        )
-    );
+    assert_eq!(event["object"], "trade");
+    assert_eq!(event["currency"], text(shown, "currency").to_lowercase());
     // An absent value is null in an event. The REST API shows a default instead.
     for (name, at, absent) in [
         ("symbol", "symbol", ""),
@@ -147,88 +138,62 @@ pub(super) fn assert_envelope(
 ) {
     let body = &received.body;
     assert_described(event_type, body);
-    assert_eq!(
-        members(body),
-        "api_version created data id metadata object type"
-    );
     assert_eq!(members(&body["data"]), "new updated");
-    let metadata = "chunk new_count sync_run_id total_chunks updated_count";
-    let named = metadata.replacen(' ', " connection_id ", 1);
     let mut own = body["metadata"].clone();
     own.as_object_mut()
         .unwrap()
         .retain(|name, _| !["user_id", "user_reference"].contains(&name.as_str()));
-    assert_eq!(
-        members(&own),
-        if connection.is_some() {
-            &named
-        } else {
-            metadata
-        }
-    );
-    assert_eq!(
-        body["metadata"].get("connection_id").cloned(),
-        connection.map(|id| json!(id))
-    );
-    assert_eq!(
-        (&body["object"], &body["type"]),
-        (&json!("event"), &json!(event_type))
-    );
-    assert_eq!(
-        (&body["api_version"], &body["created"]),
-        (&json!("2026-11-01"), &json!(created))
-    );
-    for id in [&body["id"], &body["metadata"]["sync_run_id"]] {
-        assert!(Uuid::parse_str(id.as_str().unwrap()).is_ok(), "{id}");
+    let metadata = match connection {
+        Some(_) => "chunk connection_id new_count sync_run_id total_chunks updated_count",
+        None => "chunk new_count sync_run_id total_chunks updated_count",
+    };
+    assert_eq!(members(&own), metadata);
+    let connection_id = own.get("connection_id").cloned();
+    assert_eq!(connection_id, connection.map(|id| json!(id)));
+    let expected = json!({
+        "id": body["id"], "object": "event", "type": event_type, "api_version": "2026-11-01",
+        "created": created, "data": body["data"], "metadata": body["metadata"],
+    });
+    assert_eq!(*body, expected);
+    for id in [text(body, "id"), text(&own, "sync_run_id")] {
+        assert!(Uuid::parse_str(id).is_ok(), "{id}");
     }
 }
 
 #[tokio::test]
 async fn events_match_the_api() {
     let app = App::start(Setup::default()).await;
-    for credentials in serde_json::to_value(&app.sandbox.description().credentials)
-        .unwrap()
-        .as_array()
-        .unwrap()
-    {
-        let provider = credentials["provider"].as_str().unwrap();
-        let email = format!("{}@example.com", spec(provider).connection_in(credentials));
-        if [0, 1, 2]
-            .iter()
-            .any(|at| app.credentials(*at) == *credentials)
-        {
+    let known = [0, 1, 2].map(|at| app.credentials(at));
+    for credentials in simulated_providers().flat_map(|provider| app.credentials_of(provider)) {
+        if known.contains(&credentials) {
             continue;
         }
+        let spec = spec(text(&credentials, "provider"));
+        let email = format!("{}@example.com", spec.connection_in(&credentials));
         let person = app
-            .add_person(&email, Plan::Professional, &[credentials])
+            .add_person(&email, Plan::Professional, &[&credentials])
             .await;
-        assert_announced_as_shown(&app, &person.user, &person.key, &person.connections[0]).await;
+        assert_announced_as_shown(&app, &person, &person.connections[0]).await;
     }
     for connection in &app.olivia.connections {
-        assert_announced_as_shown(&app, &app.olivia.user, &app.olivia.key, connection).await;
+        assert_announced_as_shown(&app, &app.olivia, connection).await;
     }
 }
 
 /// Asserts that the first sync of a connection reports what the REST API shows.
-async fn assert_announced_as_shown(
-    app: &App,
-    user: &bellbird_domain::User,
-    key: &str,
-    connection: &Connection,
-) {
+async fn assert_announced_as_shown(app: &App, person: &Person, connection: &Connection) {
     let spec = spec(&connection.provider);
     for row in (spec.odd_rows)(&app.account_at(connection).await) {
         app.put_row(connection, row);
     }
-    let hook = app.hook(user).await;
+    let hook = app.hook(&person.user).await;
     app.sync(connection).await;
     let received = app.delivered_to(&hook).await;
-    let (list, event_type) = (spec.list, format!("{}.synced", spec.list));
-    let path = format!(
-        "/v1/{list}?connectionId={}&from=2026-10-21T09:30:00Z&limit=500",
-        connection.id
-    );
-    let shown = app.get_as(key, &path).await.data();
+    let shown = app
+        .rows_of(connection)
+        .by(person)
+        .from("2026-10-21T09:30:00Z");
+    let shown = shown.limit(500).page().await.rows;
     let delivered = all_rows(&received, "new");
     assert_eq!(delivered.len(), shown.len(), "{}", connection.provider);
     let raw: String = received
@@ -242,17 +207,12 @@ async fn assert_announced_as_shown(
             assert_transaction(delivered, shown, &raw);
         }
     }
+    let event_type = format!("{}.synced", spec.list);
+    let now = app.clock.now().as_second();
     for event in &received {
-        assert_envelope(
-            event,
-            &event_type,
-            Some(connection.id),
-            app.clock.now().as_second(),
-        );
+        assert_envelope(event, &event_type, Some(connection.id), now);
     }
-    in_tx!(app.storage, endpoints::delete((user.id, hook.endpoint.id)))
-        .await
-        .unwrap();
+    app.delete_hook(&hook).await;
 }
 
 #[tokio::test]
@@ -274,20 +234,13 @@ async fn chunks_are_delivered_in_order() {
         app.advance_to_next_attempt(&hook).await;
     }
     let total = u64::try_from(report.events).unwrap();
-    let chunks: Vec<u64> = all
-        .iter()
-        .map(|event| event.chunk_position().chunk)
-        .collect();
     let expected: Vec<u64> = [1, 2, 2, 2].into_iter().chain(2..=total).collect();
-    assert_eq!(chunks, expected);
+    assert_eq!(chunks(&all), expected);
     assert!(all.iter().all(|event| {
         let position = event.chunk_position();
         position.total == total && event.rows("new").len() == 5 || position.chunk == total
     }));
-    assert_eq!(
-        all[1].raw, all[4].raw,
-        "the same rows, from memory and read again"
-    );
+    assert_eq!(all[1].raw, all[4].raw, "from memory and read again");
     app.assert_all_delivered(&hook).await;
 }
 
@@ -297,51 +250,28 @@ async fn new_rows_come_before_changed_ones() {
     let connection = &app.olivia.connections[0];
     let hook = app.hook(&app.olivia.user).await;
     let mut ids = Vec::new();
-    for number in 0..4 {
-        ids.push(
-            app.add_recent_row(connection, &format!("OLD {number}"))
-                .await,
-        );
+    for text in ["OLD 0", "OLD 1", "OLD 2", "OLD 3"] {
+        ids.push(app.add_recent_row(connection, text).await);
     }
     app.complete_initial_sync(connection, &hook).await;
     for id in &ids {
         app.change_row(connection, id, json!({"amount": "-99.99"}));
     }
-    for number in 0..4 {
-        app.add_recent_row(connection, &format!("NEW {number}"))
-            .await;
+    for text in ["NEW 0", "NEW 1", "NEW 2", "NEW 3"] {
+        app.add_recent_row(connection, text).await;
     }
     let report = app.sync(connection).await;
-    assert_eq!(
-        SyncCounts::of(&report),
-        SyncCounts {
-            new: 4,
-            updated: 4,
-            events: 3
-        }
-    );
+    let counts = (report.new_count, report.updated_count, report.events);
+    assert_eq!(counts, (4, 4, 3));
     let received = app.delivered_to(&hook).await;
     let expected = [(3, 0), (1, 2), (0, 2)].map(|(new, updated)| RowCounts { new, updated });
-    assert_eq!(
-        received
-            .iter()
-            .map(ReceivedEvent::counts)
-            .collect::<Vec<_>>(),
-        expected
-    );
+    let counts: Vec<_> = received.iter().map(ReceivedEvent::counts).collect();
+    assert_eq!(counts, expected);
     let expected = [1, 2, 3].map(|chunk| ChunkPosition { chunk, total: 3 });
-    assert_eq!(
-        received
-            .iter()
-            .map(ReceivedEvent::chunk_position)
-            .collect::<Vec<_>>(),
-        expected
-    );
-    assert!(
-        all_rows(&received, "updated")
-            .iter()
-            .all(|row| row["amount"] == -9999)
-    );
+    let positions: Vec<_> = received.iter().map(ReceivedEvent::chunk_position).collect();
+    assert_eq!(positions, expected);
+    let mut updated = all_rows(&received, "updated").into_iter();
+    assert!(updated.all(|row| row["amount"] == -9999));
 }
 
 #[tokio::test]
@@ -364,19 +294,13 @@ async fn only_the_first_attempt_is_from_memory() {
             assert!(app.bank(provider).total_calls() > 0, "{provider}");
         }
         assert_eq!(all.len(), 3 * first.len());
-        assert!(
-            all.iter()
-                .all(|event| event.id == first[0].id && event.body == first[0].body),
-            "{provider}"
-        );
-        assert!(
-            all.windows(2)
-                .all(|two| two[0].timestamp < two[1].timestamp)
-        );
-        assert!(
-            all.windows(2)
-                .all(|two| two[0].signature != two[1].signature)
-        );
+        let is_same =
+            |event: &ReceivedEvent| event.id == first[0].id && event.body == first[0].body;
+        assert!(all.iter().all(is_same), "{provider}");
+        for two in all.windows(2) {
+            assert!(two[0].timestamp < two[1].timestamp);
+            assert_ne!(two[0].signature, two[1].signature);
+        }
     }
 }
 
@@ -422,23 +346,16 @@ async fn later_attempt_sends_what_the_last_sync_saw() {
     hook.receiver.reply_with(Reply::Status(500));
     // Beside events of the syncs since.
     let again = async || {
-        app.delivered_to(&hook)
-            .await
-            .into_iter()
-            .find(|event| event.id == first[0].id)
-            .unwrap()
+        let mut received = app.delivered_to(&hook).await.into_iter();
+        received.find(|event| event.id == first[0].id).unwrap()
     };
     let second = again().await;
     assert_eq!(second.counts(), RowCounts { new: 1, updated: 2 });
     assert_eq!(second.rows("new")[0]["id"], kept);
     assert_eq!(second.rows("new")[0]["amount"], -7700);
     let description = |id: &str| {
-        second
-            .rows("updated")
-            .iter()
-            .find(|row| row["id"] == id)
-            .unwrap()["description"]
-            .clone()
+        let mut updated = second.rows("updated").iter();
+        text(updated.find(|row| row["id"] == id).unwrap(), "description")
     };
     assert_eq!(description(&changed), "CHANGED TWICE");
     assert_eq!(description(&untouched), "UNTOUCHED NOW");
@@ -464,18 +381,17 @@ async fn read_failures_do_not_count_against_the_endpoint() {
         app.bank(provider).add_fault(Fault::status(503).at("/"));
         assert!(app.delivered_to(&hook).await.is_empty());
         let delivery = app.deliveries_to(&hook).await.remove(0);
-        assert_eq!(delivery.state, DeliveryState::Pending);
-        assert_eq!(delivery.attempts, 1);
         assert_eq!(
-            delivery.last_error.as_deref(),
-            Some("rows not read: provider does not respond")
+            (delivery.state, delivery.attempts),
+            (DeliveryState::Pending, 1)
         );
-        assert_eq!(delivery.last_status, None);
+        let last = (delivery.last_status, delivery.last_error.as_deref());
         assert_eq!(
-            app.endpoint_of(&hook).await.failing_since,
-            None,
-            "{provider}"
+            last,
+            (None, Some("rows not read: provider does not respond"))
         );
+        let failing_since = async || app.endpoint_of(&hook).await.failing_since;
+        assert_eq!(failing_since().await, None, "{provider}");
         app.clear_faults();
 
         app.advance_to_next_attempt(&hook).await;
@@ -484,28 +400,16 @@ async fn read_failures_do_not_count_against_the_endpoint() {
         app.refresh(person.user.id, connection.id).await;
         assert!(app.delivered_to(&hook).await.is_empty(), "{provider}");
         let delivery = app.deliveries_to(&hook).await.remove(0);
-        assert_eq!(
-            delivery.last_error.as_deref(),
-            Some("rows not read: connection must be reconnected"),
-            "{provider}"
-        );
-        assert_eq!(
-            app.endpoint_of(&hook).await.failing_since,
-            None,
-            "{provider}"
-        );
+        let expected = Some("rows not read: connection must be reconnected");
+        assert_eq!(delivery.last_error.as_deref(), expected, "{provider}");
+        assert_eq!(failing_since().await, None, "{provider}");
 
         app.set_consent(connection, ConsentState::Active).await;
         app.refresh(person.user.id, connection.id).await;
         app.advance_clock(SignedDuration::from_mins(2));
         let attempts = app.attempts_of(&hook, &delivery).await;
-        assert_eq!(
-            attempts
-                .iter()
-                .map(|attempt| attempt.attempt)
-                .collect::<Vec<_>>(),
-            [1, 2]
-        );
+        let numbers: Vec<_> = attempts.iter().map(|attempt| attempt.attempt).collect();
+        assert_eq!(numbers, [1, 2]);
         let received = app.delivered_to(&hook).await;
         assert_eq!(received.len(), 1, "{provider}");
         assert!(!received[0].rows("new").is_empty(), "{provider}");
@@ -515,17 +419,9 @@ async fn read_failures_do_not_count_against_the_endpoint() {
 #[tokio::test]
 async fn endpoint_gets_only_subscribed_types() {
     let app = App::start(Setup::default()).await;
-    let all_credentials = [
-        app.credentials_of("akahu").remove(0),
-        app.credentials_of("snaptrade").remove(0),
-    ];
-    let person = app
-        .add_person(
-            "both@example.com",
-            Plan::Professional,
-            &[&all_credentials[0], &all_credentials[1]],
-        )
-        .await;
+    let [bank, broker] = ["akahu", "snaptrade"].map(|name| app.credentials_of(name).remove(0));
+    let (email, plan) = ("both@example.com", Plan::Professional);
+    let person = app.add_person(email, plan, &[&bank, &broker]).await;
     let hooks: [Hook; 3] = [
         app.hook(&person.user).await,
         app.hook_for(&person.user, &[EventType::TradesSynced]).await,
@@ -538,23 +434,19 @@ async fn endpoint_gets_only_subscribed_types() {
     }
     app.webhooks.run_due_deliveries().await;
     let types = hooks.each_ref().map(|hook| {
-        let mut types: Vec<String> = hook
-            .drain()
+        let events = hook.drain();
+        let types: BTreeSet<&str> = events
             .iter()
-            .map(|event| event.body["type"].as_str().unwrap().to_owned())
+            .map(|event| text(&event.body, "type"))
             .collect();
-        types.sort_unstable();
-        types.dedup();
-        types.join(" ")
+        Vec::from_iter(types).join(" ")
     });
-    assert_eq!(
-        types,
-        [
-            "trades.synced transactions.synced",
-            "trades.synced",
-            "transactions.synced"
-        ]
-    );
+    let expected = [
+        "trades.synced transactions.synced",
+        "trades.synced",
+        "transactions.synced",
+    ];
+    assert_eq!(types, expected);
     assert!(other_user.drain().is_empty());
     // Without an endpoint, no event is written.
     assert_eq!(app.sync(&app.olivia.connections[0]).await.events, 0);
@@ -574,23 +466,15 @@ async fn a_ping_is_an_event_without_rows() {
         let received = hook.drain();
         assert_eq!(received.len(), 1);
         assert_eq!(received[0].counts(), RowCounts { new: 0, updated: 0 });
-        assert_eq!(
-            received[0].chunk_position(),
-            ChunkPosition { chunk: 1, total: 1 }
-        );
+        let only = ChunkPosition { chunk: 1, total: 1 };
+        assert_eq!(received[0].chunk_position(), only);
         assert_eq!(received[0].id, pinged.event_id.to_string());
-        assert_envelope(
-            &received[0],
-            "endpoint.ping",
-            None,
-            app.clock.now().as_second(),
-        );
+        let now = app.clock.now().as_second();
+        assert_envelope(&received[0], "endpoint.ping", None, now);
         assert_eq!(app.states_at(&hook).await.last(), Some(&state));
     }
     app.advance_clock(DAY);
-    assert!(
-        app.delivered_to(&hook).await.is_empty(),
-        "a ping is never retried"
-    );
+    let retried = app.delivered_to(&hook).await;
+    assert!(retried.is_empty(), "a ping is never retried");
     assert_eq!(app.endpoint_of(&hook).await.failing_since, None);
 }

@@ -15,23 +15,14 @@ impl App {
         let (now, mut found) = (self.clock.now(), None);
         for failing in [false, true] {
             let lease = now.plus(Duration::from_secs(60));
-            for claim in self
-                .storage
-                .deliveries()
-                .claim_endpoints(now, lease, 9, failing)
-                .await
-                .unwrap()
-            {
+            let deliveries = self.storage.deliveries();
+            let claims = deliveries.claim_endpoints(now, lease, 9, failing).await;
+            for claim in claims.unwrap() {
                 if claim.endpoint_id == hook.endpoint.id {
                     found = Some(failing);
                 }
-                assert!(
-                    self.storage
-                        .deliveries()
-                        .release_endpoint(&claim, now)
-                        .await
-                        .unwrap()
-                );
+                let released = deliveries.release_endpoint(&claim, now).await;
+                assert!(released.unwrap());
             }
         }
         found.expect("the endpoint is due")
@@ -50,16 +41,12 @@ async fn one_failure_does_not_put_an_endpoint_behind_dead_ones() {
     assert!(!app.is_claimed_as_failing(&hook).await, "one failure");
     assert_eq!(app.delivered_to(&hook).await.len(), 1);
     app.advance_to_next_attempt(&hook).await;
-    assert!(
-        !app.is_claimed_as_failing(&hook).await,
-        "two failures within seconds"
-    );
+    let is_failing = app.is_claimed_as_failing(&hook).await;
+    assert!(!is_failing, "two failures within seconds");
     assert_eq!(app.delivered_to(&hook).await.len(), 1);
     app.advance_to_next_attempt(&hook).await;
-    assert!(
-        app.is_claimed_as_failing(&hook).await,
-        "a minute of failures"
-    );
+    let is_failing = app.is_claimed_as_failing(&hook).await;
+    assert!(is_failing, "a minute of failures");
     // One success, and the next event finds it among the healthy ones.
     hook.receiver.reply_with(Reply::Status(204));
     assert_eq!(app.delivered_to(&hook).await.len(), 1);

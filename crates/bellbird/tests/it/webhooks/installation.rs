@@ -1,33 +1,17 @@
 //! Endpoints of the installation: one URL and one secret for the events of all users.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-use bellbird_domain::{DeliveryState, EventType, Plan, UserId};
+use bellbird_domain::{DeliveryState, EndpointStatus, EventType, Plan, UserId};
 use bellbird_storage::{EndpointChange, UserChange, in_tx};
 use serde_json::{Value, json};
 
 use super::DAY;
 use crate::support::harness::{App, Setup, simulated_providers};
+use crate::support::process::text;
 use crate::support::receiver::{Hook, ReceivedEvent, Receiver, Reply};
 
 const SYNCED: &[EventType] = &[EventType::TransactionsSynced, EventType::TradesSynced];
-
-/// The rows of events by user, in the order of their ids.
-fn rows_by_user(events: &[ReceivedEvent]) -> BTreeMap<String, Vec<Value>> {
-    let mut rows: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-    for event in events {
-        let user = event.body["metadata"]["user_id"]
-            .as_str()
-            .expect("a user")
-            .to_owned();
-        rows.entry(user)
-            .or_default()
-            .extend(event.rows("new").iter().cloned());
-    }
-    rows.values_mut()
-        .for_each(|rows| rows.sort_by_key(ToString::to_string));
-    rows
-}
 
 /// Without what only an endpoint for all users gets.
 fn as_own(event: &ReceivedEvent) -> Value {
@@ -36,6 +20,19 @@ fn as_own(event: &ReceivedEvent) -> Value {
     metadata.remove("user_id");
     metadata.remove("user_reference");
     body
+}
+
+/// The users of these events.
+fn users(events: &[ReceivedEvent]) -> BTreeSet<String> {
+    let metadata = events.iter().map(|event| &event.body["metadata"]);
+    metadata.map(|of| text(of, "user_id").to_owned()).collect()
+}
+
+/// Makes all failed deliveries of the last day due, which only an endpoint for all users can.
+async fn recover_all(app: &App, hook: &Hook) -> u64 {
+    let (deliveries, now) = (app.storage.deliveries(), app.clock.now());
+    let recovered = deliveries.recover_all(hook.endpoint.id, now - DAY, now);
+    recovered.await.unwrap()
 }
 
 /// Delivers until nothing is due, and takes what came.
@@ -65,24 +62,20 @@ async fn gets_what_each_user_gets() {
         own.push((person.user.id, reference, received(&app, &hook).await));
     }
     let all = received(&app, &shared).await;
-    assert_eq!(rows_by_user(&all).len(), own.len());
+    assert_eq!(users(&all).len(), own.len());
     for (user, reference, expected) in own {
         let of_user: Vec<_> = all
             .iter()
             .filter(|event| event.body["metadata"]["user_id"] == json!(user))
             .collect();
-        assert!(
-            of_user
-                .iter()
-                .all(|event| event.body["metadata"]["user_reference"] == reference)
-        );
+        let mut references = of_user
+            .iter()
+            .map(|event| &event.body["metadata"]["user_reference"]);
+        assert!(references.all(|shown| *shown == reference));
         let shown: Vec<_> = of_user.iter().map(|event| as_own(event)).collect();
         let expected: Vec<_> = expected.iter().map(|event| event.body.clone()).collect();
         assert!(!expected.is_empty());
-        assert_eq!(
-            shown, expected,
-            "{reference}: the same events with the same ids"
-        );
+        assert_eq!(shown, expected, "{reference}: with the same ids");
     }
 }
 
@@ -95,16 +88,16 @@ async fn failing_for_one_user_delays_no_other() {
     shared.receiver.reply_with(Reply::Status(500));
     let rejected = received(&app, &shared).await;
     assert_eq!(
-        rows_by_user(&rejected).keys().collect::<Vec<_>>(),
-        [&first.user.id.to_string()]
+        users(&rejected),
+        BTreeSet::from([first.user.id.to_string()])
     );
     assert!(app.endpoint_of(&shared).await.failing_since.is_some());
     shared.receiver.reply_with(Reply::Status(204));
     app.sync(&second.connections[0]).await;
-    let accepted = rows_by_user(&received(&app, &shared).await);
+    let accepted = received(&app, &shared).await;
     assert_eq!(
-        accepted.keys().collect::<Vec<_>>(),
-        [&second.user.id.to_string()]
+        users(&accepted),
+        BTreeSet::from([second.user.id.to_string()])
     );
     app.assert_enabled(&shared).await;
 }
@@ -118,36 +111,19 @@ async fn gone_disables_it_for_everyone() {
     shared.receiver.reply_with(Reply::Status(410));
     let rejected = received(&app, &shared).await;
     assert_eq!(
-        rows_by_user(&rejected).keys().collect::<Vec<_>>(),
-        [&first.user.id.to_string()]
+        users(&rejected),
+        BTreeSet::from([first.user.id.to_string()])
     );
     let endpoint = app.endpoint_of(&shared).await;
-    assert_eq!(
-        (
-            endpoint.status.as_str(),
-            endpoint.disabled_reason.as_deref()
-        ),
-        ("disabled", Some("gone"))
-    );
+    assert_eq!(endpoint.status, EndpointStatus::Disabled);
+    assert_eq!(endpoint.disabled_reason.as_deref(), Some("gone"));
     shared.receiver.reply_with(Reply::Status(204));
     app.sync(&second.connections[0]).await;
     assert!(received(&app, &shared).await.is_empty());
 
-    let (owner, id, now) = (UserId::INSTALLATION, shared.endpoint.id, app.clock.now());
-    assert!(
-        in_tx!(app.storage, endpoints::enable((owner, id), now))
-            .await
-            .unwrap()
-    );
-    assert!(
-        app.storage
-            .deliveries()
-            .recover_all(id, now - DAY, now)
-            .await
-            .unwrap()
-            > 1
-    );
-    assert_eq!(rows_by_user(&received(&app, &shared).await).len(), 2);
+    app.enable_hook(&shared).await;
+    assert!(recover_all(&app, &shared).await > 1);
+    assert_eq!(users(&received(&app, &shared).await).len(), 2);
 }
 
 #[tokio::test]
@@ -158,51 +134,26 @@ async fn change_takes_effect_with_the_next_message() {
     app.sync(&first.connections[0]).await;
     app.sync(&second.connections[0]).await;
     let former = std::mem::replace(&mut shared.receiver, Receiver::start().await);
-    let (owner, id, now) = (UserId::INSTALLATION, shared.endpoint.id, app.clock.now());
     let moved = EndpointChange {
         url: Some(&shared.receiver.url),
         ..EndpointChange::default()
     };
-    assert!(
-        in_tx!(app.storage, endpoints::update((owner, id), &moved))
-            .await
-            .unwrap()
-    );
-    assert_eq!(rows_by_user(&received(&app, &shared).await).len(), 2);
+    let place = (UserId::INSTALLATION, shared.endpoint.id);
+    let updated = in_tx!(app.storage, endpoints::update(place, &moved)).await;
+    assert!(updated.unwrap());
+    assert_eq!(users(&received(&app, &shared).await).len(), 2);
     assert!(former.drain().is_empty());
 
     let third = app.person_at("snaptrade").await;
     app.sync(&third.connections[0]).await;
-    in_tx!(
-        app.storage,
-        endpoints::disable((owner, id), "by command", now)
-    )
-    .await
-    .unwrap()
-    .expect("disabled");
+    app.disable_hook(&shared).await;
     assert!(received(&app, &shared).await.is_empty());
-    assert!(
-        in_tx!(app.storage, endpoints::enable((owner, id), now))
-            .await
-            .unwrap()
-    );
-    assert!(
-        app.storage
-            .deliveries()
-            .recover_all(id, now - DAY, now)
-            .await
-            .unwrap()
-            > 0,
-        "they have failed"
-    );
-    assert_eq!(rows_by_user(&received(&app, &shared).await).len(), 1);
+    app.enable_hook(&shared).await;
+    assert!(recover_all(&app, &shared).await > 0, "they have failed");
+    assert_eq!(users(&received(&app, &shared).await).len(), 1);
 
     app.sync(&app.olivia.connections[0]).await;
-    assert!(
-        in_tx!(app.storage, endpoints::delete((owner, id)))
-            .await
-            .unwrap()
-    );
+    app.delete_hook(&shared).await;
     assert!(received(&app, &shared).await.is_empty());
     app.clean_up().await;
     assert_eq!(app.rows_in("webhook_queues").await, 0);
@@ -213,15 +164,12 @@ async fn change_takes_effect_with_the_next_message() {
 #[tokio::test]
 async fn events_follow_the_plan() {
     let app = App::start(Setup::default()).await;
-    let set_plan = async |user, plan| {
-        app.set_plan(user, plan).await;
-    };
     let (trader, saver) = (
         app.person_at("snaptrade").await,
         app.person_at("fiskil").await,
     );
     let (trades, transactions) = (app.hook(&trader.user).await, app.hook(&saver.user).await);
-    set_plan(trader.user.id, Plan::Developer).await;
+    app.set_plan(trader.user.id, Plan::Developer).await;
     assert_eq!(app.sync(&trader.connections[0]).await.events, 0);
     assert!(app.deliveries_to(&trades).await.is_empty());
 
@@ -229,7 +177,7 @@ async fn events_follow_the_plan() {
     transactions.receiver.reply_with(Reply::Status(500));
     assert!(!app.delivered_to(&transactions).await.is_empty());
     transactions.receiver.reply_with(Reply::Status(204));
-    set_plan(saver.user.id, Plan::Saver).await;
+    app.set_plan(saver.user.id, Plan::Saver).await;
     assert!(app.advance_to_next_attempt(&transactions).await);
     assert!(app.delivered_to(&transactions).await.is_empty());
     let deliveries = app.deliveries_to(&transactions).await;
@@ -239,16 +187,8 @@ async fn events_follow_the_plan() {
     }
     app.assert_enabled(&transactions).await;
 
-    set_plan(saver.user.id, Plan::Developer).await;
-    let (user, now) = (saver.user.id, app.clock.now());
-    in_tx!(
-        app.storage,
-        redeliveries::recover((user, transactions.endpoint.id), now - DAY, now)
-    )
-    .await
-    .unwrap();
-    assert_eq!(
-        app.delivered_to(&transactions).await.len(),
-        deliveries.len()
-    );
+    app.set_plan(saver.user.id, Plan::Developer).await;
+    app.recover(&transactions, app.clock.now() - DAY).await;
+    let delivered = app.delivered_to(&transactions).await;
+    assert_eq!(delivered.len(), deliveries.len());
 }

@@ -1,7 +1,6 @@
 //! What happens to attempts while something else happens: a removal, a redelivery, a lost lease, a
 //! failing database.
 
-use bellbird_storage::in_tx;
 use std::time::Duration;
 
 use bellbird_domain::{DeliveryState, TimestampExt as _};
@@ -49,20 +48,15 @@ async fn removal_stops_deliveries_that_are_loaded() {
 #[tokio::test]
 async fn running_attempt_does_not_undo_a_redelivery() {
     let app = with_short_timeout().await;
-    let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
+    let connection = &app.olivia.connections[0];
     let hook = app.hook_on(connection).await;
     app.add_event(connection, "SENT TWICE").await;
-    let event = app.deliveries_to(&hook).await.pop().unwrap().event_id;
+    let event = app.last_delivery(&hook).await.event_id;
     hook.receiver.reply_next_with([Reply::Never]);
     let redelivering = async {
         eventually(async || hook.receiver.has_requests()).await;
         app.clock.set(app.clock.now().plus(Duration::from_secs(1)));
-        in_tx!(
-            app.storage,
-            redeliveries::redeliver((user, hook.endpoint.id), event, app.clock.now())
-        )
-        .await
-        .unwrap();
+        app.redeliver(&hook, event).await.unwrap();
     };
     tokio::join!(app.webhooks.run_due_deliveries(), redelivering);
     assert_eq!(
@@ -70,11 +64,9 @@ async fn running_attempt_does_not_undo_a_redelivery() {
         2,
         "the redelivery does not wait for a retry"
     );
-    let delivery = app.deliveries_to(&hook).await.pop().unwrap();
-    assert_eq!(
-        (delivery.state, delivery.attempts),
-        (DeliveryState::Delivered, 1)
-    );
+    let delivery = app.last_delivery(&hook).await;
+    let expected = (DeliveryState::Delivered, 1);
+    assert_eq!((delivery.state, delivery.attempts), expected);
 }
 
 #[tokio::test]
@@ -93,13 +85,9 @@ async fn attempt_is_not_sent_after_its_lease_was_lost() {
         app.clock
             .set(app.clock.now().checked_add(LEASE_EXPIRED).unwrap());
         let now = app.clock.now();
-        let claims = app
-            .storage
-            .deliveries()
-            .claim_endpoints(now, now + HOUR, 9, false)
-            .await
-            .unwrap();
-        assert_eq!(claims.len(), 1);
+        let deliveries = app.storage.deliveries();
+        let claims = deliveries.claim_endpoints(now, now + HOUR, 9, false).await;
+        assert_eq!(claims.unwrap().len(), 1);
     };
     tokio::join!(app.webhooks.run_due_deliveries(), other_instance);
     assert!(hook.drain().is_empty());
@@ -111,11 +99,11 @@ mod postgres {
     /// A sequence of PostgreSQL counts the failures, because a rolled back transaction cannot.
     #[tokio::test]
     async fn results_are_stored_once_the_database_answers_again() {
-        let app = App::start(Setup {
+        let setup = Setup {
             database: Database::Postgres,
             ..Setup::default()
-        })
-        .await;
+        };
+        let app = App::start(setup).await;
         let (database, connection) = (&app.shared.database, &app.olivia.connections[0]);
         let hook = app.hook_on(connection).await;
         app.add_event(connection, "SENT ONCE").await;
@@ -134,10 +122,8 @@ mod postgres {
         app.advance_clock(LEASE_EXPIRED);
         app.webhooks.run_due_deliveries().await;
         assert_eq!(hook.drain().len(), 1, "not sent again");
-        assert_eq!(
-            app.states_at(&hook).await.pop(),
-            Some(DeliveryState::Delivered)
-        );
+        let state = app.last_delivery(&hook).await.state;
+        assert_eq!(state, DeliveryState::Delivered);
     }
 }
 

@@ -1,18 +1,19 @@
 //! How many provider calls it costs to send bodies again, and who waits for whom.
 
-use bellbird_storage::in_tx;
 use std::time::Duration;
 
 use bellbird_domain::{Connection, DeliveryState, User};
 use bellbird_sandbox::Fault;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
+use tokio::net::TcpStream;
 
 use super::{BODY_EXPIRED, DAY, HOUR, with_chunks_of};
 use crate::support::database::execute;
 use crate::support::harness::{App, Setup, eventually, simulated_providers};
+use crate::support::process::text;
 use crate::support::provider_spec::spec;
-use crate::support::receiver::{Hook, ReceivedEvent, Receiver, Reply, SyncCounts};
+use crate::support::receiver::{Hook, ReceivedEvent, Receiver, Reply};
 use crate::support::rows::{all_rows, descriptions};
 
 const INCOMPLETE: &str = "rows not read: provider lists other ones than the last sync saw";
@@ -21,37 +22,16 @@ const RETRY: SignedDuration = SignedDuration::from_secs(7);
 
 impl App {
     async fn enable_and_recover(&self, hook: &Hook) -> u64 {
-        let (user, id) = (hook.endpoint.user_id, hook.endpoint.id);
-        let now = self.clock.now();
-        assert!(
-            in_tx!(self.storage, endpoints::enable((user, id), now))
-                .await
-                .unwrap()
-        );
-        in_tx!(
-            self.storage,
-            redeliveries::recover((user, id), now - DAY, now)
-        )
-        .await
-        .unwrap()
-        .unwrap_or(0)
+        self.enable_hook(hook).await;
+        let recovered = self.recover(hook, self.clock.now() - DAY).await;
+        recovered.unwrap_or(0)
     }
 
     /// Redelivers one event. Returns the calls that read rows.
     async fn calls_to_redeliver(&self, hook: &Hook, connection: &Connection, event: &str) -> u64 {
         self.advance_clock(BODY_EXPIRED);
         self.reset_calls();
-        let (user, id, event) = (
-            hook.endpoint.user_id,
-            hook.endpoint.id,
-            event.parse().unwrap(),
-        );
-        in_tx!(
-            self.storage,
-            redeliveries::redeliver((user, id), event, self.clock.now())
-        )
-        .await
-        .unwrap();
+        self.redeliver(hook, event.parse().unwrap()).await.unwrap();
         self.webhooks.run_due_deliveries().await;
         self.row_calls(&connection.provider)
     }
@@ -73,15 +53,8 @@ async fn person_with_rows(app: &App, provider: &str) -> (User, Connection) {
     }
     let (account, _) = app.busiest().await;
     let is_busiest = |connection: &&Connection| connection.id.to_string() == account.connection_id;
-    (
-        app.olivia.user.clone(),
-        app.olivia
-            .connections
-            .iter()
-            .find(is_busiest)
-            .unwrap()
-            .clone(),
-    )
+    let connection = app.olivia.connections.iter().find(is_busiest);
+    (app.olivia.user.clone(), connection.unwrap().clone())
 }
 
 #[tokio::test]
@@ -90,12 +63,7 @@ async fn redelivered_run_costs_at_most_twice_its_sync() {
         let app = with_long_runs(10_000, if provider == "fiskil" { 500 } else { 100 }).await;
         let (user, connection) = person_with_rows(&app, provider).await;
         let (from_memory, again) = (app.hook(&user).await, app.hook(&user).await);
-        in_tx!(
-            app.storage,
-            endpoints::disable((user.id, again.endpoint.id), "by command", app.clock.now())
-        )
-        .await
-        .unwrap();
+        app.disable_hook(&again).await;
         app.reset_calls();
         let report = app.sync(&connection).await;
         let of_sync = app.row_calls(provider);
@@ -116,19 +84,15 @@ async fn redelivered_run_costs_at_most_twice_its_sync() {
         for (received, sent) in received.iter().zip(&sent) {
             assert_eq!(received.raw, sent.raw, "{provider}");
         }
-        assert!(
-            of_recovery <= 2 * of_sync,
-            "{provider}: {of_recovery} calls, the sync had {of_sync}"
-        );
+        let calls = format!("{provider}: {of_recovery} calls, the sync had {of_sync}");
+        assert!(of_recovery <= 2 * of_sync, "{calls}");
 
         // One event from the middle of the run: its own pages, and one at each border.
-        let single = app
-            .calls_to_redeliver(&again, &connection, &sent[sent.len() / 2].id)
-            .await;
-        assert_eq!(again.drain()[0].raw, sent[sent.len() / 2].raw);
-        let accounts = app.accounts_of(&connection).await.len() as u64;
+        let event = &sent[sent.len() / 2];
+        let single = app.calls_to_redeliver(&again, &connection, &event.id).await;
+        assert_eq!(again.drain()[0].raw, event.raw);
         let few = if spec(provider).is_brokerage() {
-            accounts
+            app.accounts_of(&connection).await.len() as u64
         } else {
             3
         };
@@ -146,8 +110,8 @@ async fn rows_that_moved_are_found_by_reading_everything() {
     let hook = app.hook(&app.olivia.user).await;
     let at = app.clock.now() - HOUR;
     let mut ids = Vec::new();
-    for number in 0..3 {
-        ids.push(app.add_row(connection, &format!("ROW {number}"), at).await);
+    for text in ["ROW 0", "ROW 1", "ROW 2"] {
+        ids.push(app.add_row(connection, text, at).await);
     }
     app.complete_initial_sync(connection, &hook).await;
     let first = app
@@ -156,31 +120,20 @@ async fn rows_that_moved_are_found_by_reading_everything() {
         .remove(0)
         .event_id
         .to_string();
-    let moved = (at - 20 * DAY)
-        .strftime("%Y-%m-%dT%H:%M:%S.000Z")
-        .to_string();
+    let moved = (at - 20 * DAY).to_string();
     app.change_row(connection, &ids[1], json!({"posting_date_time": moved}));
     assert_eq!(app.sync(connection).await.updated_count, 1);
     app.delivered_to(&hook).await;
     app.calls_to_redeliver(&hook, connection, &first).await;
     let received = hook.drain().remove(0);
-    let found: Vec<&str> = received
-        .rows("new")
-        .iter()
-        .filter_map(|row| row["id"].as_str())
-        .collect();
-    assert!(
-        ids.iter().all(|id| found.contains(&id.as_str())),
-        "{found:?}"
-    );
+    let rows = received.rows("new").iter();
+    let found: Vec<&str> = rows.map(|row| text(row, "id")).collect();
+    let is_found = |id: &String| found.contains(&id.as_str());
+    assert!(ids.iter().all(is_found), "{found:?}");
 
     // A locator that does not open is none.
-    execute(
-        &app.shared.database,
-        "UPDATE webhook_events SET row_locator = row_keys",
-        "",
-    )
-    .await;
+    let damage = "UPDATE webhook_events SET row_locator = row_keys";
+    execute(&app.shared.database, damage, "").await;
     app.calls_to_redeliver(&hook, connection, &first).await;
     assert_eq!(hook.drain()[0].body, received.body);
 }
@@ -195,37 +148,19 @@ async fn unreachable_endpoint_costs_no_provider_call() {
     app.sync(connection).await;
     // The dropped receiver closes its port.
     hook.receiver = Receiver::start().await;
-    let error_of_attempt = async || {
+    let url: reqwest::Url = hook.endpoint.url.parse().unwrap();
+    let address = url.socket_addrs(|| None).unwrap()[0];
+    eventually(async || TcpStream::connect(address).await.is_err()).await;
+    for attempt in 1..=2 {
+        app.reset_calls();
         app.webhooks.run_due_deliveries().await;
-        app.deliveries_to(&hook).await.pop().unwrap()
-    };
-    eventually(async || {
-        tokio::net::TcpStream::connect(authority(&hook.endpoint.url))
-            .await
-            .is_err()
-    })
-    .await;
-    assert_eq!(
-        error_of_attempt().await.last_error.as_deref(),
-        Some("connection refused")
-    );
-    app.reset_calls();
-    app.advance_to_next_attempt(&hook).await;
-    let delivery = error_of_attempt().await;
-    assert_eq!(
-        (delivery.attempts, delivery.last_error.as_deref()),
-        (2, Some("connection refused"))
-    );
+        let delivery = app.last_delivery(&hook).await;
+        let last = (delivery.attempts, delivery.last_error.as_deref());
+        assert_eq!(last, (attempt, Some("connection refused")));
+        assert_eq!(app.fiskil().total_calls(), 0);
+        app.advance_to_next_attempt(&hook).await;
+    }
     assert!(app.endpoint_of(&hook).await.failing_since.is_some());
-    assert_eq!(app.fiskil().total_calls(), 0);
-}
-
-fn authority(url: &str) -> String {
-    reqwest::Url::parse(url)
-        .unwrap()
-        .socket_addrs(|| None)
-        .unwrap()[0]
-        .to_string()
 }
 
 #[tokio::test]
@@ -257,13 +192,7 @@ async fn endpoints_of_a_user_share_what_is_read() {
     }
     assert_eq!(app.transaction_calls(), 1);
     // A minute later the rows are read again.
-    let event = app
-        .deliveries_to(&hooks[0])
-        .await
-        .pop()
-        .unwrap()
-        .event_id
-        .to_string();
+    let event = app.last_delivery(&hooks[0]).await.event_id.to_string();
     assert!(app.calls_to_redeliver(&hooks[0], connection, &event).await > 0);
 }
 
@@ -273,10 +202,7 @@ async fn hanging_provider_blocks_no_retry_at_another() {
     let hung = app.hook(&app.olivia.user).await;
     let connection = &app.olivia.connections[0];
     app.complete_initial_sync(connection, &hung).await;
-    let other = app.person_at("akahu").await;
-    let hook = app.hook(&other.user).await;
-    app.complete_initial_sync(&other.connections[0], &hook)
-        .await;
+    let (_, hook) = app.synced_person("akahu").await;
     hung.receiver.reply_with(Reply::Status(500));
     for number in 0..12 {
         app.add_recent_row(connection, &format!("HUNG {number}"))
@@ -292,14 +218,8 @@ async fn hanging_provider_blocks_no_retry_at_another() {
     let hanging = tokio::spawn(async move { webhooks.run_due_deliveries().await });
     eventually(async || app.transaction_calls() > 0).await;
     // More than all rebuilds of a provider wait now.
-    let (user, id) = (other.user.id, hook.endpoint.id);
     let event = app.deliveries_to(&hook).await[0].event_id;
-    in_tx!(
-        app.storage,
-        redeliveries::redeliver((user, id), event, app.clock.now())
-    )
-    .await
-    .unwrap();
+    app.redeliver(&hook, event).await.unwrap();
     let webhooks = app.webhooks.clone();
     let delivering = tokio::spawn(async move { webhooks.run_due_deliveries().await });
     eventually(async || hook.receiver.has_requests()).await;
@@ -317,17 +237,11 @@ async fn rows_of_a_missing_account_are_waited_for() {
         app.advance_clock(HOUR);
         let accounts = app.stored_accounts(person.user.id, connection.id).await;
         let missing = app.account_at(connection).await;
-        let other = accounts
-            .iter()
-            .map(|account| &account.provider_account_id)
-            .find(|id| **id != missing);
-        app.add_row_to(
-            connection,
-            other.expect("another account"),
-            "LISTED",
-            app.clock.now() - HOUR,
-        );
-        app.add_row_to(connection, &missing, "MISSING", app.clock.now() - HOUR);
+        let mut ids = accounts.iter().map(|account| &account.provider_account_id);
+        let other = ids.find(|id| **id != missing).expect("another account");
+        for (account, text) in [(other, "LISTED"), (&missing, "MISSING")] {
+            app.add_row_to(connection, account, text, app.clock.now() - HOUR);
+        }
         hook.receiver.reply_next_with([Reply::Status(500)]);
         assert_eq!(app.sync(connection).await.new_count, 2, "{provider}");
         app.delivered_to(&hook).await;
@@ -337,29 +251,19 @@ async fn rows_of_a_missing_account_are_waited_for() {
             app.advance_clock(HOUR);
         }
         app.refresh(person.user.id, connection.id).await;
-        assert_eq!(
-            app.accounts_of(connection).await.len(),
-            accounts.len() - 1,
-            "{provider}: hidden"
-        );
+        let listed = app.accounts_of(connection).await.len();
+        assert_eq!(listed, accounts.len() - 1, "{provider}: hidden");
         assert_eq!(app.announced_to(&hook).await, [""; 0], "{provider}");
-        let delivery = app.deliveries_to(&hook).await.pop().unwrap();
-        assert_eq!(
-            (delivery.attempts, delivery.last_error.as_deref()),
-            (2, Some(INCOMPLETE)),
-            "{provider}"
-        );
+        let delivery = app.last_delivery(&hook).await;
+        let last = (delivery.attempts, delivery.last_error.as_deref());
+        assert_eq!(last, (2, Some(INCOMPLETE)), "{provider}");
 
         app.unlist(provider, &[]);
         app.sync(connection).await;
         assert!(app.advance_to_next_attempt(&hook).await);
         let mut delivered = app.announced_to(&hook).await;
         delivered.sort_unstable();
-        assert_eq!(
-            delivered,
-            ["LISTED", "MISSING"],
-            "{provider}: each row once"
-        );
+        assert_eq!(delivered, ["LISTED", "MISSING"], "{provider}: once");
     }
 }
 
@@ -385,15 +289,8 @@ impl App {
     async fn assert_incomplete(&self, hook: &Hook) {
         assert!(self.advance_to_next_attempt(hook).await);
         assert_eq!(self.announced_to(hook).await, [""; 0]);
-        assert_eq!(
-            self.deliveries_to(hook)
-                .await
-                .pop()
-                .unwrap()
-                .last_error
-                .as_deref(),
-            Some(INCOMPLETE)
-        );
+        let last_error = self.last_delivery(hook).await.last_error;
+        assert_eq!(last_error.as_deref(), Some(INCOMPLETE));
     }
 
     async fn next_attempt(&self, hook: &Hook) -> Vec<ReceivedEvent> {
@@ -435,18 +332,10 @@ async fn event_waits_for_the_sync_after_a_renewal() {
 
         // An event of a row that has its second id by then.
         if is_renumbered {
-            let listed = app
-                .get_as(
-                    &person.key,
-                    &format!("/v1/transactions?connectionId={}", connection.id),
-                )
-                .await;
-            let row = listed
-                .data()
-                .into_iter()
-                .find(|row| row["description"] == "ONE")
-                .unwrap();
-            let id = row["id"].as_str().unwrap().to_owned();
+            let listed = app.all_transactions(connection.id).by(&person);
+            let mut listed = listed.rows().await.into_iter();
+            let row = listed.find(|row| row.description == "ONE");
+            let id = row.unwrap().id;
             assert_ne!(id, ids[0]);
             app.set_amount(&connection, &id, 4_711);
             hook.receiver.reply_next_with([Reply::Status(500)]);
@@ -469,9 +358,8 @@ async fn row_that_one_read_lacks_is_not_lost() {
     let connection = &app.olivia.connections[0];
     let hook = app.hook_on(connection).await;
     let at = app.clock.now() - HOUR;
-    let ids = app
-        .add_rejected(connection, &hook, &["STAYS", "IS LEFT OUT"])
-        .await;
+    let rows = ["STAYS", "IS LEFT OUT"];
+    let ids = app.add_rejected(connection, &hook, &rows).await;
     app.remove_row(connection, &ids[1]);
     app.assert_incomplete(&hook).await;
     // Nor is it lost if a sync lacks it too.
@@ -488,9 +376,8 @@ async fn row_that_syncs_found_gone_is_missing() {
     let app = App::start(Setup::default()).await;
     let connection = &app.olivia.connections[0];
     let hook = app.hook_on(connection).await;
-    let ids = app
-        .add_rejected(connection, &hook, &["STAYS", "IS REMOVED"])
-        .await;
+    let rows = ["STAYS", "IS REMOVED"];
+    let ids = app.add_rejected(connection, &hook, &rows).await;
     app.remove_row(connection, &ids[1]);
     for _ in 0..3 {
         app.assert_incomplete(&hook).await;
@@ -510,31 +397,23 @@ async fn content_that_no_sync_saw_is_not_sent() {
     app.change_row(connection, &ids[0], json!({"description": "FOR A MOMENT"}));
     app.assert_incomplete(&hook).await;
     app.change_row(connection, &ids[0], json!({"description": "CHANGES"}));
-    assert_eq!(
-        descriptions(&app.next_attempt(&hook).await, "new"),
-        ["CHANGES"]
-    );
+    let received = app.next_attempt(&hook).await;
+    assert_eq!(descriptions(&received, "new"), ["CHANGES"]);
 
     // The attempt that does not send it requests a sync.
-    let ids = app
-        .add_rejected(connection, &hook, &["CHANGES FOR GOOD"])
-        .await;
+    let rows = ["CHANGES FOR GOOD"];
+    let ids = app.add_rejected(connection, &hook, &rows).await;
     app.set_amount(connection, &ids[0], 888);
     app.assert_incomplete(&hook).await;
     app.advance_clock(SignedDuration::from_mins(10));
     app.connections.jobs().run_due("sync").await.unwrap();
     let received = app.delivered_to(&hook).await;
     // Another connection of the user has had its first sync.
-    let amount = |list| {
-        let rows = all_rows(&received, list);
-        rows.into_iter()
-            .find(|row| row["description"] == "CHANGES FOR GOOD")
-            .map(|row| row["amount"].clone())
-    };
-    assert_eq!(
-        (amount("new"), amount("updated")),
-        (Some(json!(888)), Some(json!(888)))
-    );
+    for list in ["new", "updated"] {
+        let mut rows = all_rows(&received, list).into_iter();
+        let row = rows.find(|row| row["description"] == "CHANGES FOR GOOD");
+        assert_eq!(row.unwrap()["amount"], 888, "{list}");
+    }
 }
 
 /// It is not known whether a row is gone, or cannot be read: an event without it would be the
@@ -544,38 +423,25 @@ async fn event_whose_row_stays_missing_fails_and_is_recovered() {
     let app = App::start(Setup::default()).await;
     let connection = &app.olivia.connections[0];
     let hook = app.hook_on(connection).await;
-    let ids = app
-        .add_rejected(connection, &hook, &["LEFT", "UNREADABLE"])
-        .await;
+    let rows = ["LEFT", "UNREADABLE"];
+    let ids = app.add_rejected(connection, &hook, &rows).await;
     app.change_row(connection, &ids[1], json!({"amount": "twelve"}));
     while app.advance_to_next_attempt(&hook).await {
         assert_eq!(app.announced_to(&hook).await, [""; 0]);
         app.sync(connection).await;
     }
-    let delivery = app.deliveries_to(&hook).await.pop().unwrap();
-    let expected = (10, DeliveryState::Failed, Some(INCOMPLETE));
+    let delivery = app.last_delivery(&hook).await;
     assert_eq!(
-        (
-            delivery.attempts,
-            delivery.state,
-            delivery.last_error.as_deref()
-        ),
-        expected
+        (delivery.attempts, delivery.state),
+        (10, DeliveryState::Failed)
     );
+    assert_eq!(delivery.last_error.as_deref(), Some(INCOMPLETE));
     app.assert_enabled(&hook).await;
 
     app.set_amount(connection, &ids[1], 1_200);
     app.sync(connection).await;
-    let (user, id, now) = (hook.endpoint.user_id, hook.endpoint.id, app.clock.now());
-    assert_eq!(
-        in_tx!(
-            app.storage,
-            redeliveries::recover((user, id), now - 3 * DAY, now)
-        )
-        .await
-        .unwrap(),
-        Some(1)
-    );
+    let recovered = app.recover(&hook, app.clock.now() - 3 * DAY).await;
+    assert_eq!(recovered, Some(1));
     let mut received = app.announced_to(&hook).await;
     received.sort_unstable();
     assert_eq!(received, ["LEFT", "UNREADABLE"]);

@@ -3,12 +3,11 @@
 
 use bellbird_connections::Removal;
 use bellbird_sandbox::{ConsentState, Fault};
-use bellbird_storage::in_tx;
+use bellbird_webhooks::delivery::cleanup::delete_outdated;
 use jiff::SignedDuration;
 
 use super::{BODY_EXPIRED, DAY};
-use crate::support::database::query;
-use crate::support::harness::{App, Setup};
+use crate::support::harness::{App, Setup, simulated_providers};
 use crate::support::receiver::Reply;
 
 /// How long events are stored.
@@ -17,11 +16,7 @@ const DELIVERED_KEPT: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 impl App {
     pub(crate) async fn rows_in(&self, table: &str) -> u64 {
-        let counted = query(
-            &self.shared.database,
-            &format!("SELECT COUNT(*) FROM {table}"),
-        )
-        .await;
+        let counted = self.query(&format!("SELECT COUNT(*) FROM {table}")).await;
         counted[0][0].parse().unwrap()
     }
 }
@@ -59,14 +54,9 @@ async fn connection_being_removed_gets_no_deliveries() {
     // The consent cannot be withdrawn now, so the connection is only hidden.
     app.fiskil().add_fault(Fault::status(503).at("/v1/consent"));
     let _ = app.connections.removals().remove(connection.id).await;
-    assert!(
-        app.storage
-            .connections()
-            .find(app.olivia.user.id, connection.id)
-            .await
-            .unwrap()
-            .is_none()
-    );
+    let user = app.olivia.user.id;
+    let found = app.storage.connections().find(user, connection.id).await;
+    assert!(found.unwrap().is_none());
     for _ in 0..3 {
         assert!(app.delivered_to(&hook).await.is_empty());
         app.advance_to_next_attempt(&hook).await;
@@ -78,13 +68,7 @@ async fn connection_being_removed_gets_no_deliveries() {
 async fn delivered_events_are_kept_for_a_month_and_others_for_three() {
     let app = App::start(Setup::default()).await;
     let missed = app.hook(&app.ben.user).await;
-    let ben = app.ben.user.id;
-    in_tx!(
-        app.storage,
-        endpoints::disable((ben, missed.endpoint.id), "by command", app.clock.now())
-    )
-    .await
-    .unwrap();
+    app.disable_hook(&missed).await;
     app.sync(&app.ben.connections[0]).await;
     let kept = app.rows_in("webhook_events").await;
     assert!(kept > 0);
@@ -98,34 +82,24 @@ async fn delivered_events_are_kept_for_a_month_and_others_for_three() {
         (DELIVERED_KEPT - DAY, kept + 1),
         (DELIVERED_KEPT + DAY, kept),
         (KEPT - DAY, kept),
+        (KEPT + DAY, 0),
     ] {
         app.advance_clock(at - past);
         past = at;
-        bellbird_webhooks::delivery::cleanup::delete_outdated(&app.storage, app.clock.now())
-            .await
-            .unwrap();
+        let deleted = delete_outdated(&app.storage, app.clock.now()).await;
+        deleted.unwrap();
         assert_eq!(app.rows_in("webhook_events").await, expected, "{at}");
     }
-    app.advance_clock(2 * DAY);
-    bellbird_webhooks::delivery::cleanup::delete_outdated(&app.storage, app.clock.now())
-        .await
-        .unwrap();
-    for table in ["webhook_events", "webhook_deliveries", "webhook_attempts"] {
+    for table in ["webhook_deliveries", "webhook_attempts"] {
         assert_eq!(app.rows_in(table).await, 0, "{table}");
     }
-    let (user, now) = (app.olivia.user.id, app.clock.now());
-    in_tx!(
-        app.storage,
-        redeliveries::redeliver((user, hook.endpoint.id), event, now)
-    )
-    .await
-    .unwrap_err();
+    app.redeliver(&hook, event).await.unwrap_err();
 }
 
 #[tokio::test]
 async fn removed_endpoint_gets_no_deliveries() {
     let app = App::start(Setup::default()).await;
-    let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
+    let connection = &app.olivia.connections[0];
     let (removed, kept) = (
         app.hook(&app.olivia.user).await,
         app.hook(&app.olivia.user).await,
@@ -135,11 +109,7 @@ async fn removed_endpoint_gets_no_deliveries() {
     app.webhooks.run_due_deliveries().await;
     assert_eq!(removed.drain().len(), 1);
     assert_eq!(kept.drain().len(), 1);
-    assert!(
-        in_tx!(app.storage, endpoints::delete((user, removed.endpoint.id)))
-            .await
-            .unwrap()
-    );
+    app.delete_hook(&removed).await;
     app.advance_clock(DAY);
     assert!(app.delivered_to(&removed).await.is_empty() && kept.drain().is_empty());
     assert_eq!(app.rows_in("webhook_deliveries").await, 1);
@@ -148,7 +118,7 @@ async fn removed_endpoint_gets_no_deliveries() {
 #[tokio::test]
 async fn lost_consent_sends_no_empty_event() {
     let app = App::start(Setup::default()).await;
-    for provider in crate::support::harness::simulated_providers() {
+    for provider in simulated_providers() {
         let person = app.person_at(provider).await;
         let connection = &person.connections[0];
         let hook = app.hook(&person.user).await;

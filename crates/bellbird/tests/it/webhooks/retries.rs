@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use bellbird_domain::{Connection, DeliveryState, EndpointStatus};
-use bellbird_storage::in_tx;
 use jiff::SignedDuration;
 
 use super::{DAY, HOUR, with_chunks_of};
 use crate::support::harness::{App, Setup};
-use crate::support::receiver::{Hook, Receiver, Reply};
+use crate::support::receiver::{Hook, Receiver, Reply, chunks};
+use crate::support::rows::all_rows;
 
 /// The delays in seconds before the second to the tenth attempt (docs/contract.md#webhook-retries).
 const WAITS: [i64; 9] = [5, 60, 300, 1_800, 3_600, 7_200, 18_000, 28_800, 39_600];
@@ -34,7 +34,6 @@ async fn ten_attempts_by_schedule() {
     let app = App::start(Setup::default()).await;
     let connection = &app.olivia.connections[0];
     let hook = app.hook_on(connection).await;
-    let known = app.deliveries_to(&hook).await.len();
     hook.receiver.reply_with(Reply::Status(500));
     app.add_event(connection, "NEVER ACCEPTED").await;
     let mut waits = Vec::new();
@@ -42,9 +41,9 @@ async fn ten_attempts_by_schedule() {
         assert_eq!(app.delivered_to(&hook).await.len(), 1);
         // Nothing is sent before the next attempt is due.
         assert!(app.delivered_to(&hook).await.is_empty());
-        let delivery = app.deliveries_to(&hook).await.remove(known);
-        assert_eq!(delivery.last_status, Some(500));
-        assert_eq!(delivery.last_error.as_deref(), Some("rejected"));
+        let delivery = app.last_delivery(&hook).await;
+        let last = (delivery.last_status, delivery.last_error.as_deref());
+        assert_eq!(last, (Some(500), Some("rejected")));
         let Some(next) = delivery.next_attempt_at else {
             break;
         };
@@ -55,18 +54,15 @@ async fn ten_attempts_by_schedule() {
         assert!((least..=least * 6 / 5).contains(wait), "{waits:?}");
     }
     assert_eq!(waits.len(), WAITS.len());
-    let delivery = app.deliveries_to(&hook).await.remove(known);
-    assert_eq!(delivery.state, DeliveryState::Failed);
-    assert_eq!(delivery.attempts, 10);
+    let delivery = app.last_delivery(&hook).await;
+    assert_eq!(
+        (delivery.state, delivery.attempts),
+        (DeliveryState::Failed, 10)
+    );
     assert!(delivery.ended_at.is_some());
     let attempts = app.attempts_of(&hook, &delivery).await;
-    assert_eq!(
-        attempts
-            .iter()
-            .map(|attempt| attempt.attempt)
-            .collect::<Vec<_>>(),
-        (1..=10).collect::<Vec<_>>()
-    );
+    let numbers = attempts.iter().map(|attempt| attempt.attempt);
+    assert!(numbers.eq(1..=10), "{attempts:?}");
     assert!(attempts.iter().all(|attempt| attempt.status == Some(500)));
     app.assert_enabled(&hook).await;
 }
@@ -76,7 +72,6 @@ async fn retry_after_is_honoured() {
     let app = App::start(Setup::default()).await;
     let connection = &app.olivia.connections[0];
     let hook = app.hook_on(connection).await;
-    let known = app.deliveries_to(&hook).await.len();
     let at = (app.clock.now() + 2 * HOUR)
         .strftime("%a, %d %b %Y %H:%M:%S GMT")
         .to_string();
@@ -91,16 +86,12 @@ async fn retry_after_is_honoured() {
         hook.receiver
             .reply_with(Reply::WithHeader(429, "retry-after", retry_after.clone()));
         assert_eq!(app.delivered_to(&hook).await.len(), 1, "{retry_after}");
-        let next = app.deliveries_to(&hook).await[known]
-            .next_attempt_at
-            .unwrap();
+        let next = app.last_delivery(&hook).await.next_attempt_at.unwrap();
         let wait = next.duration_since(app.clock.now()).as_secs();
         // The second value is a date, and the first wait of an hour and up to a fifth of it has
         // passed by then.
-        assert!(
-            (least * 3 / 4..=least * 6 / 5).contains(&wait),
-            "{retry_after}: {wait}"
-        );
+        let is_expected = (least * 3 / 4..=least * 6 / 5).contains(&wait);
+        assert!(is_expected, "{retry_after}: {wait}");
         app.advance_to_next_attempt(&hook).await;
     }
 }
@@ -123,28 +114,22 @@ async fn status_410_disables_the_endpoint() {
     let open = |state| matches!(state, DeliveryState::Pending | DeliveryState::Waiting);
     assert!(deliveries.iter().all(|delivery| !open(delivery.state)));
     let with_error = |words: &str| {
-        deliveries
+        let errors = deliveries
             .iter()
-            .filter(|delivery| delivery.last_error.as_deref() == Some(words))
-            .count()
+            .map(|delivery| delivery.last_error.as_deref());
+        errors.filter(|error| *error == Some(words)).count()
     };
     assert_eq!(with_error("rejected"), 1);
-    assert_eq!(
-        deliveries
-            .iter()
-            .filter(|delivery| delivery.last_status == Some(410))
-            .count(),
-        1
-    );
+    let statuses = deliveries.iter().map(|delivery| delivery.last_status);
+    assert_eq!(statuses.filter(|status| *status == Some(410)).count(), 1);
     assert!(with_error("endpoint disabled") + sent >= deliveries.len());
 
     // Later events are stored, but not sent.
     app.advance_clock(DAY);
     app.add_event(connection, "WHILE DISABLED").await;
     assert!(app.delivered_to(&hook).await.is_empty());
-    let last = app.deliveries_to(&hook).await.pop().unwrap();
-    assert_eq!(last.state, DeliveryState::Failed);
-    assert_eq!(last.attempts, 0);
+    let last = app.last_delivery(&hook).await;
+    assert_eq!((last.state, last.attempts), (DeliveryState::Failed, 0));
     assert_eq!(last.last_error.as_deref(), Some("endpoint disabled"));
 }
 
@@ -190,139 +175,62 @@ async fn missed_events_are_recovered_in_order() {
     let app = with_chunks_of(5).await;
     let connection = &app.olivia.connections[0];
     let hook = app.hook(&app.olivia.user).await;
-    let (user, id) = (app.olivia.user.id, hook.endpoint.id);
     let before = app.clock.now();
-    in_tx!(
-        app.storage,
-        endpoints::disable((user, id), "by command", before)
-    )
-    .await
-    .unwrap();
+    app.disable_hook(&hook).await;
     let report = app.sync(connection).await;
     assert_eq!(report.events, 0, "none is sent");
     assert!(app.delivered_to(&hook).await.is_empty());
-    let event = app.deliveries_to(&hook).await[0].event_id;
-    in_tx!(
-        app.storage,
-        redeliveries::redeliver((user, id), event, before)
-    )
-    .await
-    .unwrap_err();
+    let event = app.last_delivery(&hook).await.event_id;
+    app.redeliver(&hook, event).await.unwrap_err();
 
     app.advance_clock(3 * DAY);
-    let now = app.clock.now();
-    assert_eq!(
-        in_tx!(app.storage, redeliveries::recover((user, id), before, now))
-            .await
-            .unwrap(),
-        None,
-        "the endpoint is disabled"
-    );
-    assert!(
-        in_tx!(app.storage, endpoints::enable((user, id), app.clock.now()))
-            .await
-            .unwrap()
-    );
-    assert!(
-        app.delivered_to(&hook).await.is_empty(),
-        "nothing is sent without a recovery"
-    );
-    assert_eq!(
-        in_tx!(app.storage, redeliveries::recover((user, id), now, now))
-            .await
-            .unwrap(),
-        Some(0),
-        "no delivery has failed since then"
-    );
+    let while_disabled = app.recover(&hook, before).await;
+    assert_eq!(while_disabled, None, "the endpoint is disabled");
+    app.enable_hook(&hook).await;
+    let received = app.delivered_to(&hook).await;
+    assert!(received.is_empty(), "nothing is sent without a recovery");
+    let failed_since = app.recover(&hook, app.clock.now()).await;
+    assert_eq!(failed_since, Some(0), "no delivery has failed since then");
     let events = report.new_count.div_ceil(5) as u64;
     assert!(events > 2);
-    assert_eq!(
-        in_tx!(app.storage, redeliveries::recover((user, id), before, now))
-            .await
-            .unwrap(),
-        Some(events)
-    );
+    assert_eq!(app.recover(&hook, before).await, Some(events));
     let received = app.delivered_to(&hook).await;
-    let chunks: Vec<u64> = received
-        .iter()
-        .map(|event| event.chunk_position().chunk)
-        .collect();
-    assert_eq!(chunks, (1..=events).collect::<Vec<_>>());
-    assert_eq!(
-        received
-            .iter()
-            .map(|event| event.counts().new)
-            .sum::<usize>(),
-        report.new_count,
-        "the rows were read again"
-    );
+    assert_eq!(chunks(&received), (1..=events).collect::<Vec<_>>());
+    let rows = all_rows(&received, "new").len();
+    assert_eq!(rows, report.new_count, "the rows were read again");
     app.assert_all_delivered(&hook).await;
 }
 
 #[tokio::test]
 async fn given_up_chunk_releases_the_next() {
     let app = with_chunks_of(5).await;
-    let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
+    let connection = &app.olivia.connections[0];
     let hook = app.hook(&app.olivia.user).await;
     let (before, report) = (app.clock.now(), app.sync(connection).await);
     hook.receiver
         .reply_next_with([204].into_iter().chain([500; 10]).map(Reply::Status));
-    let mut chunks = Vec::new();
+    let mut sent = app.delivered_to(&hook).await;
     for _ in 0..10 {
-        chunks.extend(
-            app.delivered_to(&hook)
-                .await
-                .iter()
-                .map(|event| event.chunk_position().chunk),
-        );
         app.advance_to_next_attempt(&hook).await;
+        sent.extend(app.delivered_to(&hook).await);
     }
-    chunks.extend(
-        app.delivered_to(&hook)
-            .await
-            .iter()
-            .map(|event| event.chunk_position().chunk),
-    );
     let total = u64::try_from(report.events).unwrap();
-    assert_eq!(
-        chunks,
-        [1].into_iter()
-            .chain([2; 10])
-            .chain(3..=total)
-            .collect::<Vec<_>>()
-    );
+    let expected = [1].into_iter().chain([2; 10]).chain(3..=total);
+    assert_eq!(chunks(&sent), expected.collect::<Vec<_>>());
+    let [delivered, failed] = [DeliveryState::Delivered, DeliveryState::Failed];
     assert_eq!(
         app.states_at(&hook).await[..3],
-        [
-            DeliveryState::Delivered,
-            DeliveryState::Failed,
-            DeliveryState::Delivered
-        ]
+        [delivered, failed, delivered]
     );
 
-    assert_eq!(
-        in_tx!(
-            app.storage,
-            redeliveries::recover((user, hook.endpoint.id), before, app.clock.now())
-        )
-        .await
-        .unwrap(),
-        Some(1)
-    );
-    let received = app.delivered_to(&hook).await;
-    assert_eq!(
-        received
-            .iter()
-            .map(|event| event.chunk_position().chunk)
-            .collect::<Vec<_>>(),
-        [2]
-    );
+    assert_eq!(app.recover(&hook, before).await, Some(1));
+    assert_eq!(chunks(&app.delivered_to(&hook).await), [2]);
 }
 
 #[tokio::test]
 async fn old_event_can_be_redelivered() {
     let app = App::start(Setup::default()).await;
-    let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
+    let connection = &app.olivia.connections[0];
     let hook = app.hook(&app.olivia.user).await;
     app.sync(connection).await;
     let first = app.delivered_to(&hook).await.remove(0);
@@ -334,12 +242,7 @@ async fn old_event_can_be_redelivered() {
     assert!(app.delivered_to(&hook).await.is_empty());
     let event = app.deliveries_to(&hook).await[0].event_id;
     hook.receiver.reply_next_with([Reply::Status(500)]);
-    in_tx!(
-        app.storage,
-        redeliveries::redeliver((user, hook.endpoint.id), event, app.clock.now())
-    )
-    .await
-    .unwrap();
+    app.redeliver(&hook, event).await.unwrap();
     assert_eq!(app.delivered_to(&hook).await.len(), 1);
     let delivery = app.deliveries_to(&hook).await.remove(0);
     assert_eq!(delivery.state, DeliveryState::Pending);
@@ -365,9 +268,9 @@ async fn redirects_are_not_followed() {
         hook.receiver
             .reply_with(Reply::WithHeader(status, "location", elsewhere.url.clone()));
         assert_eq!(app.delivered_to(&hook).await.len(), 1);
-        let delivery = app.deliveries_to(&hook).await.pop().unwrap();
-        assert_eq!(delivery.last_status, Some(status));
-        assert_eq!(delivery.last_error.as_deref(), Some("redirect"));
+        let delivery = app.last_delivery(&hook).await;
+        let last = (delivery.last_status, delivery.last_error.as_deref());
+        assert_eq!(last, (Some(status), Some("redirect")));
         app.advance_to_next_attempt(&hook).await;
     }
     assert!(elsewhere.drain().is_empty());
@@ -390,8 +293,10 @@ async fn silent_endpoint_blocks_no_other() {
     assert_eq!(app.delivered_to(&other).await.len(), report.events);
     app.assert_all_delivered(&other).await;
     let first = app.deliveries_to(&silent).await.remove(0);
-    assert_eq!(first.state, DeliveryState::Pending);
-    assert_eq!(first.last_status, None);
+    assert_eq!(
+        (first.state, first.last_status),
+        (DeliveryState::Pending, None)
+    );
     assert_eq!(first.last_error.as_deref(), Some("no response in time"));
     assert!(app.endpoint_of(&silent).await.failing_since.is_some());
     assert_eq!(app.endpoint_of(&other).await.failing_since, None);
@@ -400,13 +305,7 @@ async fn silent_endpoint_blocks_no_other() {
     // When the endpoint responds again, it receives everything in order.
     silent.receiver.reply_with(Reply::Status(200));
     app.advance_clock(SignedDuration::from_secs(7));
-    let received = app.delivered_to(&silent).await;
-    assert_eq!(
-        received
-            .iter()
-            .map(|event| event.chunk_position().chunk)
-            .collect::<Vec<_>>(),
-        (1..=report.events as u64).collect::<Vec<_>>()
-    );
+    let sent = chunks(&app.delivered_to(&silent).await);
+    assert_eq!(sent, (1..=report.events as u64).collect::<Vec<_>>());
     assert_eq!(app.endpoint_of(&silent).await.failing_since, None);
 }

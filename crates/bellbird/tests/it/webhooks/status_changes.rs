@@ -4,15 +4,17 @@ use bellbird_connections::Removal;
 use bellbird_domain::ConnectionStatus::{Active, Invalidated, PendingMfa, Revoked};
 use bellbird_domain::{Connection, ConnectionStatus, DeliveryState, EventType, User};
 use bellbird_sandbox::{ConsentState, Fault};
-use bellbird_storage::{JobKey, in_tx, job_kinds};
+use bellbird_storage::{JobKey, job_kinds};
+use jiff::{SignedDuration, Timestamp};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::events::{assert_envelope, members};
+use super::events::assert_envelope;
 use super::{DAY, HOUR};
+use crate::support::database::execute;
 use crate::support::deployment::{Deployment, control};
 use crate::support::harness::{App, Database, Setup, eventually, simulated_providers};
-use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, text};
+use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, findings, text};
 use crate::support::receiver::{ChunkPosition, Hook, ReceivedEvent, Receiver, Reply, RowCounts};
 
 const SUBSCRIBED: &[EventType] = &[EventType::ConnectionUpdated];
@@ -32,42 +34,28 @@ impl App {
     ) {
         let (user, now) = (connection.user_id, self.clock.now());
         let key = JobKey::new(job_kinds::REFRESH, user, connection.id);
-        let claim = self
-            .storage
-            .jobs()
-            .claim(&key, now, now + HOUR)
-            .await
-            .unwrap()
-            .expect("claimed");
-        assert!(
-            self.storage
-                .refreshes()
-                .set_status(&claim, from, to, "refreshed", now, now)
-                .await
-                .unwrap()
-        );
-        assert!(self.storage.jobs().finish(&claim, None).await.unwrap());
+        let (jobs, refreshes) = (self.storage.jobs(), self.storage.refreshes());
+        let claimed = jobs.claim(&key, now, now + HOUR).await.unwrap();
+        let claim = claimed.expect("claimed");
+        let changed = refreshes.set_status(&claim, from, to, "refreshed", now, now);
+        assert!(changed.await.unwrap());
+        assert!(jobs.finish(&claim, None).await.unwrap());
     }
 }
 
 /// The connection that an event shows.
 fn shown(event: &ReceivedEvent) -> &Value {
-    assert_eq!(
-        (event.counts(), event.rows("new").len()),
-        (RowCounts { new: 0, updated: 1 }, 0)
-    );
+    assert_eq!(event.counts(), RowCounts { new: 0, updated: 1 });
     &event.rows("updated")[0]
 }
 
 /// The status before and after each event, in the order of the ids: events are sent concurrently.
-fn statuses(events: &[ReceivedEvent]) -> Vec<[String; 2]> {
-    let status =
-        |event: &ReceivedEvent, name: &str| shown(event)[name].as_str().unwrap().to_owned();
+fn statuses(events: &[ReceivedEvent]) -> Vec<[&str; 2]> {
     let mut events: Vec<&ReceivedEvent> = events.iter().collect();
     events.sort_by_key(|event| &event.id);
-    events
-        .into_iter()
-        .map(|event| [status(event, "previous_status"), status(event, "status")])
+    let shown = events.into_iter().map(shown);
+    shown
+        .map(|row| [text(row, "previous_status"), text(row, "status")])
         .collect()
 }
 
@@ -92,13 +80,8 @@ async fn each_change_is_reported_once() {
             assert_eq!(app.sync(connection).await.status, after, "{provider}");
             let received = app.delivered_to(&hook).await;
             assert_eq!(received.len(), 1, "{provider}: {state:?}");
-            let event = &received[0];
-            assert_envelope(
-                event,
-                "connection.updated",
-                Some(connection.id),
-                app.clock.now().as_second(),
-            );
+            let (event, now) = (&received[0], app.clock.now().as_second());
+            assert_envelope(event, "connection.updated", Some(connection.id), now);
             assert_eq!(event.chunk_position(), ChunkPosition { chunk: 1, total: 1 });
             assert_eq!(event.body["metadata"]["sync_run_id"], event.id);
             let listed = app.get_as(&person.key, "/v1/connections").await.data();
@@ -111,21 +94,12 @@ async fn each_change_is_reported_once() {
             });
             assert_eq!(*shown(event), expected, "{provider}");
             assert!(expected["last_refreshed_at"].is_string());
-            assert_eq!(
-                members(shown(event)),
-                "category consent_expires_at id institution_id institution_name last_refreshed_at object \
-                 previous_status provider status"
-            );
             app.sync(connection).await;
-            assert!(
-                app.delivered_to(&hook).await.is_empty(),
-                "{provider}: {state:?} again"
-            );
+            let again = app.delivered_to(&hook).await;
+            assert!(again.is_empty(), "{provider}: {state:?} again");
         }
-        assert!(
-            default_hook.drain().is_empty() && stranger.drain().is_empty(),
-            "{provider}: did not ask for it"
-        );
+        let others = [default_hook.drain(), stranger.drain()].concat();
+        assert!(others.is_empty(), "{provider}: did not ask for it");
     }
 }
 
@@ -143,13 +117,9 @@ async fn reconnecting_is_reported() {
             app.import_again(connection).await;
         }
         let received = app.delivered_to(&hook).await;
-        let expected =
-            [["active", "revoked"], ["revoked", "active"]].map(|pair| pair.map(str::to_owned));
-        assert_eq!(
-            statuses(&received),
-            expected,
-            "{provider}: the second import changed nothing"
-        );
+        let expected = [["active", "revoked"], ["revoked", "active"]];
+        // The second import changed nothing.
+        assert_eq!(statuses(&received), expected, "{provider}");
     }
 }
 
@@ -160,11 +130,9 @@ async fn later_attempts_send_the_same_body() {
     let hook = app.status_hook(&app.olivia.user).await;
     app.change_status(connection, Active, PendingMfa).await;
     hook.receiver.reply_with(Reply::Status(500));
-    let first = app.delivered_to(&hook).await.remove(0);
-    assert_eq!(
-        statuses(std::slice::from_ref(&first)),
-        [["active", "pending_mfa"].map(str::to_owned)]
-    );
+    let first = app.delivered_to(&hook).await;
+    assert_eq!(statuses(&first), [["active", "pending_mfa"]]);
+    let first = &first[0];
 
     // The connection changes, and its provider does not respond.
     app.sync(connection).await;
@@ -172,88 +140,46 @@ async fn later_attempts_send_the_same_body() {
     app.reset_calls();
     let mut again = Vec::new();
     while again.len() < 3 && app.advance_to_next_attempt(&hook).await {
-        again.extend(
-            app.delivered_to(&hook)
-                .await
-                .into_iter()
-                .filter(|event| event.id == first.id),
-        );
+        let received = app.delivered_to(&hook).await.into_iter();
+        again.extend(received.filter(|event| event.id == first.id));
     }
-    assert!(
-        again
-            .iter()
-            .all(|event| event.raw == first.raw && event.signature != first.signature)
-    );
-    assert!(
-        again
-            .windows(2)
-            .all(|two| two[0].timestamp < two[1].timestamp)
-    );
-    assert_eq!(
-        (again.len(), app.fiskil().total_calls()),
-        (3, 0),
-        "from the database"
-    );
+    for event in &again {
+        assert_eq!(event.raw, first.raw);
+        assert_ne!(event.signature, first.signature);
+    }
+    assert!(again.is_sorted_by(|one, next| one.timestamp < next.timestamp));
+    let calls = app.fiskil().total_calls();
+    assert_eq!((again.len(), calls), (3, 0), "from the database");
 
     hook.receiver.reply_with(Reply::Status(204));
     while app.advance_to_next_attempt(&hook).await {
         app.delivered_to(&hook).await;
     }
     assert_eq!(app.states_at(&hook).await, [DeliveryState::Delivered; 2]);
-    let (user, event) = (
-        app.olivia.user.id,
-        app.deliveries_to(&hook).await[0].event_id,
-    );
-    in_tx!(
-        app.storage,
-        redeliveries::redeliver((user, hook.endpoint.id), event, app.clock.now())
-    )
-    .await
-    .unwrap();
+    let event = app.deliveries_to(&hook).await[0].event_id;
+    app.redeliver(&hook, event).await.unwrap();
     let redelivered = app.delivered_to(&hook).await;
-    assert_eq!(
-        (redelivered.len(), &redelivered[0].id, &redelivered[0].raw),
-        (1, &first.id, &first.raw)
-    );
+    let [again] = &redelivered[..] else {
+        panic!("{redelivered:?}")
+    };
+    assert_eq!((&again.id, &again.raw), (&first.id, &first.raw));
 }
 
 #[tokio::test]
 async fn missed_changes_are_recovered() {
     let app = App::start(Setup::default()).await;
     let connection = &app.olivia.connections[0];
-    let (user, hook) = (app.olivia.user.id, app.status_hook(&app.olivia.user).await);
-    let now = app.clock.now();
-    in_tx!(
-        app.storage,
-        endpoints::disable((user, hook.endpoint.id), "by command", now)
-    )
-    .await
-    .unwrap()
-    .expect("disabled");
+    let hook = app.status_hook(&app.olivia.user).await;
+    let before = app.clock.now();
+    app.disable_hook(&hook).await;
     app.change_status(connection, Active, Invalidated).await;
     app.advance_clock(DAY);
     app.change_status(connection, Invalidated, Revoked).await;
     assert!(app.delivered_to(&hook).await.is_empty());
-    assert!(
-        in_tx!(
-            app.storage,
-            endpoints::enable((user, hook.endpoint.id), app.clock.now())
-        )
-        .await
-        .unwrap()
-    );
-    assert_eq!(
-        in_tx!(
-            app.storage,
-            redeliveries::recover((user, hook.endpoint.id), now, app.clock.now())
-        )
-        .await
-        .unwrap(),
-        Some(2)
-    );
+    app.enable_hook(&hook).await;
+    assert_eq!(app.recover(&hook, before).await, Some(2));
     let received = app.delivered_to(&hook).await;
-    let expected =
-        [["active", "invalidated"], ["invalidated", "revoked"]].map(|pair| pair.map(str::to_owned));
+    let expected = [["active", "invalidated"], ["invalidated", "revoked"]];
     assert_eq!(statuses(&received), expected);
 }
 
@@ -271,73 +197,40 @@ async fn new_ending_and_removed_connections_are_reported() {
         let person = app.person_at(provider).await;
         let connection = &person.connections[0];
         let created = app.delivered_to(&hook).await.remove(0);
-        assert_envelope(
-            &created,
-            "connection.created",
-            Some(connection.id),
-            app.clock.now().as_second(),
-        );
-        assert_eq!(
-            (created.counts(), &created.body["metadata"]["user_id"]),
-            (RowCounts { new: 1, updated: 0 }, &json!(person.user.id),)
-        );
+        let (id, now) = (Some(connection.id), app.clock.now().as_second());
+        assert_envelope(&created, "connection.created", id, now);
+        assert_eq!(created.counts(), RowCounts { new: 1, updated: 0 });
+        assert_eq!(created.body["metadata"]["user_id"], json!(person.user.id));
         let listed = app.get_as(&person.key, "/v1/connections").await.data();
         let shown = &created.rows("new")[0];
-        assert_eq!(
-            (&shown["id"], &shown["previous_status"]),
-            (&listed[0]["id"], &Value::Null)
-        );
-        assert_eq!(
-            shown["consent_expires_at"], listed[0]["consentExpiresAt"],
-            "{provider}"
-        );
+        let expected = [
+            &listed[0]["id"],
+            &Value::Null,
+            &listed[0]["consentExpiresAt"],
+        ];
+        let actual = ["id", "previous_status", "consent_expires_at"].map(|name| &shown[name]);
+        assert_eq!(actual, expected, "{provider}");
         if provider == "fiskil" {
-            let end = listed[0]["consentExpiresAt"]
-                .as_str()
-                .unwrap()
-                .parse::<jiff::Timestamp>()
-                .unwrap();
+            let end: Timestamp = text(&listed[0], "consentExpiresAt").parse().unwrap();
             expected_of.push((connection.clone(), end));
         }
         if provider == "akahu" {
             assert_eq!(app.remove(connection.id).await, Removal::Done);
             let removed = app.delivered_to(&hook).await.remove(0);
-            assert_envelope(
-                &removed,
-                "connection.removed",
-                Some(connection.id),
-                app.clock.now().as_second(),
-            );
+            assert_envelope(&removed, "connection.removed", id, now);
             assert_eq!(removed.counts(), RowCounts { new: 0, updated: 0 });
-            assert!(
-                app.storage
-                    .connections()
-                    .find(person.user.id, connection.id)
-                    .await
-                    .unwrap()
-                    .is_none()
-            );
+            assert_eq!(app.connections_of(person.user.id).await, []);
         }
     }
     let (connection, end) = expected_of.remove(0);
     for days in [14, 3] {
         app.clock.set(end - days * DAY);
         app.clean_up().await;
-        let of_it =
-            |event: &ReceivedEvent| event.body["metadata"]["connection_id"] == json!(connection.id);
-        let received: Vec<_> = app
-            .delivered_to(&hook)
-            .await
-            .into_iter()
-            .filter(of_it)
-            .collect();
+        let mut received = app.delivered_to(&hook).await;
+        received.retain(|event| event.body["metadata"]["connection_id"] == json!(connection.id));
         assert_eq!(received.len(), 1, "{days} days before");
-        assert_envelope(
-            &received[0],
-            "connection.expiring",
-            Some(connection.id),
-            (end - days * DAY).as_second(),
-        );
+        let (id, now) = (Some(connection.id), app.clock.now().as_second());
+        assert_envelope(&received[0], "connection.expiring", id, now);
         assert_eq!(shown(&received[0])["consent_expires_at"], json!(end));
         assert_eq!(shown(&received[0])["previous_status"], Value::Null);
     }
@@ -361,13 +254,10 @@ async fn failed_read_reports_the_lost_consent() {
     let hook = app.status_hook(&app.ben.user).await;
     app.start_background_jobs();
     app.set_consent(connection, ConsentState::Revoked).await;
-    let path = format!("/v1/transactions?connectionId={}", connection.id);
-    app.get_as(&app.ben.key, &path).await.error(503);
+    let read = app.rows_of(connection).by(&app.ben).send().await;
+    read.error(503);
     eventually(async || hook.receiver.has_requests()).await;
-    assert_eq!(
-        statuses(&hook.drain()),
-        [["active", "revoked"].map(str::to_owned)]
-    );
+    assert_eq!(statuses(&hook.drain()), [["active", "revoked"]]);
 }
 
 /// A deployment with one connection at Fiskil, and the id of that connection.
@@ -402,14 +292,8 @@ async fn revoke(
     credentials: &Value,
 ) {
     change_consent(sandbox, credentials, json!({"state": "revoked"})).await;
-    assert_eq!(
-        workdir
-            .run(&format!("connection sync {connection}"))
-            .status
-            .code(),
-        Some(1),
-        "nothing was read"
-    );
+    let synced = workdir.run(&format!("connection sync {connection}"));
+    assert_eq!(synced.status.code(), Some(1), "nothing was read");
 }
 
 #[tokio::test]
@@ -429,22 +313,20 @@ async fn killed_service_sends_the_same_body_after_its_restart() {
     revoke(&workdir, &sandbox, &connection, &credentials).await;
     eventually(async || receiver.has_requests()).await;
     assert_eq!(service.stop("-KILL").0, None);
-    let first = receiver.drain().remove(0);
-    assert_eq!(
-        statuses(std::slice::from_ref(&first)),
-        [["active", "revoked"].map(str::to_owned)]
-    );
+    let first = receiver.drain();
+    assert_eq!(statuses(&first[..1]), [["active", "revoked"]]);
+    let first = &first[0];
 
     receiver.reply_with(Reply::Status(204));
     // The lease of the endpoint ends later than a test should wait.
     let path = workdir.folder.path().join("deployment.db");
-    let database = rusqlite::Connection::open(path).unwrap();
-    database
-        .busy_timeout(std::time::Duration::from_secs(5))
-        .unwrap();
-    database
-        .execute("UPDATE webhook_queues SET lease_until = NULL", [])
-        .unwrap();
+    let database = format!("sqlite:{}", path.display());
+    execute(
+        &database,
+        "UPDATE webhook_queues SET lease_until = NULL",
+        "",
+    )
+    .await;
     let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
     eventually(async || receiver.has_requests()).await;
     let again = receiver.drain().remove(0);
@@ -456,68 +338,47 @@ async fn killed_service_sends_the_same_body_after_its_restart() {
 #[tokio::test]
 async fn doctor_names_connections_to_reconnect() {
     let (workdir, sandbox, connection, credentials) = deployment_with_connection().await;
-    let checks = || {
+    let assert_found = |expected: &[&str]| {
         let output = workdir.run(&format!("doctor --json {ANY_PORTS}"));
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(
-            output.status.code(),
-            Some(0),
-            "a lost consent is no fault of the deployment: {report}"
-        );
-        let mut checks = report["checks"].as_array().unwrap().clone();
-        checks.retain(|check| check["name"] == "connections");
-        checks
+        assert_eq!(findings(&output, "connections"), expected);
+        // A lost consent is no fault of the deployment.
+        assert_eq!(output.status.code(), Some(0));
     };
-    let ok = |detail: &str| json!({"name": "connections", "verdict": "ok", "detail": detail});
-    assert_eq!(checks(), [ok("1 active")]);
+    assert_found(&["ok 1 active"]);
 
-    let end = jiff::Timestamp::now() + 10 * DAY;
+    let end = Timestamp::now() + 10 * DAY;
     let change = json!({"state": "active", "expiresAt": end});
     change_consent(&sandbox, &credentials, change).await;
     workdir.json(&format!("connection sync {connection}"));
-    let listed = workdir.json("connection list")[0]["consentExpiresAt"].clone();
-    assert!(
-        end.duration_since(listed.as_str().unwrap().parse().unwrap())
-            .abs()
-            < jiff::SignedDuration::from_secs(1)
-    );
-    let shown = text(
-        &workdir.json(&format!("connection show {connection}")),
-        "consentExpiresAt",
-    )
-    .to_owned();
-    assert_eq!(shown, listed);
-    for command in [
-        "connection list".to_owned(),
-        format!("connection show {connection}"),
-    ] {
-        let printed = workdir.text(&command);
-        assert!(
-            printed.to_lowercase().contains("consent ends") && printed.contains(&shown),
-            "{printed}"
-        );
+    let (list, show) = ("connection list", format!("connection show {connection}"));
+    let shown = workdir.json(list)[0]["consentExpiresAt"].clone();
+    assert_eq!(workdir.json(&show)["consentExpiresAt"], shown);
+    let shown = shown.as_str().unwrap();
+    let difference = end.duration_since(shown.parse().unwrap());
+    assert!(difference.abs() < SignedDuration::from_secs(1), "{shown}");
+    for command in [list, &show] {
+        let printed = workdir.text(command);
+        let has_end = printed.to_lowercase().contains("consent ends") && printed.contains(shown);
+        assert!(has_end, "{printed}");
     }
-    let detail = format!(
-        "the consent of me@example.com for Ironbark Example Bank ends at {shown}; to renew it, send the user the link \
-         of `bellbird connection link --reconnect {connection}`"
+    let link = format!("connection link --reconnect {connection}");
+    let note = format!(
+        "note the consent of me@example.com for Ironbark Example Bank ends at {shown}; to renew \
+         it, send the user the link of `bellbird {link}`"
     );
-    let note = json!({"name": "connections", "verdict": "note", "detail": detail});
-    assert_eq!(checks(), [ok("1 active"), note]);
+    assert_found(&["ok 1 active", &note]);
 
     revoke(&workdir, &sandbox, &connection, &credentials).await;
-    let history = workdir.json(&format!("connection show {connection}"))["history"].clone();
-    let since = text(history.as_array().unwrap().last().unwrap(), "at")
-        .parse::<jiff::Timestamp>()
+    let history = workdir.json(&show)["history"].clone();
+    let since: Timestamp = text(history.as_array().unwrap().last().unwrap(), "at")
+        .parse()
         .unwrap();
-    let detail = format!(
-        "Ironbark Example Bank of me@example.com is revoked since {since:.0}; to reconnect it, send the user the link \
-         of `bellbird connection link --reconnect {connection}`"
+    let note = format!(
+        "note Ironbark Example Bank of me@example.com is revoked since {since:.0}; to reconnect \
+         it, send the user the link of `bellbird {link}`"
     );
-    let note = json!({"name": "connections", "verdict": "note", "detail": detail});
-    assert_eq!(checks(), [note, ok("0 active")]);
-    let url = workdir.json(&format!("connection link --reconnect {connection}"));
-    assert!(
-        text(&url, "url").contains("/link/"),
-        "the command works: {url}"
-    );
+    assert_found(&[&note, "ok 0 active"]);
+    let url = workdir.json(&link);
+    let is_link = text(&url, "url").contains("/link/");
+    assert!(is_link, "the command works: {url}");
 }

@@ -24,8 +24,15 @@ impl App {
         execute(&self.shared.database, &sql, "").await;
     }
 
-    async fn last_error_at(&self, hook: &Hook) -> Option<String> {
-        self.deliveries_to(hook).await.pop().unwrap().last_error
+    /// Gives the endpoint of Olivia another secret, sealed with the keys of this storage.
+    async fn rotate_secret(&self, hook: &Hook, storage: &Storage) {
+        let (endpoint, now) = ((self.olivia.user.id, hook.endpoint.id), self.clock.now());
+        let (secrets, secret) = (storage.secrets(), new_secret());
+        let rotated = in_tx!(
+            storage,
+            endpoints::rotate_secret(secrets, endpoint, &secret, now)
+        );
+        assert!(rotated.await.unwrap().is_some());
     }
 }
 
@@ -74,10 +81,8 @@ async fn damaged_secret_disables_the_endpoint() {
     let endpoint = app.endpoint_of(&hook).await;
     assert_eq!(endpoint.status, EndpointStatus::Disabled);
     assert_eq!(endpoint.disabled_reason.as_deref(), Some("secret broken"));
-    assert_eq!(
-        app.last_error_at(&hook).await.as_deref(),
-        Some("endpoint disabled")
-    );
+    let last_error = app.last_delivery(&hook).await.last_error;
+    assert_eq!(last_error.as_deref(), Some("endpoint disabled"));
 }
 
 #[tokio::test]
@@ -87,41 +92,18 @@ async fn secret_under_a_missing_key_fails_the_attempts() {
     let hook = app.hook_on(connection).await;
     app.add_event(connection, "SIGNED LATER").await;
     let other_key = Sealer::parse("other:BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA=").unwrap();
-    let other = Storage::open(&app.shared.database, other_key)
-        .await
-        .unwrap();
-    let (user, id, now) = (app.olivia.user.id, hook.endpoint.id, app.clock.now());
-    assert!(
-        in_tx!(
-            other,
-            endpoints::rotate_secret(other.secrets(), (user, id), &new_secret(), now)
-        )
-        .await
-        .unwrap()
-        .is_some()
-    );
+    let other = Storage::open(&app.shared.database, other_key).await;
+    app.rotate_secret(&hook, &other.unwrap()).await;
     assert!(app.delivered_to(&hook).await.is_empty());
     app.assert_enabled(&hook).await;
-    let delivery = app.deliveries_to(&hook).await.pop().unwrap();
-    assert_eq!(
-        (delivery.state, delivery.attempts),
-        (DeliveryState::Pending, 1)
-    );
-    assert_eq!(
-        delivery.last_error.as_deref(),
-        Some("not signed: secret cannot be opened")
-    );
+    let delivery = app.last_delivery(&hook).await;
+    let expected = (DeliveryState::Pending, 1);
+    assert_eq!((delivery.state, delivery.attempts), expected);
+    let expected = Some("not signed: secret cannot be opened");
+    assert_eq!(delivery.last_error.as_deref(), expected);
 
     // With the key, or here with another secret, it is sent.
-    assert!(
-        in_tx!(
-            app.storage,
-            endpoints::rotate_secret(app.storage.secrets(), (user, id), &new_secret(), now)
-        )
-        .await
-        .unwrap()
-        .is_some()
-    );
+    app.rotate_secret(&hook, &app.storage).await;
     app.advance_to_next_attempt(&hook).await;
     app.webhooks.run_due_deliveries().await;
     assert_eq!(hook.receiver.drain().len(), 1);
