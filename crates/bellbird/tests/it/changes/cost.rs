@@ -1,75 +1,44 @@
 //! What requests for changes cost: provider calls, and which rate limit they count towards.
 
-use bellbird_domain::Connection;
-use serde_json::Value;
+use bellbird_domain::Plan;
 
 use super::{HOUR, STALE, setup};
-use crate::support::follower::{Follower, changes};
+use crate::support::follower::{Follower, added};
 use crate::support::harness::{App, Person, Response, also_on_postgres, simulated_providers};
-use crate::support::provider_spec::spec;
 
 /// More than a page of each provider.
 const MANY: u32 = 1_500;
 
 fn remaining(answer: &Response) -> u32 {
-    answer
-        .header("x-ratelimit-remaining")
-        .expect("a limit")
-        .parse()
-        .unwrap()
+    let remaining = answer.header("x-ratelimit-remaining");
+    remaining.expect("a limit").parse().unwrap()
 }
 
 fn limit(answer: &Response) -> u32 {
-    answer
-        .header("x-ratelimit-limit")
-        .expect("a limit")
-        .parse()
-        .unwrap()
+    let limit = answer.header("x-ratelimit-limit");
+    limit.expect("a limit").parse().unwrap()
 }
 
 impl App {
-    /// Gives the account with rows that many of them, with times of the last 300 days.
-    async fn fill(&self, connection: &Connection) {
-        let account = self.account_at(connection).await;
-        if connection.provider != "fiskil" {
-            let bank = self.bank(&connection.provider);
-            bank.fill(&account, MANY).unwrap();
-        }
-    }
-
-    /// A person with a connection that has many rows.
-    async fn with_many_rows(&self, provider: &str) -> (Person, Connection) {
-        let index = if provider == "fiskil" {
-            0
-        } else {
-            spec(provider).spare_credentials
-        };
-        let credentials = &self.credentials_of(provider)[index];
-        let email = format!("many.{provider}@example.com");
+    /// A person whose first connection has many rows, of the last 300 days.
+    async fn person_with_many_rows(&self, provider: &str) -> Person {
         if provider == "fiskil" {
-            let (key, connection) = (self.olivia.key.clone(), self.olivia.connections[0].clone());
-            let user = self
-                .storage
-                .users()
-                .find(connection.user_id)
-                .await
-                .unwrap()
-                .expect("Olivia");
-            return (
-                Person {
-                    user,
-                    key,
-                    connections: Vec::new(),
-                },
-                connection,
-            );
+            let (user, key) = (self.olivia.user.clone(), self.olivia.key.clone());
+            let connections = self.olivia.connections.clone();
+            return Person {
+                user,
+                key,
+                connections,
+            };
         }
+        let email = format!("many.{provider}@example.com");
+        let credentials = self.spare_credentials(provider);
         let person = self
-            .add_person(&email, bellbird_domain::Plan::Professional, &[credentials])
+            .add_person(&email, Plan::Professional, &[&credentials])
             .await;
-        let connection = person.connections[0].clone();
-        self.fill(&connection).await;
-        (person, connection)
+        let account = self.account_at(&person.connections[0]).await;
+        self.bank(provider).fill(&account, MANY).unwrap();
+        person
     }
 }
 
@@ -79,11 +48,10 @@ async fn poll_without_news_calls_no_provider() {
     for provider in simulated_providers() {
         let person = app.person_at(provider).await;
         let connection = &person.connections[0];
-        let mut copy = Follower::new(&app, &person, connection);
-        copy.follow(&app).await;
+        let mut copy = Follower::copied(&app, &person, connection).await;
         app.reset_calls();
         for _ in 0..5 {
-            assert_eq!(copy.follow(&app).await, Vec::<Value>::new());
+            copy.assert_finds(&app, &[], "no news").await;
             app.clock.set(app.clock.now() + STALE / 10);
         }
         assert_eq!(app.bank(provider).total_calls(), 0, "{provider}");
@@ -91,12 +59,9 @@ async fn poll_without_news_calls_no_provider() {
         app.advance_clock(HOUR);
         app.sync(connection).await;
         app.reset_calls();
-        assert_eq!(copy.follow(&app).await, Vec::<Value>::new());
-        assert_eq!(
-            app.bank(provider).total_calls(),
-            0,
-            "{provider}: after a sync"
-        );
+        copy.assert_finds(&app, &[], "no news").await;
+        let calls = app.bank(provider).total_calls();
+        assert_eq!(calls, 0, "{provider}: after a sync");
     }
 }
 
@@ -106,23 +71,20 @@ async fn poll_without_news_counts_as_metadata() {
     let limits = &mut setup.settings.api_context;
     (limits.metadata_per_minute, limits.live_per_minute) = (40, 10);
     let app = App::start(setup).await;
-    for (provider, live) in [("fiskil", "transactions"), ("snaptrade", "trades")] {
+    for provider in ["fiskil", "snaptrade"] {
         let person = app.person_at(provider).await;
         let connection = &person.connections[0];
         let mut copy = Follower::new(&app, &person, connection);
         let live_left = async || {
-            let path = format!("/v1/{live}?connectionId={}&limit=1", connection.id);
-            remaining(&app.get_as(&person.key, &path).await)
+            let read = app.rows_of(connection).by(&person).limit(1);
+            remaining(&read.send().await)
         };
         // Each of these is a live request, too.
         assert_eq!(live_left().await, 9, "{provider}");
         let first = copy.ask(&app).await;
         copy.apply(200, &first.json());
-        assert_eq!(
-            live_left().await,
-            7,
-            "{provider}: the first copy syncs and reads, and is one request"
-        );
+        // The first copy syncs and reads, and is one request.
+        assert_eq!(live_left().await, 7, "{provider}");
         let before = remaining(&copy.ask(&app).await);
         for polls in 1..=5 {
             let answer = copy.ask(&app).await;
@@ -130,33 +92,23 @@ async fn poll_without_news_counts_as_metadata() {
             assert_eq!(remaining(&answer), before - polls, "{provider}");
             assert_eq!(limit(&answer), limit(&first), "{provider}");
         }
-        assert_eq!(
-            live_left().await,
-            6,
-            "{provider}: polls are no live requests"
-        );
-        assert_ne!(
-            limit(&first),
-            10,
-            "{provider}: not the limit of live requests"
-        );
+        // Polls are no live requests, and do not have their limit.
+        assert_eq!(live_left().await, 6, "{provider}");
+        assert_ne!(limit(&first), 10, "{provider}");
     }
 }
 
 #[tokio::test]
 async fn without_live_requests_left_polls_go_on() {
     let mut setup = setup();
-    (
-        setup.settings.api_context.metadata_per_minute,
-        setup.settings.api_context.live_per_minute,
-    ) = (60, 1);
+    let limits = &mut setup.settings.api_context;
+    (limits.metadata_per_minute, limits.live_per_minute) = (60, 1);
     let app = App::start(setup).await;
     let person = app.person_at("fiskil").await;
     let connection = &person.connections[0];
-    let mut copy = Follower::new(&app, &person, connection);
-    copy.follow(&app).await;
+    let mut copy = Follower::copied(&app, &person, connection).await;
     for _ in 0..3 {
-        assert_eq!(copy.follow(&app).await, Vec::<Value>::new());
+        copy.assert_finds(&app, &[], "no news").await;
     }
     // With news, it is a live request.
     app.add_recent_row(connection, "NEWS").await;
@@ -166,10 +118,7 @@ async fn without_live_requests_left_polls_go_on() {
     assert_eq!(answer.json()["error"]["code"], "rate_limited");
     assert!(answer.header("retry-after").is_some());
     app.advance_clock(STALE);
-    assert_eq!(
-        changes(&copy.follow(&app).await),
-        [("upsert", Some(true), "NEWS")]
-    );
+    copy.assert_finds(&app, &[added("NEWS")], "news").await;
 }
 
 #[tokio::test]
@@ -178,34 +127,28 @@ async fn one_new_row_costs_one_window() {
     setup.rows = MANY;
     let app = App::start(setup).await;
     for provider in simulated_providers() {
-        let (person, connection) = app.with_many_rows(provider).await;
-        let mut copy = Follower::new(&app, &person, &connection);
-        copy.follow(&app).await;
-        app.add_recent_row(&connection, "ONE AMONG MANY").await;
+        let person = app.person_with_many_rows(provider).await;
+        let connection = &person.connections[0];
+        let mut copy = Follower::copied(&app, &person, connection).await;
+        app.add_recent_row(connection, "ONE AMONG MANY").await;
         app.advance_clock(STALE);
         app.reset_calls();
-        app.sync(&connection).await;
+        app.sync(connection).await;
         let sync = app.row_calls(provider);
         app.reset_calls();
-        let list = spec(provider).list;
-        let window = format!("/v1/{list}?connectionId={}&limit=500", connection.id);
-        assert_eq!(app.get_as(&person.key, &window).await.status, 200);
+        let window = app.rows_of(connection).by(&person).limit(500);
+        assert_eq!(window.send().await.status, 200);
         let window = app.row_calls(provider);
         app.reset_calls();
-        assert_eq!(
-            changes(&copy.follow(&app).await),
-            [("upsert", Some(true), "ONE AMONG MANY")],
-            "{provider}"
-        );
+        copy.assert_finds(&app, &[added("ONE AMONG MANY")], provider)
+            .await;
         let calls = app.bank(provider).calls();
         let news = app.row_calls(provider);
-        assert!(
-            news >= 1 && news <= window,
-            "{provider}: {calls:?}, but {window} for a window"
-        );
+        let is_cheap = news >= 1 && news <= window;
+        assert!(is_cheap, "{provider}: {calls:?}, but {window} for a window");
         assert!(
             sync <= window,
-            "{provider}: {sync} for the sync, but {window} for a window"
+            "{provider}: {sync}, but {window} for a window"
         );
     }
 }
@@ -216,16 +159,11 @@ async fn concurrent_requests_sync_once() {
     let app = App::start(setup()).await;
     let person = app.person_at("fiskil").await;
     let connection = &person.connections[0];
-    let mut copy = Follower::new(&app, &person, connection);
-    copy.follow(&app).await;
+    let mut copy = Follower::copied(&app, &person, connection).await;
     app.advance_clock(STALE);
     app.reset_calls();
     let asked = futures_util::future::join_all((0..6).map(|_| copy.ask(&app))).await;
-    assert!(
-        asked
-            .iter()
-            .all(|answer| answer.status == 200 && answer.data().is_empty())
-    );
+    assert!(asked.iter().all(|answer| answer.data().is_empty()));
     let together = app.transaction_calls();
     app.advance_clock(STALE);
     app.reset_calls();
@@ -240,17 +178,14 @@ async fn background_syncs_and_endpoints_change_nothing() {
     let app = App::start(setup).await;
     let person = app.person_at("fiskil").await;
     let connection = &person.connections[0];
-    let mut copy = Follower::new(&app, &person, connection);
-    copy.follow(&app).await;
+    let mut copy = Follower::copied(&app, &person, connection).await;
     let hook = app.hook(&person.user).await;
     app.add_recent_row(connection, "FOUND BY THE JOB").await;
     app.advance_clock(25 * HOUR);
     app.connections.jobs().run_due("sync").await.unwrap();
     assert_eq!(app.delivered_to(&hook).await.len(), 1);
-    assert_eq!(
-        changes(&copy.follow(&app).await),
-        [("upsert", Some(true), "FOUND BY THE JOB")]
-    );
+    let expected = [added("FOUND BY THE JOB")];
+    copy.assert_finds(&app, &expected, "with jobs").await;
     copy.assert_equal(&app, "with jobs").await;
 }
 

@@ -2,14 +2,26 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde_json::{Value, json};
+use serde_json::json;
+use uuid::Uuid;
 
 use super::errors::assert_problem;
-use super::{HOUR, STALE, setup};
+use super::{STALE, setup};
 use crate::support::follower::Follower;
 use crate::support::harness::{App, simulated_providers};
 use crate::support::mcp::Mcp;
+use crate::support::process::text;
 
+/// Members of a row that a cursor could tell.
+const MEMBERS: [&str; 7] = [
+    "id",
+    "accountId",
+    "accountName",
+    "description",
+    "amount",
+    "merchantName",
+    "totalAmount",
+];
 /// As the service limits it.
 const CHARS_MAX: usize = 7 * 1024;
 
@@ -17,23 +29,11 @@ const CHARS_MAX: usize = 7 * 1024;
 async fn cursor_is_good_for_its_question_only() {
     let app = App::start(setup()).await;
     let (olivia, ben) = (&app.olivia, &app.ben);
-    let accounts = app
-        .storage
-        .accounts()
-        .list_of_connection(olivia.user.id, olivia.connections[0].id)
-        .await;
-    let accounts: Vec<String> = accounts
-        .unwrap()
-        .iter()
-        .map(|account| account.id.to_string())
-        .collect();
+    let accounts = app.accounts_of(&olivia.connections[0]).await;
     let whole = Follower::new(&app, olivia, &olivia.connections[0]);
     let other = Follower::new(&app, olivia, &olivia.connections[1]);
     let foreign = Follower::new(&app, ben, &ben.connections[0]);
-    let (one, two) = (
-        whole.of_account(&accounts[0]),
-        whole.of_account(&accounts[1]),
-    );
+    let [one, two] = [0, 1].map(|at| whole.of_account(&accounts[at].id));
     let broker = app.person_at("snaptrade").await;
     let trades = Follower::new(&app, &broker, &broker.connections[0]);
     let mut cursors = Vec::new();
@@ -50,10 +50,7 @@ async fn cursor_is_good_for_its_question_only() {
     for (asked, question) in questions.into_iter().enumerate() {
         for (made, cursors) in cursors.iter().enumerate() {
             for cursor in cursors {
-                let follower = Follower {
-                    cursor: Some(cursor.clone()),
-                    ..question.clone()
-                };
+                let follower = question.with_cursor(cursor);
                 if asked == made {
                     assert_eq!(follower.ask(&app).await.status, 200, "{asked}");
                 } else {
@@ -68,16 +65,14 @@ async fn cursor_is_good_for_its_question_only() {
 async fn changed_cursor_is_invalid() {
     let app = App::start(setup()).await;
     let person = app.person_at("fiskil").await;
-    let mut copy = Follower::new(&app, &person, &person.connections[0]);
-    copy.follow(&app).await;
+    let mut copy = Follower::copied(&app, &person, &person.connections[0]).await;
     let cursor = copy.cursor.clone().unwrap();
     let sealed = URL_SAFE_NO_PAD.decode(&cursor).unwrap();
     let mcp = Mcp::new(&app, &app.olivia.key);
-    let of_mcp = mcp
-        .call("list_transactions", json!({"from": "2000-01-01"}))
-        .await;
+    let from = json!({"from": "2000-01-01"});
+    let of_mcp = mcp.call("list_transactions", from).await;
     let mut bad = vec![
-        of_mcp["next_cursor"].as_str().unwrap().to_owned(),
+        text(&of_mcp, "next_cursor").to_owned(),
         cursor[1..].to_owned(),
         cursor[..cursor.len() - 1].to_owned(),
         cursor[..cursor.len() / 2].to_owned(),
@@ -99,18 +94,11 @@ async fn changed_cursor_is_invalid() {
     }
     app.reset_calls();
     for bad in bad {
-        let follower = Follower {
-            cursor: Some(bad.clone()),
-            ..copy.clone()
-        };
+        let follower = copy.with_cursor(&bad);
         assert_problem(&follower.ask(&app).await, 400, "invalid_cursor");
     }
     assert_eq!(app.fiskil().total_calls(), 0);
-    assert_eq!(
-        copy.follow(&app).await,
-        Vec::<Value>::new(),
-        "the cursor itself is good"
-    );
+    copy.assert_finds(&app, &[], "a good cursor").await;
     // It is no cursor of MCP either.
     let failure = Mcp::new(&app, &person.key)
         .failure("list_transactions", json!({"cursor": cursor}))
@@ -140,61 +128,32 @@ async fn cursor_tells_nothing_of_rows() {
         cursors.push(copy.cursor.clone().unwrap());
         let mut texts = vec![id, connection.id.to_string(), person.user.id.to_string()];
         for row in copy.rows.values() {
-            let members = [
-                "id",
-                "accountId",
-                "accountName",
-                "description",
-                "amount",
-                "merchantName",
-            ];
-            let values = members
-                .iter()
-                .chain(&["totalAmount"])
-                .filter_map(|name| row[*name].as_str());
+            let values = MEMBERS.iter().filter_map(|name| row[*name].as_str());
             texts.extend(values.filter(|text| text.len() > 5).map(str::to_owned));
         }
-        let ids: Vec<String> = texts
-            .iter()
-            .filter(|text| text.len() == 36)
-            .cloned()
-            .collect();
+        let (ids, of_rows): (Vec<&String>, Vec<&String>) =
+            texts.iter().partition(|text| text.len() == 36);
         assert!(texts.len() > 20 && ids.len() > 2, "{provider}");
-        let bytes_of = |id: &String| {
-            uuid::Uuid::parse_str(id)
-                .ok()
-                .map(|id| id.as_bytes().to_vec())
-        };
         for cursor in cursors {
-            assert!(
-                cursor.len() < 1_000,
-                "{provider}: {} characters",
-                cursor.len()
-            );
+            let length = cursor.len();
+            assert!(length < 1_000, "{provider}: {length} characters");
             let sealed = URL_SAFE_NO_PAD.decode(&cursor).unwrap();
             let found = |bytes: &[u8], text: &[u8]| memchr::memmem::find(bytes, text).is_some();
             for text in &texts {
-                assert!(
-                    !found(&sealed, text.as_bytes()) && !cursor.contains(text.as_str()),
-                    "{provider}: {text}"
-                );
+                let is_shown = found(&sealed, text.as_bytes()) || cursor.contains(text.as_str());
+                assert!(!is_shown, "{provider}: {text}");
             }
-            for id in ids.iter().filter_map(bytes_of) {
-                assert!(!found(&sealed, &id), "{provider}");
+            for id in ids.iter().filter_map(|id| Uuid::parse_str(id).ok()) {
+                assert!(!found(&sealed, id.as_bytes()), "{provider}");
             }
             // What the seal hides names the connection, perhaps an account, and no row.
-            let opened = app
-                .storage
-                .secrets()
-                .open_cursor(person.user.id, "changes", &sealed)
-                .expect("it opens");
-            let of_rows = texts.iter().filter(|text| text.len() != 36);
+            let secrets = app.storage.secrets();
+            let opened = secrets.open_cursor(person.user.id, "changes", &sealed);
+            let opened = opened.expect("it opens");
             let shown = String::from_utf8_lossy(&opened);
-            for text in of_rows {
-                assert!(
-                    !found(&opened, text.as_bytes()),
-                    "{provider}: {text} in {shown}"
-                );
+            for text in &of_rows {
+                let is_named = found(&opened, text.as_bytes());
+                assert!(!is_named, "{provider}: {text} in {shown}");
             }
         }
     }

@@ -2,35 +2,24 @@
 
 use bellbird_domain::Plan;
 use bellbird_sandbox::{ConsentState, Fault, FaultKind};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{HOUR, STALE, setup};
-use crate::support::follower::{Follower, changes};
+use crate::support::follower::{Follower, added, changed};
 use crate::support::harness::{App, Response, simulated_providers};
-use crate::support::provider_spec::spec;
+use crate::support::process::text;
 
 /// Asserts that this is an error with this status and word. Returns its details.
 #[track_caller]
 pub(super) fn assert_problem(answer: &Response, status: u16, code: &str) -> Vec<String> {
     assert_eq!(answer.status, status, "{}", answer.text);
-    assert_eq!(
-        answer.header("bellbird-error"),
-        Some(code),
-        "{}",
-        answer.text
-    );
+    let in_header = answer.header("bellbird-error");
+    assert_eq!(in_header, Some(code), "{}", answer.text);
     let error = answer.json()["error"].clone();
     assert_eq!(error["code"], code);
-    assert!(
-        error["message"]
-            .as_str()
-            .is_some_and(|message| !message.is_empty())
-    );
-    let details = error["details"].as_array().cloned().unwrap_or_default();
-    details
-        .iter()
-        .map(|detail| detail.as_str().unwrap().to_owned())
-        .collect()
+    assert_ne!(text(&error, "message"), "");
+    let details = error.get("details").cloned().unwrap_or(json!([]));
+    serde_json::from_value(details).unwrap()
 }
 
 #[tokio::test]
@@ -39,8 +28,7 @@ async fn ended_consent_is_named() {
     for provider in simulated_providers() {
         let person = app.person_at(provider).await;
         let connection = &person.connections[0];
-        let mut copy = Follower::new(&app, &person, connection);
-        copy.follow(&app).await;
+        let mut copy = Follower::copied(&app, &person, connection).await;
         let unsynced = Follower::new(&app, &person, connection);
         for (state, status) in [
             (ConsentState::Expired, "invalidated"),
@@ -56,11 +44,8 @@ async fn ended_consent_is_named() {
                     format!("connectionId: {}", connection.id),
                 ];
                 assert_eq!(details, expected, "{provider}");
-                assert_eq!(
-                    answer.header("retry-after"),
-                    None,
-                    "{provider}: a retry cannot succeed"
-                );
+                // A retry cannot succeed.
+                assert_eq!(answer.header("retry-after"), None, "{provider}");
             }
         }
         app.set_consent(connection, ConsentState::Active).await;
@@ -68,11 +53,8 @@ async fn ended_consent_is_named() {
         // A refused consent is looked at again only now and then.
         app.sync(connection).await;
         app.advance_clock(HOUR);
-        assert_eq!(
-            changes(&copy.follow(&app).await),
-            [("upsert", Some(true), "AFTERWARDS")],
-            "{provider}"
-        );
+        copy.assert_finds(&app, &[added("AFTERWARDS")], provider)
+            .await;
         copy.assert_equal(&app, provider).await;
     }
 }
@@ -93,11 +75,8 @@ async fn unavailable_provider_is_a_503_with_a_time() {
             let answer = copy.ask(&app).await;
             let details = assert_problem(&answer, 503, "provider_unavailable");
             assert_eq!(details, expected, "{provider}: {fault:?}");
-            let seconds: u64 = answer
-                .header("retry-after")
-                .expect("a time")
-                .parse()
-                .unwrap();
+            let retry_after = answer.header("retry-after").expect("a time");
+            let seconds: u64 = retry_after.parse().unwrap();
             assert!(seconds >= 1, "{provider}: {fault:?}");
             app.clear_faults();
             app.advance_clock(STALE);
@@ -110,19 +89,12 @@ async fn unavailable_provider_is_a_503_with_a_time() {
         app.bank(provider)
             .add_fault(Fault::status(503).at("/").retry_after(30));
         let answer = copy.ask(&app).await;
-        assert_eq!(
-            assert_problem(&answer, 503, "provider_unavailable"),
-            expected,
-            "{provider}"
-        );
+        let details = assert_problem(&answer, 503, "provider_unavailable");
+        assert_eq!(details, expected, "{provider}");
         assert!(answer.header("retry-after").is_some());
         app.clear_faults();
         app.advance_clock(STALE);
-        assert_eq!(
-            changes(&copy.follow(&app).await),
-            [("upsert", Some(true), "NEWS")],
-            "{provider}"
-        );
+        copy.assert_finds(&app, &[added("NEWS")], provider).await;
     }
 }
 
@@ -134,42 +106,26 @@ async fn category_and_plan_are_checked() {
     let developer = app
         .add_person("dev@example.com", Plan::Developer, &[])
         .await;
-    let get = async |key: &str, path: String| app.get_as(key, &path).await;
-    let (at_broker, at_bank) = (broker.connections[0].id, bank.connections[0].id);
-    let wrong = get(
-        &broker.key,
-        format!("/v1/transactions/changes?connectionId={at_broker}"),
-    )
-    .await;
-    assert_problem(&wrong, 400, "invalid_parameters");
-    let wrong = get(
-        &bank.key,
-        format!("/v1/trades/changes?connectionId={at_bank}"),
-    )
-    .await;
-    assert_problem(&wrong, 400, "invalid_parameters");
-    let plan = get(
-        &developer.key,
-        format!("/v1/trades/changes?connectionId={at_broker}"),
-    )
-    .await;
-    assert_problem(&plan, 403, "professional_required");
-    let foreign = get(
-        &developer.key,
-        format!("/v1/transactions/changes?connectionId={at_bank}"),
-    )
-    .await;
-    assert_problem(&foreign, 404, "not_found");
-    assert_problem(
-        &app.get_without_key("/v1/transactions/changes").await,
-        401,
-        "invalid_key",
-    );
-    assert_problem(
-        &get(&bank.key, "/v1/transactions/changes".to_owned()).await,
-        400,
-        "invalid_parameters",
-    );
+    let [at_broker, at_bank] =
+        [&broker, &bank].map(|person| format!("changes?connectionId={}", person.connections[0].id));
+    let invalid = (400, "invalid_parameters");
+    let (no_plan, unknown) = ((403, "professional_required"), (404, "not_found"));
+    for (person, path, (status, code)) in [
+        (&broker, format!("transactions/{at_broker}"), invalid),
+        (&bank, format!("trades/{at_bank}"), invalid),
+        (&developer, format!("trades/{at_broker}"), no_plan),
+        (&developer, format!("transactions/{at_bank}"), unknown),
+        (&bank, "transactions/changes".to_owned(), invalid),
+    ] {
+        let answer = app.get_as(&person.key, &format!("/v1/{path}")).await;
+        assert_problem(&answer, status, code);
+    }
+    let without_key = app.get_without_key("/v1/transactions/changes").await;
+    assert_problem(&without_key, 401, "invalid_key");
+    let get = async |more: &str| {
+        let path = format!("/v1/transactions/{at_bank}&{more}");
+        app.get_as(&bank.key, &path).await
+    };
     for bad in [
         "limit=x",
         "limit=0",
@@ -179,32 +135,17 @@ async fn category_and_plan_are_checked() {
         "offset=1",
         "cursor=a&cursor=b",
     ] {
-        let answer = get(
-            &bank.key,
-            format!("/v1/transactions/changes?connectionId={at_bank}&{bad}"),
-        )
-        .await;
-        let code = answer
-            .header("bellbird-error")
-            .unwrap_or_default()
-            .to_owned();
+        let answer = get(bad).await;
+        let code = answer.header("bellbird-error").unwrap_or_default();
         // An account that nobody has is not found.
         let expected: &[(u16, &str)] = match bad {
             "accountId=x" => &[(400, "invalid_parameters"), (404, "not_found")],
             _ => &[(400, "invalid_parameters")],
         };
-        assert!(
-            expected.contains(&(answer.status.as_u16(), &code)),
-            "{bad}: {}",
-            answer.text
-        );
+        let is_expected = expected.contains(&(answer.status.as_u16(), code));
+        assert!(is_expected, "{bad}: {}", answer.text);
     }
-    let clamped = get(
-        &bank.key,
-        format!("/v1/transactions/changes?connectionId={at_bank}&limit=100000"),
-    )
-    .await;
-    assert_eq!(clamped.status, 200);
+    assert_eq!(get("limit=100000").await.status, 200);
     let removed = app.person_at("fiskil").await;
     let copy = Follower::new(&app, &removed, &removed.connections[0]);
     app.remove(removed.connections[0].id).await;
@@ -224,15 +165,12 @@ async fn unreadable_row_removes_nothing() {
     app.change_row(connection, &id, json!({"amount": "not a number"}));
     for _ in 0..4 {
         app.advance_clock(13 * HOUR);
-        assert_eq!(copy.follow(&app).await, Vec::<Value>::new());
+        copy.assert_finds(&app, &[], "no news").await;
     }
     assert_eq!(copy.keys(), keys);
-    let set = (spec("fiskil").set_amount)(123);
-    app.change_row(connection, &id, set.members);
+    app.set_amount(connection, &id, 123);
     app.advance_clock(STALE);
-    assert_eq!(
-        changes(&copy.follow(&app).await),
-        [("upsert", Some(false), "BECOMES UNREADABLE")]
-    );
+    let expected = [changed("BECOMES UNREADABLE")];
+    copy.assert_finds(&app, &expected, "readable").await;
     copy.assert_equal(&app, "readable").await;
 }

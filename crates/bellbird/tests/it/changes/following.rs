@@ -4,9 +4,9 @@ use bellbird_domain::{Connection, Plan};
 use bellbird_sandbox::{ConsentState, Fault};
 use serde_json::{Value, json};
 
-use super::{BETWEEN_MISSES, DAY, HOUR, STALE, setup};
+use super::{BETWEEN_MISSES, DAY, HOUR, STALE, follow_past_misses, setup};
 use crate::support::database::tables_containing;
-use crate::support::follower::{Follower, changes};
+use crate::support::follower::{Follower, REMOVAL, added, changed, changes};
 use crate::support::harness::{App, Person, simulated_providers};
 use crate::support::process::text;
 use crate::support::provider_spec::spec;
@@ -60,13 +60,9 @@ fn changed_in_renewal(before: &Follower, entries: Vec<Value>) -> (usize, Vec<Val
         row != *known && entry["isNew"] == false && row["description"] == known["description"]
     };
     let (changed, rest): (Vec<Value>, Vec<Value>) = entries.into_iter().partition(is_changed);
-    assert!(
-        changed.len() <= before.rows.len() / 4,
-        "{} of {}",
-        changed.len(),
-        before.rows.len()
-    );
-    (changed.len(), rest)
+    let (count, all) = (changed.len(), before.rows.len());
+    assert!(count <= all / 4, "{count} of {all}");
+    (count, rest)
 }
 
 /// How many rows events report as new, and as updated.
@@ -77,18 +73,15 @@ fn counts(events: &[ReceivedEvent]) -> (usize, usize) {
     )
 }
 
-/// What a removal looks like.
-const REMOVAL: (&str, Option<bool>, &str) = ("remove", None, "");
-
 async fn follow_everything(app: &App, provider: &str) {
     let (person, connection) = app.linked_at(provider).await;
     let hook = app.hook(&person.user).await;
     let mut copy = Follower::new(app, &person, &connection);
     let first = copy.follow(app).await;
+    assert!(first.len() > 3, "{provider}: {first:?}");
     assert!(
-        first.len() > 3 && first.iter().all(|entry| entry["isNew"] == true),
-        "{provider}: {}",
-        first.len()
+        first.iter().all(|entry| entry["isNew"] == true),
+        "{provider}"
     );
     copy.assert_equal(app, &format!("{provider}: first copy"))
         .await;
@@ -104,23 +97,15 @@ async fn follow_everything(app: &App, provider: &str) {
         ids.push(app.add_row(&connection, text, now - age).await);
     }
     app.advance_clock(STALE);
-    let added = copy.follow(app).await;
-    let new = |text: &'static str| ("upsert", Some(true), text);
-    let changed = |text: &'static str| ("upsert", Some(false), text);
-    assert_eq!(
-        changes(&added),
-        [new("ONE"), new("TWO"), new("THREE"), new("FOUR")],
-        "{provider}"
-    );
+    let news = copy.follow(app).await;
+    let expected = ["ONE", "TWO", "THREE", "FOUR"].map(added);
+    assert_eq!(changes(&news), expected, "{provider}");
     copy.assert_equal(app, &format!("{provider}: added")).await;
-    assert_eq!(copy.follow(app).await, Vec::<Value>::new());
+    copy.assert_finds(app, &[], "no news").await;
 
     app.set_amount(&connection, &ids[0], 9_901);
-    app.change_row(
-        &connection,
-        &ids[1],
-        json!({"description": "TWO, CORRECTED"}),
-    );
+    let corrected = json!({"description": "TWO, CORRECTED"});
+    app.change_row(&connection, &ids[1], corrected);
     app.remove_row(&connection, &ids[2]);
     app.advance_clock(STALE);
     let keys = copy.keys();
@@ -132,21 +117,13 @@ async fn follow_everything(app: &App, provider: &str) {
     assert_eq!(*one, changed("ONE"), "{provider}");
     assert_eq!(*two, changed("TWO, CORRECTED"), "{provider}");
     assert_eq!(copy.keys(), keys, "{provider}: corrections keep keys");
-    let missing: Vec<Value> = added
-        .iter()
-        .filter(|entry| changes(&[(*entry).clone()])[0].2 == "THREE")
-        .cloned()
-        .collect();
     app.advance_clock(BETWEEN_MISSES);
-    assert_eq!(
-        copy.follow(app).await,
-        Vec::<Value>::new(),
-        "{provider}: not gone yet"
-    );
+    copy.assert_finds(app, &[], &format!("{provider}: not gone yet"))
+        .await;
     app.advance_clock(BETWEEN_MISSES);
     let removed = copy.follow(app).await;
     assert_eq!(changes(&removed), [REMOVAL], "{provider}");
-    assert_eq!(removed[0]["key"], missing[0]["key"], "{provider}");
+    assert_eq!(removed[0]["key"], news[2]["key"], "{provider}: THREE");
     copy.assert_equal(app, &format!("{provider}: corrected and removed"))
         .await;
 
@@ -157,11 +134,7 @@ async fn follow_everything(app: &App, provider: &str) {
     app.advance_clock(STALE);
     let before = copy.clone();
     let (other, rest) = changed_in_renewal(&before, copy.follow(app).await);
-    assert_eq!(
-        rest,
-        Vec::<Value>::new(),
-        "{provider}: a renewal is no news"
-    );
+    assert_eq!(changes(&rest), [], "{provider}: a renewal is no news");
     assert_eq!(copy.keys(), keys, "{provider}");
     let events = app.delivered_to(&hook).await;
     assert_eq!(counts(&events), (0, other), "{provider}");
@@ -176,13 +149,9 @@ async fn follow_everything(app: &App, provider: &str) {
     assert_eq!(count(&again), count(&copy), "{provider}");
     // Earlier rows have no fingerprint, so nothing knows them under their new ids.
     let is_watched = |row: &Value| !again.watched([row.clone()]).is_empty();
-    let watched = again.rows.iter().filter(|(_, row)| is_watched(row));
-    assert!(
-        watched
-            .map(|(key, _)| key)
-            .all(|key| copy.rows.contains_key(key)),
-        "{provider}: the keys of the first copy"
-    );
+    let mut watched = again.rows.iter().filter(|(_, row)| is_watched(row));
+    let are_known = watched.all(|(key, _)| copy.rows.contains_key(key));
+    assert!(are_known, "{provider}: the keys of the first copy");
 
     // Restarted, and a day without the provider.
     copy.api = app.start_another().await;
@@ -192,15 +161,10 @@ async fn follow_everything(app: &App, provider: &str) {
     for hours in [0, 6, 12, 18] {
         let answer = copy.ask(app).await;
         let has_news_without_sync = answer.status == 200 && hours == 0;
-        assert!(
-            answer.status == 503 || has_news_without_sync,
-            "{provider}: {}",
-            answer.text
-        );
-        late.push(
-            app.add_row(&connection, "MEANWHILE", now - hours * HOUR / 6)
-                .await,
-        );
+        let is_expected = answer.status == 503 || has_news_without_sync;
+        assert!(is_expected, "{provider}: {}", answer.text);
+        let at = now - hours * HOUR / 6;
+        late.push(app.add_row(&connection, "MEANWHILE", at).await);
         app.advance_clock(6 * HOUR);
     }
     app.remove_row(&connection, &late[3]);
@@ -214,17 +178,13 @@ async fn follow_everything(app: &App, provider: &str) {
     let keys = copy.keys();
     app.delivered_to(&hook).await;
     app.renew_in_browser(&connection).await;
-    let now = app.clock.now();
-    app.add_row(&connection, "AFTER THE RENEWAL", now - HOUR)
-        .await;
+    app.add_recent_row(&connection, "AFTER THE RENEWAL").await;
     app.advance_clock(STALE);
     let before = copy.clone();
     let (other, rest) = changed_in_renewal(&before, copy.follow(app).await);
-    assert_eq!(changes(&rest), [new("AFTER THE RENEWAL")], "{provider}");
-    assert!(
-        keys.iter().all(|key| copy.rows.contains_key(key)),
-        "{provider}"
-    );
+    assert_eq!(changes(&rest), [added("AFTER THE RENEWAL")], "{provider}");
+    let mut keys = keys.iter();
+    assert!(keys.all(|key| copy.rows.contains_key(key)), "{provider}");
     let events = app.delivered_to(&hook).await;
     assert_eq!(counts(&events), (1, other), "{provider}");
     copy.assert_equal(app, &format!("{provider}: renewed again"))
@@ -260,21 +220,15 @@ async fn removed_row_that_returns_keeps_its_key() {
         copy.follow(&app).await;
         let keys = copy.keys();
         app.remove_row(connection, &id);
-        let mut removed = Vec::new();
-        for _ in 0..3 {
-            app.advance_clock(BETWEEN_MISSES);
-            removed.extend(copy.follow(&app).await);
-        }
+        let removed = follow_past_misses(&app, &mut copy).await;
         assert_eq!(changes(&removed), [REMOVAL], "{provider}");
         assert_eq!(copy.rows.len(), keys.len() - 1);
-        let mut row = row;
-        row[spec(provider).row_id] = json!(id);
-        app.put_row(connection, row);
+        app.put_row_back(connection, row, &id);
         app.advance_clock(STALE);
         let returned = copy.follow(&app).await;
         assert_eq!(
             changes(&returned),
-            [("upsert", Some(false), "COMES AND GOES")],
+            [changed("COMES AND GOES")],
             "{provider}"
         );
         assert_eq!(copy.keys(), keys, "{provider}");
@@ -296,10 +250,8 @@ async fn row_that_one_read_lacks_stays() {
     let keys = copy.keys();
     app.remove_row(connection, &id);
     app.advance_clock(HOUR);
-    assert_eq!(copy.follow(&app).await, Vec::<Value>::new());
-    let mut row = row;
-    row["fiskil_id"] = json!(id);
-    app.put_row(connection, row);
+    copy.assert_finds(&app, &[], "no news").await;
+    app.put_row_back(connection, row, &id);
     app.advance_clock(HOUR);
     copy.follow(&app).await;
     assert_eq!(copy.keys(), keys);
@@ -319,11 +271,9 @@ async fn event_of_akahu_removes_a_row_at_once() {
     assert_eq!(app.delivered("akahu").await, [json!(200)]);
     let stored = tables_containing(&app.shared.database, &[id, "REMOVED AT ONCE".to_owned()]).await;
     assert_eq!(stored.len(), 0, "{stored:?}");
-    let removal_hints = app
-        .query("SELECT LENGTH(removal_hints) FROM syncs ORDER BY 1 DESC")
-        .await;
-    assert_eq!(removal_hints[0][0], "16", "one digest");
+    let hints = "SELECT LENGTH(removal_hints) FROM syncs ORDER BY 1 DESC";
+    assert_eq!(app.query(hints).await[0][0], "16", "one digest");
     app.advance_clock(STALE);
-    assert_eq!(changes(&copy.follow(&app).await), [REMOVAL]);
+    copy.assert_finds(&app, &[REMOVAL], "an event").await;
     copy.assert_equal(&app, "removed").await;
 }

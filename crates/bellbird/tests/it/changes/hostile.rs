@@ -76,9 +76,8 @@ fn cursor(random: &mut Random, real: &[String]) -> String {
             URL_SAFE_NO_PAD.encode(changed)
         }
         5 => {
-            let other = URL_SAFE_NO_PAD
-                .decode(&real[random.below(real.len())])
-                .unwrap();
+            let other = &real[random.below(real.len())];
+            let other = URL_SAFE_NO_PAD.decode(other).unwrap();
             let at = random.below(sealed.len().min(other.len()));
             URL_SAFE_NO_PAD.encode([&sealed[..at], &other[at..]].concat())
         }
@@ -152,10 +151,8 @@ async fn send_generated(is_bank: bool) {
         let answer = router.clone().oneshot(request).await.unwrap();
         let status = answer.status().as_u16();
         assert!([200, 400, 404, 410].contains(&status), "{status}: {url}");
-        let code = answer
-            .headers()
-            .get("bellbird-error")
-            .map(|code| code.to_str().unwrap().to_owned());
+        let code = answer.headers().get("bellbird-error");
+        let code = code.map(|code| code.to_str().unwrap().to_owned());
         assert_eq!(code.is_some(), status != 200, "{url}");
         (status, code.unwrap_or_default())
     });
@@ -240,21 +237,17 @@ async fn sealed_cursor_with_odd_contents_is_no_internal_error() {
     let mut later = copy.clone();
     later.follow(&app).await;
     app.add_recent_row(connection, "ONE").await;
-    app.add_row(connection, "TWO", app.clock.now() - 2 * HOUR)
-        .await;
+    let at = app.clock.now() - 2 * HOUR;
+    app.add_row(connection, "TWO", at).await;
     app.advance_clock(STALE);
     let mut news = later.with("&limit=1");
     news.next_page(&app).await;
+    let secrets = app.storage.secrets();
     let open = |follower: &Follower| -> Value {
-        let sealed = URL_SAFE_NO_PAD
-            .decode(follower.cursor.as_ref().unwrap())
-            .unwrap();
-        let opened = app
-            .storage
-            .secrets()
-            .open_cursor(person.user.id, "changes", &sealed)
-            .unwrap();
-        serde_json::from_slice(&opened).unwrap()
+        let cursor = follower.cursor.as_ref().unwrap();
+        let sealed = URL_SAFE_NO_PAD.decode(cursor).unwrap();
+        let opened = secrets.open_cursor(person.user.id, "changes", &sealed);
+        serde_json::from_slice(&opened.unwrap()).unwrap()
     };
     let real = [open(&begun), open(&later), open(&news)];
     let mut random = Random::new(seed());
@@ -267,16 +260,10 @@ async fn sealed_cursor_with_odd_contents_is_no_internal_error() {
                 contents[name] = real[0][name].clone();
             }
         }
-        let sealed = contents.to_string();
-        let sealed = app
-            .storage
-            .secrets()
-            .seal_cursor(person.user.id, "changes", sealed.as_bytes())
-            .unwrap();
-        let follower = Follower {
-            cursor: Some(URL_SAFE_NO_PAD.encode(sealed)),
-            ..copy.clone()
-        };
+        let opened = contents.to_string();
+        let sealed = secrets.seal_cursor(person.user.id, "changes", opened.as_bytes());
+        let sealed = sealed.unwrap();
+        let follower = copy.with_cursor(&URL_SAFE_NO_PAD.encode(sealed));
         let answer = follower.ask(&app).await;
         assert_ne!(answer.status, 500, "{contents}");
         statuses.push(answer.status.as_u16());

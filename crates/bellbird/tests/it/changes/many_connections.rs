@@ -15,7 +15,7 @@ use crate::support::browser::open;
 use crate::support::follower::Follower;
 use crate::support::harness::{App, Person, simulated_providers};
 use crate::support::process::text;
-use crate::support::provider_spec::{fiskil_call, spec};
+use crate::support::provider_spec::fiskil_call;
 use crate::support::random::print_line;
 
 const CONNECTIONS: usize = 30;
@@ -98,25 +98,19 @@ impl App {
             "cancel_uri": back});
         let session = post("/v1/auth/session", &session).await;
         let page = format!("{}&sandbox_auto=accept", text(&session, "auth_url"));
-        assert_eq!(
-            open(page).await.location().host_str(),
-            Some("bellbird.example")
-        );
+        let returned = open(page).await.location();
+        assert_eq!(returned.host_str(), Some("bellbird.example"));
         let all = serde_json::to_value(self.fiskil().all_credentials()).unwrap();
-        let given = all.as_array().unwrap().iter();
-        given
-            .rev()
-            .find(|credentials| credentials["endUserId"] == end_user["end_user_id"])
-            .expect("a consent")
-            .clone()
+        let mut newest_first = all.as_array().unwrap().iter().rev();
+        let is_given = |given: &&Value| given["endUserId"] == end_user["end_user_id"];
+        newest_first.find(is_given).expect("a consent").clone()
     }
 
     /// A person with connections at every provider, most of them at Fiskil.
     async fn person_with_connections(&self, count: usize) -> Person {
         let mut all_credentials = Vec::new();
         for provider in simulated_providers().filter(|name| *name != "fiskil") {
-            let spare = spec(provider).spare_credentials;
-            all_credentials.push(self.credentials_of(provider).swap_remove(spare));
+            all_credentials.push(self.spare_credentials(provider));
         }
         while all_credentials.len() < count {
             let email = format!("household{}@example.com", all_credentials.len());
@@ -193,11 +187,8 @@ async fn program_copies_thirty_connections_at_the_default_limits() {
     app.advance_clock(STALE / 2);
     let again = follow_all(&app, &mut copies, AT_ONCE).await;
     print_line(&format!("again: {again:?}"));
-    assert_eq!(
-        (again.entries, again.row_calls),
-        (0, 0),
-        "synced just before"
-    );
+    let found = (again.entries, again.row_calls);
+    assert_eq!(found, (0, 0), "synced just before");
     assert_eq!(again.requests - again.refused, CONNECTIONS);
 
     // Each connection has many new rows. The provider takes back most of them while the program
@@ -221,8 +212,7 @@ async fn program_copies_thirty_connections_at_the_default_limits() {
         for id in &added[1..] {
             app.remove_row(connection, id);
         }
-        let change = (spec(&connection.provider).set_amount)(4_321);
-        app.change_row(connection, &added[0], change.members);
+        app.set_amount(connection, &added[0], 4_321);
     }
     let mut copies: Vec<Follower> = copies.iter().map(|copy| copy.with("")).collect();
     app.reset_calls();

@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use bellbird_domain::Connection;
+use bellbird_domain::{Account, Connection};
 use serde_json::{Value, json};
 
-use super::{BETWEEN_MISSES, DAY, HOUR, STALE, setup};
-use crate::support::follower::{Follower, changes};
+use super::{BETWEEN_MISSES, DAY, HOUR, STALE, follow_past_misses, setup};
+use crate::support::follower::{Follower, REMOVAL, added, changed, changes};
 use crate::support::harness::{App, simulated_providers};
-use crate::support::provider_spec::spec;
+use crate::support::process::text;
 
 #[tokio::test]
 async fn small_pages_give_what_one_page_gives() {
@@ -22,10 +22,8 @@ async fn small_pages_give_what_one_page_gives() {
         let person = app.person_at(provider).await;
         let connection = &person.connections[0];
         let whole = Follower::new(&app, &person, connection);
-        let mut followers: Vec<Follower> = ["", "&limit=1", "&limit=2", "&limit=3"]
-            .iter()
-            .map(|more| whole.with(&format!("{more}&from=2026-11-19")))
-            .collect();
+        let mut followers = ["", "&limit=1", "&limit=2", "&limit=3"]
+            .map(|more| whole.with(&format!("{more}&from=2026-11-19")));
         let at = app.clock.now();
         let mut ids = Vec::new();
         // Some share their time.
@@ -39,16 +37,14 @@ async fn small_pages_give_what_one_page_gives() {
         ] {
             ids.push(app.add_row(connection, text, at - age).await);
         }
-        let follow_all = async |followers: &mut Vec<Follower>| {
+        let follow_all = async |followers: &mut [Follower]| {
             let mut pages = Vec::new();
             for follower in followers.iter_mut() {
                 pages.push(follower.follow(&app).await);
             }
             assert_eq!(followers[0].rows, followers[1].rows, "{provider}");
-            assert!(
-                pages.iter().all(|entries| *entries == pages[0]),
-                "{provider}"
-            );
+            let mut others = pages[1..].iter();
+            assert!(others.all(|entries| *entries == pages[0]), "{provider}");
             pages.swap_remove(0)
         };
         let first = follow_all(&mut followers).await;
@@ -56,8 +52,7 @@ async fn small_pages_give_what_one_page_gives() {
         followers[0].assert_equal(&app, provider).await;
 
         for (index, id) in ids.iter().take(4).enumerate() {
-            let change = (spec(provider).set_amount)(700 + index as u64);
-            app.change_row(connection, id, change.members);
+            app.set_amount(connection, id, 700 + index as u64);
         }
         app.add_row(connection, "G", at - HOUR).await;
         app.remove_row(connection, &ids[4]);
@@ -69,10 +64,7 @@ async fn small_pages_give_what_one_page_gives() {
         app.add_row(connection, "H", at - HOUR).await;
         app.advance_clock(BETWEEN_MISSES);
         let last = follow_all(&mut followers).await;
-        let kinds: Vec<_> = last
-            .iter()
-            .map(|entry| entry["op"].as_str().unwrap())
-            .collect();
+        let kinds: Vec<_> = last.iter().map(|entry| text(entry, "op")).collect();
         assert_eq!(
             kinds,
             ["remove", "remove", "upsert"],
@@ -95,10 +87,8 @@ async fn page_while(
     let now = app.clock.now();
     let mut ids = Vec::new();
     for hours in 1..=8 {
-        ids.push(
-            app.add_row(connection, &format!("ROW {hours}"), now - hours * HOUR)
-                .await,
-        );
+        let (text, at) = (format!("ROW {hours}"), now - hours * HOUR);
+        ids.push(app.add_row(connection, &text, at).await);
     }
     app.advance_clock(STALE);
     let mut page = 0;
@@ -109,10 +99,7 @@ async fn page_while(
     }
     assert!(page >= 2, "{provider}: {page} pages");
     // Removed rows take a day.
-    for _ in 0..3 {
-        app.advance_clock(BETWEEN_MISSES);
-        copy.follow(app).await;
-    }
+    follow_past_misses(app, &mut copy).await;
     copy.assert_equal(app, provider).await;
 }
 
@@ -124,10 +111,8 @@ async fn row_that_changes_while_a_client_pages_comes_again() {
             // One that the client has, one that it is still to get, and one that neither sync
             // nor client knows.
             if page == 0 {
-                for (id, cents) in [(&ids[0], 301), (&ids[6], 302)] {
-                    let change = (spec(provider).set_amount)(cents);
-                    app.change_row(connection, id, change.members);
-                }
+                app.set_amount(connection, &ids[0], 301);
+                app.set_amount(connection, &ids[6], 302);
                 app.remove_row(connection, &ids[5]);
                 app.add_row(connection, "BETWEEN PAGES", app.clock.now() - 30 * STALE)
                     .await;
@@ -143,15 +128,10 @@ async fn sync_between_pages_loses_nothing() {
     for provider in simulated_providers() {
         page_while(&app, provider, async |connection, page, ids| {
             if page < 3 {
-                let change = (spec(provider).set_amount)(400 + page as u64);
-                app.change_row(connection, &ids[page + 2], change.members);
+                app.set_amount(connection, &ids[page + 2], 400 + page as u64);
                 app.remove_row(connection, &ids[7 - page]);
-                app.add_row(
-                    connection,
-                    &format!("BETWEEN {page}"),
-                    app.clock.now() - 90 * STALE,
-                )
-                .await;
+                let (text, at) = (format!("BETWEEN {page}"), app.clock.now() - 90 * STALE);
+                app.add_row(connection, &text, at).await;
                 app.advance_clock(STALE);
                 app.sync(connection).await;
             }
@@ -169,14 +149,8 @@ async fn many_changes_between_pages_do_not_stop_a_client() {
     let now = app.clock.now();
     let mut ids = Vec::new();
     for number in 0..260 {
-        ids.push(
-            app.add_row(
-                connection,
-                &format!("ROW {number}"),
-                now - HOUR - number * HOUR / 4,
-            )
-            .await,
-        );
+        let (text, at) = (format!("ROW {number}"), now - HOUR - number * HOUR / 4);
+        ids.push(app.add_row(connection, &text, at).await);
     }
     for is_first_copy in [true, false] {
         let mut copy = Follower::new(&app, &person, connection).with("&limit=40");
@@ -189,11 +163,8 @@ async fn many_changes_between_pages_do_not_stop_a_client() {
         }
         assert!(copy.next_page(&app).await.0);
         for id in &ids {
-            app.change_row(
-                connection,
-                id,
-                json!({"description": format!("AGAIN {is_first_copy}")}),
-            );
+            let again = format!("AGAIN {is_first_copy}");
+            app.change_row(connection, id, json!({"description": again}));
         }
         copy.follow(&app).await;
         copy.follow(&app).await;
@@ -230,13 +201,8 @@ async fn clients_do_not_disturb_each_other() {
     let caught_up = rarely.follow(&app).await;
     assert_eq!(caught_up.len(), 5, "{caught_up:?}");
     // The removed row, which it never got, is removed all the same.
-    assert_eq!(
-        caught_up
-            .iter()
-            .filter(|entry| entry["op"] == "remove")
-            .count(),
-        1
-    );
+    let removed = caught_up.iter().filter(|entry| entry["op"] == "remove");
+    assert_eq!(removed.count(), 1);
     assert_eq!(often.rows, rarely.rows);
     often.assert_equal(&app, "often").await;
     // A cursor of one instance is good at the other.
@@ -244,10 +210,8 @@ async fn clients_do_not_disturb_each_other() {
     app.add_recent_row(connection, "AT THE OTHER").await;
     app.advance_clock(STALE);
     for copy in [&mut often, &mut rarely] {
-        assert_eq!(
-            changes(&copy.follow(&app).await),
-            [("upsert", Some(true), "AT THE OTHER")]
-        );
+        let entries = copy.follow(&app).await;
+        assert_eq!(changes(&entries), [added("AT THE OTHER")]);
     }
 }
 
@@ -259,43 +223,33 @@ async fn copy_of_one_account_has_its_rows_only() {
         let connection = &person.connections[0];
         let accounts = app.stored_accounts(person.user.id, connection.id).await;
         let with_rows = app.account_at(connection).await;
-        let own = accounts
-            .iter()
-            .find(|account| account.provider_account_id == with_rows)
-            .unwrap();
-        let other = accounts
-            .iter()
-            .find(|account| account.id != own.id)
-            .unwrap();
+        let is_own = |account: &&Account| account.provider_account_id == with_rows;
+        let own = accounts.iter().find(is_own).unwrap();
+        let mut others = accounts.iter().filter(|account| account.id != own.id);
+        let other = others.next().unwrap();
         let mut copy = Follower::new(&app, &person, connection).of_account(&own.id.to_string());
         copy.follow(&app).await;
         copy.assert_equal(&app, provider).await;
         let now = app.clock.now();
-        let added = app.add_row(connection, "OF THIS ACCOUNT", now - HOUR).await;
-        app.add_row_to(
-            connection,
-            &other.provider_account_id,
-            "OF ANOTHER",
-            now - HOUR,
-        );
+        let row = app.add_row(connection, "OF THIS ACCOUNT", now - HOUR).await;
+        let (id, at) = (&other.provider_account_id, now - HOUR);
+        app.add_row_to(connection, id, "OF ANOTHER", at);
         app.advance_clock(STALE);
         let entries = copy.follow(&app).await;
-        assert_eq!(
-            changes(&entries),
-            [("upsert", Some(true), "OF THIS ACCOUNT")],
-            "{provider}"
-        );
+        assert_eq!(changes(&entries), [added("OF THIS ACCOUNT")], "{provider}");
         copy.assert_equal(&app, provider).await;
-        app.remove_row(connection, &added);
-        let mut removed = Vec::new();
-        for _ in 0..3 {
-            app.advance_clock(BETWEEN_MISSES);
-            removed.extend(copy.follow(&app).await);
-        }
+        app.remove_row(connection, &row);
+        let removed = follow_past_misses(&app, &mut copy).await;
         assert_eq!(removed.len(), 1, "{provider}: {removed:?}");
         assert_eq!(removed[0]["accountId"], own.id.to_string(), "{provider}");
         copy.assert_equal(&app, provider).await;
     }
+}
+
+fn sorted_ids<'v>(rows: impl IntoIterator<Item = &'v Value>) -> Vec<&'v str> {
+    let mut ids: Vec<&str> = rows.into_iter().map(|row| text(row, "id")).collect();
+    ids.sort_unstable();
+    ids
 }
 
 #[tokio::test]
@@ -304,14 +258,6 @@ async fn first_copy_begins_at_from() {
     for provider in simulated_providers() {
         let person = app.person_at(provider).await;
         let connection = &person.connections[0];
-        let ids = |rows: Vec<Value>| -> Vec<String> {
-            let mut ids: Vec<String> = rows
-                .iter()
-                .map(|row| row["id"].as_str().unwrap().to_owned())
-                .collect();
-            ids.sort_unstable();
-            ids
-        };
         let copy_from = async |from: &str| {
             let mut copy = Follower::new(&app, &person, connection).with(&format!("&from={from}"));
             copy.follow(&app).await;
@@ -320,11 +266,8 @@ async fn first_copy_begins_at_from() {
         for from in ["2026-06-01", "2026-09-15T12:30:00Z"] {
             let copy = copy_from(from).await;
             let listed = copy.listed(&app, from).await;
-            assert_eq!(
-                ids(copy.rows.values().cloned().collect()),
-                ids(listed),
-                "{provider}"
-            );
+            let copied = sorted_ids(copy.rows.values());
+            assert_eq!(copied, sorted_ids(&listed), "{provider}");
         }
         // It reaches back to the first watched day in any case.
         let late = copy_from("2026-11-20").await;
@@ -339,11 +282,7 @@ async fn first_copy_begins_at_from() {
         let app = &app;
         app.add_recent_row(connection, "NOW").await;
         app.advance_clock(STALE);
-        assert_eq!(
-            changes(&long.follow(app).await),
-            [("upsert", Some(true), "NOW")],
-            "{provider}"
-        );
+        long.assert_finds(app, &[added("NOW")], provider).await;
         assert_eq!(long.rows.len(), before + 1);
     }
 }
@@ -361,43 +300,29 @@ async fn equal_trades_have_keys_of_their_own() {
         ids.push(app.add_row(connection, "EQUAL", at).await);
     }
     app.advance_clock(STALE);
-    let added = copy.follow(&app).await;
+    let news = copy.follow(&app).await;
     let distinct = |member: &str| -> usize {
-        let values = added.iter().map(|entry| match member {
-            "key" => entry["key"].to_string(),
-            _ => entry["trade"]["id"].to_string(),
-        });
+        let values = news
+            .iter()
+            .map(|entry| entry.pointer(member).unwrap().to_string());
         values.collect::<BTreeSet<_>>().len()
     };
-    assert_eq!(
-        (added.len(), distinct("key"), distinct("id")),
-        (3, 3, 1),
-        "{added:?}"
-    );
+    let counts = (news.len(), distinct("/key"), distinct("/trade/id"));
+    assert_eq!(counts, (3, 3, 1), "{news:?}");
     app.change_row(connection, &ids[1], json!({"price": 77}));
     app.advance_clock(STALE);
     let corrected = copy.follow(&app).await;
-    assert_eq!(
-        changes(&corrected),
-        [("upsert", Some(false), "EQUAL")],
-        "one of three"
-    );
+    assert_eq!(changes(&corrected), [changed("EQUAL")], "one of three");
     copy.assert_equal(&app, "corrected").await;
     app.remove_row(connection, &ids[0]);
-    let mut removed = Vec::new();
-    for _ in 0..3 {
-        app.advance_clock(BETWEEN_MISSES);
-        removed.extend(copy.follow(&app).await);
-    }
-    assert_eq!(changes(&removed), [("remove", None, "")]);
+    let removed = follow_past_misses(&app, &mut copy).await;
+    assert_eq!(changes(&removed), [REMOVAL]);
     copy.assert_equal(&app, "removed").await;
     app.add_row(connection, "EQUAL", at).await;
     app.advance_clock(STALE);
     let returned = copy.follow(&app).await;
     assert_eq!(returned.len(), 1, "{returned:?}");
-    assert_eq!(
-        returned[0]["key"], removed[0]["key"],
-        "the same place among its equals"
-    );
+    // The same place among its equals.
+    assert_eq!(returned[0]["key"], removed[0]["key"]);
     copy.assert_equal(&app, "returned").await;
 }

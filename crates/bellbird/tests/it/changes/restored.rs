@@ -1,10 +1,14 @@
 //! Cursors of a history that is gone: after a restored backup, and when rows were forgotten.
 
+use bellbird_domain::Plan;
+use secrecy::SecretString;
+
 use super::errors::assert_problem;
-use super::{DAY, HOUR, STALE, setup};
+use super::{DAY, STALE, setup};
 use crate::support::database::execute;
-use crate::support::follower::{Follower, changes};
+use crate::support::follower::{Follower, added};
 use crate::support::harness::{App, simulated_providers};
+use crate::support::process::text;
 
 /// The tables that know what syncs have seen.
 const TABLES: [&str; 2] = ["fingerprints", "syncs"];
@@ -13,24 +17,19 @@ impl App {
     async fn back_up(&self) {
         let copies =
             TABLES.map(|table| format!("CREATE TABLE old_{table} AS SELECT * FROM {table};"));
-        execute(
-            &self.shared.database,
-            &format!("BEGIN; {} COMMIT", copies.concat()),
-            "",
-        )
-        .await;
+        self.execute_all(&copies).await;
     }
 
     async fn restore(&self) {
         let restored = TABLES.map(|table| {
             format!("DELETE FROM {table}; INSERT INTO {table} SELECT * FROM old_{table}; DROP TABLE old_{table};")
         });
-        execute(
-            &self.shared.database,
-            &format!("BEGIN; {} COMMIT", restored.concat()),
-            "",
-        )
-        .await;
+        self.execute_all(&restored).await;
+    }
+
+    async fn execute_all(&self, statements: &[String]) {
+        let sql = format!("BEGIN; {} COMMIT", statements.concat());
+        execute(&self.shared.database, &sql, "").await;
     }
 }
 
@@ -41,14 +40,12 @@ async fn cursor_of_a_lost_history_is_expired() {
         // Before the next sync, and after it, with and without further changes.
         for (syncs, changes_more) in [(false, false), (true, false), (true, true)] {
             let email = format!("{provider}.{syncs}.{changes_more}@example.com");
-            let all = app.credentials_of(provider);
-            let credentials = &all[crate::support::provider_spec::spec(provider).spare_credentials];
+            let credentials = app.spare_credentials(provider);
             let person = app
-                .add_person(&email, bellbird_domain::Plan::Professional, &[credentials])
+                .add_person(&email, Plan::Professional, &[&credentials])
                 .await;
             let connection = &person.connections[0];
-            let mut copy = Follower::new(&app, &person, connection);
-            copy.follow(&app).await;
+            let mut copy = Follower::copied(&app, &person, connection).await;
             let mut old = copy.clone();
             app.back_up().await;
             let lost = app.add_recent_row(connection, "LOST").await;
@@ -68,23 +65,13 @@ async fn cursor_of_a_lost_history_is_expired() {
             copy.follow(&app).await;
             copy.assert_equal(&app, &format!("{provider}: {syncs} {changes_more}"))
                 .await;
-            let missed = old.follow(&app).await;
-            let expected: &[_] = if changes_more {
-                &[("upsert", Some(true), "AFTER THE RESTORE")]
-            } else {
-                &[]
-            };
-            assert_eq!(
-                changes(&missed),
-                expected,
-                "{provider}: the cursor of the backup is good"
-            );
+            let missed = [added("AFTER THE RESTORE")];
+            let missed = if changes_more { &missed[..] } else { &[] };
+            let when = format!("{provider}: the cursor of the backup is good");
+            old.assert_finds(&app, missed, &when).await;
             old.assert_equal(&app, provider).await;
-            app.connections
-                .removals()
-                .remove_locally(connection.id)
-                .await
-                .unwrap();
+            let removals = app.connections.removals();
+            removals.remove_locally(connection.id).await.unwrap();
         }
     }
 }
@@ -115,8 +102,7 @@ async fn cursor_before_forgotten_rows_is_expired() {
     for provider in simulated_providers() {
         let person = app.person_at(provider).await;
         let connection = &person.connections[0];
-        let mut away = Follower::new(&app, &person, connection);
-        away.follow(&app).await;
+        let mut away = Follower::copied(&app, &person, connection).await;
         let mut there = away.clone();
         app.add_recent_row(connection, "MISSED").await;
         app.advance_clock(STALE);
@@ -126,11 +112,7 @@ async fn cursor_before_forgotten_rows_is_expired() {
             app.advance_clock(3 * DAY);
             app.run_due_jobs().await;
             app.add_recent_row(connection, "LATEST").await;
-            assert_eq!(
-                changes(&there.follow(&app).await),
-                [("upsert", Some(true), "LATEST")],
-                "{provider}"
-            );
+            there.assert_finds(&app, &[added("LATEST")], provider).await;
         }
         assert_problem(&away.ask(&app).await, 410, "cursor_expired");
         away.follow(&app).await;
@@ -146,8 +128,7 @@ async fn cursor_with_a_mark_of_two_histories_is_expired() {
     let app = App::start(setup()).await;
     let person = app.person_at("fiskil").await;
     let connection = &person.connections[0];
-    let mut copy = Follower::new(&app, &person, connection);
-    copy.follow(&app).await;
+    let mut copy = Follower::copied(&app, &person, connection).await;
     app.back_up().await;
     let sync_three_times = async |text: &str| {
         for _ in 0..3 {
@@ -158,19 +139,12 @@ async fn cursor_with_a_mark_of_two_histories_is_expired() {
     sync_three_times("LOST").await;
     assert_eq!(copy.follow(&app).await.len(), 3);
     app.restore().await;
-    execute(
-        &app.shared.database,
-        "UPDATE database_origin SET restore_id = restore_id + 1",
-        "",
-    )
-    .await;
-    for id in copy
-        .rows
-        .values()
-        .filter(|row| row["description"] == "LOST")
-        .map(|row| row["id"].as_str().unwrap())
-    {
-        app.remove_row(connection, id);
+    let restored = "UPDATE database_origin SET restore_id = restore_id + 1";
+    execute(&app.shared.database, restored, "").await;
+    for row in copy.rows.values() {
+        if row["description"] == "LOST" {
+            app.remove_row(connection, text(row, "id"));
+        }
     }
     sync_three_times("AFTER THE RESTORE").await;
     assert_problem(&copy.ask(&app).await, 410, "cursor_expired");
@@ -183,23 +157,13 @@ async fn cursor_with_a_mark_of_two_histories_is_expired() {
 async fn cursor_of_a_removed_connection_is_not_accepted() {
     let app = App::start(setup()).await;
     let person = app.person_at("fiskil").await;
-    let mut copy = Follower::new(&app, &person, &person.connections[0]);
-    copy.follow(&app).await;
-    app.connections
-        .removals()
-        .remove_locally(person.connections[0].id)
-        .await
-        .unwrap();
-    let credentials = &app.credentials_of("fiskil")
-        [crate::support::provider_spec::spec("fiskil").spare_credentials];
-    let credentials = secrecy::SecretString::from(credentials.to_string());
-    let imported = app
-        .connections
-        .imports()
-        .import(person.user.id, "fiskil", &credentials)
-        .await
-        .unwrap();
-    let mut again = Follower::new(&app, &person, &imported.connections[0]);
-    again.cursor = copy.cursor.clone();
+    let copy = Follower::copied(&app, &person, &person.connections[0]).await;
+    let (removals, imports) = (app.connections.removals(), app.connections.imports());
+    let removed = removals.remove_locally(person.connections[0].id).await;
+    removed.unwrap();
+    let credentials = SecretString::from(app.spare_credentials("fiskil").to_string());
+    let imported = imports.import(person.user.id, "fiskil", &credentials).await;
+    let mut again = Follower::new(&app, &person, &imported.unwrap().connections[0]);
+    again.cursor = copy.cursor;
     assert_problem(&again.ask(&app).await, 400, "invalid_cursor");
 }

@@ -66,6 +66,14 @@ impl Follower {
         }
     }
 
+    /// The same copy, as if it had come to this cursor.
+    pub(crate) fn with_cursor(&self, cursor: &str) -> Self {
+        Self {
+            cursor: Some(cursor.to_owned()),
+            ..self.clone()
+        }
+    }
+
     pub(crate) fn of_account(&self, account: &str) -> Self {
         Self {
             filter: format!("{}&accountId={account}", self.filter),
@@ -116,6 +124,13 @@ impl Follower {
         false
     }
 
+    /// A complete first copy.
+    pub(crate) async fn copied(app: &App, person: &Person, connection: &Connection) -> Self {
+        let mut copy = Self::new(app, person, connection);
+        copy.follow(app).await;
+        copy
+    }
+
     pub(crate) async fn ask(&self, app: &App) -> Response {
         app.send(app.http.get(self.url()).bearer_auth(&self.key))
             .await
@@ -143,6 +158,12 @@ impl Follower {
             }
         }
         panic!("no end after {PAGES_MAX} pages");
+    }
+
+    /// Reads and applies all pages, and asserts what they have.
+    pub(crate) async fn assert_finds(&mut self, app: &App, expected: &[Change<'_>], when: &str) {
+        let entries = self.follow(app).await;
+        assert_eq!(changes(&entries), expected, "{when}");
     }
 
     pub(crate) fn keys(&self) -> Vec<String> {
@@ -205,8 +226,20 @@ fn day(row: &Value) -> &str {
         .unwrap_or_else(|| &text(row, "tradeDate")[..10])
 }
 
-/// What a page says of its rows: the kind of change, whether a row is new, and its description.
-pub(crate) fn changes(entries: &[Value]) -> Vec<(&str, Option<bool>, &str)> {
+/// What an entry says of its row: the kind of change, whether the row is new, and its description.
+pub(crate) type Change<'e> = (&'e str, Option<bool>, &'e str);
+
+pub(crate) const REMOVAL: Change<'static> = ("remove", None, "");
+
+pub(crate) fn added(description: &str) -> Change<'_> {
+    ("upsert", Some(true), description)
+}
+
+pub(crate) fn changed(description: &str) -> Change<'_> {
+    ("upsert", Some(false), description)
+}
+
+pub(crate) fn changes(entries: &[Value]) -> Vec<Change<'_>> {
     entries
         .iter()
         .map(|entry| {

@@ -369,6 +369,12 @@ impl App {
             .collect()
     }
 
+    /// The credentials of a provider that [`App::person_at`] imports.
+    pub(crate) fn spare_credentials(&self, provider: &str) -> Value {
+        let spare = spec(provider).spare_credentials;
+        self.credentials_of(provider).swap_remove(spare)
+    }
+
     /// A new user with a key and a connection for each of these credentials.
     pub(crate) async fn add_person(
         &self,
@@ -505,9 +511,9 @@ impl App {
     /// A new user with one connection at a provider.
     pub(crate) async fn person_at(&self, provider: &str) -> Person {
         let email = format!("{provider}@example.com");
-        let credentials = &self.credentials_of(provider)[spec(provider).spare_credentials];
+        let credentials = self.spare_credentials(provider);
         let person = self
-            .add_person(&email, Plan::Professional, &[credentials])
+            .add_person(&email, Plan::Professional, &[&credentials])
             .await;
         self.reset_calls();
         person

@@ -56,6 +56,12 @@ impl App {
         text(&row, spec(&connection.provider).row_id).to_owned()
     }
 
+    /// Puts a row back that was removed.
+    pub(crate) fn put_row_back(&self, connection: &Connection, mut row: Value, id: &str) {
+        row[spec(&connection.provider).row_id] = id.into();
+        self.put_row(connection, row);
+    }
+
     pub(crate) fn change_row(&self, connection: &Connection, id: &str, members: Value) {
         let bank = self.bank(&connection.provider);
         bank.change_row(id, &members).unwrap();

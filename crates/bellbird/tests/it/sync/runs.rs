@@ -139,17 +139,16 @@ async fn added_changed_and_restored_rows_are_announced() {
         app.remove_row(connection, &id);
         assert_nothing_announced(sync_and_deliver().await);
         let account = app.account_at(connection).await;
-        let restored_row = |text: &str| {
-            let mut row = spec(provider).row_at(&account, at, text);
-            row[spec(provider).row_id] = json!(id);
-            row
+        let put_back = |text: &str| {
+            let row = spec(provider).row_at(&account, at, text);
+            app.put_row_back(connection, row, &id);
         };
-        app.put_row(connection, restored_row("ANOTHER MILK BAR"));
+        put_back("ANOTHER MILK BAR");
         // The sandbox fills in the same members, so the row is as it was.
         assert_nothing_announced(sync_and_deliver().await);
         app.remove_row(connection, &id);
         assert_nothing_announced(sync_and_deliver().await);
-        app.put_row(connection, restored_row("THE MILK BAR IS BACK"));
+        put_back("THE MILK BAR IS BACK");
         let (counts, received) = sync_and_deliver().await;
         assert_eq!(counts, RowCounts { new: 0, updated: 1 }, "{provider}");
         assert_eq!(

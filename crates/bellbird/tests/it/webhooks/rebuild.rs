@@ -300,10 +300,9 @@ impl App {
 
     /// Puts a row back that was removed.
     async fn put_back(&self, connection: &Connection, id: &str, text: &str, at: Timestamp) {
-        let spec = spec(&connection.provider);
-        let mut row = spec.row_at(&self.account_at(connection).await, at, text);
-        row[spec.row_id] = json!(id);
-        self.put_row(connection, row);
+        let account = self.account_at(connection).await;
+        let row = spec(&connection.provider).row_at(&account, at, text);
+        self.put_row_back(connection, row, id);
     }
 }
 
