@@ -36,9 +36,7 @@ impl App {
     /// Ends the consent and gives it again.
     pub(crate) async fn renew_in_browser(&self, connection: &Connection) {
         if let Some(setting) = relink(&connection.provider) {
-            self.bank(&connection.provider)
-                .set_options(&setting)
-                .unwrap();
+            self.set_options(&connection.provider, &setting);
         }
         self.set_consent(connection, ConsentState::Expired).await;
         self.refresh(connection.user_id, connection.id).await;

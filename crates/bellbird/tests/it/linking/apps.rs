@@ -11,12 +11,10 @@ use bellbird_storage::{NewLink, in_tx};
 use jiff::SignedDuration;
 use secrecy::ExposeSecret as _;
 
-use crate::support::browser::{
-    BrowserPage, answer_elsewhere, browse, open, open_elsewhere, post, start,
-};
+use crate::support::browser::{BrowserPage, answer_elsewhere, open, open_elsewhere, start, submit};
 use crate::support::deployment::Deployment;
 use crate::support::harness::{App, Database, Setup, simulated_providers};
-use crate::support::process::{RunningCommand, text};
+use crate::support::process::{Addresses, RunningCommand, text};
 use crate::support::provider_spec::spec;
 
 const RETURN_URL: &str = "https://app.example/linked?tab=banks";
@@ -43,13 +41,13 @@ impl App {
         self.create_link_session(user, to, APP).await.unwrap()
     }
 
-    async fn result(&self, link: &CreatedLink) -> LinkSession {
-        self.connections
-            .links()
-            .find_link_session(link.id)
-            .await
-            .unwrap()
-            .expect("a link session")
+    pub(super) async fn result(&self, link: &CreatedLink) -> LinkSession {
+        self.find_result(link).await.expect("a link session")
+    }
+
+    async fn find_result(&self, link: &CreatedLink) -> Option<LinkSession> {
+        let links = self.connections.links();
+        links.find_link_session(link.id).await.unwrap()
     }
 
     async fn assert_result(
@@ -59,14 +57,8 @@ impl App {
         code: Option<&str>,
     ) -> Vec<ConnectionId> {
         let result = self.result(link).await;
-        assert_eq!(
-            (
-                result.status,
-                result.reason.as_ref().map(|reason| reason.code)
-            ),
-            (status, code),
-            "{result:?}"
-        );
+        let found = result.reason.as_ref().map(|reason| reason.code);
+        assert_eq!((result.status, found), (status, code), "{result:?}");
         let connections = result.connections.iter();
         connections.map(|connection| connection.id).collect()
     }
@@ -95,8 +87,7 @@ async fn connected_browser_returns_and_the_link_is_used_up() {
         for _ in 0..2 {
             assert_returns(&open(&callback_url).await, &link);
         }
-        let mut new = app.connections_of(user).await;
-        new.retain(|connection| !before.contains(connection));
+        let new = app.new_connections(user, &before).await;
         let mut ids = app.assert_result(&link, LinkStatus::Connected, None).await;
         ids.sort_unstable();
         let mut expected: Vec<_> = new.iter().map(|connection| connection.id).collect();
@@ -106,31 +97,19 @@ async fn connected_browser_returns_and_the_link_is_used_up() {
         let done = open(url).await;
         done.assert_shows(200, "done its work");
         done.assert_shows(200, BACK);
-        assert!(!done.text.contains("<button"), "{provider}: {}", done.text);
-        assert_eq!(
-            browse(post(url, &format!("provider={provider}")))
-                .await
-                .status,
-            410,
-            "{provider}"
-        );
+        done.assert_lacks("<button");
+        let again = submit(url, &format!("provider={provider}")).await;
+        assert_eq!(again.status, 410, "{provider}");
         // Another browser has the outcome, and no way to the app.
-        let elsewhere = open_elsewhere(callback_url.as_str()).await;
+        let elsewhere = open_elsewhere(&callback_url).await;
         elsewhere.assert_shows(200, "Your accounts are linked");
-        assert!(
-            !elsewhere.text.contains("app.example"),
-            "{provider}: {}",
-            elsewhere.text
-        );
+        elsewhere.assert_lacks("app.example");
 
         for connection in new {
             app.remove(connection.id).await;
         }
-        assert!(
-            app.assert_result(&link, LinkStatus::Connected, Some("removed"))
-                .await
-                .is_empty()
-        );
+        let removed = app.assert_result(&link, LinkStatus::Connected, Some("removed"));
+        assert_eq!(removed.await, []);
         open(&callback_url).await.assert_shows(200, BACK);
     }
 }
@@ -139,25 +118,18 @@ async fn connected_browser_returns_and_the_link_is_used_up() {
 async fn reconnected_browser_returns() {
     let app = app_with_origin().await;
     for provider in simulated_providers() {
-        let (user, linked) = app
-            .linked_user(&format!("{provider}@example.com"), provider)
-            .await;
+        let email = format!("{provider}@example.com");
+        let (user, linked) = app.linked_user(&email, provider).await;
         let broken = &linked[0];
-        app.set_consent(broken, ConsentState::Expired).await;
-        let status = app.refresh(user, broken.id).await;
+        let status = app.change_consent(broken, ConsentState::Expired).await;
         assert_eq!(status, ConnectionStatus::Invalidated);
-        let link = app
-            .link_session(user, LinkTarget::Connection(broken.id))
-            .await;
-        let callback_url = app
-            .answer_consent_page(link.url.expose_secret(), "accept")
-            .await;
+        let this = LinkTarget::Connection(broken.id);
+        let link = app.link_session(user, this).await;
+        let url = link.url.expose_secret();
+        let callback_url = app.answer_consent_page(url, "accept").await;
         assert_returns(&open(&callback_url).await, &link);
-        assert_eq!(
-            app.assert_result(&link, LinkStatus::Connected, None).await,
-            [broken.id],
-            "{provider}"
-        );
+        let ids = app.assert_result(&link, LinkStatus::Connected, None).await;
+        assert_eq!(ids, [broken.id], "{provider}");
     }
 }
 
@@ -174,7 +146,7 @@ async fn browser_without_a_connection_returns_and_can_try_again() {
             .await;
         if provider != "akahu" {
             // What went wrong is for the person to read.
-            let failed = open(app.answer_consent_page(url, "error").await.as_str()).await;
+            let failed = open(app.answer_consent_page(url, "error").await).await;
             failed.assert_shows(200, "That did not work");
             failed.assert_shows(200, "Try again");
             failed.assert_shows(200, BACK);
@@ -188,12 +160,8 @@ async fn browser_without_a_connection_returns_and_can_try_again() {
         app.assert_result(&link, LinkStatus::Open, None).await;
         let accepted = app.answer_consent_page(url, "accept").await;
         assert_returns(&open(&accepted).await, &link);
-        assert!(
-            !app.assert_result(&link, LinkStatus::Connected, None)
-                .await
-                .is_empty(),
-            "{provider}"
-        );
+        let ids = app.assert_result(&link, LinkStatus::Connected, None).await;
+        assert!(!ids.is_empty(), "{provider}");
     }
 }
 
@@ -204,51 +172,32 @@ async fn another_browser_is_asked_before_it_returns() {
     for provider in simulated_providers() {
         for answer in ["yes", "no"] {
             let link = app.link_session(user, LinkTarget::Provider(provider)).await;
-            let callback_url = app
-                .answer_consent_page(link.url.expose_secret(), "accept")
-                .await;
-            let asked = open_elsewhere(callback_url.as_str()).await;
+            let url = link.url.expose_secret();
+            let callback_url = app.answer_consent_page(url, "accept").await;
+            let asked = open_elsewhere(&callback_url).await;
             asked.assert_shows(200, "Is that you?");
-            assert!(
-                !asked.text.contains("app.example"),
-                "{provider}: {}",
-                asked.text
-            );
+            asked.assert_lacks("app.example");
             app.assert_result(&link, LinkStatus::Open, None).await;
-            let answered = answer_elsewhere(callback_url.as_str(), answer).await;
+            let answered = answer_elsewhere(&callback_url, answer).await;
             if answer == "yes" {
                 assert_returns(&answered, &link);
-                assert!(
-                    answered.headers.contains_key("set-cookie"),
-                    "the browser is bound"
-                );
-                assert!(
-                    !app.assert_result(&link, LinkStatus::Connected, None)
-                        .await
-                        .is_empty()
-                );
+                let is_bound = answered.headers.contains_key("set-cookie");
+                assert!(is_bound, "the browser is bound");
+                let ids = app.assert_result(&link, LinkStatus::Connected, None).await;
+                assert!(!ids.is_empty());
                 // A denial afterwards withdraws what the app was told.
-                let denied = answer_elsewhere(callback_url.as_str(), "no").await;
+                let denied = answer_elsewhere(&callback_url, "no").await;
                 denied.assert_shows(200, "has no access to your accounts");
             } else {
                 answered.assert_shows(200, "has no access to your accounts");
-                assert!(
-                    !answered.text.contains("app.example"),
-                    "{provider}: {}",
-                    answered.text
-                );
+                answered.assert_lacks("app.example");
             }
             app.run_due_jobs().await;
             let code = app.result(&link).await.reason.expect("a reason").code;
-            assert!(
-                ["withdrawn", "not_withdrawn"].contains(&code),
-                "{provider} {answer}: {code}"
-            );
-            assert!(
-                app.assert_result(&link, LinkStatus::Failed, Some(code))
-                    .await
-                    .is_empty()
-            );
+            let is_withdrawal = ["withdrawn", "not_withdrawn"].contains(&code);
+            assert!(is_withdrawal, "{provider} {answer}: {code}");
+            let ids = app.assert_result(&link, LinkStatus::Failed, Some(code));
+            assert_eq!(ids.await, []);
         }
     }
 }
@@ -256,22 +205,19 @@ async fn another_browser_is_asked_before_it_returns() {
 #[tokio::test]
 async fn waiting_page_returns_once_the_provider_responds() {
     let app = app_with_origin().await;
-    let link = app
-        .link_session(app.ben.user.id, LinkTarget::Provider("fiskil"))
-        .await;
-    let callback_url = app
-        .answer_consent_page(link.url.expose_secret(), "accept")
-        .await;
-    app.fiskil()
-        .add_fault(Fault::status(503).at(spec("fiskil").consent_route));
+    let fiskil = LinkTarget::Provider("fiskil");
+    let link = app.link_session(app.ben.user.id, fiskil).await;
+    let url = link.url.expose_secret();
+    let callback_url = app.answer_consent_page(url, "accept").await;
+    let route = spec("fiskil").consent_route;
+    app.fiskil().add_fault(Fault::status(503).at(route));
     let waiting = open(&callback_url).await;
     waiting.assert_shows(200, "Not confirmed yet");
     waiting.assert_shows(200, BACK);
     assert_eq!(waiting.headers["refresh"], "5");
     app.assert_result(&link, LinkStatus::Waiting, None).await;
     app.clear_faults();
-    app.advance_clock(SignedDuration::from_mins(2));
-    app.run_due_jobs().await;
+    app.run_jobs_after(SignedDuration::from_mins(2)).await;
     assert_returns(&open(&callback_url).await, &link);
     app.assert_result(&link, LinkStatus::Connected, None).await;
 }
@@ -279,72 +225,50 @@ async fn waiting_page_returns_once_the_provider_responds() {
 #[tokio::test]
 async fn browser_that_confirms_on_the_link_can_return() {
     let app = app_with_origin().await;
-    let link = app
-        .link_session(app.ben.user.id, LinkTarget::Provider("fiskil"))
-        .await;
+    let fiskil = LinkTarget::Provider("fiskil");
+    let link = app.link_session(app.ben.user.id, fiskil).await;
     let url = link.url.expose_secret();
     // The provider's page leads nowhere, so the browser opens the link again.
     app.answer_consent_page(url, "accept").await;
-    let page = open(url).await;
-    let (_, rest) = page
-        .text
-        .split_once("name=\"session\"")
-        .expect("a session to confirm");
-    let form = format!("session={}", rest.split('"').nth(1).unwrap());
-    assert_eq!(browse(post(url, &form)).await.status, 303);
+    let form = open(url).await.session_form();
+    assert_eq!(submit(url, &form).await.status, 303);
     open(url).await.assert_shows(200, BACK);
     let ids = app.assert_result(&link, LinkStatus::Connected, None).await;
     assert_eq!(ids.len(), 1);
     // More consents may follow until the consent session ends.
-    app.advance_clock(SignedDuration::from_mins(31));
-    app.run_due_jobs().await;
-    assert_eq!(
-        app.assert_result(&link, LinkStatus::Connected, None).await,
-        ids
-    );
+    app.run_jobs_after(SignedDuration::from_mins(31)).await;
+    let later = app.assert_result(&link, LinkStatus::Connected, None).await;
+    assert_eq!(later, ids);
 }
 
 #[tokio::test]
 async fn expired_link_leads_back_and_is_forgotten_after_a_day() {
     let app = app_with_origin().await;
-    let link = app
-        .link_session(app.ben.user.id, LinkTarget::UserChoice)
-        .await;
+    let user = app.ben.user.id;
+    let link = app.link_session(user, LinkTarget::UserChoice).await;
     let url = link.url.expose_secret();
     // A browser that leaves at the last moment may still return.
     app.advance_clock(SignedDuration::from_mins(29));
-    browse(post(url, "provider=fiskil")).await.location();
+    submit(url, "provider=fiskil").await.location();
     app.advance_clock(SignedDuration::from_mins(2));
     let expired = open(url).await;
     expired.assert_shows(410, "This link has expired");
     expired.assert_shows(410, BACK);
     app.assert_result(&link, LinkStatus::Open, None).await;
-    app.advance_clock(SignedDuration::from_mins(30));
-    app.run_due_jobs().await;
+    app.run_jobs_after(SignedDuration::from_mins(30)).await;
     app.assert_result(&link, LinkStatus::Expired, Some("expired"))
         .await;
     app.advance_clock(SignedDuration::from_hours(23));
-    app.storage
-        .consent_sessions()
-        .delete_outdated(app.clock.now())
-        .await
-        .unwrap();
+    let delete_outdated = async || {
+        let sessions = app.storage.consent_sessions();
+        sessions.delete_outdated(app.clock.now()).await.unwrap();
+    };
+    delete_outdated().await;
     app.assert_result(&link, LinkStatus::Expired, Some("expired"))
         .await;
     app.advance_clock(SignedDuration::from_hours(1));
-    app.storage
-        .consent_sessions()
-        .delete_outdated(app.clock.now())
-        .await
-        .unwrap();
-    assert_eq!(
-        app.connections
-            .links()
-            .find_link_session(link.id)
-            .await
-            .unwrap(),
-        None
-    );
+    delete_outdated().await;
+    assert_eq!(app.find_result(&link).await, None);
     open(url).await.assert_shows(404, "does not work");
 }
 
@@ -352,43 +276,26 @@ async fn expired_link_leads_back_and_is_forgotten_after_a_day() {
 async fn result_goes_with_its_user_and_connection() {
     let app = app_with_origin().await;
     let (user, linked) = app.linked_user("leaving@example.com", "akahu").await;
-    let repair = app
-        .link_session(user, LinkTarget::Connection(linked[0].id))
-        .await;
+    let bank = LinkTarget::Connection(linked[0].id);
+    let repair = app.link_session(user, bank).await;
     let link = app.link_session(user, LinkTarget::UserChoice).await;
     let url = link.url.expose_secret();
-    let removed = browse(post(url, &format!("confirm-removal={}", linked[0].id))).await;
+    let removed = submit(url, &format!("confirm-removal={}", linked[0].id)).await;
     removed.assert_shows(200, "is removed");
     removed.assert_shows(200, BACK);
     for connection in &linked[1..] {
         app.remove(connection.id).await;
     }
     app.run_due_jobs().await;
-    assert_eq!(
-        app.connections
-            .links()
-            .find_link_session(repair.id)
-            .await
-            .unwrap(),
-        None,
-        "its connection is gone"
-    );
-    app.connections
+    let of_repair = app.find_result(&repair).await;
+    assert_eq!(of_repair, None, "its connection is gone");
+    let unregistered = app
+        .connections
         .links()
-        .unregister_provider_users(user, false)
-        .await
-        .unwrap();
-    in_tx!(app.storage, user::delete(user, app.clock.now()))
-        .await
-        .unwrap();
-    assert_eq!(
-        app.connections
-            .links()
-            .find_link_session(link.id)
-            .await
-            .unwrap(),
-        None
-    );
+        .unregister_provider_users(user, false);
+    unregistered.await.unwrap();
+    app.delete_user(user).await;
+    assert_eq!(app.find_result(&link).await, None);
 }
 
 #[tokio::test]
@@ -404,11 +311,7 @@ async fn origin_is_checked_again_before_the_return() {
             return_url: Some(return_url),
             state: None,
         });
-        let expires_at = app
-            .clock
-            .now()
-            .saturating_add(SignedDuration::from_mins(30))
-            .unwrap();
+        let expires_at = app.clock.now() + SignedDuration::from_mins(30);
         let new = NewLink {
             user_id: app.ben.user.id,
             token: &token,
@@ -418,18 +321,14 @@ async fn origin_is_checked_again_before_the_return() {
             session,
             console_session: None,
         };
-        in_tx!(app.storage, links::insert(&new, app.clock.now()))
-            .await
-            .unwrap();
+        let stored = in_tx!(app.storage, links::insert(&new, app.clock.now())).await;
+        stored.unwrap();
         let url = format!("{}/link/{token}", app.console_url);
         let callback_url = app.answer_consent_page(&url, "accept").await;
         for page in [open(&callback_url).await, open(&url).await] {
             page.assert_shows(200, "linked");
-            assert!(
-                !page.text.contains("former.example") && !page.text.contains("evil.example"),
-                "{}",
-                page.text
-            );
+            page.assert_lacks("former.example");
+            page.assert_lacks("evil.example");
         }
     }
 }
@@ -437,7 +336,7 @@ async fn origin_is_checked_again_before_the_return() {
 #[tokio::test]
 async fn link_session_needs_an_allowed_url_a_short_state_and_its_own_connection() {
     let app = app_with_origin().await;
-    let (user, links) = (app.ben.user.id, app.connections.links());
+    let user = app.ben.user.id;
     let create = async |return_url: Option<&str>, state: Option<&str>| {
         let session = NewLinkSession { return_url, state };
         app.create_link_session(user, LinkTarget::UserChoice, session)
@@ -459,27 +358,21 @@ async fn link_session_needs_an_allowed_url_a_short_state_and_its_own_connection(
     let long = "\u{fc}".repeat(500);
     assert!(create(Some(RETURN_URL), Some(&long)).await.is_ok());
     for state in [format!("{long}x"), "a\nb".to_owned()] {
-        assert!(
-            matches!(
-                create(None, Some(&state)).await,
-                Err(ConnectionsError::InvalidState)
-            ),
-            "{state}"
-        );
+        let created = create(None, Some(&state)).await;
+        let is_invalid = matches!(created, Err(ConnectionsError::InvalidState));
+        assert!(is_invalid, "{state}");
     }
     let other = LinkTarget::Connection(app.olivia.connections[0].id);
-    assert!(matches!(
-        app.create_link_session(user, other, APP).await,
-        Err(ConnectionsError::NotFound)
-    ));
+    let foreign = app.create_link_session(user, other, APP).await;
+    assert!(matches!(foreign, Err(ConnectionsError::NotFound)));
     // Without a return URL, pages are as for any link, and there is a result all the same.
     let link = create(None, None).await.unwrap();
     let page = open(link.url.expose_secret()).await;
-    assert!(!page.text.contains("Back to"), "{}", page.text);
+    page.assert_lacks("Back to");
     app.assert_result(&link, LinkStatus::Open, None).await;
     // A link has none.
     let plain = app.create_link(user, LinkTarget::UserChoice).await.unwrap();
-    assert_eq!(links.find_link_session(plain.id).await.unwrap(), None);
+    assert_eq!(app.find_result(&plain).await, None);
 }
 
 /// The whole flow in processes: what a link session has of secrets is in no log and in no URL that
@@ -493,23 +386,17 @@ async fn secrets_of_a_link_session_reach_neither_app_nor_log() {
     } = Deployment::start_on(Database::Sqlite, 50, &[]).await;
     workdir.set("BELLBIRD_LOG__LEVEL", "trace");
     workdir.set("BELLBIRD_ADMIN__RETURN_ORIGINS", "https://app.example");
-    let console = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .to_string();
+    let console = Addresses::new().console;
     workdir.set("BELLBIRD_CONSOLE__LISTEN", &console);
     workdir.json("user add --email ben@example.com");
     let wrong = "connection link --user ben@example.com --return-url https://evil.example/";
-    assert_eq!(
-        workdir.error(wrong, 1),
-        "error: the return URL is not of an origin in admin.return_origins"
-    );
-    let nobody = "connection link-status 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f";
+    let not_allowed = "error: the return URL is not of an origin in admin.return_origins";
+    assert_eq!(workdir.error(wrong, 1), not_allowed);
+    let id = "0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f";
+    let error = workdir.error(&format!("connection link-status {id}"), 1);
     assert!(
-        workdir
-            .error(nobody, 1)
-            .contains("there is no link session 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")
+        error.contains(&format!("there is no link session {id}")),
+        "{error}"
     );
 
     let log = workdir.path().join("log");
@@ -517,11 +404,13 @@ async fn secrets_of_a_link_session_reach_neither_app_nor_log() {
     let service = RunningCommand::start_with_log(&workdir, line, &log);
     let mut secrets = vec!["state-of-the-app".to_owned()];
     let mut seen_by_app = Vec::new();
-    for (provider, answer) in [
-        ("akahu", "deny"),
-        ("akahu", "accept"),
-        ("fiskil", "accept"),
-        ("snaptrade", "accept"),
+    let declined = ("deny", "declined", "The person gave no consent.");
+    let accepted = ("accept", "connected", "connected");
+    for (provider, (answer, status, words)) in [
+        ("akahu", declined),
+        ("akahu", accepted),
+        ("fiskil", accepted),
+        ("snaptrade", accepted),
     ] {
         let line = format!(
             "connection link --user ben@example.com --provider {provider} --return-url {RETURN_URL} --state \
@@ -532,50 +421,26 @@ async fn secrets_of_a_link_session_reach_neither_app_nor_log() {
         secrets.push(url.rsplit('/').next().unwrap().to_owned());
         let started = start(url).await;
         for cookie in started.headers.get_all("set-cookie") {
-            let (_, value) = cookie
-                .to_str()
-                .unwrap()
-                .split(';')
-                .next()
-                .unwrap()
-                .split_once('=')
-                .unwrap();
+            let cookie = cookie.to_str().unwrap().split(';').next().unwrap();
+            let (_, value) = cookie.split_once('=').unwrap();
             secrets.push(value.to_owned());
         }
         let mut page = started.location();
         page.query_pairs_mut().append_pair("sandbox_auto", answer);
         let callback_url = open(&page).await.location();
-        let long = callback_url
+        let values = callback_url
             .query_pairs()
-            .map(|(_, value)| value.into_owned())
-            .filter(|value| value.len() > 15);
-        secrets.extend(long);
+            .map(|(_, value)| value.into_owned());
+        secrets.extend(values.filter(|value| value.len() > 15));
         let back = open(&callback_url).await;
         seen_by_app.push(format!("{} {:?}", back.location(), back.headers));
-        let shown = workdir.json(&format!("connection link-status {}", text(&link, "id")));
-        assert_eq!(
-            text(&shown, "status"),
-            if answer == "deny" {
-                "declined"
-            } else {
-                "connected"
-            },
-            "{shown}"
-        );
-        assert_eq!(
-            shown["connections"].as_array().unwrap().is_empty(),
-            answer == "deny",
-            "{shown}"
-        );
-        let words = workdir.text(&format!("connection link-status {}", text(&link, "id")));
-        assert!(
-            words.contains(if answer == "deny" {
-                "The person gave no consent."
-            } else {
-                "connected"
-            }),
-            "{words}"
-        );
+        let line = format!("connection link-status {}", text(&link, "id"));
+        let shown = workdir.json(&line);
+        assert_eq!(text(&shown, "status"), status, "{shown}");
+        let has_none = shown["connections"].as_array().unwrap().is_empty();
+        assert_eq!(has_none, answer == "deny", "{shown}");
+        let printed = workdir.text(&line);
+        assert!(printed.contains(words), "{printed}");
     }
     assert_eq!(service.stop("-TERM").0, Some(0));
     assert_eq!(sandbox.stop("-TERM").0, Some(0));
@@ -588,10 +453,7 @@ async fn secrets_of_a_link_session_reach_neither_app_nor_log() {
     }
     for seen in &seen_by_app {
         for secret in &secrets[1..] {
-            assert!(
-                !seen.contains(secret.as_str()),
-                "the app sees {secret}: {seen}"
-            );
+            assert!(!seen.contains(secret.as_str()), "{secret} in {seen}");
         }
     }
 }

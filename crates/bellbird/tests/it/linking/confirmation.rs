@@ -8,8 +8,7 @@ use jiff::SignedDuration;
 use reqwest::Url;
 
 use crate::support::browser::{
-    BrowserPage, answer_elsewhere, browse, browse_elsewhere, client, open, open_elsewhere, post,
-    start,
+    answer_elsewhere, browse_elsewhere, client, open, open_elsewhere, post, start, submit,
 };
 use crate::support::harness::{App, Setup, simulated_providers};
 
@@ -49,13 +48,10 @@ async fn count_of(app: &App, user: UserId) -> usize {
     app.connections_of(user).await.len()
 }
 
-/// The button of the only session that the page of a link URL offers to confirm.
-fn session_button(page: &BrowserPage) -> String {
-    let (_, rest) = page
-        .text
-        .split_once("name=\"session\"")
-        .expect("a session to confirm");
-    format!("session={}", rest.split('"').nth(1).unwrap())
+/// Says in another browser that it was somebody else, which withdraws the consent.
+async fn deny(callback_url: &Url) {
+    let denied = answer_elsewhere(callback_url, "no").await;
+    denied.assert_shows(200, WITHDRAWN);
 }
 
 #[tokio::test]
@@ -63,28 +59,22 @@ async fn opening_a_link_url_uses_nothing_up() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
         app.reset_calls();
-        let link_url = app
-            .link_url(app.ben.user.id, LinkTarget::Provider(provider))
-            .await;
+        let user = app.ben.user.id;
+        let link_url = app.link_url(user, LinkTarget::Provider(provider)).await;
         for _ in 0..25 {
-            open_elsewhere(&link_url)
-                .await
-                .assert_shows(200, "ben@example.com");
+            let page = open_elsewhere(&link_url).await;
+            page.assert_shows(200, "ben@example.com");
             assert_eq!(browse_elsewhere(client().head(&link_url)).await.status, 200);
         }
-        assert_eq!(
-            app.bank(provider).total_calls(),
-            0,
-            "{provider}: the user is not registered"
-        );
+        let calls = app.bank(provider).total_calls();
+        assert_eq!(calls, 0, "{provider}: the user is not registered");
         let page = open(&link_url).await;
-        assert!(page.headers.get("set-cookie").is_none());
+        assert!(!page.headers.contains_key("set-cookie"));
         start(&link_url).await.location();
     }
     let connection = &app.ben.connections[0];
-    let link_url = app
-        .link_url(app.ben.user.id, LinkTarget::Connection(connection.id))
-        .await;
+    let bank = LinkTarget::Connection(connection.id);
+    let link_url = app.link_url(app.ben.user.id, bank).await;
     let page = open(&link_url).await;
     page.assert_shows(200, &connection.institution_name);
     page.assert_shows(200, "ben@example.com");
@@ -98,41 +88,29 @@ async fn another_browser_is_asked_first() {
         let callback_url = callback_of_ben(&app, provider).await;
         app.reset_calls();
         for _ in 0..2 {
-            let page = open_elsewhere(callback_url.as_str()).await;
+            let page = open_elsewhere(&callback_url).await;
             page.assert_shows(200, QUESTION);
             page.assert_shows(200, "ben@example.com");
-            assert_eq!(
-                page.text.contains("within a minute"),
-                provider == "akahu",
-                "{provider}"
-            );
+            let is_urgent = page.text.contains("within a minute");
+            assert_eq!(is_urgent, provider == "akahu", "{provider}");
         }
-        assert_eq!(
-            app.bank(provider).total_calls(),
-            0,
-            "{provider}: the code is not exchanged"
-        );
+        let calls = app.bank(provider).total_calls();
+        assert_eq!(calls, 0, "{provider}: the code is not exchanged");
         app.run_due_jobs().await;
         assert_eq!(count_of(&app, user).await, before, "{provider}");
         let cross_site =
             post(callback_url.as_str(), "answer=yes").header("sec-fetch-site", "cross-site");
         assert_eq!(browse_elsewhere(cross_site).await.status, 403, "{provider}");
-        assert_eq!(
-            answer_elsewhere(callback_url.as_str(), "maybe")
-                .await
-                .status,
-            400,
-            "{provider}"
-        );
+        let unclear = answer_elsewhere(&callback_url, "maybe").await;
+        assert_eq!(unclear.status, 400, "{provider}");
         assert_eq!(count_of(&app, user).await, before, "{provider}");
 
-        let shown = answer_elsewhere(callback_url.as_str(), "yes").await;
+        let shown = answer_elsewhere(&callback_url, "yes").await;
         shown.assert_shows(200, "linked");
         shown.assert_shows(200, "ben@example.com");
         assert!(count_of(&app, user).await > before, "{provider}");
-        open_elsewhere(callback_url.as_str())
-            .await
-            .assert_shows(200, "linked");
+        let again = open_elsewhere(&callback_url).await;
+        again.assert_shows(200, "linked");
     }
 }
 
@@ -143,31 +121,21 @@ async fn denied_consent_is_withdrawn() {
         let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
         let callback_url = callback_of_ben(&app, provider).await;
         app.reset_calls();
-        answer_elsewhere(callback_url.as_str(), "no")
-            .await
-            .assert_shows(200, WITHDRAWN);
-        assert_eq!(
-            count_of(&app, user).await,
-            before,
-            "{provider}: hidden at once"
-        );
+        deny(&callback_url).await;
+        let left = count_of(&app, user).await;
+        assert_eq!(left, before, "{provider}: hidden at once");
         let causes = complete_removals(&app).await;
-        assert!(
-            !causes.is_empty() && causes.iter().all(|cause| cause == "denied"),
-            "{provider}: {causes:?}"
-        );
+        let are_denied = causes.iter().all(|cause| cause == "denied");
+        assert!(!causes.is_empty() && are_denied, "{provider}: {causes:?}");
         let calls = app.bank(provider).calls();
-        assert!(
-            WITHDRAWALS.iter().any(|route| calls.contains_key(*route)),
-            "{provider}: {calls:?}"
-        );
+        let mut routes = WITHDRAWALS.iter();
+        let is_withdrawn = routes.any(|route| calls.contains_key(*route));
+        assert!(is_withdrawn, "{provider}: {calls:?}");
         // The browser that started the session cannot confirm it any more.
         open(&callback_url).await.assert_shows(200, WITHDRAWN);
-        answer_elsewhere(callback_url.as_str(), "yes")
-            .await
-            .assert_shows(200, WITHDRAWN);
-        app.advance_clock(SignedDuration::from_mins(40));
-        app.run_due_jobs().await;
+        let confirmed = answer_elsewhere(&callback_url, "yes").await;
+        confirmed.assert_shows(200, WITHDRAWN);
+        app.run_jobs_after(SignedDuration::from_mins(40)).await;
         assert_eq!(count_of(&app, user).await, before, "{provider}");
     }
 }
@@ -178,33 +146,23 @@ async fn unconfirmed_consent_is_withdrawn_at_its_end() {
     for provider in ["fiskil", "snaptrade"] {
         let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
         let callback_url = callback_of_ben(&app, provider).await;
-        open_elsewhere(callback_url.as_str())
-            .await
-            .assert_shows(200, QUESTION);
-        for _ in 0..4 {
+        let asked = open_elsewhere(&callback_url).await;
+        asked.assert_shows(200, QUESTION);
+        let poll_later = async || {
             app.advance_clock(SignedDuration::from_mins(7));
-            app.connections
-                .jobs()
-                .run_due("consent_session")
-                .await
-                .unwrap();
+            let jobs = app.connections.jobs();
+            jobs.run_due("consent_session").await.unwrap();
+        };
+        for _ in 0..4 {
+            poll_later().await;
+            let found = (count_of(&app, user).await, app.removals().await.len());
             assert_eq!(
-                count_of(&app, user).await,
-                before,
-                "{provider}: not readable"
-            );
-            assert_eq!(
-                app.removals().await.len(),
-                0,
-                "{provider}: not withdrawn yet"
+                found,
+                (before, 0),
+                "{provider}: neither readable nor withdrawn"
             );
         }
-        app.advance_clock(SignedDuration::from_mins(7));
-        app.connections
-            .jobs()
-            .run_due("consent_session")
-            .await
-            .unwrap();
+        poll_later().await;
         assert_eq!(complete_removals(&app).await, ["unconfirmed"], "{provider}");
         assert_eq!(count_of(&app, user).await, before, "{provider}");
         open(&callback_url).await.assert_shows(200, WITHDRAWN);
@@ -217,45 +175,30 @@ async fn link_page_confirms_a_session_of_its_browser() {
     for provider in ["fiskil", "snaptrade"] {
         let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
         let link_url = app.link_url(user, LinkTarget::UserChoice).await;
-        let mut page = browse(post(&link_url, &format!("provider={provider}")))
-            .await
-            .location();
+        let form = format!("provider={provider}");
+        let mut page = submit(&link_url, &form).await.location();
         page.query_pairs_mut().append_pair("sandbox_auto", "accept");
         let callback_url = open(&page).await.location();
-        assert!(
-            !open_elsewhere(&link_url)
-                .await
-                .text
-                .contains("Not finished yet"),
-            "another browser"
-        );
-        let form = session_button(&open(&link_url).await);
-        assert_eq!(
-            browse_elsewhere(post(&link_url, &form)).await.status,
-            400,
-            "no cookie"
-        );
+        let elsewhere = open_elsewhere(&link_url).await;
+        elsewhere.assert_lacks("Not finished yet");
+        let form = open(&link_url).await.session_form();
+        let without_cookie = browse_elsewhere(post(&link_url, &form)).await;
+        assert_eq!(without_cookie.status, 400);
         assert_eq!(count_of(&app, user).await, before, "{provider}");
 
-        let confirmed = browse(post(&link_url, &form)).await;
+        let confirmed = submit(&link_url, &form).await;
         assert_eq!(confirmed.status, 303, "{}", confirmed.text);
         assert!(count_of(&app, user).await > before, "{provider}");
         let page = open(&link_url).await;
-        assert!(!page.text.contains("Not finished yet"), "{provider}");
+        page.assert_lacks("Not finished yet");
         page.assert_shows(200, &app.connections_of(user).await[0].institution_name);
-        assert_eq!(
-            browse(post(&link_url, &form)).await.status,
-            410,
-            "confirmed already"
-        );
+        let again = submit(&link_url, &form).await;
+        assert_eq!(again.status, 410, "confirmed already");
 
         // The person who gave the consent is asked all the same, and can deny it.
-        open_elsewhere(callback_url.as_str())
-            .await
-            .assert_shows(200, QUESTION);
-        answer_elsewhere(callback_url.as_str(), "no")
-            .await
-            .assert_shows(200, WITHDRAWN);
+        let asked = open_elsewhere(&callback_url).await;
+        asked.assert_shows(200, QUESTION);
+        deny(&callback_url).await;
         assert_eq!(count_of(&app, user).await, before, "{provider}");
         complete_removals(&app).await;
     }
@@ -272,36 +215,24 @@ async fn linked_connection_can_be_denied_once() {
         shown.assert_shows(200, "ben@example.com");
         assert!(count_of(&app, user).await > before, "{provider}");
         // The callback URL shows it in any browser.
-        open_elsewhere(callback_url.as_str())
-            .await
-            .assert_shows(200, DENY_BUTTON);
-        answer_elsewhere(callback_url.as_str(), "no")
-            .await
-            .assert_shows(200, WITHDRAWN);
+        let elsewhere = open_elsewhere(&callback_url).await;
+        elsewhere.assert_shows(200, DENY_BUTTON);
+        deny(&callback_url).await;
         assert_eq!(count_of(&app, user).await, before, "{provider}");
-        assert!(
-            complete_removals(&app)
-                .await
-                .iter()
-                .all(|cause| cause == "denied"),
-            "{provider}"
-        );
-        let again = answer_elsewhere(callback_url.as_str(), "no").await;
+        let causes = complete_removals(&app).await;
+        assert!(causes.iter().all(|cause| cause == "denied"), "{provider}");
+        let again = answer_elsewhere(&callback_url, "no").await;
         again.assert_shows(200, WITHDRAWN);
-        assert!(!again.text.contains(DENY_BUTTON), "{provider}");
+        again.assert_lacks(DENY_BUTTON);
 
         // A day later it is too late.
         let callback_url = callback_of_ben(&app, provider).await;
         open(&callback_url).await.assert_shows(200, DENY_BUTTON);
         let linked = count_of(&app, user).await;
         app.advance_clock(SignedDuration::from_hours(24));
-        assert!(
-            !open(&callback_url).await.text.contains(DENY_BUTTON),
-            "{provider}"
-        );
-        answer_elsewhere(callback_url.as_str(), "no")
-            .await
-            .assert_shows(400, "Nothing was changed");
+        open(&callback_url).await.assert_lacks(DENY_BUTTON);
+        let denied = answer_elsewhere(&callback_url, "no").await;
+        denied.assert_shows(400, "Nothing was changed");
         assert_eq!(count_of(&app, user).await, linked, "{provider}");
     }
 }
@@ -310,32 +241,17 @@ async fn linked_connection_can_be_denied_once() {
 async fn denied_reconnect_removes_the_connection() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
-        let (user, linked) = app
-            .linked_user(&format!("{provider}.again@example.com"), provider)
-            .await;
-        app.set_consent(&linked[0], ConsentState::Revoked).await;
-        app.refresh(user, linked[0].id).await;
-        let link_url = app
-            .link_url(user, LinkTarget::Connection(linked[0].id))
-            .await;
+        let email = format!("{provider}.again@example.com");
+        let (user, linked) = app.linked_user(&email, provider).await;
+        app.change_consent(&linked[0], ConsentState::Revoked).await;
+        let bank = LinkTarget::Connection(linked[0].id);
+        let link_url = app.link_url(user, bank).await;
         let callback_url = app.answer_consent_page(&link_url, "accept").await;
         open(&callback_url).await.assert_shows(200, DENY_BUTTON);
-        answer_elsewhere(callback_url.as_str(), "no")
-            .await
-            .assert_shows(200, WITHDRAWN);
-        assert!(
-            app.storage
-                .connections()
-                .find(user, linked[0].id)
-                .await
-                .unwrap()
-                .is_none(),
-            "{provider}"
-        );
-        assert!(
-            complete_removals(&app).await.contains(&"denied".to_owned()),
-            "{provider}"
-        );
+        deny(&callback_url).await;
+        assert!(!app.has_connection(user, linked[0].id).await, "{provider}");
+        let causes = complete_removals(&app).await;
+        assert!(causes.contains(&"denied".to_owned()), "{provider}");
     }
 }
 
@@ -343,29 +259,17 @@ async fn denied_reconnect_removes_the_connection() {
 async fn user_who_declined_elsewhere_removes_nothing() {
     let app = App::start(Setup::default()).await;
     for provider in ["fiskil", "snaptrade"] {
-        let (user, linked) = app
-            .linked_user(&format!("{provider}.heals@example.com"), provider)
-            .await;
-        app.set_consent(&linked[0], ConsentState::Revoked).await;
-        app.refresh(user, linked[0].id).await;
-        let link_url = app
-            .link_url(user, LinkTarget::Connection(linked[0].id))
-            .await;
+        let email = format!("{provider}.heals@example.com");
+        let (user, linked) = app.linked_user(&email, provider).await;
+        app.change_consent(&linked[0], ConsentState::Revoked).await;
+        let bank = LinkTarget::Connection(linked[0].id);
+        let link_url = app.link_url(user, bank).await;
         let callback_url = app.answer_consent_page(&link_url, "deny").await;
         // The same consent becomes active again while the user declines a new one.
         app.set_consent(&linked[0], ConsentState::Active).await;
-        open_elsewhere(callback_url.as_str())
-            .await
-            .assert_shows(200, "did not give your consent");
-        assert!(
-            app.storage
-                .connections()
-                .find(user, linked[0].id)
-                .await
-                .unwrap()
-                .is_some(),
-            "{provider}"
-        );
+        let elsewhere = open_elsewhere(&callback_url).await;
+        elsewhere.assert_shows(200, "did not give your consent");
+        assert!(app.has_connection(user, linked[0].id).await, "{provider}");
     }
 }
 
@@ -373,12 +277,8 @@ async fn user_who_declined_elsewhere_removes_nothing() {
 async fn user_who_declined_is_not_asked() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
-        let link_url = app
-            .link_url(app.ben.user.id, LinkTarget::Provider(provider))
-            .await;
-        let callback_url = app.answer_consent_page(&link_url, "deny").await;
-        open_elsewhere(callback_url.as_str())
-            .await
-            .assert_shows(200, "did not give your consent");
+        let callback_url = app.callback_url(app.ben.user.id, provider, "deny").await;
+        let elsewhere = open_elsewhere(&callback_url).await;
+        elsewhere.assert_shows(200, "did not give your consent");
     }
 }

@@ -3,21 +3,19 @@
 
 use bellbird_connections::LinkTarget;
 use bellbird_domain::{ConnectionStatus, Plan};
-use bellbird_storage::in_tx;
 use jiff::SignedDuration;
 use reqwest::Url;
 use serde_json::json;
 
 use crate::support::browser::{
-    answer_elsewhere, browse, browse_elsewhere, client, open, open_elsewhere, post,
+    answer_elsewhere, browse, browse_elsewhere, client, open, open_elsewhere, post, submit,
 };
 use crate::support::harness::{App, Setup, simulated_providers};
 
 /// Starts a session at a provider from a link URL, answers its page, and returns the callback URL.
 async fn callback_from(link_url: &str, provider: &str, answer: &str) -> Url {
-    let mut page = browse(post(link_url, &format!("provider={provider}")))
-        .await
-        .location();
+    let form = format!("provider={provider}");
+    let mut page = submit(link_url, &form).await.location();
     page.query_pairs_mut().append_pair("sandbox_auto", answer);
     open(&page).await.location()
 }
@@ -35,8 +33,7 @@ async fn result_stays_the_same_on_reload() {
         let callback_url = callback_from(&link_url, provider, "accept").await;
         let shown = open(&callback_url).await;
         shown.assert_shows(200, "linked");
-        let mut new = app.connections_of(user).await;
-        new.retain(|connection| !before.contains(connection));
+        let new = app.new_connections(user, &before).await;
         let account = &app.accounts_of(&new[0]).await[0];
         shown.assert_shows(200, &new[0].institution_name);
         shown.assert_shows(200, &account.name);
@@ -44,31 +41,22 @@ async fn result_stays_the_same_on_reload() {
             assert_eq!(open(&callback_url).await.text, shown.text, "{provider}");
         }
         // Another browser sees the outcome, but no name.
-        let elsewhere = open_elsewhere(callback_url.as_str()).await;
+        let elsewhere = open_elsewhere(&callback_url).await;
         elsewhere.assert_shows(200, "Your accounts are linked");
         for name in [&new[0].institution_name, &account.name] {
-            assert!(
-                !elsewhere.text.contains(name.as_str()),
-                "{provider}: {}",
-                elsewhere.text
-            );
+            elsewhere.assert_lacks(name.as_str());
         }
         for connection in new {
             app.remove(connection.id).await;
         }
-        open(&callback_url)
-            .await
-            .assert_shows(200, "Nothing is linked any more");
+        let shown = open(&callback_url).await;
+        shown.assert_shows(200, "Nothing is linked any more");
     }
     let link_url = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
     let failed = callback_from(&link_url, "fiskil", "error").await;
     let shown = open(&failed).await;
     shown.assert_shows(200, "That did not work");
-    assert!(
-        !shown.text.contains("The provider could not complete it."),
-        "a reason: {}",
-        shown.text
-    );
+    shown.assert_lacks("The provider could not complete it.");
     assert_eq!(open(&failed).await.text, shown.text);
 }
 
@@ -76,34 +64,19 @@ async fn result_stays_the_same_on_reload() {
 async fn browser_that_answers_sees_the_result_again() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
-        let before = app.connections_of(app.ben.user.id).await;
-        let link_url = app
-            .link_url(app.ben.user.id, LinkTarget::Provider(provider))
-            .await;
-        let callback_url = app.answer_consent_page(&link_url, "accept").await;
-        let answered = answer_elsewhere(callback_url.as_str(), "yes").await;
-        let mut new = app.connections_of(app.ben.user.id).await;
-        new.retain(|connection| !before.contains(connection));
-        let name = new.remove(0).institution_name;
-        answered.assert_shows(200, &name);
-        let cookie = answered.headers["set-cookie"]
-            .to_str()
-            .unwrap()
-            .split(';')
-            .next()
-            .unwrap()
-            .to_owned();
-        let reloaded =
-            browse_elsewhere(client().get(callback_url.as_str()).header("cookie", cookie)).await;
+        let (user, before) = (app.ben.user.id, app.connections_of(app.ben.user.id).await);
+        let callback_url = app.callback_url(user, provider, "accept").await;
+        let answered = answer_elsewhere(&callback_url, "yes").await;
+        let name = &app.new_connections(user, &before).await[0].institution_name;
+        answered.assert_shows(200, name);
+        let cookie = answered.headers["set-cookie"].to_str().unwrap();
+        let cookie = cookie.split(';').next().unwrap();
+        let reload = client().get(callback_url.as_str()).header("cookie", cookie);
+        let reloaded = browse_elsewhere(reload).await;
         assert_eq!(reloaded.text, answered.text, "{provider}");
-        assert!(
-            !reloaded.text.contains("value=\"again\""),
-            "this browser has not had the link"
-        );
-        assert!(
-            !open(&callback_url).await.text.contains(&name),
-            "{provider}"
-        );
+        // This browser has not had the link.
+        reloaded.assert_lacks("value=\"again\"");
+        open(&callback_url).await.assert_lacks(name);
     }
 }
 
@@ -120,35 +93,19 @@ async fn result_leads_back_to_the_link() {
         let callback_url = callback_from(&link_url, provider, answer).await;
         let page = open(&callback_url).await;
         page.assert_shows(200, label);
-        assert!(
-            !page.text.contains(token_of(&link_url)),
-            "the token is a secret: {}",
-            page.text
-        );
-        let again = post(callback_url.as_str(), "answer=again");
-        let cross_site =
-            post(callback_url.as_str(), "answer=again").header("sec-fetch-site", "cross-site");
+        page.assert_lacks(token_of(&link_url));
+        let again = || post(callback_url.as_str(), "answer=again");
+        let cross_site = again().header("sec-fetch-site", "cross-site");
         assert_eq!(browse(cross_site).await.status, 403);
-        assert_eq!(
-            browse_elsewhere(post(callback_url.as_str(), "answer=again"))
-                .await
-                .status,
-            410
-        );
-        let back = browse(again).await;
+        assert_eq!(browse_elsewhere(again()).await.status, 410);
+        let back = browse(again()).await;
         assert_eq!(back.status, 303, "{}", back.text);
-        assert!(
-            link_url.ends_with(back.headers["location"].to_str().unwrap()),
-            "{provider}"
-        );
+        let location = back.headers["location"].to_str().unwrap();
+        assert!(link_url.ends_with(location), "{provider}: {location}");
 
         // Another browser cannot return, and reads what to do.
-        let elsewhere = open_elsewhere(callback_url.as_str()).await;
-        assert!(
-            !elsewhere.text.contains("value=\"again\""),
-            "{}",
-            elsewhere.text
-        );
+        let elsewhere = open_elsewhere(&callback_url).await;
+        elsewhere.assert_lacks("value=\"again\"");
     }
 }
 
@@ -158,72 +115,46 @@ async fn result_leads_back_to_a_link_of_the_same_user_only() {
     let bens = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
     let callback_url = callback_from(&bens, "fiskil", "deny").await;
     // The browser starts a session for another user, in another tab.
-    let olivias = app
-        .link_url(app.olivia.user.id, LinkTarget::UserChoice)
-        .await;
-    browse(post(&olivias, "provider=fiskil")).await.location();
+    let olivia = app.olivia.user.id;
+    let olivias = app.link_url(olivia, LinkTarget::UserChoice).await;
+    submit(&olivias, "provider=fiskil").await.location();
     let page = open(&callback_url).await;
     page.assert_shows(200, "open your link again");
-    assert!(!page.text.contains("value=\"again\""), "{}", page.text);
-    assert_eq!(
-        browse(post(callback_url.as_str(), "answer=again"))
-            .await
-            .status,
-        410
-    );
+    page.assert_lacks("value=\"again\"");
+    assert_eq!(submit(&callback_url, "answer=again").await.status, 410);
 
-    let repair = app
-        .link_url(
-            app.ben.user.id,
-            LinkTarget::Connection(app.ben.connections[0].id),
-        )
-        .await;
-    let declined = open(app.answer_consent_page(&repair, "deny").await.as_str()).await;
-    declined.assert_shows(200, "Try again");
-    let repaired = open(app.answer_consent_page(&repair, "accept").await.as_str()).await;
+    let bens_bank = LinkTarget::Connection(app.ben.connections[0].id);
+    let repair = app.link_url(app.ben.user.id, bens_bank).await;
+    let declined = app.answer_consent_page(&repair, "deny").await;
+    open(declined).await.assert_shows(200, "Try again");
+    let repaired = app.answer_consent_page(&repair, "accept").await;
+    let repaired = open(repaired).await;
     repaired.assert_shows(200, "is reconnected");
-    assert!(
-        !repaired.text.contains("value=\"again\""),
-        "this link connects nothing else: {}",
-        repaired.text
-    );
+    repaired.assert_lacks("value=\"again\"");
     // An expired link leads nowhere.
     app.advance_clock(SignedDuration::from_mins(31));
-    assert_eq!(
-        browse(post(callback_url.as_str(), "answer=again"))
-            .await
-            .status,
-        410
-    );
+    assert_eq!(submit(&callback_url, "answer=again").await.status, 410);
 }
 
 #[tokio::test]
 async fn late_accounts_fill_in() {
     let app = App::start(Setup::default()).await;
-    app.fiskil()
-        .set_options(&json!({"lagSeconds": 60}))
-        .unwrap();
+    app.set_options("fiskil", &json!({"lagSeconds": 60}));
     let link_url = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
     let callback_url = callback_from(&link_url, "fiskil", "accept").await;
     let early = open(&callback_url).await;
     early.assert_shows(200, "not listed the accounts yet");
     assert_eq!(early.headers["refresh"], "5");
-    app.advance_clock(SignedDuration::from_secs(90));
-    app.run_due_jobs().await;
+    app.run_jobs_after(SignedDuration::from_secs(90)).await;
     let late = open(&callback_url).await;
-    assert!(
-        late.headers.get("refresh").is_none() && late.text.contains("class=\"number\""),
-        "{}",
-        late.text
-    );
+    late.assert_shows(200, "class=\"number\"");
+    assert!(!late.headers.contains_key("refresh"));
 }
 
 #[tokio::test]
 async fn page_without_accounts_stops_to_refresh() {
     let app = App::start(Setup::default()).await;
-    app.fiskil()
-        .set_options(&json!({"lagSeconds": 7200}))
-        .unwrap();
+    app.set_options("fiskil", &json!({"lagSeconds": 7200}));
     let link_url = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
     let callback_url = callback_from(&link_url, "fiskil", "accept").await;
     assert!(open(&callback_url).await.headers.contains_key("refresh"));
@@ -249,32 +180,24 @@ async fn link_page_distinguishes_connections_in_the_users_time() {
             page.assert_shows(200, &format!("<bdi>{} accounts</bdi>", accounts.len()));
         }
     }
-    assert!(page.text.contains("class=\"number\">xxxx"), "{}", page.text);
+    page.assert_shows(200, "class=\"number\">xxxx");
     // The logos are those of a sandbox that runs elsewhere, and the policy names its origin.
-    let logo = page
+    let (_, logo) = page
         .text
         .split_once("<img src=\"http://127.0.0.1:")
-        .expect("a logo")
-        .1
-        .split('"')
-        .next()
+        .expect("a logo");
+    let logo: Url = format!("http://127.0.0.1:{}", logo.split('"').next().unwrap())
+        .parse()
         .unwrap();
     let policy = page.headers["content-security-policy"].to_str().unwrap();
-    let origin = format!(" http://127.0.0.1:{}", logo.split('/').next().unwrap());
-    assert!(
-        policy.contains(&format!("img-src 'self' data:{origin}; ")),
-        "{policy}"
-    );
-    let image = browse(client().get(format!("http://127.0.0.1:{logo}"))).await;
-    assert_eq!(
-        (
-            image.status,
-            image.headers["content-type"].to_str().unwrap()
-        ),
-        (200, "image/svg+xml")
-    );
+    let origin = logo.origin().ascii_serialization();
+    let images = format!("img-src 'self' data: {origin}; ");
+    assert!(policy.contains(&images), "{policy}");
+    let image = open(&logo).await;
+    assert_eq!(image.status, 200);
+    assert_eq!(image.headers["content-type"], "image/svg+xml");
     for words in ["bellbird connection", app.url.as_str()] {
-        assert!(!page.text.contains(words), "{words}: {}", page.text);
+        page.assert_lacks(words);
     }
 }
 
@@ -287,47 +210,32 @@ async fn user_removes_a_connection() {
         let (id, name) = (linked[0].id, linked[0].institution_name.as_str());
         let link_url = app.link_url(user, LinkTarget::UserChoice).await;
         let (ask, confirm) = (format!("remove={id}"), format!("confirm-removal={id}"));
-        open(&link_url)
-            .await
-            .assert_shows(200, &format!("name=\"remove\" value=\"{id}\""));
-        let asked = browse(post(&link_url, &ask)).await;
+        let button = format!("name=\"remove\" value=\"{id}\"");
+        open(&link_url).await.assert_shows(200, &button);
+        let asked = submit(&link_url, &ask).await;
         asked.assert_shows(200, &format!("Remove {name}?"));
         asked.assert_shows(200, &email);
         let cross_site = post(&link_url, &confirm).header("sec-fetch-site", "cross-site");
         assert_eq!(browse(cross_site).await.status, 403);
-        let still = app
-            .storage
-            .connections()
-            .find(user, id)
-            .await
-            .unwrap()
-            .expect("nothing was removed yet");
-        assert_eq!(still.status, ConnectionStatus::Active);
+        // Nothing was removed yet.
+        let status = app.connection(user, id).await.status;
+        assert_eq!(status, ConnectionStatus::Active);
 
-        browse(post(&link_url, &confirm))
-            .await
-            .assert_shows(200, &format!("{name} is removed"));
-        assert_eq!(
-            app.connections_of(user).await.len(),
-            linked.len() - 1,
-            "{provider}: hidden at once"
-        );
+        let removed = submit(&link_url, &confirm).await;
+        removed.assert_shows(200, &format!("{name} is removed"));
+        let left = app.connections_of(user).await.len();
+        assert_eq!(left, linked.len() - 1, "{provider}: hidden at once");
         app.connections.jobs().run_due("removal").await.unwrap();
         assert_eq!(app.removals().await.len(), 0, "{provider}: withdrawn");
-        let causes: Vec<String> = app
-            .audit_of(id)
-            .await
-            .into_iter()
-            .map(|row| row.cause)
-            .collect();
+        let audit = app.audit_of(id).await.into_iter();
+        let causes: Vec<String> = audit.map(|row| row.cause).collect();
         assert_eq!(
             causes,
             ["linked", "removed_by_user", "deleted"],
             "{provider}"
         );
-        browse(post(&link_url, &confirm))
-            .await
-            .assert_shows(404, "removed already");
+        let again = submit(&link_url, &confirm).await;
+        again.assert_shows(404, "removed already");
     }
 }
 
@@ -345,43 +253,30 @@ async fn link_removes_only_what_it_is_for() {
         (&bens, own, 404),
     ] {
         for field in ["remove", "confirm-removal"] {
-            assert_eq!(
-                browse(post(link_url, &format!("{field}={id}")))
-                    .await
-                    .status,
-                status,
-                "{field}"
-            );
+            let refused = submit(link_url, &format!("{field}={id}")).await;
+            assert_eq!(refused.status, status, "{field}");
         }
     }
     assert_eq!(app.connections_of(user).await.len(), 2);
-    browse(post(&repair, &format!("confirm-removal={own}")))
-        .await
-        .assert_shows(200, "is removed");
+    let removed = submit(&repair, &format!("confirm-removal={own}")).await;
+    removed.assert_shows(200, "is removed");
     // The link was for this connection.
     open(&repair).await.assert_shows(404, "has been removed");
     let choice = app.link_url(user, LinkTarget::UserChoice).await;
     app.advance_clock(SignedDuration::from_mins(31));
-    assert_eq!(
-        browse(post(&choice, &format!("confirm-removal={other}")))
-            .await
-            .status,
-        410
-    );
+    let expired = submit(&choice, &format!("confirm-removal={other}")).await;
+    assert_eq!(expired.status, 410);
     assert_eq!(app.connections_of(user).await.len(), 1);
 }
 
 #[tokio::test]
 async fn link_of_a_removed_user_says_so_at_once() {
     let app = App::start(Setup::default()).await;
-    let person = app
-        .add_person("leaving@example.com", Plan::Professional, &[])
-        .await;
-    let link_url = app.link_url(person.user.id, LinkTarget::UserChoice).await;
-    in_tx!(app.storage, user::delete(person.user.id, app.clock.now()))
-        .await
-        .unwrap();
+    let (email, plan) = ("leaving@example.com", Plan::Professional);
+    let user = app.add_person(email, plan, &[]).await.user.id;
+    let link_url = app.link_url(user, LinkTarget::UserChoice).await;
+    app.delete_user(user).await;
     let page = open(&link_url).await;
     page.assert_shows(404, "This link does not work");
-    assert!(!page.text.contains("<button"), "{}", page.text);
+    page.assert_lacks("<button");
 }

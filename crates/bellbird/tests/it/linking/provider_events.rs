@@ -1,21 +1,21 @@
 //! Provider events: each is verified, accepted once, and only requests a refresh. The simulated
 //! providers sign and send them.
 
-use bellbird_domain::{Connection, ConnectionStatus, EventType};
+use bellbird_domain::{ApiKey, Connection, ConnectionStatus, EventType, Plan};
 use bellbird_sandbox::{ConsentState, Fault, Sign, WebhookSettings};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::support::harness::{App, Person, Setup, eventually, simulated_providers};
+use crate::support::process::text;
 use crate::support::provider_spec::spec;
+use crate::support::rows::all_rows;
 
 impl App {
     /// A new user with a linked connection. From now on the provider sends events to the service.
     pub(crate) async fn subscribed(&self, provider: &str) -> (Person, Connection) {
         let email = format!("{provider}@example.com");
-        let person = self
-            .add_person(&email, bellbird_domain::Plan::Professional, &[])
-            .await;
+        let person = self.add_person(&email, Plan::Professional, &[]).await;
         let (mut linked, _) = self.link_at(person.user.id, provider).await;
         // The first refresh after a link subscribes to events, if that is needed. After the last
         // one, no job is due.
@@ -25,58 +25,47 @@ impl App {
         }
         self.start_background_jobs();
         self.bank(provider).forget_deliveries();
-        let url = format!("{}/webhooks/{provider}", self.console_url);
-        self.bank(provider)
-            .set_webhooks(WebhookSettings::to(url))
-            .unwrap();
+        self.subscribe_to(provider);
         self.reset_calls();
         (person, linked.remove(0))
     }
 
     /// Waits until the service has responded to every delivery. Returns the last status of each.
     pub(crate) async fn delivered(&self, provider: &str) -> Vec<Value> {
+        let deliveries = || self.bank(provider).deliveries();
         eventually(async || {
-            let deliveries = self.bank(provider).deliveries();
-            !deliveries.is_empty()
-                && deliveries
-                    .iter()
-                    .all(|delivery| delivery["state"] != "waiting")
+            let all = deliveries();
+            let is_complete = all.iter().all(|delivery| delivery["state"] != "waiting");
+            !all.is_empty() && is_complete
         })
         .await;
-        self.bank(provider)
-            .deliveries()
+        let last = |delivery: &Value| delivery["statuses"].as_array().unwrap().last().cloned();
+        deliveries()
             .iter()
-            .map(|delivery| {
-                delivery["statuses"]
-                    .as_array()
-                    .unwrap()
-                    .last()
-                    .unwrap()
-                    .clone()
-            })
+            .map(|delivery| last(delivery).unwrap())
             .collect()
+    }
+
+    async fn assert_accepted(&self, provider: &str) {
+        let statuses = self.delivered(provider).await;
+        let are_accepted = statuses.iter().all(|status| *status == 200);
+        assert!(are_accepted, "{provider}: {statuses:?}");
     }
 
     /// What decides whether a cached response is valid.
     async fn revision(&self, person: &Person) -> i64 {
-        let key = bellbird_domain::ApiKey::parse(&person.key).unwrap();
-        self.storage
+        let key = ApiKey::parse(&person.key).unwrap();
+        let found = self
+            .storage
             .keys()
             .find_caller(&key, self.clock.now())
-            .await
-            .unwrap()
-            .unwrap()
-            .caller
-            .revision
+            .await;
+        found.unwrap().unwrap().caller.revision
     }
 
     async fn status_of(&self, connection: &Connection) -> Option<ConnectionStatus> {
-        let found = self
-            .storage
-            .connections()
-            .find(connection.user_id, connection.id)
-            .await
-            .unwrap();
+        let (user, id) = (connection.user_id, connection.id);
+        let found = self.storage.connections().find(user, id).await.unwrap();
         found.map(|connection| connection.status)
     }
 
@@ -110,18 +99,12 @@ async fn one_event_updates_the_status() {
             let shown = app.get_as(&person.key, "/v1/connections").await.data();
             assert_eq!(shown[0]["status"], status.as_str(), "{provider}");
             eventually(async || hook.receiver.has_requests()).await;
-            let reported: Vec<Value> = hook
-                .drain()
-                .iter()
-                .map(|event| event.rows("updated")[0]["status"].clone())
-                .collect();
+            let events = hook.drain();
+            let rows = all_rows(&events, "updated").into_iter();
+            let reported: Vec<&str> = rows.map(|row| text(row, "status")).collect();
             assert_eq!(reported, [status.as_str()], "{provider}");
         }
-        let statuses = app.delivered(provider).await;
-        assert!(
-            statuses.iter().all(|status| *status == 200),
-            "{provider}: {statuses:?}"
-        );
+        app.assert_accepted(provider).await;
     }
 }
 
@@ -134,22 +117,17 @@ async fn end_of_the_consent_is_known_and_followed() {
             app.get_as(&person.key, "/v1/connections").await.data()[0]["consentExpiresAt"].clone()
         };
         let first = shown().await;
-        assert_eq!(
-            first.is_string(),
-            provider == "fiskil",
-            "{provider}: {first}"
-        );
+        let has_end = provider == "fiskil";
+        assert_eq!(first.is_string(), has_end, "{provider}: {first}");
         if first.is_null() {
             continue;
         }
         let new = "2027-02-03T04:05:06Z";
         let (id, until) = (app.consent_at(&connection).await, new.parse().unwrap());
-        app.fiskil()
-            .set_consent_until(&id, ConsentState::Active, Some(until))
-            .unwrap();
+        let (fiskil, active) = (app.fiskil(), ConsentState::Active);
+        fiskil.set_consent_until(&id, active, Some(until)).unwrap();
         eventually(async || {
-            app.advance_clock(SignedDuration::from_secs(1));
-            app.run_due_jobs().await;
+            app.run_jobs_after(SignedDuration::from_secs(1)).await;
             shown().await == new
         })
         .await;
@@ -161,12 +139,8 @@ async fn end_of_the_consent_is_known_and_followed() {
         app.set_consent(&connection, ConsentState::Expired).await;
         app.wait_for_status(&connection, ConnectionStatus::Invalidated)
             .await;
-        let ended = shown()
-            .await
-            .as_str()
-            .unwrap()
-            .parse::<jiff::Timestamp>()
-            .unwrap();
+        let ended = shown().await;
+        let ended: Timestamp = ended.as_str().unwrap().parse().unwrap();
         assert!(ended < app.clock.now(), "{ended}");
     }
 }
@@ -186,13 +160,12 @@ async fn wrong_signature_is_rejected() {
         // Akahu's key is cached only after a valid signature. Fetches are rate-limited, so
         // later events get 503.
         let rejected = |status: &Value| *status == 401 || (provider == "akahu" && *status == 503);
-        assert!(
-            statuses.iter().all(rejected) && statuses[0] == 401,
-            "{provider}: {statuses:?}"
-        );
+        let are_rejected = statuses.iter().all(rejected) && statuses[0] == 401;
+        assert!(are_rejected, "{provider}: {statuses:?}");
         app.run_due_jobs().await;
+        let status = app.status_of(&connection).await;
         assert_eq!(
-            app.status_of(&connection).await,
+            status,
             Some(ConnectionStatus::Active),
             "{provider}: no refresh"
         );
@@ -210,34 +183,22 @@ async fn repeated_event_is_harmless() {
         };
         app.bank(provider).set_webhooks(repeated).unwrap();
         app.set_consent(&connection, ConsentState::Expired).await;
-        let statuses = app.delivered(provider).await;
-        assert!(
-            statuses.iter().all(|status| *status == 200),
-            "{provider}: {statuses:?}"
-        );
+        app.assert_accepted(provider).await;
         app.wait_for_status(&connection, ConnectionStatus::Invalidated)
             .await;
         let audit = app.audit_of(connection.id).await;
         assert_eq!(audit.len(), 2, "{provider}: {audit:?}");
 
         // The same bytes, one hour later.
-        app.advance_clock(SignedDuration::from_hours(1));
-        app.run_due_jobs().await;
+        app.run_jobs_after(SignedDuration::from_hours(1)).await;
         app.reset_calls();
         let first = app.bank(provider).deliveries()[0]["id"].as_u64().unwrap();
         app.bank(provider).resend(first).unwrap();
         let status = app.delivered(provider).await.pop().unwrap();
+        let calls = app.bank(provider).total_calls();
         match provider {
-            "snaptrade" => assert_eq!(
-                (status, app.bank(provider).total_calls()),
-                (json!(401), 0),
-                "too old"
-            ),
-            "fiskil" => assert_eq!(
-                (status, app.bank(provider).total_calls()),
-                (json!(200), 0),
-                "accepted before"
-            ),
+            "snaptrade" => assert_eq!((status, calls), (json!(401), 0), "too old"),
+            "fiskil" => assert_eq!((status, calls), (json!(200), 0), "accepted before"),
             // Akahu's events have no id, so a repeated one causes one more refresh.
             _ => assert_eq!(status, 200),
         }
@@ -271,41 +232,24 @@ async fn refresh_requested_by_event_is_retried() {
         app.delivered(provider).await;
         app.run_due_jobs().await;
         app.bank(provider).clear_faults();
-        assert_eq!(
-            app.status_of(&connection).await,
-            Some(ConnectionStatus::Active),
-            "{provider}"
-        );
-        app.advance_clock(SignedDuration::from_mins(2));
-        app.run_due_jobs().await;
-        assert_eq!(
-            app.status_of(&connection).await,
-            Some(ConnectionStatus::Invalidated),
-            "{provider}"
-        );
+        let status = app.status_of(&connection).await;
+        assert_eq!(status, Some(ConnectionStatus::Active), "{provider}");
+        app.run_jobs_after(SignedDuration::from_mins(2)).await;
+        let status = app.status_of(&connection).await;
+        assert_eq!(status, Some(ConnectionStatus::Invalidated), "{provider}");
     }
 }
 
 #[tokio::test]
 async fn malformed_events_are_rejected() {
     let app = App::start(Default::default()).await;
+    let url = |path: &str| format!("{}{path}", app.console_url);
     let post = async |path: &str, body: Vec<u8>| {
-        let answer = app
-            .http
-            .post(format!("{}{path}", app.console_url))
-            .body(body)
-            .send()
-            .await
-            .unwrap();
-        let (status, body) = (
-            answer.status().as_u16(),
-            answer.json::<Value>().await.unwrap(),
-        );
-        assert!(
-            status == 200 || body["error"]["message"].is_string(),
-            "{body}"
-        );
-        status
+        let answer = app.send(app.http.post(url(path)).body(body)).await;
+        let body = answer.json();
+        let is_expected = answer.status == 200 || body["error"]["message"].is_string();
+        assert!(is_expected, "{body}");
+        answer.status.as_u16()
     };
     assert_eq!(post("/webhooks/unknown", b"{}".to_vec()).await, 404);
     for provider in simulated_providers() {
@@ -313,14 +257,11 @@ async fn malformed_events_are_rejected() {
         assert_eq!(post(&path, b"{}".to_vec()).await, 401);
         assert_eq!(post(&path, Vec::new()).await, 401);
         assert_eq!(post(&path, vec![b' '; 256 * 1024 + 1]).await, 413);
-        let answer = app
-            .http
-            .get(format!("{}{path}", app.console_url))
-            .send()
-            .await
-            .unwrap();
-        assert_eq!(answer.status().as_u16(), 405);
-        assert_eq!(answer.headers()["allow"], "POST");
+        let answer = app.send(app.http.get(url(&path))).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.header("allow")),
+            (405, Some("POST"))
+        );
     }
 }
 
@@ -328,30 +269,12 @@ async fn malformed_events_are_rejected() {
 async fn event_about_a_known_account_affects_only_its_connection() {
     let app = App::start(Setup::with(|settings| settings.sync.enabled = true)).await;
     let credentials = app.credentials_of("akahu");
-    let person = app
-        .add_person(
-            "two.banks@example.com",
-            bellbird_domain::Plan::Professional,
-            &[],
-        )
-        .await;
-    let mut connections = Vec::new();
-    for credentials in credentials.iter().take(2) {
-        let credentials = secrecy::SecretString::from(credentials.to_string());
-        connections.extend(
-            app.connections
-                .imports()
-                .import(person.user.id, "akahu", &credentials)
-                .await
-                .unwrap()
-                .connections,
-        );
-    }
+    let two: Vec<&Value> = credentials.iter().take(2).collect();
+    let (email, plan) = ("two.banks@example.com", Plan::Professional);
+    let person = app.add_person(email, plan, &two).await;
+    let connections = &person.connections;
     assert!(connections.len() > 1, "{connections:?}");
-    let url = format!("{}/webhooks/akahu", app.console_url);
-    app.bank("akahu")
-        .set_webhooks(WebhookSettings::to(&url))
-        .unwrap();
+    app.subscribe_to("akahu");
     let next_sync_at = async |connection: &Connection| {
         let sync = app.sync_state(connection.user_id, connection.id).await;
         sync.next_at.unwrap()
@@ -364,26 +287,24 @@ async fn event_about_a_known_account_affects_only_its_connection() {
         app.advance_clock(SignedDuration::from_hours(1));
         app.connections.jobs().run_due("sync").await.unwrap();
         app.bank("akahu").forget_deliveries();
-        app.bank("akahu")
-            .set_webhooks(WebhookSettings::to(&url))
-            .unwrap();
+        app.subscribe_to("akahu");
         let event = json!({
             "state": format!("{}:TRANSACTION", person.user.id),
             "item_id": item,
         });
         app.advance_clock(SignedDuration::from_hours(1));
-        app.bank("akahu")
+        let akahu = app.bank("akahu");
+        akahu
             .send_event("TRANSACTION:DEFAULT_UPDATE", &event)
             .unwrap();
         assert_eq!(app.delivered("akahu").await, [json!(200)]);
         let now = app.clock.now();
         for (index, connection) in connections.iter().enumerate() {
-            let is_affected = all_are_affected || index == 0;
-            assert_eq!(
+            let (is_due, is_affected) = (
                 next_sync_at(connection).await <= now,
-                is_affected,
-                "{item}: {index}"
+                all_are_affected || index == 0,
             );
+            assert_eq!(is_due, is_affected, "{item}: {index}");
         }
     }
 }

@@ -5,7 +5,6 @@ use bellbird_connections::{Connections, Removal};
 use bellbird_domain::{ConnectionId, Plan};
 use bellbird_providers::Registry;
 use bellbird_sandbox::{ConsentState, Fault};
-use bellbird_storage::in_tx;
 use jiff::SignedDuration;
 use serde_json::Value;
 
@@ -29,30 +28,24 @@ async fn removal_steps(app: &App, id: ConnectionId) -> Vec<String> {
     steps.skip_while(|cause| cause != "removed").collect()
 }
 
+/// An instance on which no provider is configured.
+fn without_providers(app: &App) -> Connections {
+    Connections::new(app.storage.clone(), Registry::default(), app.clock.clone())
+}
+
 pub(crate) async fn assert_gone(app: &App, id: ConnectionId) {
     assert_eq!(app.storage.connections().find_any(id).await.unwrap(), None);
-    assert!(
-        app.storage
-            .secrets()
-            .find_credentials(app.olivia.user.id, id)
-            .await
-            .unwrap()
-            .is_none()
-    );
-    assert_eq!(
-        removal_steps(app, id).await,
-        ["removed", "deleted"],
-        "each step is recorded once"
-    );
+    let secrets = app.storage.secrets();
+    let credentials = secrets.find_credentials(app.olivia.user.id, id).await;
+    assert!(credentials.unwrap().is_none());
+    // Each step is recorded once.
+    assert_eq!(removal_steps(app, id).await, ["removed", "deleted"]);
     assert_eq!(app.removals().await.len(), 0);
 }
 
 pub(crate) fn withdrawals(app: &App) -> u64 {
-    app.fiskil()
-        .calls()
-        .get(DELETE_CONSENT)
-        .copied()
-        .unwrap_or(0)
+    let calls = app.fiskil().calls();
+    calls.get(DELETE_CONSENT).copied().unwrap_or(0)
 }
 
 #[tokio::test]
@@ -62,8 +55,8 @@ async fn withdrawal_is_retried_until_accepted() {
     let transactions = format!("/v1/transactions?connectionId={id}");
     assert_eq!(app.get(&transactions).await.status, 200);
     app.reset_calls();
-    app.fiskil()
-        .add_fault(Fault::status(503).at("/v1/consent/"));
+    let fault = Fault::status(503).at("/v1/consent/");
+    app.fiskil().add_fault(fault);
     let Removal::Waiting {
         reason,
         next_attempt_at,
@@ -75,12 +68,12 @@ async fn withdrawal_is_retried_until_accepted() {
     app.get(&transactions).await.error(404);
     assert_eq!(app.get("/v1/connections").await.data().len(), 1);
     let pending = app.removals().await;
-    assert_eq!(pending.len(), 1);
-    assert_eq!(pending[0].connection.id, id);
-    assert_eq!(pending[0].attempts, 1);
-    assert_eq!(pending[0].last_error, Some(reason));
-    assert_eq!(Some(pending[0].next_attempt_at), next_attempt_at);
-    assert_eq!(app.removals().await.len(), 1);
+    let [pending] = &pending[..] else {
+        panic!("{pending:?}")
+    };
+    assert_eq!((pending.connection.id, pending.attempts), (id, 1));
+    assert_eq!(pending.last_error, Some(reason));
+    assert_eq!(Some(pending.next_attempt_at), next_attempt_at);
 
     app.reset_calls();
     app.connections.jobs().run_due("removal").await.unwrap();
@@ -109,22 +102,14 @@ async fn already_ended_consent_counts_as_withdrawn() {
         let Some(credentials) = app.credentials_of(name).pop() else {
             continue;
         };
+        let email = format!("{name}@example.com");
         let person = app
-            .add_person(
-                &format!("{name}@example.com"),
-                Plan::Professional,
-                &[&credentials],
-            )
+            .add_person(&email, Plan::Professional, &[&credentials])
             .await;
         spec(name).set_consent(app.bank(name), &credentials, ConsentState::Revoked);
-        assert_eq!(
-            app.remove(person.connections[0].id).await,
-            Removal::Done,
-            "{name}"
-        );
-        in_tx!(app.storage, user::delete(person.user.id, app.clock.now()))
-            .await
-            .expect("no connection is left");
+        let removal = app.remove(person.connections[0].id).await;
+        assert_eq!(removal, Removal::Done, "{name}");
+        app.delete_user(person.user.id).await;
     }
 }
 
@@ -132,8 +117,7 @@ async fn already_ended_consent_counts_as_withdrawn() {
 async fn unconfigured_provider_delays_the_removal() {
     let app = App::start(Setup::default()).await;
     let [retried, deleted_locally] = [0, 1].map(|at| app.olivia.connections[at].id);
-    let unconfigured =
-        Connections::new(app.storage.clone(), Registry::default(), app.clock.clone());
+    let unconfigured = without_providers(&app);
     for id in [retried, deleted_locally] {
         let Removal::Waiting {
             reason,
@@ -142,26 +126,17 @@ async fn unconfigured_provider_delays_the_removal() {
         else {
             panic!("removed without credentials")
         };
-        assert!(
-            reason.starts_with("the provider fiskil is not configured here"),
-            "{reason}"
-        );
+        let is_unconfigured = reason.starts_with("the provider fiskil is not configured here");
+        assert!(is_unconfigured, "{reason}");
         let wait = next_attempt_at.unwrap().duration_since(app.clock.now());
         assert!((60..=72).contains(&wait.as_mins()), "{wait}");
     }
     assert_eq!(app.get("/v1/connections").await.data().len(), 0);
-    assert_eq!(
-        unconfigured
-            .removals()
-            .remove_locally(deleted_locally)
-            .await
-            .unwrap(),
-        Removal::Done
-    );
-    assert_eq!(
-        removal_steps(&app, deleted_locally).await,
-        ["removed", "removed_locally"]
-    );
+    let removals = unconfigured.removals();
+    let removal = removals.remove_locally(deleted_locally).await;
+    assert_eq!(removal.unwrap(), Removal::Done);
+    let steps = removal_steps(&app, deleted_locally).await;
+    assert_eq!(steps, ["removed", "removed_locally"]);
     assert_eq!(withdrawals(&app), 0, "the provider was not called");
     // The provider is configured again.
     advance_clock(&app, SignedDuration::from_mins(73));
@@ -173,18 +148,14 @@ async fn unconfigured_provider_delays_the_removal() {
 #[tokio::test]
 async fn two_instances_withdraw_each_consent_once() {
     let app = App::start(Setup::default()).await;
-    let mut all_credentials = Vec::new();
-    for provider in simulated_providers() {
-        all_credentials.extend(app.credentials_of(provider));
-    }
+    let all = simulated_providers().flat_map(|provider| app.credentials_of(provider));
     // Olivia and Ben use the first three.
-    let spare: Vec<&Value> = all_credentials.iter().skip(3).collect();
-    let person = app
-        .add_person("many@example.com", Plan::Professional, &spare)
-        .await;
+    let spare: Vec<Value> = all.skip(3).collect();
+    let spare: Vec<&Value> = spare.iter().collect();
+    let (email, plan) = ("many@example.com", Plan::Professional);
+    let person = app.add_person(email, plan, &spare).await;
     app.reset_calls();
-    let unconfigured =
-        Connections::new(app.storage.clone(), Registry::default(), app.clock.clone());
+    let unconfigured = without_providers(&app);
     let mut all = person.connections.clone();
     all.extend(app.olivia.connections.clone());
     for connection in &all {
@@ -200,10 +171,10 @@ async fn two_instances_withdraw_each_consent_once() {
     first.unwrap();
     second.unwrap();
     // The connection was deleted either before the request found it or while it waited.
-    assert!(third.map_or_else(
-        |error| error.to_string().contains("not found"),
-        |removal| removal == Removal::Done
-    ));
+    match third {
+        Ok(removal) => assert_eq!(removal, Removal::Done),
+        Err(error) => assert!(error.to_string().contains("not found"), "{error}"),
+    }
     assert_eq!(app.removals().await.len(), 0);
     let withdrawn = simulated_providers().map(|provider| app.bank(provider).calls_with("DELETE"));
     assert_eq!(withdrawn.sum::<u64>(), all.len() as u64);
@@ -221,8 +192,8 @@ async fn concurrent_removal_waits_for_the_first() {
         app.connections.removals().remove(id).await
     };
     let (first, second) = tokio::join!(first, second);
-    assert_eq!(first.unwrap(), Removal::Done);
-    assert_eq!(second.unwrap(), Removal::Done);
+    let removals = [first, second].map(Result::unwrap);
+    assert_eq!(removals, [Removal::Done, Removal::Done]);
     assert_eq!(withdrawals(&app), 1);
 }
 

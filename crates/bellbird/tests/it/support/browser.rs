@@ -8,7 +8,7 @@ use bellbird_connections::{
     ConnectionsError, CreatedLink, LinkTarget, NewLinkSession, PreparedLink,
 };
 use bellbird_domain::{Connection, ConnectionId, Plan, UserId};
-use bellbird_storage::{UserChange, in_tx};
+use bellbird_storage::in_tx;
 use reqwest::Url;
 use reqwest::redirect::Policy;
 use secrecy::ExposeSecret as _;
@@ -29,6 +29,17 @@ impl BrowserPage {
     pub(crate) fn location(&self) -> Url {
         assert_eq!(self.status, 303, "{}", self.text);
         self.headers["location"].to_str().unwrap().parse().unwrap()
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_lacks(&self, words: &str) {
+        assert!(!self.text.contains(words), "{words:?} in {}", self.text);
+    }
+
+    /// The form that confirms the only session which the page of a link URL offers.
+    pub(crate) fn session_form(&self) -> String {
+        let (_, rest) = self.text.split_once("name=\"session\"").expect("a session");
+        format!("session={}", rest.split('"').nth(1).unwrap())
     }
 
     #[track_caller]
@@ -82,8 +93,8 @@ pub(crate) async fn browse_elsewhere(request: reqwest::RequestBuilder) -> Browse
     }
 }
 
-pub(crate) async fn open_elsewhere(url: &str) -> BrowserPage {
-    browse_elsewhere(client().get(url)).await
+pub(crate) async fn open_elsewhere(url: impl AsRef<str>) -> BrowserPage {
+    browse_elsewhere(client().get(url.as_ref())).await
 }
 
 /// A form of a page of the same site, as a browser posts it over plain HTTP.
@@ -101,8 +112,13 @@ pub(crate) fn foreign_post(url: &str, form: &str) -> reqwest::RequestBuilder {
 }
 
 /// Answers the question of a callback page in another browser.
-pub(crate) async fn answer_elsewhere(callback_url: &str, answer: &str) -> BrowserPage {
-    browse_elsewhere(post(callback_url, &format!("answer={answer}"))).await
+pub(crate) async fn answer_elsewhere(callback_url: impl AsRef<str>, answer: &str) -> BrowserPage {
+    browse_elsewhere(post(callback_url.as_ref(), &format!("answer={answer}"))).await
+}
+
+/// Posts a form of the test's browser.
+pub(crate) async fn submit(url: impl AsRef<str>, form: &str) -> BrowserPage {
+    browse(post(url.as_ref(), form)).await
 }
 
 /// The form of the only button on the page of a link URL. The page without one.
@@ -139,7 +155,7 @@ pub(crate) async fn start_request(link_url: &str) -> reqwest::RequestBuilder {
 /// Opens a link URL for one provider or connection, and presses its button.
 pub(crate) async fn start(link_url: &str) -> BrowserPage {
     match only_choice(link_url).await {
-        Ok(form) => browse(post(link_url, &form)).await,
+        Ok(form) => submit(link_url, &form).await,
         Err(page) => page,
     }
 }
@@ -159,13 +175,7 @@ pub(crate) async fn open(url: impl AsRef<str>) -> BrowserPage {
 impl App {
     /// Gives the user the plan with which everything can be linked.
     pub(crate) async fn allow_all_providers(&self, user: UserId) {
-        let change = UserChange {
-            plan: Some(Plan::Professional),
-            ..UserChange::default()
-        };
-        in_tx!(self.storage, user::update(user, &change))
-            .await
-            .unwrap();
+        self.set_plan(user, Plan::Professional).await;
     }
 
     /// Creates a link, as an operator does.
@@ -197,12 +207,8 @@ impl App {
 
     pub(crate) async fn link_url(&self, user: UserId, to: LinkTarget<'_>) -> String {
         self.allow_all_providers(user).await;
-        self.create_link(user, to)
-            .await
-            .unwrap()
-            .url
-            .expose_secret()
-            .to_owned()
+        let link = self.create_link(user, to).await.unwrap();
+        link.url.expose_secret().to_owned()
     }
 
     /// Opens the link URL, answers the provider's consent page and returns the callback URL, which
@@ -225,11 +231,8 @@ impl App {
         email: &str,
         provider: &str,
     ) -> (UserId, Vec<Connection>) {
-        let user = self
-            .add_person(email, Plan::Professional, &[])
-            .await
-            .user
-            .id;
+        let person = self.add_person(email, Plan::Professional, &[]).await;
+        let user = person.user.id;
         (user, self.link_at(user, provider).await.0)
     }
 
@@ -258,18 +261,21 @@ impl App {
         user: UserId,
         to: LinkTarget<'_>,
     ) -> (Vec<Connection>, BrowserPage) {
-        let before: Vec<ConnectionId> = self
-            .connections_of(user)
-            .await
-            .iter()
-            .map(|connection| connection.id)
-            .collect();
-        let callback_url = self
-            .answer_consent_page(&self.link_url(user, to).await, "accept")
-            .await;
+        let before = self.connections_of(user).await;
+        let link_url = self.link_url(user, to).await;
+        let callback_url = self.answer_consent_page(&link_url, "accept").await;
         let shown = open(&callback_url).await;
+        (self.new_connections(user, &before).await, shown)
+    }
+
+    /// The connections that a user has now, without those from before.
+    pub(crate) async fn new_connections(
+        &self,
+        user: UserId,
+        before: &[Connection],
+    ) -> Vec<Connection> {
         let mut now = self.connections_of(user).await;
-        now.retain(|connection| !before.contains(&connection.id));
-        (now, shown)
+        now.retain(|connection| before.iter().all(|known| known.id != connection.id));
+        now
     }
 }

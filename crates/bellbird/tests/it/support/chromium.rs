@@ -253,6 +253,12 @@ impl Browser {
             .to_owned()
     }
 
+    #[track_caller]
+    pub(crate) fn assert_shows(&mut self, words: &str) {
+        let text = self.text();
+        assert!(text.contains(words), "no {words:?} in {text}");
+    }
+
     pub(crate) fn has(&mut self, selector: &str) -> bool {
         self.evaluate(&format!(
             "document.querySelector({}) !== null",

@@ -15,17 +15,17 @@ use bellbird::wiring::{self, Parts, Urls, Wiring};
 use bellbird_api::serve::{self, ServeOptions};
 use bellbird_connections::Connections;
 use bellbird_domain::Clock;
-use bellbird_domain::{Connection, Plan, User, UserId};
+use bellbird_domain::{Connection, Plan, User};
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_reads::Reads;
-use bellbird_sandbox::{Bank, ConsentState, Sandbox};
-use bellbird_storage::{JobKey, NewUser, Sealer, Storage, UserChange, in_tx};
+use bellbird_sandbox::{Bank, Sandbox};
+use bellbird_storage::{JobKey, NewUser, Sealer, Storage, in_tx};
 use bellbird_webhooks::Webhooks;
 use jiff::{SignedDuration, Timestamp};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use reqwest::header::HeaderMap;
 use reqwest::{Method, StatusCode};
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::SecretString;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -160,12 +160,15 @@ pub(crate) struct Shared {
 impl Shared {
     /// Another instance, as if the service had just started.
     pub(crate) async fn new_instance(&self) -> Connections {
-        let storage = Storage::open(&self.database, self.sealer.clone())
-            .await
-            .expect("the database opens");
+        let storage = self.open_storage().await;
         let wiring = Wiring::with_clock(&self.settings, &storage, self.clock.clone(), None)
             .expect("the settings are valid");
         wiring.connections(Some(&self.console_url))
+    }
+
+    async fn open_storage(&self) -> Storage {
+        let storage = Storage::open(&self.database, self.sealer.clone()).await;
+        storage.expect("the database opens")
     }
 }
 
@@ -535,36 +538,6 @@ impl App {
             .collect()
     }
 
-    pub(crate) async fn set_plan(&self, user: UserId, plan: Plan) {
-        let plan = Some(plan);
-        self.change_user(
-            user,
-            &UserChange {
-                plan,
-                ..UserChange::default()
-            },
-        )
-        .await;
-    }
-
-    pub(crate) async fn set_timezone(&self, user: UserId, zone: &str) {
-        let timezone = Some(Some(zone));
-        self.change_user(
-            user,
-            &UserChange {
-                timezone,
-                ..UserChange::default()
-            },
-        )
-        .await;
-    }
-
-    async fn change_user(&self, user: UserId, change: &UserChange<'_>) {
-        in_tx!(self.storage, user::update(user, change))
-            .await
-            .unwrap();
-    }
-
     /// Writes how often keys were used, as the service does each minute.
     pub(crate) async fn write_key_reads(&self) {
         self.parts.api.context().write_key_reads().await.unwrap();
@@ -588,34 +561,17 @@ impl App {
         }
     }
 
-    /// Waits until the service has accepted every event of a provider. Fails if it rejected one,
-    /// because another attempt would be by the clock that only tests move.
-    pub(crate) async fn provider_events_sent(&self, provider: &str) {
-        eventually(async || {
-            let deliveries = self.bank(provider).deliveries();
-            let has_state =
-                |state: &'static str| move |delivery: &Value| delivery["state"] == state;
-            let is_rejected = deliveries.iter().any(has_state("retry"));
-            assert!(!is_rejected, "{deliveries:?}");
-            !deliveries.is_empty() && deliveries.iter().all(has_state("sent"))
-        })
-        .await;
-    }
-
     /// Runs consent session, refresh and removal jobs until none is due.
     pub(crate) async fn run_due_jobs(&self) {
-        self.connections
-            .jobs()
-            .run_due("consent_session")
-            .await
-            .unwrap();
-        self.connections.jobs().run_due("refresh").await.unwrap();
-        self.connections.jobs().run_due("removal").await.unwrap();
-        self.connections
-            .jobs()
-            .run_due("user_removal")
-            .await
-            .unwrap();
+        for kind in ["consent_session", "refresh", "removal", "user_removal"] {
+            self.connections.jobs().run_due(kind).await.unwrap();
+        }
+    }
+
+    /// Advances the clocks, and runs the jobs that are due then.
+    pub(crate) async fn run_jobs_after(&self, time: SignedDuration) {
+        self.advance_clock(time);
+        self.run_due_jobs().await;
     }
 
     /// Runs the hourly cleanup, if it is due.
@@ -626,20 +582,6 @@ impl App {
             .await
             .unwrap();
         self.connections.jobs().run_due("cleanup").await.unwrap();
-    }
-
-    pub(crate) async fn set_consent(&self, connection: &Connection, state: ConsentState) {
-        let id = self.consent_at(connection).await;
-        let bank = self.bank(&connection.provider);
-        bank.set_consent(&id, state).unwrap();
-    }
-
-    /// What names the consent of a connection at the provider.
-    pub(crate) async fn consent_at(&self, connection: &Connection) -> String {
-        let credentials = self.stored_credentials(connection).await;
-        let credentials: Value = serde_json::from_str(credentials.expose_secret()).unwrap();
-        let spec = spec(&connection.provider);
-        spec.connection_in(&credentials).to_owned()
     }
 
     /// The API of a new instance without a socket, on the same database and with the same caches.
@@ -655,15 +597,9 @@ impl App {
     /// started.
     pub(crate) async fn start_another(&self) -> String {
         let Shared {
-            database,
-            settings,
-            sealer,
-            clock,
-            ..
+            settings, clock, ..
         } = &self.shared;
-        let storage = Storage::open(database, sealer.clone())
-            .await
-            .expect("the database opens");
+        let storage = self.shared.open_storage().await;
         let wiring = Wiring::with_clock(settings, &storage, clock.clone(), None)
             .expect("the settings are valid");
         let listener = serve::listen("127.0.0.1:0".parse().expect("an address"))

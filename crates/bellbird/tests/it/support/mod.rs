@@ -4,6 +4,7 @@ pub(crate) mod browser;
 pub(crate) mod checked_endpoint;
 pub(crate) mod chromium;
 pub(crate) mod client;
+pub(crate) mod consents;
 pub(crate) mod crash;
 pub(crate) mod database;
 pub(crate) mod deliveries;

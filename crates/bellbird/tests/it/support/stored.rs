@@ -1,13 +1,42 @@
-//! What the service has stored, and its work on one connection.
+//! What the service has stored, its work on one connection, and changes of users.
 
 use bellbird_connections::Removal;
-use bellbird_domain::{Account, Connection, ConnectionId, ConnectionStatus, UserId};
-use bellbird_storage::{ConnectionAuditRow, KeyRecord, PendingRemoval, SyncState};
+use bellbird_domain::{Account, Connection, ConnectionId, ConnectionStatus, Plan, UserId};
+use bellbird_storage::{
+    ConnectionAuditRow, KeyRecord, PendingRemoval, SyncState, UserChange, in_tx,
+};
 use secrecy::SecretString;
 
 use crate::support::harness::App;
 
 impl App {
+    pub(crate) async fn set_plan(&self, user: UserId, plan: Plan) {
+        let change = UserChange {
+            plan: Some(plan),
+            ..UserChange::default()
+        };
+        self.change_user(user, &change).await;
+    }
+
+    pub(crate) async fn set_timezone(&self, user: UserId, zone: &str) {
+        let change = UserChange {
+            timezone: Some(Some(zone)),
+            ..UserChange::default()
+        };
+        self.change_user(user, &change).await;
+    }
+
+    pub(crate) async fn change_user(&self, user: UserId, change: &UserChange<'_>) {
+        let changed = in_tx!(self.storage, user::update(user, change)).await;
+        changed.unwrap();
+    }
+
+    pub(crate) async fn delete_user(&self, user: UserId) {
+        let now = self.clock.now();
+        let deleted = in_tx!(self.storage, user::delete(user, now)).await;
+        deleted.expect("no connection is left");
+    }
+
     pub(crate) async fn connections_of(&self, user: UserId) -> Vec<Connection> {
         self.storage.connections().list(user).await.unwrap()
     }
@@ -15,6 +44,12 @@ impl App {
     pub(crate) async fn connection(&self, user: UserId, id: ConnectionId) -> Connection {
         let found = self.storage.connections().find(user, id).await.unwrap();
         found.expect("a connection")
+    }
+
+    /// Whether the user has this connection, and can see it.
+    pub(crate) async fn has_connection(&self, user: UserId, id: ConnectionId) -> bool {
+        let found = self.storage.connections().find(user, id).await.unwrap();
+        found.is_some()
     }
 
     pub(crate) async fn stored_credentials(&self, connection: &Connection) -> SecretString {

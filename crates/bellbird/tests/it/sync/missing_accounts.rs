@@ -214,8 +214,7 @@ async fn repair_finds_a_hidden_account() {
     let (user, linked) = app.linked_user("repair@example.com", "fiskil").await;
     let connection = &linked[0];
     // None is missing before the backfill window ends.
-    app.advance_clock(HOUR);
-    app.run_due_jobs().await;
+    app.run_jobs_after(HOUR).await;
     let before = app.accounts_of(connection).await;
     let stored = app.stored_accounts(connection.user_id, connection.id).await;
     let hidden = stored
@@ -228,11 +227,8 @@ async fn repair_finds_a_hidden_account() {
         app.advance_clock(HOUR);
     }
     assert_eq!(app.accounts_of(connection).await.len(), before.len() - 1);
-    app.fiskil()
-        .set_options(&json!({"sameIds": false}))
-        .unwrap();
-    app.set_consent(connection, ConsentState::Revoked).await;
-    app.refresh(user, connection.id).await;
+    app.set_options("fiskil", &json!({"sameIds": false}));
+    app.change_consent(connection, ConsentState::Revoked).await;
     app.reconnect(user, connection.id).await;
     assert_eq!(app.accounts_of(connection).await, before);
 }

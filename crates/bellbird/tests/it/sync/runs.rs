@@ -245,8 +245,7 @@ async fn unreachable_fingerprints_are_deleted() {
         let mut before = app.fingerprint_count().await;
         assert_eq!(before, u64::try_from(report.new_count).unwrap());
         for _ in 0..8 {
-            app.advance_clock(3 * DAY);
-            app.run_due_jobs().await;
+            app.run_jobs_after(3 * DAY).await;
             // The range moves on with the newest row.
             app.add_recent_row(connection, "LATEST").await;
             let report = app.sync(connection).await;
@@ -341,8 +340,7 @@ async fn two_instances_sync_a_connection_once() {
     for instances in [1, 2] {
         let app = App::start(Setup::default()).await;
         let hook = app.hook(&app.olivia.user).await;
-        app.advance_clock(HOUR);
-        app.run_due_jobs().await;
+        app.run_jobs_after(HOUR).await;
         app.reset_calls();
         // Slow enough for the other instance to interfere.
         app.fiskil()

@@ -127,10 +127,9 @@ impl LinkFlow<'_> {
         let connection = linked.remove(0);
         let accounts = app.accounts_of(&connection).await;
         if !setting.is_null() {
-            app.bank(provider).set_options(&setting).unwrap();
+            app.set_options(provider, &setting);
         }
-        app.set_consent(&connection, ConsentState::Revoked).await;
-        let status = app.refresh(user, connection.id).await;
+        let status = app.change_consent(&connection, ConsentState::Revoked).await;
         assert_eq!(status, ConnectionStatus::Revoked);
         (connection, accounts)
     }
@@ -238,8 +237,7 @@ impl LinkFlow<'_> {
         // Long enough for the last refresh after a link, and for the end of every consent session,
         // also of those that keep their credentials longer.
         for hours in [1, 1, 12, 24, 24, 24] {
-            app.advance_clock(SignedDuration::from_hours(hours));
-            app.run_due_jobs().await;
+            app.run_jobs_after(SignedDuration::from_hours(hours)).await;
             if app.query(PENDING_WORK).await.is_empty() {
                 break;
             }
