@@ -55,9 +55,8 @@ async fn full_disk_is_named_and_space_is_noticed_without_a_restart() {
     deployment.workdir.json("migrate");
     let key = deployment.add_user(EMAIL);
     let connection = deployment.import(EMAIL, "fiskil", 1).remove(0);
-    let created = deployment
-        .workdir
-        .json("operator-key create --name backend");
+    let create = "operator-key create --name backend";
+    let created = deployment.workdir.json(create);
     let operator_key = text(&created, "key").to_owned();
 
     let service = deployment.serve_with_log("log");
@@ -98,9 +97,8 @@ async fn full_disk_is_named_and_space_is_noticed_without_a_restart() {
         file.display()
     );
     assert_eq!(text(&reason, "database"), expected);
-    let error = deployment
-        .workdir
-        .error("user add --email command@example.com", 1);
+    let add = "user add --email command@example.com";
+    let error = deployment.workdir.error(add, 1);
     assert!(error.contains("database or disk is full"), "{error}");
 
     disk.empty();
@@ -115,10 +113,8 @@ async fn full_disk_is_named_and_space_is_noticed_without_a_restart() {
     service.stop();
 
     let log = fs::read_to_string(deployment.log_file("log")).unwrap();
-    let lines: Vec<Value> = log
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}")))
-        .collect();
+    let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
+    let lines: Vec<Value> = log.lines().map(parse).collect();
     let reasons = |is_wanted: &dyn Fn(&Value) -> bool| {
         let failures = lines.iter().filter(|line| line["level"] != "INFO");
         failures.filter(|line| is_wanted(line)).count()
@@ -129,13 +125,7 @@ async fn full_disk_is_named_and_space_is_noticed_without_a_restart() {
     }
     let count = reasons(&|line| line["error"] == expected.as_str());
     assert_eq!(count, 1, "what /ready says is logged once: {log}");
-    let secrets = [
-        key.as_str(),
-        &operator_key,
-        &MASTER_KEY[5..],
-        "@example.com",
-    ];
-    for secret in secrets {
+    for secret in [&*key, &operator_key, &MASTER_KEY[5..], "@example.com"] {
         assert!(!log.contains(secret), "{secret} in {log}");
     }
 }

@@ -29,7 +29,7 @@ async fn removal_steps(app: &App, id: ConnectionId) -> Vec<String> {
 }
 
 /// An instance on which no provider is configured.
-fn without_providers(app: &App) -> Connections {
+pub(crate) fn without_providers(app: &App) -> Connections {
     Connections::new(app.storage.clone(), Registry::default(), app.clock.clone())
 }
 

@@ -2,6 +2,7 @@
 //! responds late.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -64,6 +65,20 @@ pub(crate) struct EndpointCounts {
     pub(crate) events: usize,
 }
 
+impl fmt::Display for EndpointCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            requests,
+            accepted,
+            events,
+        } = self;
+        write!(
+            f,
+            "{requests} webhook requests, {accepted} accepted, {events} events"
+        )
+    }
+}
+
 impl Endpoint {
     pub(crate) async fn start(behaviour: Behaviour, seed: u64) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -105,11 +120,8 @@ impl Endpoint {
 
     pub(crate) fn counts(&self) -> EndpointCounts {
         let seen = self.seen.lock().unwrap();
-        let events: BTreeSet<&str> = seen
-            .accepted
-            .iter()
-            .map(|event| text(event, "id"))
-            .collect();
+        let ids = seen.accepted.iter().map(|event| text(event, "id"));
+        let events: BTreeSet<&str> = ids.collect();
         EndpointCounts {
             requests: seen.requests,
             accepted: seen.accepted.len(),

@@ -29,11 +29,32 @@ pub(crate) enum CrashPoint {
     BeforeSessionEnds,
 }
 
+impl CrashPoint {
+    /// While an instance waits for a response that the provider has not begun, after so many calls.
+    pub(crate) fn at_call(after: u64) -> Self {
+        Self::AtCall {
+            after,
+            applied: false,
+        }
+    }
+}
+
 pub(crate) struct RunOutcome {
     pub(crate) finished: bool,
     /// How often its runtime was polled.
     pub(crate) polls: u32,
     pub(crate) calls: u64,
+}
+
+impl RunOutcome {
+    /// The ends of so many equal parts of the run, and its start.
+    pub(crate) fn parts(&self, parts: u32) -> impl Iterator<Item = CrashPoint> {
+        let polls = u64::from(self.polls);
+        (0..=parts).map(move |part| {
+            let polls = polls * u64::from(part) / u64::from(parts);
+            CrashPoint::AfterPolls(polls.try_into().unwrap())
+        })
+    }
 }
 
 impl App {
@@ -56,17 +77,16 @@ impl App {
             CrashPoint::AtCall { .. } => None,
         };
         if let CrashPoint::AtCall { after, applied } = crash_point {
+            let bank = self.bank(provider);
             if after > 0 {
-                self.bank(provider)
-                    .add_fault(Fault::delay_ms(0).times(after));
+                bank.add_fault(Fault::delay_ms(0).times(after));
             }
             let kind = if applied {
                 FaultKind::Drip
             } else {
                 FaultKind::Delay
             };
-            self.bank(provider)
-                .add_fault(Fault::new(kind).delayed_ms(60_000));
+            bank.add_fault(Fault::new(kind).delayed_ms(60_000));
         }
         if matches!(crash_point, CrashPoint::BeforeSessionEnds) {
             self.block_session_end().await;
@@ -111,12 +131,8 @@ impl App {
         let calls = self.bank(provider).total_calls();
         self.clear_faults();
         if matches!(crash_point, CrashPoint::BeforeSessionEnds) {
-            execute(
-                &self.shared.database,
-                "DROP TRIGGER session_end_blocked",
-                " ON consent_sessions",
-            )
-            .await;
+            let (drop, on_postgres) = ("DROP TRIGGER session_end_blocked", " ON consent_sessions");
+            execute(&self.shared.database, drop, on_postgres).await;
         }
         RunOutcome {
             finished,

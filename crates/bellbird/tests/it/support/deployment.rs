@@ -189,6 +189,12 @@ impl Deployment {
         query(&self.database, sql).await[0][0].parse().unwrap()
     }
 
+    /// How many rows syncs have seen.
+    pub(crate) async fn fingerprints(&self) -> u64 {
+        let sql = "SELECT SUM((LENGTH(entries) - 1) / 64) FROM fingerprints";
+        self.count(sql).await
+    }
+
     pub(crate) fn is_on_postgres(&self) -> bool {
         !self.database.starts_with("sqlite:")
     }

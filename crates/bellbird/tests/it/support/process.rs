@@ -263,14 +263,7 @@ impl RunningCommand {
     /// Sends a signal. Returns the exit status, the rest of standard output, and the log unless a
     /// file has it.
     pub(crate) fn stop(mut self, signal: &str) -> (Option<i32>, String, String) {
-        let id = self.child.0.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args([signal, &id])
-                .status()
-                .unwrap()
-                .success()
-        );
+        send_signal(self.id(), signal);
         let (mut rest, mut log) = (String::new(), String::new());
         self.out.read_to_string(&mut rest).unwrap();
         if let Some(mut stderr) = self.child.0.stderr.take() {
@@ -278,6 +271,25 @@ impl RunningCommand {
         }
         (self.child.0.wait().unwrap().code(), rest, log)
     }
+}
+
+/// `-9` or `-STOP`, for example.
+pub(crate) fn send_signal(process: u32, signal: &str) {
+    let mut kill = Command::new("kill");
+    let sent = kill.args([signal, &process.to_string()]).status();
+    assert!(sent.unwrap().success(), "{signal}");
+}
+
+/// A port that was free just now.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// The metrics of a service, as Prometheus reads them.
+pub(crate) async fn metrics(ops: &str) -> String {
+    let page = reqwest::get(format!("{ops}/metrics")).await;
+    page.unwrap().text().await.unwrap()
 }
 
 /// Addresses of a service, which it has again after a restart.
@@ -313,6 +325,13 @@ fn listen_below_ephemeral_ports() -> TcpListener {
         .filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok())
         .next()
         .unwrap()
+}
+
+/// The list that a GET returns with this key.
+pub(crate) async fn get_list(url: &str, key: &str) -> Vec<Value> {
+    let (status, body) = get(url, Some(key)).await;
+    assert_eq!(status, 200, "{url}: {body}");
+    body["data"].as_array().unwrap().clone()
 }
 
 pub(crate) async fn get(url: &str, key: Option<&str>) -> (u16, Value) {

@@ -29,6 +29,10 @@ impl Random {
         self.0.index(limit)
     }
 
+    pub(crate) fn one_of<'l, T>(&mut self, list: &'l [T]) -> &'l T {
+        &list[self.below(list.len())]
+    }
+
     pub(crate) fn one_in(&mut self, number: usize) -> bool {
         self.below(number) == 0
     }

@@ -1,6 +1,6 @@
 //! Servers of a test's own, because the test stops them.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use reqwest::Url;
 
 use super::network::Network;
+use super::process::free_port;
 
 fn script(name: &str, network: Option<&Arc<Network>>) -> Command {
     let path = format!("{}/../../scripts/{name}", env!("CARGO_MANIFEST_DIR"));
@@ -38,23 +39,21 @@ impl Valkey {
     }
 
     fn start_at(network: Option<Arc<Network>>) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        let host = network
-            .as_ref()
-            .map_or("127.0.0.1", |network| network.address(0));
-        let url = format!("redis://{host}:{port}");
+        let port = free_port();
         let mut valkey = Self {
-            url,
+            url: String::new(),
             port,
             network,
             child: None,
         };
+        valkey.url = format!("redis://{}:{port}", valkey.host());
         valkey.start_again();
         valkey
+    }
+
+    fn host(&self) -> &str {
+        let network = self.network.as_ref();
+        network.map_or("127.0.0.1", |network| network.address(0))
     }
 
     /// The URL by another address of its network.
@@ -64,18 +63,9 @@ impl Valkey {
 
     pub(crate) fn start_again(&mut self) {
         let mut command = script("test-valkey", self.network.as_ref());
-        self.child = Some(
-            command
-                .arg(self.port.to_string())
-                .stdin(Stdio::piped())
-                .spawn()
-                .unwrap(),
-        );
-        let host = self
-            .network
-            .as_ref()
-            .map_or("127.0.0.1", |network| network.address(0));
-        while TcpStream::connect((host, self.port)).is_err() {
+        command.arg(self.port.to_string()).stdin(Stdio::piped());
+        self.child = Some(command.spawn().unwrap());
+        while TcpStream::connect((self.host(), self.port)).is_err() {
             std::thread::yield_now();
         }
     }

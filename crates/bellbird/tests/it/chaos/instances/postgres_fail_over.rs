@@ -31,11 +31,9 @@ async fn service_follows_a_standby_that_takes_over() {
     let ready = format!("{}/ready", service.ops);
     let (status, before) = get(&connections, Some(&key)).await;
     assert_eq!(status, 200);
-    assert_eq!(
-        query(&primary, "SELECT count(*) FROM instances").await,
-        [["1"]]
-    );
-    eventually(async || query(&standby, "SELECT count(*) FROM instances").await == [["1"]]).await;
+    let instances = "SELECT count(*) FROM instances";
+    assert_eq!(query(&primary, instances).await, [["1"]]);
+    eventually(async || query(&standby, instances).await == [["1"]]).await;
 
     server.script("fail-over");
     eventually(async || {
@@ -46,16 +44,13 @@ async fn service_follows_a_standby_that_takes_over() {
     .await;
     assert_eq!(get(&connections, Some(&key)).await, (200, before));
     // Writes arrive, by commands and by the service.
-    deployment
-        .workdir
-        .json("key create --user me@example.com --name after");
-    let synced = deployment.workdir.json("connection sync --all");
+    let workdir = &deployment.workdir;
+    workdir.json("key create --user me@example.com --name after");
+    let synced = workdir.json("connection sync --all");
     assert!(synced[0]["newCount"].as_u64() > Some(0), "{synced}");
     eventually(async || get(&ready, None).await.0 == 200).await;
-    assert_eq!(
-        query(&standby, "SELECT count(*) FROM api_keys").await,
-        [["2"]]
-    );
+    let keys = query(&standby, "SELECT count(*) FROM api_keys").await;
+    assert_eq!(keys, [["2"]]);
     service.stop();
     deployment.stop();
 }

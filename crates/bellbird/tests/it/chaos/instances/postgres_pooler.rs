@@ -1,7 +1,7 @@
 //! Instances behind a pooler in transaction mode that does not track prepared statements: Debian's
 //! PgBouncer.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
 use bellbird_storage::{PostgresOptions, Sealer, Storage};
@@ -9,7 +9,7 @@ use reqwest::Url;
 
 use crate::support::deployment::{Deployment, EMAIL};
 use crate::support::harness::Database;
-use crate::support::process::{get, text};
+use crate::support::process::{free_port, get, get_list};
 
 struct Pooler {
     child: Child,
@@ -20,11 +20,7 @@ struct Pooler {
 impl Pooler {
     fn start(database: &str) -> Self {
         let mut url: Url = database.parse().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+        let port = free_port();
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/test-pgbouncer");
         let mut command = Command::new(script);
         command
@@ -56,18 +52,12 @@ async fn pooler_without_prepared_statements_is_found_and_worked_with() {
     let pooler = Pooler::start(&database);
     deployment.set("DATABASE__URL", &pooler.url);
     let error = deployment.workdir.error("user list", 1);
-    assert!(
-        error.contains("set database.prepared_statements = false"),
-        "{error}"
-    );
+    let remedy = "set database.prepared_statements = false";
+    assert!(error.contains(remedy), "{error}");
     for _ in 0..20 {
         let options = PostgresOptions::default();
-        assert!(
-            Storage::open_existing(&pooler.url, Sealer::random(), options)
-                .await
-                .is_err(),
-            "each time"
-        );
+        let opened = Storage::open_existing(&pooler.url, Sealer::random(), options).await;
+        assert!(opened.is_err(), "each time");
         let opened = Storage::open_existing(&database, Sealer::random(), options).await;
         assert!(opened.is_ok(), "PostgreSQL itself");
     }
@@ -79,33 +69,18 @@ async fn pooler_without_prepared_statements_is_found_and_worked_with() {
     deployment.import_at_all(EMAIL);
     // A sync writes its results by one batch of statements.
     let synced = deployment.workdir.json("connection sync --all");
-    assert!(
-        synced
-            .as_array()
-            .unwrap()
-            .iter()
-            .any(|run| run["newCount"].as_u64() > Some(0)),
-        "{synced}"
-    );
+    let mut runs = synced.as_array().unwrap().iter();
+    let has_rows = runs.any(|run| run["newCount"].as_u64() > Some(0));
+    assert!(has_rows, "{synced}");
 
     let services = [deployment.serve(), deployment.serve()];
     let url = |number: usize, path: &str| format!("{}{path}", services[number % 2].api);
-    let (_, connections) = get(&url(0, "/v1/connections"), Some(&key)).await;
-    let ids: Vec<String> = connections["data"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|connection| text(connection, "id").to_owned())
-        .collect();
-    assert_eq!(ids.len(), 5);
+    let connections = get_list(&url(0, "/v1/connections"), &key).await;
+    assert_eq!(connections.len(), 5);
     for _ in 0..10 {
         let reads = (0..30).map(|number| {
-            let path = match number % 3 {
-                0 => "/v1/connections".to_owned(),
-                1 => "/v1/accounts".to_owned(),
-                _ => "/v1/me".to_owned(),
-            };
-            let (url, key) = (url(number, &path), key.clone());
+            let path = ["/v1/connections", "/v1/accounts", "/v1/me"][number % 3];
+            let (url, key) = (url(number, path), key.clone());
             async move { get(&url, Some(&key)).await.0 }
         });
         assert_eq!(futures_util::future::join_all(reads).await, [200; 30]);

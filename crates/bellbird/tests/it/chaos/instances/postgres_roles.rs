@@ -1,19 +1,10 @@
 //! Instances with some of the roles over one PostgreSQL.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::deployment::{Deployment, EMAIL, Service};
 use crate::support::harness::{Database, eventually};
-use crate::support::process::{ANY_PORTS, get, text};
-
-async fn metrics(service: &Service) -> String {
-    reqwest::get(format!("{}/metrics", service.ops))
-        .await
-        .unwrap()
-        .text()
-        .await
-        .unwrap()
-}
+use crate::support::process::{ANY_PORTS, get, metrics, names, text};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_instance_does_what_its_roles_say() {
@@ -25,23 +16,9 @@ async fn each_instance_does_what_its_roles_say() {
 
     let start = |roles: &str| deployment.serve_with(&format!("--only {roles} {ANY_PORTS}"));
     let (api, console) = (start("api"), start("console"));
-    let members = |service: &Service| -> Vec<String> {
-        service
-            .running
-            .json()
-            .as_object()
-            .unwrap()
-            .keys()
-            .cloned()
-            .collect()
-    };
-    assert_eq!(
-        (members(&api), members(&console)),
-        (
-            owned(&["apiUrl", "opsUrl"]),
-            owned(&["consoleUrl", "opsUrl"])
-        )
-    );
+    let members = |service: &Service| names(&service.running.json()).join(" ");
+    assert_eq!(members(&api), "apiUrl opsUrl");
+    assert_eq!(members(&console), "consoleUrl opsUrl");
     let connections = format!("{}/v1/connections", api.api);
     assert_eq!(get(&connections, Some(&key)).await.0, 200);
     let sign_in = format!("{}/sign-in", text(&console.running.json(), "consoleUrl"));
@@ -54,57 +31,32 @@ async fn each_instance_does_what_its_roles_say() {
     assert!(findings.contains("no instance is a worker"), "{findings}");
 
     let worker = start("worker");
-    assert_eq!(members(&worker), ["opsUrl"]);
+    assert_eq!(members(&worker), "opsUrl");
     let unsynced = "SELECT COUNT(*) FROM jobs WHERE kind = 'sync' AND run_at = 0";
     eventually(async || deployment.count(unsynced).await == 0).await;
-    eventually(async || {
-        metrics(&worker)
-            .await
-            .contains("bellbird_job_runs_total{kind=\"sync\"")
-    })
-    .await;
+    let synced = "bellbird_job_runs_total{kind=\"sync\"";
+    eventually(async || metrics(&worker.ops).await.contains(synced)).await;
     for service in [&api, &console] {
+        let page = metrics(&service.ops).await;
         assert!(
-            !metrics(service).await.contains("bellbird_job_runs_total"),
+            !page.contains("bellbird_job_runs_total"),
             "only a worker runs jobs"
         );
     }
+    let roles = |status: &Value| -> Vec<Value> {
+        let instances = status["instances"].as_array().unwrap().iter();
+        instances.map(|each| each["roles"].clone()).collect()
+    };
     let status = deployment.workdir.json("status");
-    let roles: Vec<&Value> = status["instances"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|each| &each["roles"])
-        .collect();
-    assert_eq!(
-        roles,
-        [
-            &serde_json::json!(["api"]),
-            &serde_json::json!(["console"]),
-            &serde_json::json!(["worker"])
-        ]
-    );
-    assert!(
-        !status["differences"]
-            .to_string()
-            .contains("no instance is a worker"),
-        "{status}"
-    );
+    let expected = ["api", "console", "worker"].map(|role| json!([role]));
+    assert_eq!(roles(&status), expected);
+    let findings = status["differences"].to_string();
+    assert!(!findings.contains("no instance is a worker"), "{findings}");
     // Two workers of one machine are two instances, although neither has an API.
     let second = start("worker");
-    assert_eq!(
-        deployment.workdir.json("status")["instances"]
-            .as_array()
-            .unwrap()
-            .len(),
-        4
-    );
+    assert_eq!(roles(&deployment.workdir.json("status")).len(), 4);
     for service in [api, console, worker, second] {
         service.stop();
     }
     deployment.stop();
-}
-
-fn owned(names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| (*name).to_owned()).collect()
 }

@@ -9,7 +9,7 @@ use super::kill_factor;
 use crate::support::browser::client;
 use crate::support::deployment::{Deployment, Service};
 use crate::support::harness::also_on_postgres;
-use crate::support::process::{get, text};
+use crate::support::process::{get_list, text};
 
 const ROUNDS: u32 = 6;
 
@@ -43,27 +43,18 @@ async fn repeated_request_changes_once_after_a_kill() {
     let (mut service, mut admin) = serve(&deployment);
     let rounds = ROUNDS * kill_factor();
     for round in 0..rounds {
+        let (email, name) = (format!("{round}@example.com"), round.to_string());
         let requests = [
-            (
-                "users".to_owned(),
-                json!({"email": format!("{round}@example.com")}),
-            ),
-            (
-                format!("users/{user}/keys"),
-                json!({"name": format!("{round}")}),
-            ),
+            ("users".to_owned(), json!({"email": email})),
+            (format!("users/{user}/keys"), json!({"name": name})),
             ("link-sessions".to_owned(), json!({"userId": user})),
         ];
         let send = |admin: &str| {
             let admin = admin.to_owned();
             requests.each_ref().map(|(path, body)| {
                 let url = format!("{admin}/admin/v1/{path}");
-                tokio::spawn(post(
-                    url,
-                    key.clone(),
-                    format!("{path} {round}"),
-                    body.clone(),
-                ))
+                let idempotency_key = format!("{path} {round}");
+                tokio::spawn(post(url, key.clone(), idempotency_key, body.clone()))
             })
         };
         let first = send(&admin);
@@ -71,43 +62,24 @@ async fn repeated_request_changes_once_after_a_kill() {
         service.kill();
         (service, admin) = serve(&deployment);
         for (first, repeated) in first.into_iter().zip(send(&admin)) {
-            let (first, repeated) = (
-                first.await.unwrap(),
-                repeated.await.unwrap().expect("a response"),
-            );
+            let repeated = repeated.await.unwrap().expect("a response");
             assert_eq!(repeated.0, 201, "{}", repeated.1);
-            if let Some(first) = first {
+            if let Some(first) = first.await.unwrap() {
                 assert_eq!(first, repeated);
             }
         }
     }
-    let users = get(&format!("{admin}/admin/v1/users?limit=200"), Some(&key))
-        .await
-        .1;
-    let keys = get(&format!("{admin}/admin/v1/users/{user}/keys"), Some(&key))
-        .await
-        .1;
-    let audit = get(&format!("{admin}/admin/v1/audit?limit=200"), Some(&key))
-        .await
-        .1;
-    let count = |list: &Value| u32::try_from(list["data"].as_array().unwrap().len()).unwrap();
-    assert_eq!(
-        (count(&users), count(&keys)),
-        ((rounds + 1).min(200), rounds)
-    );
+    let list = async |path: &str| get_list(&format!("{admin}/admin/v1/{path}"), &key).await;
+    let rounds = usize::try_from(rounds).unwrap();
+    assert_eq!(list("users?limit=200").await.len(), (rounds + 1).min(200));
+    assert_eq!(list(&format!("users/{user}/keys")).await.len(), rounds);
     // Those of the two commands too.
-    assert_eq!(count(&audit), (3 * rounds + 2).min(200));
+    let audit = list("audit?limit=200").await;
+    assert_eq!(audit.len(), (3 * rounds + 2).min(200));
+    // The command shows what the API shows.
     let shown = workdir.json("operator-key audit --user me@example.com --limit 1");
-    let newest = audit["data"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|row| row["userId"] == user.as_str());
-    assert_eq!(
-        Some(&shown[0]),
-        newest,
-        "the command shows what the API shows"
-    );
+    let newest = audit.iter().find(|row| row["userId"] == user.as_str());
+    assert_eq!(Some(&shown[0]), newest);
 }
 
 also_on_postgres! { repeated_request_changes_once_after_a_kill }

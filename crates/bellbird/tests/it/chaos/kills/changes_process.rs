@@ -32,10 +32,7 @@ impl Following {
         let key = deployment.add_user(EMAIL);
         let connection = deployment.import(EMAIL, provider, 1).remove(0);
         let account = "SELECT MIN(provider_account_id) FROM accounts WHERE account_type IN ('transaction', 'investment')";
-        let account = query(&deployment.database, account)
-            .await
-            .remove(0)
-            .remove(0);
+        let account = query(&deployment.database, account).await[0][0].clone();
         let copy = Follower::at("", &key, spec(provider).list, &connection).with("&limit=2");
         let following = Self {
             deployment,
@@ -62,23 +59,19 @@ impl Following {
     async fn add_rows(&mut self, count: u32) {
         for _ in 0..count {
             self.rows += 1;
-            let at = Timestamp::now()
-                - SignedDuration::from_hours(30)
-                - SignedDuration::from_mins(self.rows.into());
-            let row =
-                spec(self.provider).row_at(&self.account, at, &format!("ADDED {}", self.rows));
-            self.deployment
-                .control(self.provider, Method::POST, "transactions", row)
+            let age = SignedDuration::from_mins(30 * 60 + i64::from(self.rows));
+            let (at, text) = (Timestamp::now() - age, format!("ADDED {}", self.rows));
+            let row = spec(self.provider).row_at(&self.account, at, &text);
+            let (deployment, post) = (&self.deployment, Method::POST);
+            deployment
+                .control(self.provider, post, "transactions", row)
                 .await;
         }
     }
 
     async fn row_calls(&self) -> u64 {
-        let is_of_rows = |_: &str, path: &str| {
-            ["/transactions", "/activities"]
-                .iter()
-                .any(|end| path.ends_with(end))
-        };
+        let is_of_rows =
+            |_: &str, path: &str| path.ends_with("/transactions") || path.ends_with("/activities");
         self.deployment.calls(self.provider, is_of_rows).await
     }
 
@@ -141,10 +134,8 @@ async fn follow_despite_kills(provider: &'static str) {
         }
         while page(&mut copy).await {}
         assert_eq!(copy.rows.len(), keys.len() + 5, "{provider}: after {after}");
-        assert!(
-            keys.iter().all(|key| copy.rows.contains_key(key)),
-            "{provider}: keys stay"
-        );
+        let are_kept = keys.iter().all(|key| copy.rows.contains_key(key));
+        assert!(are_kept, "{provider}: keys stay");
         keys = copy.keys();
     }
     let listed = format!(
@@ -154,12 +145,12 @@ async fn follow_despite_kills(provider: &'static str) {
     let (_, listed) = get(&listed, Some(&copy.key)).await;
     assert_eq!(listed["pagination"]["hasMore"], false);
     let listed = listed["data"].as_array().unwrap().clone();
-    assert!(copy.watched(listed.clone()).len() > 15);
-    assert_eq!(
+    let (copied, listed) = (
         copy.watched(copy.rows.values().cloned()),
         copy.watched(listed),
-        "{provider}"
     );
+    assert!(listed.len() > 15);
+    assert_eq!(copied, listed, "{provider}");
     service.stop();
 }
 

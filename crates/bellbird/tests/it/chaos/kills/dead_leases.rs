@@ -1,9 +1,6 @@
 //! Nothing waits for the leases of a service that is gone. One that was only paused does no harm
 //! when it continues.
 
-use std::collections::BTreeMap;
-use std::process::Command;
-
 use crate::support::checked_endpoint::{Behaviour, Endpoint};
 use crate::support::deployment::{Deployment, EMAIL};
 use crate::support::harness::{also_on_postgres, eventually};
@@ -57,10 +54,8 @@ impl SlowDelivery {
             counts.events,
             self.count("SELECT COUNT(*) FROM webhook_events").await
         );
-        assert!(
-            counts.accepted - counts.events <= CONCURRENT_ATTEMPTS_MAX,
-            "only what was under way comes again"
-        );
+        // Only what was under way comes again.
+        assert!(counts.accepted - counts.events <= CONCURRENT_ATTEMPTS_MAX);
     }
 }
 
@@ -80,11 +75,8 @@ async fn restarted_service_continues_at_once() {
     let held = "SELECT COUNT(*) FROM webhook_queues WHERE lease_until > 0";
     assert_eq!(delivery.count(held).await, 1);
     let service = delivery.deployment.serve_at(&addresses);
-    assert_eq!(
-        delivery.count(FOREIGN_LEASES).await,
-        0,
-        "free before the service is ready"
-    );
+    // They are free before the service is ready.
+    assert_eq!(delivery.count(FOREIGN_LEASES).await, 0);
     delivery.assert_all_delivered().await;
     service.stop();
     delivery.deployment.stop();
@@ -94,6 +86,7 @@ mod postgres {
     use super::*;
     use crate::support::database::query;
     use crate::support::harness::Database;
+    use crate::support::process::send_signal;
 
     /// The service that holds the endpoint's lease stands still until the other one takes it for
     /// dead. Then it continues in the middle of its time slice.
@@ -108,41 +101,24 @@ mod postgres {
         delivery.wait_until_amid_chunks().await;
         let holder =
             "SELECT i.api_url, i.id FROM instances i JOIN webhook_queues e ON e.holder = i.id";
-        let holder = query(&delivery.deployment.database, holder)
-            .await
-            .swap_remove(0);
-        let by_url: BTreeMap<String, u32> = services
-            .iter()
-            .map(|service| (service.api.clone(), service.running.id()))
-            .collect();
-        let paused = by_url[&holder[0]];
-        signal(paused, "-STOP");
+        let found = query(&delivery.deployment.database, holder).await;
+        let [url, holder] = &found[0][..] else {
+            panic!("{found:?}")
+        };
+        let mut all_services = services.iter();
+        let paused = all_services.find(|service| service.api == *url).unwrap();
+        let paused = paused.running.id();
+        send_signal(paused, "-STOP");
         // As if it had stood still for as long as that takes.
-        let stale = format!(
-            "UPDATE instances SET last_seen_at = 0 WHERE id = '{}'",
-            holder[1]
-        );
+        let stale = format!("UPDATE instances SET last_seen_at = 0 WHERE id = '{holder}'");
         delivery.deployment.execute(&stale).await;
-        let other = format!(
-            "SELECT COUNT(*) FROM webhook_queues WHERE holder <> '{}'",
-            holder[1]
-        );
+        let other = format!("SELECT COUNT(*) FROM webhook_queues WHERE holder <> '{holder}'");
         eventually(async || delivery.count(&other).await == 1).await;
-        signal(paused, "-CONT");
+        send_signal(paused, "-CONT");
         delivery.assert_all_delivered().await;
         for service in services {
             service.stop();
         }
-    }
-
-    fn signal(process: u32, signal: &str) {
-        assert!(
-            Command::new("kill")
-                .args([signal, &process.to_string()])
-                .status()
-                .unwrap()
-                .success()
-        );
     }
 }
 

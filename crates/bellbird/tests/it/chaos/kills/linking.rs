@@ -4,7 +4,7 @@
 use bellbird_connections::{CallbackAnswer, Connections, LinkStatus, LinkTarget, NewLinkSession};
 use bellbird_domain::{Confirmation, Connection, ConnectionStatus, Plan, UserId};
 use bellbird_sandbox::{ConsentState, WebhookSettings};
-use bellbird_storage::{UserChange, in_tx};
+use bellbird_storage::UserChange;
 use jiff::SignedDuration;
 use reqwest::Url;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -89,24 +89,18 @@ impl LinkFlow<'_> {
         let mut outcome = None;
         if self.step == Step::Start {
             let token = link_url.rsplit('/').next().unwrap().to_owned();
-            let start_consent_session = async move |connections: Connections| {
-                let _ = connections
-                    .links()
-                    .start_consent_session(&token, LinkTarget::UserChoice, BROWSER)
-                    .await;
+            let start_session = async move |connections: Connections| {
+                let (links, to) = (connections.links(), LinkTarget::UserChoice);
+                let _ = links.start_consent_session(&token, to, BROWSER).await;
             };
-            outcome = Some(
-                app.run_until_crash(provider, crash_point, start_consent_session)
-                    .await,
-            );
+            let crashed = app.run_until_crash(provider, crash_point, start_session);
+            outcome = Some(crashed.await);
             app.expire_leases().await;
         }
         let callback_url = app.answer_consent_page(&link_url, "accept").await;
         if self.step != Step::Start {
-            outcome = Some(
-                self.return_from_provider(user, &callback_url, crash_point)
-                    .await,
-            );
+            let crashed = self.return_from_provider(user, &callback_url, crash_point);
+            outcome = Some(crashed.await);
         }
         self.reload(user, &link_url, &callback_url).await;
         self.assert_consistent(&person, broken).await;
@@ -127,7 +121,7 @@ impl LinkFlow<'_> {
         let connection = linked.remove(0);
         let accounts = app.accounts_of(&connection).await;
         if !setting.is_null() {
-            app.set_options(provider, &setting);
+            app.set_options(provider, setting);
         }
         let status = app.change_consent(&connection, ConsentState::Revoked).await;
         assert_eq!(status, ConnectionStatus::Revoked);
@@ -142,56 +136,38 @@ impl LinkFlow<'_> {
     ) -> RunOutcome {
         let (app, provider) = (self.app, self.provider);
         let mut answer: Vec<(String, String)> = callback_url.query_pairs().into_owned().collect();
+        let run_due = |kind: &'static str| {
+            let run = async move |connections: Connections| {
+                let _ = connections.jobs().run_due(kind).await;
+            };
+            app.run_until_crash(provider, crash_point, run)
+        };
         match self.step {
             Step::Start | Step::Callback => {
-                let handle_callback = async move |connections: Connections| {
-                    let _ = connections
-                        .links()
-                        .handle_callback(&answer, CallbackAnswer::Yes("another browser"))
-                        .await;
+                let run = async move |connections: Connections| {
+                    answer_callback(&connections, &answer).await;
                 };
-                app.run_until_crash(provider, crash_point, handle_callback)
-                    .await
+                app.run_until_crash(provider, crash_point, run).await
             }
             Step::ResumeCallback => {
-                let state = answer
-                    .iter()
-                    .find(|(name, _)| name == "state")
-                    .unwrap()
-                    .1
-                    .clone();
+                let (_, state) = answer.iter().find(|(name, _)| name == "state").unwrap();
+                let state = state.clone();
                 answer.retain(|(name, _)| name != "state");
                 let mut params = callback_url.clone();
                 params.query_pairs_mut().clear().extend_pairs(answer);
                 let sealed = SecretString::from(params.query().unwrap_or_default());
-                let now = app.clock.now();
-                app.storage
-                    .consent_sessions()
-                    .receive_callback(&state, &sealed, (Confirmation::Confirmed, None), now, now)
-                    .await
-                    .unwrap()
-                    .expect("the session waits for its callback");
-                app.run_until_crash(
-                    provider,
-                    crash_point,
-                    async move |connections: Connections| {
-                        let _ = connections.jobs().run_due("consent_session").await;
-                    },
-                )
-                .await
+                let (sessions, now) = (app.storage.consent_sessions(), app.clock.now());
+                let confirmed = (Confirmation::Confirmed, None);
+                let received = sessions.receive_callback(&state, &sealed, confirmed, now, now);
+                let received = received.await.unwrap();
+                received.expect("the session waits for its callback");
+                run_due("consent_session").await
             }
             Step::Refresh => {
                 open(&callback_url).await;
                 assert!(!app.connections_of(user).await.is_empty());
                 app.advance_clock(SignedDuration::from_secs(10));
-                app.run_until_crash(
-                    provider,
-                    crash_point,
-                    async move |connections: Connections| {
-                        let _ = connections.jobs().run_due("refresh").await;
-                    },
-                )
-                .await
+                run_due("refresh").await
             }
         }
     }
@@ -202,9 +178,7 @@ impl LinkFlow<'_> {
         let app = self.app;
         // A commit that was sent may still be running. This write waits for it, so that the reads
         // below see it.
-        in_tx!(app.storage, user::update(user, &UserChange::default()))
-            .await
-            .unwrap();
+        app.change_user(user, &UserChange::default()).await;
         for _ in 0..2 {
             let shown = open(&callback_url).await;
             assert_eq!(shown.status, 200, "{}", shown.text);
@@ -221,11 +195,9 @@ impl LinkFlow<'_> {
     }
 
     async fn works(&self, user: UserId) -> bool {
-        self.app
-            .connections_of(user)
-            .await
-            .iter()
-            .any(|connection| connection.status == ConnectionStatus::Active)
+        let connections = self.app.connections_of(user).await;
+        let mut statuses = connections.iter().map(|connection| connection.status);
+        statuses.any(|status| status == ConnectionStatus::Active)
     }
 
     async fn assert_consistent(
@@ -249,12 +221,8 @@ impl LinkFlow<'_> {
         assert_eq!(connection.status, ConnectionStatus::Active);
         let accounts = app.accounts_of(connection).await;
         assert!(!accounts.is_empty());
-        let steps: Vec<String> = app
-            .audit_of(connection.id)
-            .await
-            .into_iter()
-            .map(|step| step.cause)
-            .collect();
+        let audit = app.audit_of(connection.id).await.into_iter();
+        let steps: Vec<String> = audit.map(|step| step.cause).collect();
         match broken {
             None => assert_eq!(steps, ["linked"]),
             Some((before, accounts_before)) => {
@@ -262,67 +230,37 @@ impl LinkFlow<'_> {
                 assert_eq!(accounts, accounts_before, "all ids are kept");
                 // A refresh may have found the new consent before the callback.
                 assert_eq!(steps[..2], ["linked", "refreshed"]);
+                assert_eq!(steps.len(), 3, "{steps:?}");
                 assert!(
-                    matches!(steps[2].as_str(), "reconnected" | "refreshed") && steps.len() == 3,
+                    matches!(&*steps[2], "reconnected" | "refreshed"),
                     "{steps:?}"
                 );
             }
         }
-        let rows = if connection.category.as_str() == "banking" {
-            "transactions"
-        } else {
-            "trades"
-        };
-        let read = app
-            .get_as(
-                &person.key,
-                &format!("/v1/{rows}?connectionId={}", connection.id),
-            )
-            .await;
+        let read = app.rows_of(connection).by(person).send().await;
         assert_eq!(read.status, 200, "{}", read.text);
-        let users = usize::from(spec(provider).registration.is_some());
-        assert_eq!(
-            app.registered(provider, &person.user.email).await,
-            users,
-            "users registered at the provider"
-        );
+        let expected = usize::from(spec(provider).registration.is_some());
+        let registered = app.registered(provider, &person.user.email).await;
+        assert_eq!(registered, expected, "users at the provider");
     }
 
     /// Asserts that the app is told the connection.
     async fn assert_result(&self, session: Uuid, link_url: &str) {
-        let result = self
-            .app
-            .connections
-            .links()
-            .find_link_session(session)
-            .await
-            .unwrap()
-            .expect("a link session");
-        let connections: Vec<_> = self
-            .app
-            .connections_of(result.user_id)
-            .await
-            .iter()
-            .map(|connection| connection.id)
-            .collect();
-        let audit = self.app.audit_of(connections[0]).await;
+        let app = self.app;
+        let result = app.connections.links().find_link_session(session).await;
+        let result = result.unwrap().expect("a link session");
+        let connections = app.connections_of(result.user_id).await.into_iter();
+        let ids: Vec<_> = connections.map(|connection| connection.id).collect();
         if result.status == LinkStatus::Failed {
             // The code was lost, but the former login works again, as a refresh has found.
-            assert_eq!(
-                (self.provider, audit.last().unwrap().cause.as_str()),
-                ("akahu", "refreshed"),
-                "{result:?}"
-            );
+            let audit = app.audit_of(ids[0]).await;
+            let last = audit.last().unwrap().cause.as_str();
+            assert_eq!((self.provider, last), ("akahu", "refreshed"), "{result:?}");
             return;
         }
-        assert_eq!(
-            (
-                result.status,
-                &Vec::from_iter(result.connections.iter().map(|linked| linked.id))
-            ),
-            (LinkStatus::Connected, &connections),
-            "{result:?}"
-        );
+        assert_eq!(result.status, LinkStatus::Connected, "{result:?}");
+        let told: Vec<_> = result.connections.iter().map(|linked| linked.id).collect();
+        assert_eq!(told, ids, "{result:?}");
         assert_eq!(start(link_url).await.status, 200, "it has done its work");
     }
 
@@ -332,16 +270,11 @@ impl LinkFlow<'_> {
         for connection in app.connections_of(user).await {
             app.remove(connection.id).await;
         }
-        app.connections
-            .links()
-            .unregister_provider_users(user, false)
-            .await
-            .unwrap();
+        let links = app.connections.links();
+        links.unregister_provider_users(user, false).await.unwrap();
         app.advance_clock(SignedDuration::from_secs(2));
         assert_eq!(app.registered(self.provider, &person.user.email).await, 0);
-        in_tx!(app.storage, user::delete(user, app.clock.now()))
-            .await
-            .expect("no connection is left");
+        app.delete_user(user).await;
     }
 
     /// Crashes at every call, before and after the provider has carried it out, and at points in
@@ -354,10 +287,8 @@ impl LinkFlow<'_> {
             for applied in [false, true] {
                 // A call that is made once for all users is not made again, so its crash point is
                 // not reached.
-                crashed |= !self
-                    .run_once(CrashPoint::AtCall { after, applied })
-                    .await
-                    .finished;
+                let crash_point = CrashPoint::AtCall { after, applied };
+                crashed |= !self.run_once(crash_point).await.finished;
             }
         }
         assert!(crashed, "no call was interrupted");
@@ -365,63 +296,50 @@ impl LinkFlow<'_> {
             self.run_once(CrashPoint::BeforeSessionEnds).await;
         }
         let parts = PARTS * kill_factor();
-        for part in 0..parts {
-            let polls = u64::from(baseline.polls) * u64::from(part) / u64::from(parts);
-            self.run_once(CrashPoint::AfterPolls(u32::try_from(polls).unwrap()))
-                .await;
+        let count = usize::try_from(parts).unwrap();
+        for crash_point in baseline.parts(parts).take(count) {
+            self.run_once(crash_point).await;
         }
     }
 }
 
-async fn crash_everywhere(app: &App, provider: &str, repairs: &[Option<Value>], steps: &[Step]) {
+async fn answer_callback(connections: &Connections, answer: &[(String, String)]) {
+    let yes = CallbackAnswer::Yes("another browser");
+    let _ = connections.links().handle_callback(answer, yes).await;
+}
+
+async fn crash_everywhere(provider: &str, repair: Option<Value>) {
+    let app = App::start(Setup::default()).await;
     // Nothing listens at this URL. The sandbox counts the events that it would deliver.
-    app.bank("snaptrade")
-        .set_webhooks(WebhookSettings::to("http://127.0.0.1:9/"))
-        .unwrap();
-    for repair in repairs {
-        for step in steps.iter().copied() {
-            LinkFlow {
-                app,
-                provider,
-                repair: repair.as_ref(),
-                step,
-            }
-            .crash_everywhere()
-            .await;
-        }
+    let nowhere = WebhookSettings::to("http://127.0.0.1:9/");
+    app.bank("snaptrade").set_webhooks(nowhere).unwrap();
+    for step in ALL_STEPS {
+        let flow = LinkFlow {
+            app: &app,
+            provider,
+            repair: repair.as_ref(),
+            step,
+        };
+        flow.crash_everywhere().await;
     }
 }
 
 #[tokio::test]
 async fn unsent_code_exchange_is_resumed_in_time() {
     let app = App::start(Setup::default()).await;
-    let person = app
-        .add_person(spec("akahu").email, Plan::Professional, &[])
-        .await;
-    let user = person.user.id;
+    let (email, plan) = (spec("akahu").email, Plan::Professional);
+    let user = app.add_person(email, plan, &[]).await.user.id;
     let callback_url = app.callback_url(user, "akahu", "accept").await;
     let answer: Vec<(String, String)> = callback_url.query_pairs().into_owned().collect();
-    let outcome = app.run_until_crash(
-        "akahu",
-        CrashPoint::AtCall {
-            after: 0,
-            applied: false,
-        },
-        async move |connections: Connections| {
-            let _ = connections
-                .links()
-                .handle_callback(&answer, CallbackAnswer::Yes("another browser"))
-                .await;
-        },
-    );
+    let run = async move |connections: Connections| {
+        answer_callback(&connections, &answer).await;
+    };
+    let outcome = app.run_until_crash("akahu", CrashPoint::at_call(0), run);
     assert!(!outcome.await.finished);
     // A code is valid for one minute.
     app.advance_clock(SignedDuration::from_secs(30));
-    app.connections
-        .jobs()
-        .run_due("consent_session")
-        .await
-        .unwrap();
+    let jobs = app.connections.jobs();
+    jobs.run_due("consent_session").await.unwrap();
     assert_eq!(app.connections_of(user).await.len(), 1);
 }
 
@@ -434,50 +352,33 @@ const ALL_STEPS: [Step; 4] = [
 
 #[tokio::test]
 async fn fiskil_linking_survives_any_crash() {
-    let app = App::start(Setup::default()).await;
-    crash_everywhere(&app, "fiskil", &[None], &ALL_STEPS).await;
+    crash_everywhere("fiskil", None).await;
 }
 
 #[tokio::test]
 async fn akahu_linking_survives_any_crash() {
-    let app = App::start(Setup::default()).await;
-    crash_everywhere(&app, "akahu", &[None], &ALL_STEPS).await;
+    crash_everywhere("akahu", None).await;
 }
 
 #[tokio::test]
 async fn snaptrade_linking_survives_any_crash() {
-    let app = App::start(Setup::default()).await;
-    crash_everywhere(&app, "snaptrade", &[None], &ALL_STEPS).await;
+    crash_everywhere("snaptrade", None).await;
 }
 
 #[tokio::test]
 async fn fiskil_reconnecting_survives_any_crash() {
-    let app = App::start(Setup::default()).await;
-    crash_everywhere(
-        &app,
-        "fiskil",
-        &[Some(json!({"sameIds": false}))],
-        &ALL_STEPS,
-    )
-    .await;
+    crash_everywhere("fiskil", Some(json!({"sameIds": false}))).await;
 }
 
 #[tokio::test]
 async fn akahu_reconnecting_survives_any_crash() {
-    let app = App::start(Setup::default()).await;
-    crash_everywhere(
-        &app,
-        "akahu",
-        &[Some(json!({"newToken": true, "newAuthorisation": true}))],
-        &ALL_STEPS,
-    )
-    .await;
+    let anew = json!({"newToken": true, "newAuthorisation": true});
+    crash_everywhere("akahu", Some(anew)).await;
 }
 
 #[tokio::test]
 async fn snaptrade_reconnecting_survives_any_crash() {
-    let app = App::start(Setup::default()).await;
-    crash_everywhere(&app, "snaptrade", &[Some(Value::Null)], &ALL_STEPS).await;
+    crash_everywhere("snaptrade", Some(Value::Null)).await;
 }
 
 also_on_postgres! { unsent_code_exchange_is_resumed_in_time fiskil_linking_survives_any_crash akahu_linking_survives_any_crash snaptrade_linking_survives_any_crash fiskil_reconnecting_survives_any_crash akahu_reconnecting_survives_any_crash snaptrade_reconnecting_survives_any_crash }

@@ -1,12 +1,12 @@
 //! The service is killed with `kill -9` while a user links, and is started again.
 
 use bellbird_sandbox::{Fault, FaultKind};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::browser::{client, open, start, start_request, with_cookie};
 use crate::support::deployment::{Deployment, Service};
 use crate::support::harness::{also_on_postgres, eventually};
-use crate::support::process::{get, text};
+use crate::support::process::{Addresses, get, get_list, text};
 use crate::support::provider_spec::spec;
 
 /// A user who links. Every service listens at the same address for browsers.
@@ -19,11 +19,7 @@ struct Linking {
 impl Linking {
     async fn start() -> Self {
         let mut deployment = Deployment::start(&[]).await;
-        let console = std::net::TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .to_string();
+        let console = Addresses::new().console;
         deployment.set("CONSOLE__LISTEN", &console);
         deployment.set("ADMIN__RETURN_ORIGINS", "https://app.example");
         let key = deployment.add_user(spec("akahu").email);
@@ -51,20 +47,16 @@ impl Linking {
         provider: &str,
         service: Service,
         request: reqwest::RequestBuilder,
-        call: (&str, &str),
-        kind: FaultKind,
+        (method, path, kind): (&str, &str, FaultKind),
     ) -> Service {
-        let (method, path) = call;
         self.deployment.reset_calls(provider).await;
         let fault = Fault::new(kind).delayed_ms(60_000).at(path);
         self.deployment.add_fault(provider, fault).await;
         let request = tokio::spawn(with_cookie(request).header("accept", "text/html").send());
         eventually(async || self.calls(provider, method, path).await > 0).await;
         service.kill();
-        assert!(
-            request.await.unwrap().is_err(),
-            "the browser gets no answer"
-        );
+        let answer = request.await.unwrap();
+        assert!(answer.is_err(), "the browser gets no answer");
         self.deployment.clear_faults(provider).await;
         // Ends every lease, which would take minutes.
         let leases = "UPDATE jobs SET lease_until = 0 WHERE lease_until IS NOT NULL";
@@ -80,24 +72,23 @@ impl Linking {
         );
         let link = self.deployment.workdir.json(&line);
         let link_url = text(&link, "url").to_owned();
-        assert!(
-            link_url.starts_with(&format!("http://{}", self.console)),
-            "{link_url}"
-        );
+        let console = format!("http://{}", self.console);
+        assert!(link_url.starts_with(&console), "{link_url}");
         (link_url, text(&link, "id").to_owned())
+    }
+
+    /// What the app is told.
+    fn result(&self, session: &str) -> Value {
+        let line = format!("connection link-status {session}");
+        self.deployment.workdir.json(&line)
     }
 
     /// Asserts that the app is told the only connection.
     fn assert_connected(&self, session: &str) {
-        let result = self
-            .deployment
-            .workdir
-            .json(&format!("connection link-status {session}"));
+        let result = self.result(session);
         let listed = self.deployment.workdir.json("connection list");
-        assert_eq!(
-            (&result["status"], &result["connections"][0]["id"]),
-            (&json!("connected"), &listed[0]["id"])
-        );
+        assert_eq!(result["status"], "connected");
+        assert_eq!(result["connections"][0]["id"], listed[0]["id"]);
     }
 
     /// Opens the link URL, approves at the provider and returns the callback URL, which is not
@@ -109,32 +100,24 @@ impl Linking {
     }
 
     async fn works(&self, api: &str, provider: &str) -> bool {
-        let listed = get(&format!("{api}/v1/connections"), Some(&self.key))
-            .await
-            .1;
-        let listed = listed["data"].as_array().unwrap().clone();
+        let listed = get_list(&format!("{api}/v1/connections"), &self.key).await;
         let [connection] = &listed[..] else {
             return false;
         };
         assert_eq!(connection["provider"], provider);
         assert_eq!(connection["status"], "active");
-        let rows = if connection["category"] == "banking" {
-            "transactions"
-        } else {
-            "trades"
-        };
-        let path = format!("{api}/v1/{rows}?connectionId={}", text(connection, "id"));
+        let (list, id) = (spec(provider).list, text(connection, "id"));
+        let path = format!("{api}/v1/{list}?connectionId={id}");
         get(&path, Some(&self.key)).await.0 == 200
     }
 
     /// Removes the only connection by command.
     fn remove(&self) {
-        let listed = self.deployment.workdir.json("connection list");
+        let workdir = &self.deployment.workdir;
+        let listed = workdir.json("connection list");
         assert_eq!(listed.as_array().unwrap().len(), 1);
-        self.deployment
-            .workdir
-            .json(&format!("connection remove {}", text(&listed[0], "id")));
-        assert_eq!(self.deployment.workdir.json("connection list"), json!([]));
+        workdir.json(&format!("connection remove {}", text(&listed[0], "id")));
+        assert_eq!(workdir.json("connection list"), json!([]));
     }
 }
 
@@ -151,74 +134,47 @@ async fn restarted_service_resumes_linking() {
 
     // Killed while a user is registered, and again while the consent is looked up.
     let (link_url, session) = linking.link_session("fiskil");
+    let (request, call) = (
+        start_request(&link_url).await,
+        ("POST", "/v1/end-users", FaultKind::Drip),
+    );
     let service = linking
-        .kill_during_call(
-            "fiskil",
-            service,
-            start_request(&link_url).await,
-            ("POST", "/v1/end-users"),
-            FaultKind::Drip,
-        )
+        .kill_during_call("fiskil", service, request, call)
         .await;
     let callback_url = linking.answer_consent_page(&link_url).await;
-    assert_eq!(
-        linking
-            .calls("fiskil", "DELETE", "/v1/end-users/{id}")
-            .await,
-        1,
-        "the orphaned user is deleted"
-    );
+    let deleted = linking.calls("fiskil", "DELETE", "/v1/end-users/{id}");
+    assert_eq!(deleted.await, 1, "the orphaned user is deleted");
     assert_eq!(linking.calls("fiskil", "POST", "/v1/end-users").await, 2);
+    let (request, call) = (
+        client().get(&callback_url),
+        ("GET", "/v1/consent", FaultKind::Delay),
+    );
     let service = linking
-        .kill_during_call(
-            "fiskil",
-            service,
-            client().get(&callback_url),
-            ("GET", "/v1/consent"),
-            FaultKind::Delay,
-        )
+        .kill_during_call("fiskil", service, request, call)
         .await;
     eventually(async || linking.works(&service.api, "fiskil").await).await;
     // The session ends right after the connection is stored.
     eventually(async || has_ended(&callback_url).await).await;
-    assert_eq!(
-        linking.calls("fiskil", "POST", "/v1/end-users").await,
-        0,
-        "no second registration"
-    );
+    let registered = linking.calls("fiskil", "POST", "/v1/end-users");
+    assert_eq!(registered.await, 0, "no second registration");
     linking.assert_connected(&session);
     linking.remove();
 
     // Killed while a code is exchanged: the code is lost, and the user starts again.
     let (link_url, session) = linking.link_session("akahu");
     let callback_url = linking.answer_consent_page(&link_url).await;
+    let (request, call) = (
+        client().get(&callback_url),
+        ("POST", "/v1/token", FaultKind::Drip),
+    );
     let service = linking
-        .kill_during_call(
-            "akahu",
-            service,
-            client().get(&callback_url),
-            ("POST", "/v1/token"),
-            FaultKind::Drip,
-        )
+        .kill_during_call("akahu", service, request, call)
         .await;
     eventually(async || has_ended(&callback_url).await).await;
     assert!(!linking.works(&service.api, "akahu").await);
-    assert_eq!(
-        text(
-            &linking
-                .deployment
-                .workdir
-                .json(&format!("connection link-status {session}")),
-            "status"
-        ),
-        "failed"
-    );
-    assert_eq!(
-        open(&linking.answer_consent_page(&link_url).await)
-            .await
-            .status,
-        303
-    );
+    assert_eq!(linking.result(&session)["status"], "failed");
+    let callback_url = linking.answer_consent_page(&link_url).await;
+    assert_eq!(open(&callback_url).await.status, 303);
     assert!(linking.works(&service.api, "akahu").await);
     linking.assert_connected(&session);
     linking.remove();
@@ -230,30 +186,22 @@ async fn restarted_service_resumes_linking() {
     service.kill();
     assert!(client().get(&callback_url).send().await.is_err());
     let service = linking.serve();
+    let (request, call) = (
+        client().get(&callback_url),
+        ("GET", "/authorizations", FaultKind::Drip),
+    );
     let service = linking
-        .kill_during_call(
-            "snaptrade",
-            service,
-            client().get(&callback_url),
-            ("GET", "/authorizations"),
-            FaultKind::Drip,
-        )
+        .kill_during_call("snaptrade", service, request, call)
         .await;
     eventually(async || linking.works(&service.api, "snaptrade").await).await;
     assert!(has_ended(&callback_url).await);
     linking.assert_connected(&session);
     linking.remove();
 
-    linking
-        .deployment
-        .workdir
-        .json(&format!("user remove {}", spec("akahu").email));
-    assert_eq!(
-        linking
-            .calls("snaptrade", "DELETE", "/snapTrade/deleteUser")
-            .await,
-        1
-    );
+    let remove = format!("user remove {}", spec("akahu").email);
+    linking.deployment.workdir.json(&remove);
+    let deleted = linking.calls("snaptrade", "DELETE", "/snapTrade/deleteUser");
+    assert_eq!(deleted.await, 1);
     service.stop();
     linking.deployment.stop();
 }
@@ -262,9 +210,8 @@ async fn restarted_service_resumes_linking() {
 async fn stopping_service_completes_the_exchange_of_a_code() {
     let linking = Linking::start().await;
     let service = linking.serve();
-    let callback_url = linking
-        .answer_consent_page(&linking.link_session("akahu").0)
-        .await;
+    let (link_url, _) = linking.link_session("akahu");
+    let callback_url = linking.answer_consent_page(&link_url).await;
     linking.deployment.reset_calls("akahu").await;
     let fault = Fault::delay_ms(2_000).at("/v1/token");
     linking.deployment.add_fault("akahu", fault).await;

@@ -4,15 +4,16 @@
 use std::pin::pin;
 use std::task::Poll;
 
-use bellbird_connections::{Connections, Removal};
+use bellbird_connections::Removal;
 use bellbird_domain::Connection;
-use bellbird_providers::Registry;
 use bellbird_sandbox::ConsentState;
-use bellbird_storage::{UserChange, in_tx};
+use bellbird_storage::UserChange;
 use jiff::SignedDuration;
 use secrecy::SecretString;
 
-use crate::linking::removal::{PAST_LEASE, advance_clock, assert_gone, withdrawals};
+use crate::linking::removal::{
+    PAST_LEASE, advance_clock, assert_gone, withdrawals, without_providers,
+};
 use crate::support::harness::{App, Setup, also_on_postgres, eventually};
 
 /// Polls a future `polls` times, then drops it, as if the process had been killed.
@@ -34,19 +35,13 @@ async fn killed_after<F: Future>(polls: usize, future: F) -> Option<F::Output> {
 async fn import_again(app: &App) -> Connection {
     let credentials = app.credentials(0);
     let consent = credentials["arrangementId"].as_str().unwrap();
-    app.fiskil()
-        .set_consent(consent, ConsentState::Active)
-        .unwrap();
+    let fiskil = app.fiskil();
+    fiskil.set_consent(consent, ConsentState::Active).unwrap();
     let credentials = SecretString::from(credentials.to_string());
-    let mut imported = app
-        .connections
-        .imports()
-        .import(app.olivia.user.id, "fiskil", &credentials)
-        .await
-        .unwrap()
-        .connections;
+    let (imports, user) = (app.connections.imports(), app.olivia.user.id);
+    let imported = imports.import(user, "fiskil", &credentials).await;
     app.reset_calls();
-    imported.remove(0)
+    imported.unwrap().connections.remove(0)
 }
 
 /// How often a test may go through all steps. Some steps are short, so a pass can miss them.
@@ -64,35 +59,20 @@ async fn removal_survives_any_crash() {
             .is_some();
         // A commit that was sent may still be running. This write waits for it, so that the
         // reads below see it.
-        in_tx!(
-            app.storage,
-            user::update(app.olivia.user.id, &UserChange::default())
-        )
-        .await
-        .unwrap();
+        let user = app.olivia.user.id;
+        app.change_user(user, &UserChange::default()).await;
         let withdrawn = withdrawals(&app);
         match app.storage.connections().find_any(id).await.unwrap() {
             // The removal had not begun: a second request begins it.
             Some(found) if found.status.as_str() == "active" => {
-                assert_eq!(
-                    withdrawn, 0,
-                    "the consent is withdrawn only after the connection is hidden"
-                );
+                assert_eq!(withdrawn, 0, "not before the connection is hidden");
                 assert_eq!(app.remove(id).await, Removal::Done);
             }
             Some(_) if withdrawn == 0 => hidden_only += 1,
             Some(_) => withdrawn_only += 1,
             None => {}
         }
-        assert!(
-            app.storage
-                .connections()
-                .find(app.olivia.user.id, id)
-                .await
-                .unwrap()
-                .is_none(),
-            "it is hidden"
-        );
+        assert!(!app.has_connection(user, id).await, "it is hidden");
         // The service starts again. At first the crashed instance still holds its lease.
         app.connections.jobs().run_due("removal").await.unwrap();
         advance_clock(&app, PAST_LEASE);
@@ -101,9 +81,10 @@ async fn removal_survives_any_crash() {
         assert!(withdrawals(&app) > 0, "the consent was withdrawn");
         polls = if done { 0 } else { polls + 1 };
         passes += u32::from(done);
+        let hits = (hidden_only, withdrawn_only);
         assert!(
             passes < PASSES_MAX,
-            "{hidden_only} {withdrawn_only}: no crash hit one of the steps"
+            "{hits:?}: no crash hit one of the steps"
         );
     }
 }
@@ -111,20 +92,16 @@ async fn removal_survives_any_crash() {
 #[tokio::test]
 async fn crashed_removal_job_is_resumed() {
     let app = App::start(Setup::default()).await;
-    let unconfigured =
-        Connections::new(app.storage.clone(), Registry::default(), app.clock.clone());
+    let unconfigured = without_providers(&app);
     let (mut polls, mut done) = (0, false);
     while !done {
         let id = import_again(&app).await.id;
         unconfigured.removals().remove(id).await.unwrap();
         advance_clock(&app, SignedDuration::from_hours(2));
-        let crashed_run = tokio::spawn({
-            let connections = app.connections.clone();
-            async move {
-                killed_after(polls, connections.jobs().run_due("removal"))
-                    .await
-                    .is_some()
-            }
+        let connections = app.connections.clone();
+        let crashed_run = tokio::spawn(async move {
+            let run = connections.jobs().run_due("removal");
+            killed_after(polls, run).await.is_some()
         });
         done = crashed_run.await.unwrap();
         polls += 1;
@@ -136,12 +113,8 @@ async fn crashed_removal_job_is_resumed() {
         // a claim skips it.
         eventually(async || {
             app.connections.jobs().run_due("removal").await.unwrap();
-            app.storage
-                .connections()
-                .find_any(id)
-                .await
-                .unwrap()
-                .is_none()
+            let found = app.storage.connections().find_any(id).await;
+            found.unwrap().is_none()
         })
         .await;
         assert_gone(&app, id).await;

@@ -1,13 +1,11 @@
 //! The command and the service are killed with `kill -9` while they remove a connection.
 
-use std::process::Command;
-
 use bellbird_sandbox::Fault;
 use serde_json::{Value, json};
 
 use crate::support::deployment::{Deployment, EMAIL};
 use crate::support::harness::also_on_postgres;
-use crate::support::process::{ANY_PORTS, errors, get, text};
+use crate::support::process::{ANY_PORTS, errors, findings, get_list, metrics, text};
 
 /// A user who has one connection, which is removed.
 struct Removal {
@@ -37,13 +35,8 @@ impl Removal {
 
     /// Waits until the provider has received a call that withdraws a consent.
     async fn wait_for_withdrawal(&self) {
-        let withdrawals = async || {
-            let calls = self
-                .deployment
-                .calls("fiskil", |method, _| method == "DELETE");
-            calls.await
-        };
-        while withdrawals().await == 0 {}
+        let is_withdrawal = |method: &str, _: &str| method == "DELETE";
+        while self.deployment.calls("fiskil", is_withdrawal).await == 0 {}
     }
 
     /// Frees every job as if it had not been interrupted, which would delay it after a failure, and
@@ -65,12 +58,7 @@ impl Removal {
 }
 
 async fn pending_removals(ops: &str) -> String {
-    let page = reqwest::get(format!("{ops}/metrics"))
-        .await
-        .unwrap()
-        .text()
-        .await
-        .unwrap();
+    let page = metrics(ops).await;
     let states = page.lines().filter(|line| {
         line.starts_with("bellbird_jobs{kind=\"removal\"") && !line.contains("failing")
     });
@@ -94,36 +82,22 @@ async fn service_finishes_killed_remove_command() {
     } = &removal;
     let service = deployment.serve();
     let accounts = format!("{}/v1/accounts", service.api);
-    assert!(
-        !get(&accounts, Some(key)).await.1["data"]
-            .as_array()
-            .unwrap()
-            .is_empty()
-    );
+    assert_ne!(get_list(&accounts, key).await, Vec::<Value>::new());
     removal.hang_withdrawals().await;
-    let mut command = deployment
-        .workdir
-        .command(&format!("connection remove {connection} --yes"))
-        .spawn()
-        .unwrap();
+    let line = format!("connection remove {connection} --yes");
+    let mut command = deployment.workdir.command(&line).spawn().unwrap();
     removal.wait_for_withdrawal().await;
-    assert!(
-        Command::new("kill")
-            .args(["-9", &command.id().to_string()])
-            .status()
-            .unwrap()
-            .success()
-    );
+    command.kill().unwrap();
     command.wait().unwrap();
-    assert_eq!(
-        get(&accounts, Some(key)).await.1["data"],
-        json!([]),
-        "hidden at once"
-    );
-    let listed = removal.list();
-    assert_eq!(listed[0]["id"], connection.as_str());
-    assert_eq!(listed[0]["status"], "deleting");
-    assert_eq!(listed[0]["removal"]["attempts"], 0);
+    let hidden = get_list(&accounts, key).await;
+    assert_eq!(hidden, Vec::<Value>::new(), "at once");
+    let listed = &removal.list()[0];
+    let found = [
+        &listed["id"],
+        &listed["status"],
+        &listed["removal"]["attempts"],
+    ];
+    assert_eq!(found, [&json!(connection), &json!("deleting"), &json!(0)]);
     while pending_removals(&service.ops).await != "1" {}
     deployment.clear_faults("fiskil").await;
     removal.free_removals().await;
@@ -144,72 +118,35 @@ async fn restarted_service_resumes_removal() {
     // The command reports at once that the consent could not be withdrawn.
     let reject = Fault::status(400).at("/v1/consent/");
     deployment.add_fault("fiskil", reject).await;
-    let output = deployment
-        .workdir
-        .run(&format!("connection remove {connection} --json"));
+    let workdir = &deployment.workdir;
+    let output = workdir.run(&format!("connection remove {connection} --json"));
     assert_eq!(output.status.code(), Some(1));
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(printed["removed"], false);
-    assert_eq!(printed["consentWithdrawn"], false);
+    let done = [&printed["removed"], &printed["consentWithdrawn"]];
+    assert_eq!(done, [&json!(false); 2]);
     assert_eq!(printed["status"], "deleting");
     assert_eq!(printed["removal"]["attempts"], 1);
     let error = errors(&output);
-    assert_eq!(
-        error.trim_end(),
-        format!("error: {}", text(&printed["error"], "message"))
-    );
-    assert!(
-        error.contains(
-            "is hidden, but its consent is not withdrawn yet: the provider rejected the request (status 400)"
-        ),
-        "{error}"
-    );
-    let listed = removal.list();
-    assert_eq!(
-        listed[0]["removal"]["lastError"],
-        "the provider rejected the request (status 400)"
-    );
-    let shown = deployment
-        .workdir
-        .text("connection list --user me@example.com");
-    assert!(
-        shown.contains(&format!(
-            "{connection} is being removed: the provider rejected"
-        )),
-        "{shown}"
-    );
-    let doctor = || {
-        let output = deployment
-            .workdir
-            .run(&format!("doctor --json {ANY_PORTS}"));
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let check = report["checks"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(|check| check["name"] == "jobs")
-            .unwrap();
-        (
-            output.status.code(),
-            check["verdict"].clone(),
-            text(check, "detail").to_owned(),
-        )
+    let message = format!("error: {}", text(&printed["error"], "message"));
+    assert_eq!(error.trim_end(), message);
+    let rejected = "the provider rejected the request (status 400)";
+    let hidden = format!("is hidden, but its consent is not withdrawn yet: {rejected}");
+    assert!(error.contains(&hidden), "{error}");
+    assert_eq!(removal.list()[0]["removal"]["lastError"], rejected);
+    let shown = workdir.text("connection list --user me@example.com");
+    let pending = format!("{connection} is being removed: the provider rejected");
+    assert!(shown.contains(&pending), "{shown}");
+    let assert_doctor = |code: i32, verdict: &str, words: &str| {
+        let output = workdir.run(&format!("doctor --json {ANY_PORTS}"));
+        let jobs = findings(&output, "jobs").swap_remove(0);
+        assert!(jobs.starts_with(verdict) && jobs.contains(words), "{jobs}");
+        assert_eq!(output.status.code(), Some(code), "{jobs}");
     };
-    let (code, verdict, detail) = doctor();
-    assert!(
-        (code, &verdict) == (Some(0), &json!("note")) && detail.contains("Tried once"),
-        "{detail}"
-    );
+    assert_doctor(0, "note ", "Tried once");
     for _ in 0..2 {
-        deployment
-            .workdir
-            .error(&format!("connection remove {connection} --yes"), 1);
+        workdir.error(&format!("connection remove {connection} --yes"), 1);
     }
-    let (code, verdict, detail) = doctor();
-    assert!(
-        (code, &verdict) == (Some(1), &json!("wrong")) && detail.contains("Tried 3 times"),
-        "{detail}"
-    );
+    assert_doctor(1, "wrong ", "Tried 3 times");
 
     deployment.clear_faults("fiskil").await;
     removal.hang_withdrawals().await;
@@ -231,22 +168,20 @@ async fn unopenable_credentials_delay_the_removal() {
     let other_key = "other:BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA=";
     removal.deployment.set("SECRETS__KEY", other_key);
     let (workdir, connection) = (&removal.deployment.workdir, &removal.connection);
-    let error = workdir.error(&format!("connection remove {connection} --yes"), 1);
-    assert!(
-        error.contains(
-            "its credentials cannot be opened: sealed with the master key `main`, which is not in secrets.key"
-        ),
-        "{error}"
-    );
+    let remove = format!("connection remove {connection} --yes");
+    let error = workdir.error(&remove, 1);
+    let reason = "its credentials cannot be opened: sealed with the master key `main`, which is \
+                  not in secrets.key";
+    assert!(error.contains(reason), "{error}");
     assert_eq!(removal.list()[0]["status"], "deleting");
     let deleted_locally = workdir.json(&format!("connection remove {connection} --local-only"));
     assert_eq!(deleted_locally["removed"], true);
     assert_eq!(deleted_locally["consentWithdrawn"], false);
     assert_eq!(removal.list(), json!([]));
-    let not_found = workdir.error(&format!("connection remove {connection} --yes"), 1);
+    let error = workdir.error(&remove, 1);
     assert!(
-        not_found.starts_with("error: there is no connection"),
-        "{not_found}"
+        error.starts_with("error: there is no connection"),
+        "{error}"
     );
     removal.deployment.stop();
 }

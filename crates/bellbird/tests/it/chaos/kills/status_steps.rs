@@ -9,7 +9,9 @@ use jiff::SignedDuration;
 use super::kill_factor;
 use crate::support::crash::{CrashPoint, PAST_EVERY_LEASE, RunOutcome};
 use crate::support::harness::{App, Setup, also_on_postgres, simulated_providers};
+use crate::support::process::text;
 use crate::support::receiver::Hook;
+use crate::support::rows::all_rows;
 
 /// How many parts the time of a refresh is cut into. The service crashes at the end of each.
 const PARTS: u32 = 16;
@@ -36,32 +38,19 @@ async fn crash_refresh(
         .run_until_crash(&connection.provider, crash_point, refresh)
         .await;
     app.advance_clock(PAST_EVERY_LEASE);
-    assert_eq!(
-        app.refresh(user, id).await.as_str(),
-        after,
-        "{}",
-        connection.provider
-    );
+    let provider = &connection.provider;
+    let status = app.refresh(user, id).await;
+    assert_eq!(status.as_str(), after, "{provider}");
 
     let received = app.delivered_to(hook).await;
-    let changes: Vec<_> = received
-        .iter()
-        .flat_map(|event| event.rows("updated"))
-        .map(|shown| (shown["previous_status"].clone(), shown["status"].clone()))
+    let shown = all_rows(&received, "updated").into_iter();
+    let changes: Vec<_> = shown
+        .map(|row| [text(row, "previous_status"), text(row, "status")])
         .collect();
-    assert_eq!(
-        changes,
-        [(before.as_str().into(), after.into())],
-        "{}",
-        connection.provider
-    );
+    assert_eq!(changes, [[before.as_str(), after]], "{provider}");
     let audit = app.audit_of(id).await;
-    assert_eq!(
-        audit
-            .last()
-            .map(|row| (row.from, row.to.map(|to| to.as_str()))),
-        Some((Some(before), Some(after)))
-    );
+    let last = audit.last().unwrap();
+    assert_eq!((last.from, last.to), (Some(before), Some(status)));
     app.advance_clock(SignedDuration::from_mins(1));
     outcome
 }
@@ -76,35 +65,19 @@ async fn crashed_refresh_announces_its_change_once() {
             .hook_for(&person.user, &[EventType::ConnectionUpdated])
             .await;
         let baseline = crash_refresh(&app, connection, &hook, CrashPoint::Never).await;
-        assert!(
-            baseline.finished && baseline.calls > 0,
-            "{} calls",
-            baseline.calls
-        );
+        assert!(baseline.finished && baseline.calls > 0, "{provider}");
         for after in 0..baseline.calls {
-            let crash_point = CrashPoint::AtCall {
-                after,
-                applied: false,
-            };
-            assert!(
-                !crash_refresh(&app, connection, &hook, crash_point)
-                    .await
-                    .finished,
-                "{provider}: {after}"
-            );
+            let crash_point = CrashPoint::at_call(after);
+            let crashed = crash_refresh(&app, connection, &hook, crash_point).await;
+            assert!(!crashed.finished, "{provider}: {after}");
         }
-        let parts = PARTS * kill_factor();
-        for part in 0..=parts {
-            let polls = u64::from(baseline.polls) * u64::from(part) / u64::from(parts);
-            let crash_point = CrashPoint::AfterPolls(u32::try_from(polls).unwrap());
+        for crash_point in baseline.parts(PARTS * kill_factor()) {
             crash_refresh(&app, connection, &hook, crash_point).await;
         }
+        // One event for each audit row but that of the new connection.
         let events = app.deliveries_to(&hook).await.len();
         let changes = app.audit_of(connection.id).await.len() - 1;
-        assert_eq!(
-            events, changes,
-            "{provider}: one event for each audit row but that of the new connection"
-        );
+        assert_eq!(events, changes, "{provider}");
     }
 }
 

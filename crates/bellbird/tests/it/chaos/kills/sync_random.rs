@@ -12,7 +12,7 @@ use bellbird_sandbox::{Fault, FaultKind};
 use serde_json::Value;
 
 use super::kill_factor;
-use crate::support::checked_endpoint::{Behaviour, Endpoint, EndpointCounts};
+use crate::support::checked_endpoint::{Behaviour, Endpoint};
 use crate::support::deployment::{Deployment, EMAIL, Service};
 use crate::support::harness::{also_on_postgres, eventually};
 use crate::support::known_rows::Rows;
@@ -85,16 +85,15 @@ impl Kills {
 
     /// Makes a random provider slow or faulty for a few calls.
     async fn inject_fault(&self, random: &mut Random) {
-        let provider = SPECS[random.below(SPECS.len())].name;
+        let provider = random.one_of(&SPECS).name;
         let times = 1 + random.below(6) as u64;
         let fault = match random.below(4) {
             0 => Fault::status(503),
             1 => Fault::new(FaultKind::Cut),
             _ => Fault::delay_ms(20 + random.below(150) as u64),
         };
-        self.deployment
-            .add_fault(provider, fault.times(times))
-            .await;
+        let fault = fault.times(times);
+        self.deployment.add_fault(provider, fault).await;
     }
 
     /// Starts one or two services, and perhaps a command that syncs, and kills the services. SQLite
@@ -106,11 +105,9 @@ impl Kills {
             .map(|_| self.deployment.serve())
             .collect();
         let command = random.one_in(5).then(|| {
-            self.deployment
-                .workdir
-                .command("connection sync --all --json")
-                .spawn()
-                .unwrap()
+            let workdir = &self.deployment.workdir;
+            let mut command = workdir.command("connection sync --all --json");
+            command.spawn().unwrap()
         });
         for _ in 0..count {
             let service = services.pop().unwrap_or_else(|| self.deployment.serve());
@@ -148,10 +145,8 @@ impl Kills {
         match synced {
             // If a sync failed, the reports of the others are in `synced`.
             Some(synced) => {
-                self.syncs += synced
-                    .as_array()
-                    .or(synced["synced"].as_array())
-                    .map_or(0, Vec::len);
+                let reports = synced.as_array().or(synced["synced"].as_array());
+                self.syncs += reports.map_or(0, Vec::len);
             }
             None => self.kills += 1,
         }
@@ -185,9 +180,8 @@ impl Kills {
         let services: Vec<Service> = (0..self.services_max())
             .map(|_| self.deployment.serve())
             .collect();
-        self.deployment
-            .finish_all_work(Duration::from_secs(30))
-            .await;
+        let timeout = Duration::from_secs(30);
+        self.deployment.finish_all_work(timeout).await;
         for service in services {
             service.stop();
         }
@@ -204,12 +198,8 @@ async fn every_row_is_announced_despite_crashes() {
     let mut rounds = 0;
     while kills.syncs < SYNCS_MIN * factor || kills.kills < KILLS_MIN * factor {
         rounds += 1;
-        assert!(
-            rounds <= ROUNDS_MAX * factor,
-            "{} syncs, {} kills",
-            kills.syncs,
-            kills.kills
-        );
+        let counts = (kills.syncs, kills.kills);
+        assert!(rounds <= ROUNDS_MAX * factor, "syncs and kills: {counts:?}");
         for _ in 0..=random.below(2) {
             rows.add(&kills.deployment.sandbox, &mut random).await;
         }
@@ -224,27 +214,17 @@ async fn every_row_is_announced_despite_crashes() {
     }
     kills.finish_all_work().await;
 
-    let fingerprints = kills
-        .deployment
-        .count("SELECT SUM((LENGTH(entries) - 1) / 64) FROM fingerprints")
-        .await;
+    let fingerprints = kills.deployment.fingerprints().await;
+    let (killed, synced) = (kills.kills, kills.syncs);
     print_line(&format!(
-        "{rounds} rounds, {} kills, {} syncs finished",
-        kills.kills, kills.syncs
+        "{rounds} rounds, {killed} kills, {synced} syncs finished"
     ));
     let (added, changed) = rows.counts();
     print_line(&format!(
         "{added} rows added, {changed} of them changed, {fingerprints} rows in all"
     ));
     for endpoint in &kills.endpoints {
-        let EndpointCounts {
-            requests,
-            accepted,
-            events,
-        } = endpoint.counts();
-        print_line(&format!(
-            "{requests} requests, {accepted} of them accepted, {events} events"
-        ));
+        print_line(&endpoint.counts().to_string());
         endpoint.assert_in_order();
         endpoint.assert_complete();
         rows.assert_announced(endpoint, Some(fingerprints));

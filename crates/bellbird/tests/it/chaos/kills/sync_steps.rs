@@ -4,13 +4,12 @@
 use bellbird_connections::Connections;
 use bellbird_domain::Connection;
 use jiff::SignedDuration;
-use serde_json::Value;
 
 use super::kill_factor;
 use crate::support::crash::{CrashPoint, PAST_EVERY_LEASE, RunOutcome};
 use crate::support::harness::{App, Setup, also_on_postgres, simulated_providers};
-use crate::support::provider_spec::{SetAmount, spec};
-use crate::support::receiver::{Hook, ReceivedEvent};
+use crate::support::receiver::{Hook, ReceivedEvent, RowCounts};
+use crate::support::rows::descriptions;
 
 /// How many parts the time of a sync is cut into. The service crashes at the end of each.
 const PARTS: u32 = 8;
@@ -28,9 +27,7 @@ async fn crash_sync(
     let row = app.add_row(connection, &text, app.clock.now()).await;
     let previous = rows.last().cloned();
     if let Some(previous) = &previous {
-        let SetAmount { members, .. } =
-            (spec(&connection.provider).set_amount)(100_000 + rows.len() as u64);
-        app.change_row(connection, previous, members);
+        app.set_amount(connection, previous, 100_000 + rows.len() as u64);
     }
     rows.push(row);
     app.advance_clock(SignedDuration::from_mins(1));
@@ -46,28 +43,20 @@ async fn crash_sync(
     app.sync(connection).await;
 
     let received = app.delivered_to(hook).await;
-    let texts: Vec<&Value> = received
-        .iter()
-        .flat_map(|event| event.rows("new"))
-        .map(|row| &row["description"])
-        .collect();
-    assert_eq!(texts, [&text], "{}", connection.provider);
-    let updated: usize = received.iter().map(|event| event.counts().updated).sum();
     assert_eq!(
-        updated,
-        usize::from(previous.is_some()),
+        descriptions(&received, "new"),
+        [text],
         "{}",
         connection.provider
     );
     // One sync reports both in one event: the crashed sync has left no part of its work.
+    let counts: Vec<_> = received.iter().map(ReceivedEvent::counts).collect();
+    let (new, updated) = (1, usize::from(previous.is_some()));
     assert_eq!(
-        received.len(),
-        1,
-        "{:?}",
-        received
-            .iter()
-            .map(ReceivedEvent::counts)
-            .collect::<Vec<_>>()
+        counts,
+        [RowCounts { new, updated }],
+        "{}",
+        connection.provider
     );
     assert_eq!(app.delivered_to(hook).await.len(), 0);
     outcome
@@ -81,34 +70,14 @@ async fn crashed_sync_announces_its_rows_once() {
         let connection = &person.connections[0];
         let mut rows = Vec::new();
         let baseline = crash_sync(&app, connection, &hook, &mut rows, CrashPoint::Never).await;
-        assert!(
-            baseline.finished && baseline.calls > 1,
-            "{} calls",
-            baseline.calls
-        );
+        assert!(baseline.finished && baseline.calls > 1, "{provider}");
         for after in 0..baseline.calls {
-            let crash_point = CrashPoint::AtCall {
-                after,
-                applied: false,
-            };
-            assert!(
-                !crash_sync(&app, connection, &hook, &mut rows, crash_point)
-                    .await
-                    .finished,
-                "{provider}: call {after}"
-            );
+            let crash_point = CrashPoint::at_call(after);
+            let crashed = crash_sync(&app, connection, &hook, &mut rows, crash_point).await;
+            assert!(!crashed.finished, "{provider}: call {after}");
         }
-        let parts = PARTS * kill_factor();
-        for part in 0..=parts {
-            let polls = u64::from(baseline.polls) * u64::from(part) / u64::from(parts);
-            crash_sync(
-                &app,
-                connection,
-                &hook,
-                &mut rows,
-                CrashPoint::AfterPolls(u32::try_from(polls).unwrap()),
-            )
-            .await;
+        for crash_point in baseline.parts(PARTS * kill_factor()) {
+            crash_sync(&app, connection, &hook, &mut rows, crash_point).await;
         }
     }
 }

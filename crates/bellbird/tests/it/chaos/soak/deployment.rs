@@ -121,10 +121,9 @@ impl DisturbedDeployment {
         }
         deployment.import_at_all(READER);
         for spec in &SPECS {
-            let url = json!({"url": format!("http://{console}/webhooks/{}", spec.name)});
-            deployment
-                .control(spec.name, Method::POST, "webhooks", url)
-                .await;
+            let (name, post) = (spec.name, Method::POST);
+            let url = json!({"url": format!("http://{console}/webhooks/{name}")});
+            deployment.control(name, post, "webhooks", url).await;
         }
         secrets.extend(secrets_of(&deployment.sandbox.json()));
         let deployment = Self {
@@ -149,10 +148,7 @@ impl DisturbedDeployment {
     }
 
     fn serve(&self, index: usize) -> RunningCommand {
-        let Addresses { api, console, ops } = &self.addresses[index];
-        let line = format!(
-            "serve --json --api-listen {api} --console-listen {console} --ops-listen {ops}"
-        );
+        let line = format!("serve --json {}", self.addresses[index].options());
         if index > 0 {
             return RunningCommand::start_with_log(&self.workdir, &line, &self.log(index));
         }
@@ -180,7 +176,7 @@ impl DisturbedDeployment {
     }
 
     fn clock_file(&self) -> PathBuf {
-        self.workdir.folder.path().join("clock-0")
+        self.log_file("clock-0")
     }
 
     /// How far the system clock of the first service is ahead, in seconds.
@@ -245,24 +241,15 @@ impl DisturbedDeployment {
 
     /// Runs a program with the process id of the first service.
     fn at_first(&self, line: &str) {
-        let process = self.services.lock().unwrap()[0]
-            .as_ref()
-            .unwrap()
-            .id()
-            .to_string();
+        let process = self.services.lock().unwrap()[0].as_ref().unwrap().id();
         let mut words = line.split(' ');
         let mut command = Command::new(words.next().unwrap());
-        assert!(
-            command.args(words).arg(process).status().unwrap().success(),
-            "{line}"
-        );
+        let done = command.args(words).arg(process.to_string()).status();
+        assert!(done.unwrap().success(), "{line}");
     }
 
     fn log(&self, index: usize) -> PathBuf {
-        self.workdir
-            .folder
-            .path()
-            .join(format!("service-{index}.log"))
+        self.log_file(&format!("service-{index}.log"))
     }
 
     /// Kills the first service and starts it again. Its leases end now rather than in minutes if
@@ -272,12 +259,8 @@ impl DisturbedDeployment {
         let service = self.services.lock().unwrap()[0].take().unwrap();
         let (status, ..) = service.stop("-KILL");
         let log = std::fs::read_to_string(self.log(0)).unwrap();
-        assert_eq!(
-            status,
-            None,
-            "the service had ended before: {:?}",
-            log.lines().next_back()
-        );
+        let last = log.lines().next_back();
+        assert_eq!(status, None, "the service had ended before: {last:?}");
         self.kills.fetch_add(1, Ordering::Relaxed);
         if expire {
             self.expire_leases().await;
@@ -318,9 +301,8 @@ impl DisturbedDeployment {
     /// Runs a command, which may fail while a provider does. Returns its JSON.
     pub(super) async fn command(&self, line: &str) -> Result<Value, String> {
         let mut command = self.workdir.command(&format!("{line} --json"));
-        let output = tokio::task::spawn_blocking(move || command.output().unwrap())
-            .await
-            .unwrap();
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap());
+        let output = output.await.unwrap();
         if output.status.success() {
             Ok(serde_json::from_slice(&output.stdout).unwrap())
         } else {
@@ -330,15 +312,12 @@ impl DisturbedDeployment {
 
     /// Asserts that neither the database nor a file or log contains one of these texts.
     pub(super) async fn assert_not_at_rest(&self, texts: &[String]) {
-        assert_eq!(
-            tables_containing(&self.database, texts).await,
-            BTreeSet::new()
-        );
+        let tables = tables_containing(&self.database, texts).await;
+        assert_eq!(tables, BTreeSet::new());
         let search = AhoCorasick::new(texts).unwrap();
         for (path, bytes) in files(self.workdir.folder.path()) {
-            let found = search
-                .find(&bytes)
-                .map(|text| &texts[text.pattern().as_usize()]);
+            let found = search.find(&bytes);
+            let found = found.map(|text| &texts[text.pattern().as_usize()]);
             assert_eq!(found, None, "{path}");
         }
     }
@@ -365,9 +344,8 @@ fn secrets_of(described: &Value) -> Vec<String> {
             Value::Object(members) => {
                 for (name, value) in members {
                     let name = name.to_lowercase();
-                    let is_secret = ["secret", "token", "consumerkey"]
-                        .iter()
-                        .any(|word| name.contains(word));
+                    let mut words = ["secret", "token", "consumerkey"].iter();
+                    let is_secret = words.any(|word| name.contains(word));
                     match value.as_str() {
                         Some(text) if is_secret => found.push(text.to_owned()),
                         _ => open.push(value),

@@ -17,7 +17,6 @@ use super::deployment::{DisturbedDeployment, LEASES_END, LINKER, READER};
 use super::measure::{Figures, measure};
 use super::reads::{Known, get};
 use crate::support::browser::{client, post};
-use crate::support::checked_endpoint::EndpointCounts;
 use crate::support::harness::eventually_within;
 use crate::support::known_rows::{DESCRIPTION, Rows};
 use crate::support::process::text;
@@ -152,50 +151,28 @@ impl Load {
         let rows = known.check_all(last, &deployment.key).await;
         deployment.finish_all_work().await;
 
-        let fingerprints = deployment
-            .count("SELECT SUM((LENGTH(entries) - 1) / 64) FROM fingerprints")
-            .await;
+        let fingerprints = deployment.fingerprints().await;
+        let changed_rows = known.rows.lock().await;
         let mut lines = Vec::new();
         for endpoint in &deployment.endpoints {
-            let EndpointCounts {
-                requests,
-                accepted,
-                events,
-            } = endpoint.counts();
-            lines.push(format!(
-                "{requests} webhook requests, {accepted} accepted, {events} events"
-            ));
+            lines.push(endpoint.counts().to_string());
             endpoint.assert_in_order();
             endpoint.assert_complete();
-            known
-                .rows
-                .lock()
-                .await
-                .assert_announced(endpoint, Some(fingerprints));
+            changed_rows.assert_announced(endpoint, Some(fingerprints));
         }
         // A removal ends the events of its connection.
         deployment.linker_endpoint.assert_in_order();
-        let needles = deployment.secrets.lock().unwrap().clone();
+        let mut needles = deployment.secrets.lock().unwrap().clone();
+        needles.push(DESCRIPTION.to_owned());
         deployment.assert_not_at_rest(&needles).await;
-        deployment
-            .assert_not_at_rest(&[DESCRIPTION.to_owned()])
-            .await;
-        let (added, changed) = known.rows.lock().await.counts();
+        let (added, changed) = changed_rows.counts();
         lines.push(format!(
             "{added} rows added, {changed} of them changed, {rows} rows in all"
         ));
-        lines.push(format!(
-            "{} kills",
-            deployment.kills.load(Ordering::Relaxed)
-        ));
-        lines.extend(
-            counts
-                .0
-                .lock()
-                .unwrap()
-                .iter()
-                .map(|(name, count)| format!("{count} {name}")),
-        );
+        let kills = deployment.kills.load(Ordering::Relaxed);
+        lines.push(format!("{kills} kills"));
+        let counts = counts.0.lock().unwrap();
+        lines.extend(counts.iter().map(|(name, count)| format!("{count} {name}")));
         lines
     }
 }
@@ -233,10 +210,8 @@ impl Shared {
         match get(&self.deployment.addresses[index].api, key, path).await {
             Ok((status, body)) => {
                 self.counts.add(format!("answers {status}"), 1);
-                assert!(
-                    matches!(status, 200 | 401 | 404 | 429 | 503),
-                    "{path}: {status} {body}"
-                );
+                let is_expected = matches!(status, 200 | 401 | 404 | 429 | 503);
+                assert!(is_expected, "{path}: {status} {body}");
                 Some((status, body))
             }
             Err(error) => {
@@ -248,9 +223,8 @@ impl Shared {
     }
 
     async fn read(&self, random: &mut Random) {
-        let (connection, kind) =
-            &self.known.connections[random.below(self.known.connections.len())];
-        let account = &self.known.accounts[random.below(self.known.accounts.len())];
+        let (connection, kind) = random.one_of(&self.known.connections);
+        let account = random.one_of(&self.known.accounts);
         let path = match random.below(8) {
             0 => "/v1/connections".to_owned(),
             1 => "/v1/accounts?limit=200".to_owned(),
@@ -275,20 +249,16 @@ impl Shared {
 
     async fn change(&self, random: &mut Random) {
         let mut rows = self.known.rows.lock().await;
+        let (sandbox, endpoint) = (&self.deployment.sandbox, &self.deployment.endpoints[0]);
         if random.one_in(2) {
-            rows.add(&self.deployment.sandbox, random).await;
+            rows.add(sandbox, random).await;
         } else {
-            rows.change(
-                &self.deployment.sandbox,
-                random,
-                &self.deployment.endpoints[0],
-            )
-            .await;
+            rows.change(sandbox, random, endpoint).await;
         }
     }
 
     async fn fail_provider(&self, random: &mut Random) {
-        let provider = SPECS[random.below(SPECS.len())].name;
+        let provider = random.one_of(&SPECS).name;
         let times = 1 + random.below(6) as u64;
         let fault = match random.below(6) {
             0 => Fault::status(503).times(times),
@@ -308,7 +278,7 @@ impl Shared {
         let deployment = &self.deployment;
         let name = match self.disturbances.fetch_add(1, Ordering::Relaxed) % 5 {
             0 => {
-                let provider = SPECS[random.below(SPECS.len())].name;
+                let provider = random.one_of(&SPECS).name;
                 let kind = if random.one_in(2) {
                     FaultKind::Malformed
                 } else {
@@ -341,18 +311,15 @@ impl Shared {
 
     async fn trouble_shared(&self) {
         let number = self.shared_troubles.fetch_add(1, Ordering::Relaxed);
-        if let Some(name) = self
-            .deployment
-            .trouble_shared(number, self.length / 20)
-            .await
-        {
+        let trouble = self.deployment.trouble_shared(number, self.length / 20);
+        if let Some(name) = trouble.await {
             self.counts.add(name, 1);
         }
     }
 
     /// An endpoint does not respond for some seconds.
     async fn stop_endpoint(&self, random: &mut Random) {
-        let endpoint = &self.deployment.endpoints[random.below(2)];
+        let endpoint = random.one_of(&self.deployment.endpoints);
         endpoint.set_down(true);
         tokio::time::sleep(random.millis(DOWN_MAX_MILLIS)).await;
         endpoint.set_down(false);
@@ -361,8 +328,9 @@ impl Shared {
     /// While PostgreSQL restarts, requests get 503.
     fn assert_status(&self, status: u16, expected: u16, body: &Value) {
         let may_be_away = self.deployment.addresses.len() > 1;
+        let is_away = may_be_away && status == 503;
         assert!(
-            status == expected || may_be_away && status == 503,
+            status == expected || is_away,
             "{status} for {expected}: {body}"
         );
     }
@@ -370,10 +338,8 @@ impl Shared {
     /// Another key of the reader, which works until it is revoked and never again.
     async fn revoke_key(&self) {
         let deployment = &self.deployment;
-        let Ok(created) = deployment
-            .command(&format!("key create --user {READER}"))
-            .await
-        else {
+        let create = format!("key create --user {READER}");
+        let Ok(created) = deployment.command(&create).await else {
             return;
         };
         let key = text(&created, "key");
@@ -398,15 +364,13 @@ impl Shared {
     /// the service.
     async fn link_and_remove(&self, random: &mut Random) {
         let deployment = &self.deployment;
-        let provider = SPECS[random.below(SPECS.len())].name;
+        let provider = random.one_of(&SPECS).name;
         if self.link(provider, random).await.is_some() {
             self.counts.add(format!("links at {provider}"), 1);
-            let _ = self
-                .get(&deployment.linker_key, "/v1/accounts", random)
-                .await;
-            let _ = deployment
-                .command(&format!("connection sync --user {LINKER}"))
-                .await;
+            let key = &deployment.linker_key;
+            let _ = self.get(key, "/v1/accounts", random).await;
+            let sync = format!("connection sync --user {LINKER}");
+            let _ = deployment.command(&sync).await;
         }
         let ids: Vec<String> = self.connections_of_linker().await.unwrap_or_default();
         if self.remove_all().await.is_err() {
@@ -428,73 +392,43 @@ impl Shared {
     }
 
     async fn link(&self, provider: &str, random: &mut Random) -> Option<()> {
-        let created = self
-            .deployment
-            .command(&format!(
-                "connection link --user {LINKER} --provider {provider}"
-            ))
-            .await
-            .ok()?;
+        let create = format!("connection link --user {LINKER} --provider {provider}");
+        let created = self.deployment.command(&create).await.ok()?;
         let url = text(&created, "url");
-        let started = post(url, &format!("provider={provider}"))
-            .send()
-            .await
-            .ok()?;
-        let cookie = started
-            .headers()
-            .get("set-cookie")?
-            .to_str()
-            .ok()?
-            .split(';')
-            .next()?
-            .to_owned();
-        let token = url.rsplit('/').next()?;
-        self.deployment
-            .secrets
-            .lock()
-            .unwrap()
-            .extend([token.to_owned(), cookie.split('=').nth(1)?.to_owned()]);
+        let start = post(url, &format!("provider={provider}"));
+        let started = start.send().await.ok()?;
+        let cookie = started.headers().get("set-cookie")?.to_str().ok()?;
+        let cookie = cookie.split(';').next()?.to_owned();
+        let (token, value) = (url.rsplit('/').next()?, cookie.split('=').nth(1)?);
+        let shown = [token.to_owned(), value.to_owned()];
+        self.deployment.secrets.lock().unwrap().extend(shown);
         let mut page = location(&started)?;
         page.query_pairs_mut().append_pair("sandbox_auto", "accept");
         let callback = location(&client().get(page).send().await.ok()?)?;
         let ended = if random.one_in(3) {
             // The bank's app returns in another browser, where the user is asked first.
             let asked = client().get(callback.clone()).send().await.ok()?;
-            assert!(
-                matches!(asked.status().as_u16(), 200 | 409 | 503),
-                "{}",
-                asked.status()
-            );
+            let status = asked.status().as_u16();
+            assert!(matches!(status, 200 | 409 | 503), "{status}");
             post(callback.as_str(), "answer=yes").send().await.ok()?
         } else {
-            client()
-                .get(callback)
-                .header("cookie", cookie)
-                .send()
-                .await
-                .ok()?
+            let request = client().get(callback).header("cookie", cookie);
+            request.send().await.ok()?
         };
         (ended.status() == 200).then_some(())
     }
 
     async fn connections_of_linker(&self) -> Result<Vec<String>, String> {
-        let all = self
-            .deployment
-            .command(&format!("connection list --user {LINKER}"))
-            .await?;
-        Ok(all
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|connection| text(connection, "id").to_owned())
-            .collect())
+        let list = format!("connection list --user {LINKER}");
+        let all = self.deployment.command(&list).await?;
+        let ids = all.as_array().unwrap().iter().map(|one| text(one, "id"));
+        Ok(ids.map(str::to_owned).collect())
     }
 
     async fn remove_all(&self) -> Result<(), String> {
         for id in self.connections_of_linker().await? {
-            self.deployment
-                .command(&format!("connection remove {id}"))
-                .await?;
+            let remove = format!("connection remove {id}");
+            self.deployment.command(&remove).await?;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::deployment::DisturbedDeployment;
+use crate::support::process::metrics;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const POLLS_MIN: u32 = 25;
@@ -45,12 +46,8 @@ pub(super) async fn measure(
     let mut figures: Option<Figures> = None;
     for poll in 0..POLLS_MAX {
         let memory_kib = resident_kib(process);
-        let files = u64::try_from(
-            std::fs::read_dir(format!("/proc/{process}/fd"))
-                .unwrap()
-                .count(),
-        )
-        .unwrap();
+        let files = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap();
+        let files = u64::try_from(files.count()).unwrap();
         let tasks = tasks(&ops).await;
         let before = figures.unwrap_or(Figures {
             memory_kib,
@@ -77,23 +74,14 @@ pub(super) async fn measure(
 
 fn resident_kib(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
-        .unwrap();
+    let mut lines = status.lines();
+    let line = lines.find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 async fn tasks(ops: &str) -> u64 {
-    let page = reqwest::get(format!("http://{ops}/metrics"))
-        .await
-        .unwrap()
-        .text()
-        .await
-        .unwrap();
-    let line = page
-        .lines()
-        .find_map(|line| line.strip_prefix("bellbird_tasks "))
-        .unwrap();
-    line.parse().unwrap()
+    let page = metrics(&format!("http://{ops}")).await;
+    let mut lines = page.lines();
+    let tasks = lines.find_map(|line| line.strip_prefix("bellbird_tasks "));
+    tasks.unwrap().parse().unwrap()
 }

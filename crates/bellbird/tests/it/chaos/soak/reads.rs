@@ -10,6 +10,7 @@ use tokio::sync::Mutex;
 use crate::support::browser::client;
 use crate::support::known_rows::{DESCRIPTION, Rows};
 use crate::support::process::text;
+use crate::support::provider_spec::spec;
 
 /// Longer than the service takes for any response, unless it stands still.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -46,11 +47,7 @@ impl Known {
     pub(super) async fn read(api: &str, key: &str, rows: Rows) -> Self {
         let connections = data(api, key, "/v1/connections").await;
         let connections = connections.iter().map(|connection| {
-            let kind = if connection["category"] == "banking" {
-                "transactions"
-            } else {
-                "trades"
-            };
+            let kind = spec(text(connection, "provider")).list;
             (text(connection, "id").to_owned(), kind)
         });
         let accounts = data(api, key, "/v1/accounts?limit=200").await;
@@ -95,18 +92,12 @@ impl Known {
                 assert!(known.contains(row), "{row} was {known:?}");
                 continue;
             }
-            assert!(
-                text(row, "description").starts_with(DESCRIPTION),
-                "invented: {row}"
-            );
-            if let Some(amounts) = rows
-                .amounts(text(row, "id"))
-                .filter(|_| row["price"].is_null())
-            {
-                assert!(
-                    amounts.iter().any(|amount| is_amount(row, amount)),
-                    "{row}: {amounts:?}"
-                );
+            let is_added = text(row, "description").starts_with(DESCRIPTION);
+            assert!(is_added, "invented: {row}");
+            let amounts = rows.amounts(text(row, "id"));
+            if let Some(amounts) = amounts.filter(|_| row["price"].is_null()) {
+                let was_shown = amounts.iter().any(|amount| is_amount(row, amount));
+                assert!(was_shown, "{row}: {amounts:?}");
             }
         }
         page.len()
@@ -119,35 +110,25 @@ impl Known {
         let now = self.walk(api, key, 99).await;
         let rows = self.rows.lock().await;
         for (key, first) in &self.first {
-            assert_eq!(
-                now.get(key).map(|rows| sorted(rows)),
-                Some(sorted(first)),
-                "{key:?}"
-            );
+            let shown = now.get(key).map(|rows| sorted(rows));
+            assert_eq!(shown, Some(sorted(first)), "{key:?}");
         }
-        let added: BTreeSet<&str> = now
-            .keys()
-            .filter(|key| !self.first.contains_key(*key))
-            .map(|(_, id)| id.as_str())
+        let added = now.iter().filter(|(key, _)| !self.first.contains_key(*key));
+        let added: Vec<(&str, &[Value])> = added
+            .map(|((_, id), shown)| (id.as_str(), &shown[..]))
             .collect();
-        for trades in [false, true] {
-            for id in rows.added_ids(trades) {
-                assert!(added.contains(id), "{id} is missing");
-            }
-        }
-        assert_eq!(
-            added.len(),
-            rows.added_ids(false).chain(rows.added_ids(true)).count()
-        );
-        for ((_, id), shown) in now.iter().filter(|(key, _)| !self.first.contains_key(*key)) {
-            assert_eq!(shown.len(), 1, "{id}");
-            if shown[0]["price"].is_null() {
+        let ids: BTreeSet<&str> = added.iter().map(|(id, _)| *id).collect();
+        let expected = rows.added_ids(false).chain(rows.added_ids(true));
+        let expected: BTreeSet<&str> = expected.collect();
+        assert_eq!(ids, expected);
+        for (id, shown) in added {
+            let [row] = shown else {
+                panic!("{id}: {shown:?}")
+            };
+            if row["price"].is_null() {
                 let amounts = rows.amounts(id).unwrap();
-                assert!(
-                    is_amount(&shown[0], amounts.last().unwrap()),
-                    "{}: {amounts:?}",
-                    shown[0]
-                );
+                let is_last = is_amount(row, amounts.last().unwrap());
+                assert!(is_last, "{row}: {amounts:?}");
             }
         }
         now.values().map(Vec::len).sum()
