@@ -55,20 +55,16 @@ fn credentials() -> SecretString {
 }
 
 fn context() -> CallContext {
-    CallContext::new(
-        Instant::now() + Duration::from_secs(10),
-        "2026-11-21T00:00:00Z".parse().unwrap(),
-        Cause::Schedule,
-    )
+    context_of(Cause::Schedule)
 }
 
 fn request() -> CallContext {
+    context_of(Cause::Request(UserId::new()))
+}
+
+fn context_of(cause: Cause) -> CallContext {
     let deadline = Instant::now() + Duration::from_secs(10);
-    CallContext::new(
-        deadline,
-        "2026-11-21T00:00:00Z".parse().unwrap(),
-        Cause::Request(UserId::new()),
-    )
+    CallContext::new(deadline, "2026-11-21T00:00:00Z".parse().unwrap(), cause)
 }
 
 /// Status, header lines, body.
@@ -94,26 +90,17 @@ impl Peer {
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut values = Values::default();
-        values.set(
-            "base_url",
-            format!("http://{}", listener.local_addr().unwrap()).into(),
-        );
+        let base_url = format!("http://{}", listener.local_addr().unwrap());
+        values.set("base_url", base_url.into());
         let key = SecretString::from("test-consumer-key-1");
-        let client = Client::new(
-            NAME,
-            ClientSettings {
-                user_calls_per_minute: 300,
-                ..client_settings(5)
-            },
-        )
-        .unwrap()
-        .with_calls_per_minute(CALLS_PER_MINUTE);
-        let api = Api::new(
-            client,
-            values.url("base_url").unwrap(),
-            "TESTCLIENT".to_owned(),
-            &key,
-        );
+        let settings = ClientSettings {
+            user_calls_per_minute: 300,
+            ..client_settings(5)
+        };
+        let client = Client::new(NAME, settings).unwrap();
+        let client = client.with_calls_per_minute(CALLS_PER_MINUTE);
+        let base_url = values.url("base_url").unwrap();
+        let api = Api::new(client, base_url, "TESTCLIENT".to_owned(), &key);
         let requests = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&requests);
         let (answer, count, barrier) = (
@@ -134,9 +121,8 @@ impl Peer {
                     let (method, rest) = head.split_once(' ').unwrap();
                     let (path, query) = rest.split_once(' ').unwrap().0.split_once('?').unwrap();
                     let signature = signer.sign(&serde_json::Value::Null, path, query);
-                    let signed = head
-                        .lines()
-                        .any(|line| line == format!("signature: {signature}"));
+                    let expected = format!("signature: {signature}");
+                    let signed = head.lines().any(|line| line == expected);
                     seen.lock().push(format!("{method} {path}?{query}"));
                     barrier.wait().await;
                     let number = count.fetch_add(1, Ordering::SeqCst);
@@ -168,11 +154,8 @@ impl Peer {
     fn recorded(&self) -> Vec<String> {
         let requests = self.requests.lock();
         let own = |line: &String| {
-            line.split("userId=")
-                .next()
-                .unwrap()
-                .trim_end_matches(['&', '?'])
-                .to_owned()
+            let own = line.split("userId=").next().unwrap();
+            own.trim_end_matches(['&', '?']).to_owned()
         };
         requests.iter().map(own).collect()
     }
@@ -268,42 +251,23 @@ async fn connections_are_found() {
     let peer = Peer::new(|_, _| (200, "", include_str!("fixtures/connections.json"))).await;
     let all = SecretString::from(r#"{"userId": "u 1", "userSecret": "s&e"}"#);
     let found = peer.adapter.discover(&context(), &all).await.unwrap();
-    let all_credentials: Vec<&str> = found
-        .iter()
-        .map(|found| found.credentials.expose_secret())
-        .collect();
     assert_eq!(
-        all_credentials[0],
+        found[0].credentials.expose_secret(),
         format!(r#"{{"userId":"u 1","userSecret":"s&e","authorizationId":"{CONNECTION}"}}"#)
     );
     insta::assert_debug_snapshot!(found);
 
-    let one = peer
-        .adapter
-        .discover(&context(), &credentials())
-        .await
-        .unwrap();
-    assert_eq!(
-        one.iter()
-            .map(|one| one.provider_connection_id.as_str())
-            .collect::<Vec<&str>>(),
-        [CONNECTION]
-    );
+    let ids = async |credentials: SecretString| -> Vec<String> {
+        let found = peer.adapter.discover(&context(), &credentials).await;
+        let found = found.unwrap().into_iter();
+        found.map(|found| found.provider_connection_id).collect()
+    };
+    assert_eq!(ids(credentials()).await, [CONNECTION]);
     let other = SecretString::from(r#"{"authorizationId": "other"}"#);
-    assert!(
-        peer.adapter
-            .discover(&context(), &other)
-            .await
-            .unwrap()
-            .is_empty()
-    );
-    assert!(
-        peer.requests
-            .lock()
-            .last()
-            .is_some_and(|line| !line.contains("user")),
-        "a personal key names no user"
-    );
+    assert_eq!(ids(other).await, Vec::<String>::new());
+    // A personal key names no user.
+    let last = peer.requests.lock().last().cloned().unwrap();
+    assert!(!last.contains("user"), "{last}");
 }
 
 #[test]
@@ -330,21 +294,11 @@ fn credentials_are_parsed_strictly() {
         r#"{"userId": "u", "userSecret": "s", "token": "t"}"#,
         r#"{"provider": "fiskil", "userId": "u", "userSecret": "s"}"#,
     ] {
-        assert!(
-            matches!(read(text), Err(Error::InvalidCredentials(_))),
-            "{text}"
-        );
+        let is_invalid = matches!(read(text), Err(Error::InvalidCredentials(_)));
+        assert!(is_invalid, "{text}");
     }
-    let personal = UserCredentials {
-        user: None,
-        connection_id: None,
-    };
-    assert_eq!(
-        user_credentials(personal.user.as_ref(), Some("a"))
-            .unwrap()
-            .expose_secret(),
-        r#"{"authorizationId":"a"}"#
-    );
+    let personal = user_credentials(None, Some("a")).unwrap();
+    assert_eq!(personal.expose_secret(), r#"{"authorizationId":"a"}"#);
     assert!(matches!(
         ConnectionCredentials::read(&SecretString::from("{}")),
         Err(Error::InvalidCredentials(_))
@@ -377,31 +331,21 @@ async fn consent_status_by_answer() {
         ),
     ] {
         let peer = Peer::new(move |_, _| answer).await;
-        assert_eq!(
-            peer.adapter.consent(&context(), &credentials()).await,
-            expected.map(Consent::from),
-            "{answer:?}"
-        );
-        assert_eq!(
-            peer.recorded(),
-            [format!("GET /authorizations/{CONNECTION}")]
-        );
+        let consent = peer.adapter.consent(&context(), &credentials()).await;
+        assert_eq!(consent, expected.map(Consent::from), "{answer:?}");
+        let request = format!("GET /authorizations/{CONNECTION}");
+        assert_eq!(peer.recorded(), [request]);
     }
 }
 
 #[tokio::test]
 async fn accounts_are_masked_and_named() {
     let peer = Peer::new(|_, _| (200, "", include_str!("fixtures/accounts.json"))).await;
-    insta::assert_debug_snapshot!(
-        peer.adapter
-            .accounts(&context(), &credentials())
-            .await
-            .unwrap()
-    );
-    assert_eq!(
-        peer.recorded(),
-        [format!("GET /authorizations/{CONNECTION}/accounts")]
-    );
+    let accounts = peer.adapter.accounts(&context(), &credentials()).await;
+    let accounts = accounts.unwrap();
+    insta::assert_debug_snapshot!(accounts);
+    let request = format!("GET /authorizations/{CONNECTION}/accounts");
+    assert_eq!(peer.recorded(), [request]);
 }
 
 #[tokio::test]
@@ -493,15 +437,11 @@ async fn missing_list_fails_its_own_accounts_only() {
         ..Balance::default()
     };
     assert_eq!(found[0], vec![Ok(nothing); 2]);
-    assert_eq!(
-        found[1],
-        vec![Err(Error::ReconnectNeeded(ConnectionStatus::Revoked)); 2]
-    );
-    assert!(
-        found[2]
-            .iter()
-            .all(|outcome| matches!(outcome, Err(Error::InvalidCredentials(_))))
-    );
+    let revoked = Error::ReconnectNeeded(ConnectionStatus::Revoked);
+    assert_eq!(found[1], vec![Err(revoked); 2]);
+    let is_invalid =
+        |outcome: &Result<Balance, Error>| matches!(outcome, Err(Error::InvalidCredentials(_)));
+    assert!(found[2].iter().all(is_invalid));
 }
 
 #[tokio::test]
@@ -524,24 +464,17 @@ async fn missing_account_checks_consent_once() {
         })
         .await;
         assert_eq!(peer.holdings().await, Err(expected.clone()));
-        assert_eq!(
-            peer.trades(DateFilter::default(), 0, 10).await,
-            Err(expected.clone())
-        );
-        assert_eq!(
-            peer.requests.lock().len(),
-            3,
-            "the status is cached for a minute"
-        );
+        let trades = peer.trades(DateFilter::default(), 0, 10).await;
+        assert_eq!(trades, Err(expected.clone()));
+        // The status is cached for a minute.
+        assert_eq!(peer.requests.lock().len(), 3);
         let accounts = [account("a1"), account("a2")];
         let queries = [BalancesQuery {
             credentials: &credentials(),
             accounts: &accounts,
         }];
-        assert_eq!(
-            peer.adapter.balances(&context(), &queries).await,
-            [vec![Err(expected); 2]]
-        );
+        let balances = peer.adapter.balances(&context(), &queries).await;
+        assert_eq!(balances, [vec![Err(expected); 2]]);
         assert_eq!(peer.requests.lock().len(), 6, "a list and two accounts");
     }
 }
@@ -550,30 +483,18 @@ async fn missing_account_checks_consent_once() {
 async fn positions_with_their_quirks() {
     let peer = Peer::new(|_, _| (200, "", include_str!("fixtures/positions.json"))).await;
     insta::assert_snapshot!(peer.holdings().await.unwrap().join("\n"));
-    assert_eq!(
-        peer.recorded(),
-        [format!("GET /accounts/{ACCOUNT}/positions/all")]
-    );
+    let request = format!("GET /accounts/{ACCOUNT}/positions/all");
+    assert_eq!(peer.recorded(), [request]);
 }
 
 #[tokio::test]
 async fn a_page_of_activities_with_its_quirks() {
     let peer = Peer::new(|_, _| (200, "", ACTIVITIES)).await;
     let (page, lines) = peer.trades(DateFilter::default(), 0, 5_000).await.unwrap();
-    assert_eq!(
-        page,
-        Page {
-            next: None,
-            total: Some(10)
-        }
-    );
+    assert_eq!((page.next, page.total), (None, Some(10)));
     insta::assert_snapshot!(lines.join("\n"));
-    assert_eq!(
-        peer.recorded(),
-        [format!(
-            "GET /accounts/{ACCOUNT}/activities?offset=0&limit=1000"
-        )]
-    );
+    let request = format!("GET /accounts/{ACCOUNT}/activities?offset=0&limit=1000");
+    assert_eq!(peer.recorded(), [request]);
 }
 
 #[tokio::test]
@@ -595,30 +516,13 @@ async fn given_days_are_widened_by_a_day() {
         ),
     ] {
         let bound = |text: &str| (!text.is_empty()).then(|| Bound::parse(text).unwrap());
-        let (page, _) = peer
-            .trades(
-                DateFilter {
-                    from: bound(from),
-                    to: bound(to),
-                },
-                9,
-                5,
-            )
-            .await
-            .unwrap();
-        assert_eq!(
-            page,
-            Page {
-                next: None,
-                total: Some(3)
-            },
-            "after the end, the total is still that of the provider"
-        );
+        let [from, to] = [from, to].map(bound);
+        let (page, _) = peer.trades(DateFilter { from, to }, 9, 5).await.unwrap();
+        // After the end, the total is still that of the provider.
+        assert_eq!((page.next, page.total), (None, Some(3)));
         let request = peer.recorded().pop().unwrap();
-        assert_eq!(
-            request,
-            format!("GET /accounts/{ACCOUNT}/activities?{query}")
-        );
+        let expected = format!("GET /accounts/{ACCOUNT}/activities?{query}");
+        assert_eq!(request, expected);
     }
 }
 
@@ -660,10 +564,8 @@ fn pages_are_counted_and_malformed_ones_rejected() {
         (ACTIVITIES.replace("\"data\"", "\"results\""), 10),
     ];
     for (body, limit) in tampered {
-        assert!(
-            matches!(count(&body, 0, limit), Err(Error::Malformed(_))),
-            "{limit}"
-        );
+        let counted = count(&body, 0, limit);
+        assert!(matches!(counted, Err(Error::Malformed(_))), "{limit}");
     }
     let positions = include_str!("fixtures/positions.json").replace("\"10.5\"", "\"10,5\"");
     let page: wire::Positions<'_> = parse_json(positions.as_bytes()).unwrap();
@@ -682,18 +584,15 @@ async fn every_attempt_has_its_own_time_and_signature() {
     .await;
     assert_eq!(peer.holdings().await, Ok(vec![]));
     let time = |line: &String| {
-        line.rsplit_once("timestamp=")
-            .unwrap()
-            .1
-            .parse::<i64>()
-            .unwrap()
+        let (_, time) = line.rsplit_once("timestamp=").unwrap();
+        time.parse::<i64>().unwrap()
     };
     let times: Vec<i64> = peer.requests.lock().iter().map(time).collect();
     let start: Timestamp = "2026-11-21T00:00:00Z".parse().unwrap();
-    assert!(
-        times.len() == 2 && start.as_second() <= times[0] && times[0] < times[1],
-        "{times:?}"
-    );
+    let [first, second] = times[..] else {
+        panic!("{times:?}")
+    };
+    assert!(start.as_second() <= first && first < second, "{times:?}");
 }
 
 #[tokio::test]
@@ -734,19 +633,14 @@ async fn used_up_budget_prevents_calls() {
 async fn read_waits_for_a_budget_and_a_job_does_not() {
     const USED_UP: &str = "x-ratelimit-remaining: 0\r\nx-ratelimit-reset: 1\r\n";
     let peer = Peer::new(|number, _| {
-        (
-            200,
-            if number == 0 { USED_UP } else { "" },
-            r#"{"results": []}"#,
-        )
+        let headers = if number == 0 { USED_UP } else { "" };
+        (200, headers, r#"{"results": []}"#)
     })
     .await;
     let request = request();
     assert_eq!(peer.holdings_in(&request).await, Ok(vec![]));
-    assert!(
-        matches!(peer.holdings().await, Err(Error::RateLimited { .. })),
-        "a job"
-    );
+    let of_job = peer.holdings().await;
+    assert!(matches!(of_job, Err(Error::RateLimited { .. })));
     assert_eq!(peer.holdings_in(&request).await, Ok(vec![]));
     assert_eq!(peer.recorded().len(), 2);
 }
@@ -805,15 +699,10 @@ async fn withdrawal_is_idempotent() {
         ),
     ] {
         let peer = Peer::new(move |_, _| answer).await;
-        assert_eq!(
-            peer.adapter.withdraw(&context(), &credentials()).await,
-            expected,
-            "{answer:?}"
-        );
-        assert_eq!(
-            peer.recorded(),
-            [format!("DELETE /connection/{CONNECTION}")]
-        );
+        let withdrawn = peer.adapter.withdraw(&context(), &credentials()).await;
+        assert_eq!(withdrawn, expected, "{answer:?}");
+        let request = format!("DELETE /connection/{CONNECTION}");
+        assert_eq!(peer.recorded(), [request]);
     }
 }
 
