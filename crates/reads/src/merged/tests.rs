@@ -24,6 +24,18 @@ struct Setup {
     contexts: [Arc<ConnectionContext>; 2],
 }
 
+/// So many rows of the accounts in turn, newest first, a second apart.
+fn in_turn(count: usize) -> Vec<Row> {
+    (0..count)
+        .map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64))
+        .collect()
+}
+
+/// The ids of such rows.
+fn numbers(numbers: std::ops::Range<usize>) -> Vec<String> {
+    numbers.map(|number| number.to_string()).collect()
+}
+
 fn newest_first(rows: &mut [Row]) {
     rows.sort_by_key(|row| -row.second);
 }
@@ -61,11 +73,9 @@ impl Setup {
                     from: Some(Bound::Instant(at(0))),
                     to: Some(Bound::Instant(at(NOW))),
                 };
-                let (caller, context) = (&self.world.caller, Arc::clone(context));
-                let range =
-                    self.world
-                        .reads
-                        .range(caller, context, Some(account.id), dates, at(NOW));
+                let (world, context) = (&self.world, Arc::clone(context));
+                let (caller, id) = (&world.caller, Some(account.id));
+                let range = world.reads.range(caller, context, id, dates, at(NOW));
                 ranges.push(range.unwrap());
             }
         }
@@ -88,13 +98,9 @@ impl Setup {
                 Ok(Some(id)) => ids.push(id),
                 Ok(None) => return (ids, Outcome::of(&merged, false)),
                 Err(PositionLost) => {
-                    return (
-                        ids,
-                        Outcome {
-                            is_lost: true,
-                            ..Outcome::of(&merged, false)
-                        },
-                    );
+                    let mut outcome = Outcome::of(&merged, false);
+                    outcome.is_lost = true;
+                    return (ids, outcome);
                 }
             }
         }
@@ -236,44 +242,30 @@ async fn next_can_run_in_a_task() {
 
 #[tokio::test]
 async fn later_pages_are_read_only_when_needed() {
-    let rows = (0..100)
-        .map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64))
-        .collect();
+    let rows = in_turn(100);
     let setup = Setup::new(rows, 10).await;
     let (ids, outcome) = setup.read(None, 20, FAR).await;
-    assert_eq!(
-        ids,
-        (0..20).map(|number| number.to_string()).collect::<Vec<_>>()
-    );
+    assert_eq!(ids, numbers(0..20));
     assert!(outcome.may_follow);
-    assert_eq!(
-        setup.banks.each_ref().map(|bank| bank.calls.lock().len()),
-        [1, 2]
-    );
+    let calls = setup.banks.each_ref().map(|bank| bank.calls.lock().len());
+    assert_eq!(calls, [1, 2]);
 }
 
 #[tokio::test]
 async fn failing_list_leaves_the_others() {
-    let rows = (0..9)
-        .map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64))
-        .collect();
+    let rows = in_turn(9);
     let setup = Setup::new(rows, 2).await;
     setup.banks[0].fail_next([None, Some(UNAVAILABLE)]);
     let (ids, outcome) = setup.read(None, 100, FAR).await;
-    assert_eq!(
-        ids,
-        ["0", "1", "2", "3", "4", "5", "7", "8"],
-        "the third row of the first account is missing"
-    );
+    // The third row of the first account is missing.
+    assert_eq!(ids, ["0", "1", "2", "3", "4", "5", "7", "8"]);
     assert_eq!(outcome.failed, 1);
     assert!(!outcome.is_stopped);
 }
 
 #[tokio::test(start_paused = true)]
 async fn long_read_attempts_a_page_again() {
-    let rows = (0..9)
-        .map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64))
-        .collect();
+    let rows = in_turn(9);
     let setup = Setup::new(rows, 2).await;
     setup.banks[0].fail_next([None, Some(UNAVAILABLE), Some(UNAVAILABLE)]);
     let map = |row: &Transaction<'_>, _| Some(row.id.to_string());
@@ -287,22 +279,17 @@ async fn long_read_attempts_a_page_again() {
     {
         ids.push(id);
     }
-    let all: Vec<String> = (0..9).map(|number| number.to_string()).collect();
-    assert_eq!((ids, merged.failed()), (all, 0));
+    assert_eq!((ids, merged.failed()), (numbers(0..9), 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn silent_list_can_be_given_up() {
-    let rows = (0..9)
-        .map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64))
-        .collect();
+    let rows = in_turn(9);
     let setup = Setup::with_delays(rows, 9, [Duration::from_secs(10), Duration::ZERO]).await;
     let map = |row: &Transaction<'_>, _| Some(row.id.to_string());
     let stop_at = Instant::now() + Duration::from_secs(5);
-    let (mut merged, call) = (
-        Merged::new(setup.ranges(), None, stop_at, map),
-        setup.world.call(),
-    );
+    let mut merged = Merged::new(setup.ranges(), None, stop_at, map);
+    let call = setup.world.call();
     assert_eq!(merged.next(&call).await, Ok(None));
     assert!(merged.is_stopped() && merged.fail_unread() && !merged.fail_unread());
     let mut ids = Vec::new();
@@ -321,17 +308,11 @@ async fn at_most_four_calls_run_at_once() {
     let accounts = ["1", "2", "3", "4", "5", "6"];
     let context = world.connection(&bank, &accounts);
     let range = |account: &bellbird_domain::Account| {
-        let context = Arc::clone(&context);
-        world
+        let (context, id, all) = (Arc::clone(&context), account.id, DateFilter::default());
+        let range = world
             .reads
-            .range(
-                &world.caller,
-                context,
-                Some(account.id),
-                DateFilter::default(),
-                at(NOW),
-            )
-            .unwrap()
+            .range(&world.caller, context, Some(id), all, at(NOW));
+        range.unwrap()
     };
     let ranges: Vec<Range<Transactions>> = context.accounts.iter().map(range).collect();
     let mut merged = Merged::new(ranges, None, Instant::now() + FAR, |_, _| Some(()));
@@ -342,9 +323,7 @@ async fn at_most_four_calls_run_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn slow_list_stops_the_merge_where_it_is_known() {
-    let rows = (0..30)
-        .map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64))
-        .collect();
+    let rows = in_turn(30);
     // Pages of four rows: the first account is known down to row 9 after ten seconds, and to row 21
     // after twenty.
     let setup = Setup::with_delays(rows, 4, [Duration::from_secs(10), Duration::ZERO]).await;
@@ -354,21 +333,13 @@ async fn slow_list_stops_the_merge_where_it_is_known() {
         "nothing is certain"
     );
     let (ids, outcome) = setup.read(None, 100, Duration::from_secs(15)).await;
-    assert_eq!(
-        ids,
-        (0..10).map(|number| number.to_string()).collect::<Vec<_>>()
-    );
+    assert_eq!(ids, numbers(0..10));
     assert!(outcome.is_stopped);
     assert_eq!(outcome.failed, 0);
     let (ids, outcome) = setup
         .read(outcome.position, 100, Duration::from_secs(100))
         .await;
-    assert_eq!(
-        ids,
-        (10..30)
-            .map(|number| number.to_string())
-            .collect::<Vec<_>>()
-    );
+    assert_eq!(ids, numbers(10..30));
     assert!(!outcome.is_stopped);
 }
 
@@ -379,18 +350,12 @@ async fn stopped_list_holds_rows_of_the_same_time_back() {
         .collect();
     let setup = Setup::with_delays(rows, 4, [Duration::from_secs(10), Duration::ZERO]).await;
     let (ids, outcome) = setup.read(None, 100, Duration::from_secs(15)).await;
-    assert_eq!(
-        ids,
-        ["0", "1", "2", "3"],
-        "more rows of the first account may be of this time"
-    );
+    // More rows of the first account may be of this time.
+    assert_eq!(ids, numbers(0..4));
     let (ids, outcome) = setup
         .read(outcome.position, 100, Duration::from_secs(100))
         .await;
-    assert_eq!(
-        (ids.join(" "), outcome.is_lost),
-        ("4 5 6 7 8".to_owned(), false)
-    );
+    assert_eq!((ids, outcome.is_lost), (numbers(4..9), false));
 }
 
 #[tokio::test(start_paused = true)]
@@ -422,9 +387,7 @@ async fn stopped_search_continues_behind_the_rows_that_it_left_out() {
 
 #[tokio::test(start_paused = true)]
 async fn rest_is_counted_and_says_if_there_is_more() {
-    let rows: Vec<Row> = (0..30)
-        .map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64))
-        .collect();
+    let rows: Vec<Row> = in_turn(30);
     let setup = Setup::with_delays(rows, 4, [Duration::from_secs(10), Duration::ZERO]).await;
     let after_three = async |stop_in: u64, fail: bool| {
         let stop_at = Instant::now() + Duration::from_secs(stop_in);
@@ -484,38 +447,24 @@ async fn changed_rows_of_the_same_time_are_lost() {
     let setup = Setup::new(rows, 2).await;
     let (ids, outcome) = setup.read(None, 3, FAR).await;
     assert_eq!(ids, ["0", "1", "2"]);
-    assert_eq!(
-        setup.read(outcome.position, 9, FAR).await.0,
-        ["3", "4", "5"]
-    );
+    let position = outcome.position;
+    assert_eq!(setup.read(position, 9, FAR).await.0, ["3", "4", "5"]);
     let bank = &setup.banks[0];
+    let assert_lost = async |rows_max, why: &str| {
+        let (_, outcome) = setup.read(position, rows_max, FAR).await;
+        assert!(outcome.is_lost, "{why}");
+    };
     bank.rows.lock().insert(0, Row::new("a", "new", NOW));
-    assert!(
-        setup.read(outcome.position, 9, FAR).await.1.is_lost,
-        "another row came first"
-    );
+    assert_lost(9, "another row came first").await;
     bank.rows.lock().drain(..2);
-    assert!(
-        setup.read(outcome.position, 9, FAR).await.1.is_lost,
-        "a row is gone"
-    );
+    assert_lost(9, "a row is gone").await;
     bank.rows.lock().drain(2..);
-    assert!(
-        setup.read(outcome.position, 9, FAR).await.1.is_lost,
-        "the list ends before"
-    );
-    bank.rows
-        .lock()
-        .extend((1..9).map(|older| Row::new("a", older, NOW - older)));
-    assert!(
-        setup.read(outcome.position, 1, FAR).await.1.is_lost,
-        "an older row comes before"
-    );
+    assert_lost(9, "the list ends before").await;
+    let older = (1..9).map(|older| Row::new("a", older, NOW - older));
+    bank.rows.lock().extend(older);
+    assert_lost(1, "an older row comes before").await;
     bank.rows.lock().clear();
-    assert!(
-        setup.read(outcome.position, 9, FAR).await.1.is_lost,
-        "no row is left"
-    );
+    assert_lost(9, "no row is left").await;
 }
 
 #[tokio::test]
@@ -536,27 +485,16 @@ async fn late_row_comes_once() {
         }));
     }
     let expected = ["a10", "b17", "a20", "a15", "b20", "b21", "a30"];
-    assert_eq!(
-        setup.read(None, 9, FAR).await.0,
-        expected,
-        "a list is in its provider's order"
-    );
+    // A list is in its provider's order.
+    assert_eq!(setup.read(None, 9, FAR).await.0, expected);
     // The next page begins with a later row, which the first read has not seen.
     let before_late = setup.read(None, 3, FAR).await.1.position;
-    assert_eq!(
-        setup.read(before_late, 9, FAR).await.0,
-        expected[3..],
-        "not passed over"
-    );
+    let (ids, _) = setup.read(before_late, 9, FAR).await;
+    assert_eq!(ids, expected[3..], "not passed over");
     let after_late = setup.read(None, 4, FAR).await.1.position;
     let (ids, outcome) = setup.read(after_late, 9, FAR).await;
-    assert_eq!(
-        (ids, outcome.is_lost),
-        (
-            expected[4..].iter().map(|id| (*id).to_owned()).collect(),
-            false
-        )
-    );
+    assert_eq!(ids, expected[4..]);
+    assert!(!outcome.is_lost);
 }
 
 #[tokio::test]
@@ -569,16 +507,11 @@ async fn trades_of_accounts_are_merged_and_continued() {
     let context = world.connection(&broker, &ACCOUNTS);
     let (mut seen, mut position) = (Vec::new(), None);
     loop {
+        let (caller, context, all) = (&world.caller, Arc::clone(&context), DateFilter::default());
         let range = world
             .reads
-            .range::<Trades>(
-                &world.caller,
-                Arc::clone(&context),
-                None,
-                DateFilter::default(),
-                at(NOW),
-            )
-            .unwrap();
+            .range::<Trades>(caller, context, None, all, at(NOW));
+        let range = range.unwrap();
         let map = |row: &Trade<'_>, _| Some(row.symbol.to_string());
         let mut merged = Merged::new(vec![range], position, Instant::now() + FAR, map);
         assert_eq!(merged.lists().count(), 3);
@@ -593,17 +526,13 @@ async fn trades_of_accounts_are_merged_and_continued() {
     }
     let mut expected: Vec<usize> = (0..20).collect();
     expected.sort_by_key(|number| (number / 4, number % 3));
-    assert_eq!(
-        seen,
-        expected.iter().map(usize::to_string).collect::<Vec<_>>()
-    );
+    let expected: Vec<String> = expected.iter().map(usize::to_string).collect();
+    assert_eq!(seen, expected);
 }
 
 #[tokio::test]
 async fn enough_rows_stop_the_merge_where_it_is_known() {
-    let rows = (0..30)
-        .map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64))
-        .collect();
+    let rows = in_turn(30);
     let setup = Setup::new(rows, 2).await;
     let read = async |after, rows_max| {
         let map = |row: &Transaction<'_>, _| Some(row.id.to_string());
@@ -620,15 +549,12 @@ async fn enough_rows_stop_the_merge_where_it_is_known() {
     let (rest, _, is_stopped) = read(position, u64::MAX).await;
     assert!(!is_stopped);
     seen.extend(rest);
-    let all: Vec<String> = (0..30).map(|number| number.to_string()).collect();
-    assert_eq!(seen, all);
+    assert_eq!(seen, numbers(0..30));
 }
 
 #[tokio::test(start_paused = true)]
 async fn lists_that_are_awaited_are_known() {
-    let rows = (0..9)
-        .map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64))
-        .collect();
+    let rows = in_turn(9);
     let delays = [Duration::from_secs(10), Duration::ZERO];
     let setup = Setup::with_delays(rows, 9, delays).await;
     let seen = Mutex::new(Vec::new());

@@ -30,36 +30,25 @@ static FIRST: LazyLock<KeyPair> = LazyLock::new(|| KeyPair::generate(KeySize::Rs
 static SECOND: LazyLock<KeyPair> = LazyLock::new(|| KeyPair::generate(KeySize::Rsa2048).unwrap());
 
 fn sign(key: &KeyPair, body: &[u8]) -> Vec<u8> {
-    let mut signature = vec![0; key.public_modulus_len()];
-    key.sign(
-        &RSA_PKCS1_SHA256,
-        &SystemRandom::new(),
-        body,
-        &mut signature,
-    )
-    .unwrap();
+    let (mut signature, random) = (vec![0; key.public_modulus_len()], SystemRandom::new());
+    let signed = key.sign(&RSA_PKCS1_SHA256, &random, body, &mut signature);
+    signed.unwrap();
     signature
 }
 
 fn pem(label: &str, der: &[u8]) -> String {
     let text = STANDARD.encode(der);
-    let lines: Vec<&str> = text
-        .as_bytes()
-        .chunks(64)
+    let lines = text.as_bytes().chunks(64);
+    let lines: Vec<&str> = lines
         .map(|line| std::str::from_utf8(line).unwrap())
         .collect();
-    format!(
-        "-----BEGIN {label}-----\n{}\n-----END {label}-----\n",
-        lines.join("\n")
-    )
+    let text = lines.join("\n");
+    format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n")
 }
 
 fn key_response(key: &KeyPair) -> MockResponse {
-    Some((
-        200,
-        json!({"success": true, "item": pem("RSA PUBLIC KEY", key.public_key().as_ref())})
-            .to_string(),
-    ))
+    let pem = pem("RSA PUBLIC KEY", key.public_key().as_ref());
+    Some((200, json!({"success": true, "item": pem}).to_string()))
 }
 
 /// A mock provider of signing keys. `key` maps a key id to the response.
@@ -93,16 +82,14 @@ impl KeyServer {
 
     /// Checks a signature by `key` at the time `after` since the start.
     async fn check(&self, after: Duration, id: u64, key: &KeyPair) -> Result<(), Rejection> {
-        let signature = sign(key, BODY);
-        self.keys
-            .check(
-                (&self.api, &context()),
-                self.start + after,
-                id,
-                BODY,
-                &signature,
-            )
-            .await
+        let (context, at, signature) = (context(), self.start + after, sign(key, BODY));
+        let call = (&self.api, &context);
+        self.keys.check(call, at, id, BODY, &signature).await
+    }
+
+    async fn assert_forged(&self, after: Duration, id: u64, key: &KeyPair) {
+        let outcome = self.check(after, id, key).await;
+        assert_eq!(outcome, Err(Rejection::Forged), "{id}");
     }
 
     fn fetches(&self) -> usize {
@@ -117,16 +104,12 @@ async fn a_key_is_fetched_once_and_kept_for_a_day() {
     let akahu = KeyServer::new(|_| key_response(&FIRST)).await;
     assert_eq!(akahu.check(Duration::ZERO, 7, &FIRST).await, Ok(()));
     assert_eq!(akahu.check(Duration::ZERO, 7, &FIRST).await, Ok(()));
-    assert_eq!(
-        akahu.check(Duration::ZERO, 7, &SECOND).await,
-        Err(Rejection::Forged)
-    );
+    akahu.assert_forged(Duration::ZERO, 7, &SECOND).await;
     assert_eq!(akahu.check(DAY - RETRY_INTERVAL, 7, &FIRST).await, Ok(()));
     assert_eq!(akahu.fetches(), 1);
-    assert_eq!(
-        akahu.peer.recorded()[0].header("authorization"),
-        Some("Basic YXBwX3Rva2VuXzE6cw==")
-    );
+    let recorded = akahu.peer.recorded();
+    let basic = "Basic YXBwX3Rva2VuXzE6cw==";
+    assert_eq!(recorded[0].header("authorization"), Some(basic));
     assert_eq!(akahu.check(DAY, 7, &FIRST).await, Ok(()));
     assert_eq!(akahu.fetches(), 2);
 }
@@ -143,10 +126,7 @@ async fn newer_key_replaces_an_older_one() {
     .await;
     assert_eq!(akahu.check(Duration::ZERO, 7, &FIRST).await, Ok(()));
     assert_eq!(akahu.check(Duration::ZERO, 8, &SECOND).await, Ok(()));
-    assert_eq!(
-        akahu.check(Duration::ZERO, 7, &FIRST).await,
-        Err(Rejection::Forged)
-    );
+    akahu.assert_forged(Duration::ZERO, 7, &FIRST).await;
     assert_eq!(akahu.check(Duration::ZERO, 8, &SECOND).await, Ok(()));
     assert_eq!(akahu.fetches(), 2);
 }
@@ -162,17 +142,11 @@ async fn forged_key_ids_keep_the_good_key() {
     .await;
     assert_eq!(akahu.check(Duration::ZERO, 7, &FIRST).await, Ok(()));
     for id in [8, 9, 10, 16, u64::MAX] {
-        assert_eq!(
-            akahu.check(Duration::ZERO, id, &FIRST).await,
-            Err(Rejection::Forged),
-            "{id}"
-        );
+        akahu.assert_forged(Duration::ZERO, id, &FIRST).await;
         assert_eq!(akahu.check(Duration::ZERO, 7, &FIRST).await, Ok(()), "{id}");
     }
-    assert_eq!(
-        akahu.peer.lines(),
-        ["7", "8", "9", "10"].map(|id| format!("GET /v1/keys/{id}"))
-    );
+    let fetched = ["7", "8", "9", "10"].map(|id| format!("GET /v1/keys/{id}"));
+    assert_eq!(akahu.peer.lines(), fetched);
     // The early fetch of the next key does not keep its first event out.
     assert_eq!(akahu.check(Duration::ZERO, 8, &SECOND).await, Ok(()));
 }
@@ -181,25 +155,15 @@ async fn forged_key_ids_keep_the_good_key() {
 async fn a_number_is_fetched_once_in_ten_minutes() {
     let akahu = KeyServer::new(|_| mock_response(404, r#"{"success": false}"#)).await;
     let just_before = RESPONSE_INTERVAL.saturating_sub(Duration::from_millis(1));
-    assert_eq!(
-        akahu.check(Duration::ZERO, 9, &FIRST).await,
-        Err(Rejection::Forged)
-    );
+    akahu.assert_forged(Duration::ZERO, 9, &FIRST).await;
     for after in [Duration::ZERO, Duration::from_secs(60), just_before] {
         let outcome = akahu.check(after, 9, &FIRST).await;
-        assert!(
-            matches!(
-                outcome,
-                Err(Rejection::Unchecked(Error::RateLimited { .. }))
-            ),
-            "{outcome:?}"
-        );
+        let Err(Rejection::Unchecked(Error::RateLimited { .. })) = outcome else {
+            panic!("{outcome:?}")
+        };
         assert_eq!(akahu.fetches(), 1);
     }
-    assert_eq!(
-        akahu.check(RESPONSE_INTERVAL, 9, &FIRST).await,
-        Err(Rejection::Forged)
-    );
+    akahu.assert_forged(RESPONSE_INTERVAL, 9, &FIRST).await;
     assert_eq!(akahu.fetches(), 2);
 }
 
@@ -211,19 +175,14 @@ async fn forged_events_cannot_keep_the_key_in_use_out() {
         _ => mock_response(400, EXPIRED),
     })
     .await;
-    assert_eq!(
-        akahu
-            .keys
-            .find_first(&akahu.api, &context(), akahu.start)
-            .await,
-        Ok(())
-    );
+    let (keys, context) = (&akahu.keys, context());
+    let first = keys.find_first(&akahu.api, &context, akahu.start).await;
+    assert_eq!(first, Ok(()));
     let found = akahu.fetches();
     for id in 0..1_000_u64 {
-        assert_eq!(
-            akahu.check(Duration::ZERO, 9_000 + id, &SECOND).await,
-            Err(Rejection::Forged)
-        );
+        akahu
+            .assert_forged(Duration::ZERO, 9_000 + id, &SECOND)
+            .await;
     }
     assert_eq!(akahu.fetches(), found, "no forged number is fetched");
     assert_eq!(akahu.check(Duration::ZERO, 7, &FIRST).await, Ok(()));
@@ -241,10 +200,8 @@ async fn numbers_before_the_first_key_is_known_are_bounded() {
         );
     }
     assert_eq!(akahu.fetches(), 32);
-    akahu
-        .check(RESPONSE_INTERVAL, 500, &FIRST)
-        .await
-        .unwrap_err();
+    let later = akahu.check(RESPONSE_INTERVAL, 500, &FIRST).await;
+    later.unwrap_err();
     assert_eq!(akahu.fetches(), 33, "what is old makes room");
 }
 
@@ -298,11 +255,8 @@ async fn pkcs1_and_spki_keys_are_parsed() {
     ] {
         let body = json!({"success": true, "item": pem.replace('\n', "\r\n")}).to_string();
         let akahu = KeyServer::new(move |_| Some((200, body.clone()))).await;
-        assert_eq!(
-            akahu.check(Duration::ZERO, 7, &FIRST).await,
-            Ok(()),
-            "{pem}"
-        );
+        let outcome = akahu.check(Duration::ZERO, 7, &FIRST).await;
+        assert_eq!(outcome, Ok(()), "{pem}");
     }
 }
 
@@ -314,11 +268,8 @@ async fn event_headers_are_checked() {
         let pairs = headers
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
-        akahu
-            .webhook_verifier()
-            .unwrap()
-            .verify(&context(), &pairs.collect(), body)
-            .await
+        let verifier = akahu.webhook_verifier().unwrap();
+        verifier.verify(&context(), &pairs.collect(), body).await
     };
     const KEY: &str = "x-akahu-signing-key";
     const SIGNATURE: &str = "x-akahu-signature";
@@ -332,17 +283,12 @@ async fn event_headers_are_checked() {
         affected,
         removed: None,
     });
-    assert_eq!(
-        read(&[(KEY, "7"), (SIGNATURE, &good)], BODY).await,
-        expected
-    );
+    let signed = [(KEY, "7"), (SIGNATURE, good.as_str())];
+    assert_eq!(read(&signed, BODY).await, expected);
 
     let mut flipped = sign(&FIRST, BODY);
     flipped[100] ^= 1;
-    let (flipped, other) = (
-        STANDARD.encode(flipped),
-        STANDARD.encode(sign(&SECOND, BODY)),
-    );
+    let [flipped, other] = [flipped, sign(&SECOND, BODY)].map(|bytes| STANDARD.encode(bytes));
     for headers in [
         &[][..],
         &[(KEY, "7")],
@@ -357,16 +303,11 @@ async fn event_headers_are_checked() {
         &[(KEY, "7/../../me"), (SIGNATURE, &good)],
         &[(KEY, "99999999999999999999"), (SIGNATURE, &good)],
     ] {
-        assert_eq!(
-            read(headers, BODY).await,
-            Err(Rejection::Forged),
-            "{headers:?}"
-        );
+        let outcome = read(headers, BODY).await;
+        assert_eq!(outcome, Err(Rejection::Forged), "{headers:?}");
     }
-    assert_eq!(
-        read(&[(KEY, "7"), (SIGNATURE, &good)], &BODY[..BODY.len() - 1]).await,
-        Err(Rejection::Forged)
-    );
+    let of_shorter = read(&signed, &BODY[..BODY.len() - 1]).await;
+    assert_eq!(of_shorter, Err(Rejection::Forged));
     assert_eq!(peer.lines(), ["GET /v1/keys/7"]);
 }
 
@@ -424,19 +365,15 @@ fn events_name_affected_resources() {
         ),
     ] {
         let mut event = json!({"webhook_type": kind, "state": format!("u:1:{kind}")});
-        event
-            .as_object_mut()
-            .unwrap()
-            .extend(rest.as_object().unwrap().clone());
-        assert_eq!(
-            parse_event(event.to_string().as_bytes()),
-            Ok(ProviderEvent {
-                id: None,
-                affected,
-                removed: None
-            }),
-            "{event}"
-        );
+        let members = event.as_object_mut().unwrap();
+        members.extend(rest.as_object().unwrap().clone());
+        let expected = ProviderEvent {
+            id: None,
+            affected,
+            removed: None,
+        };
+        let parsed = parse_event(event.to_string().as_bytes());
+        assert_eq!(parsed, Ok(expected), "{event}");
     }
     for (removed, transactions) in [
         (
@@ -452,10 +389,8 @@ fn events_name_affected_resources() {
             account: "acc_1".to_owned(),
             transactions,
         };
-        assert_eq!(
-            found,
-            Some(expected).filter(|expected| !expected.transactions.is_empty())
-        );
+        let expected = Some(expected).filter(|expected| !expected.transactions.is_empty());
+        assert_eq!(found, expected);
     }
     let deep = format!(
         r#"{{"webhook_type": "ACCOUNT", "x": {}"#,
@@ -473,9 +408,15 @@ fn events_name_affected_resources() {
     }
 }
 
+async fn subscribe(peer: &Peer) -> Result<(), Error> {
+    let credentials = SecretString::from(r#"{"userToken":"user_token_1"}"#);
+    let akahu = akahu(&peer.base_url, Some("s"));
+    let verifier = akahu.webhook_verifier().unwrap();
+    verifier.subscribe(&context(), &credentials, "u1").await
+}
+
 #[tokio::test]
 async fn missing_subscriptions_are_created() {
-    let credentials = SecretString::from(r#"{"userToken":"user_token_1"}"#);
     let peer = Peer::new(|_, recorded| match recorded.line.as_str() {
         "GET /v1/webhooks" => mock_response(
             200,
@@ -485,43 +426,23 @@ async fn missing_subscriptions_are_created() {
         _ => mock_response(200, r#"{"success": true, "item_id": "hook_3"}"#),
     })
     .await;
-    assert_eq!(
-        akahu(&peer.base_url, Some("s"))
-            .webhook_verifier()
-            .unwrap()
-            .subscribe(&context(), &credentials, "u1")
-            .await,
-        Ok(())
-    );
+    assert_eq!(subscribe(&peer).await, Ok(()));
     let recorded = peer.recorded();
-    assert!(
-        recorded
-            .iter()
-            .all(|recorded| recorded.header("authorization") == Some("Bearer user_token_1"))
-    );
-    assert!(
-        recorded
-            .iter()
-            .all(|recorded| recorded.header("x-akahu-id") == Some("app_token_1"))
-    );
-    assert_eq!(
-        peer.lines(),
-        ["GET /v1/webhooks", "POST /v1/webhooks", "POST /v1/webhooks"]
-    );
-    assert_eq!(
-        recorded[1].json(),
-        json!({"webhook_type": "TOKEN", "state": "u1:TOKEN"})
-    );
-    assert_eq!(
-        recorded[2].json(),
-        json!({"webhook_type": "TRANSACTION", "state": "u1:TRANSACTION"})
-    );
+    for request in &recorded {
+        assert_eq!(request.header("authorization"), Some("Bearer user_token_1"));
+        assert_eq!(request.header("x-akahu-id"), Some("app_token_1"));
+    }
+    let lines = ["GET /v1/webhooks", "POST /v1/webhooks", "POST /v1/webhooks"];
+    assert_eq!(peer.lines(), lines);
+    for (request, kind) in recorded[1..].iter().zip(["TOKEN", "TRANSACTION"]) {
+        let expected = json!({"webhook_type": kind, "state": format!("u1:{kind}")});
+        assert_eq!(request.json(), expected);
+    }
 }
 
 #[tokio::test]
 async fn failed_subscriptions_are_mapped_to_errors() {
     const REVOKED: Error = Error::ReconnectNeeded(bellbird_domain::ConnectionStatus::Revoked);
-    let credentials = SecretString::from(r#"{"userToken":"user_token_1"}"#);
     let missing = mock_response(
         400,
         r#"{"success": false, "message": "App is missing webhook url"}"#,
@@ -542,12 +463,7 @@ async fn failed_subscriptions_are_mapped_to_errors() {
             _ => response.clone(),
         })
         .await;
-        let outcome = akahu(&peer.base_url, Some("s"))
-            .webhook_verifier()
-            .unwrap()
-            .subscribe(&context(), &credentials, "u1")
-            .await;
-        assert_eq!(outcome, expected, "{shown}");
+        assert_eq!(subscribe(&peer).await, expected, "{shown}");
         assert_eq!(peer.lines().len(), 1 + posts, "{shown}");
     }
 }
