@@ -4,7 +4,7 @@
 use std::process::{Command, Stdio};
 
 use bellbird_domain::Decimal;
-use reqwest::{Client, Method};
+use reqwest::Client;
 use serde_json::Value;
 
 use super::receivers::{free_ports, installed, root};
@@ -42,11 +42,11 @@ fn start_app(url: &str, service: &Value, operator_key: &str) -> RunningCommand {
 async fn person_signs_up_links_and_sees_rows() {
     let app_url = format!("http://localhost:{}", free_ports()[0]);
     let mut workdir = Workdir::new();
-    let database = format!(
-        "sqlite:{}",
-        workdir.folder.path().join("service.db").display()
+    let file = workdir.folder.path().join("service.db");
+    workdir.set(
+        "BELLBIRD_DATABASE__URL",
+        &format!("sqlite:{}", file.display()),
     );
-    workdir.set("BELLBIRD_DATABASE__URL", &database);
     workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
     workdir.set("BELLBIRD_ADMIN__LISTEN", "127.0.0.1:0");
     workdir.set("BELLBIRD_ADMIN__RETURN_ORIGINS", &app_url);
@@ -61,24 +61,22 @@ async fn person_signs_up_links_and_sees_rows() {
     browser.assert_accessible("example-1-sign-up");
     browser.write("#email", EMAIL);
     browser.leave("sign-up", |browser| browser.press_key("Enter"));
-    assert!(browser.text().contains(EMAIL), "{}", browser.text());
+    browser.assert_shows(EMAIL);
     for (action, note) in [
         (UserAction::Cancel, "gave no consent"),
         (UserAction::Approve, "Your accounts are connected"),
     ] {
         browser.click("form[action='/link'] button");
+        let url = browser.url();
         assert!(
-            browser
-                .url()
-                .starts_with(text(&service.json(), "consoleUrl")),
-            "at {}",
-            browser.url()
+            url.starts_with(text(&service.json(), "consoleUrl")),
+            "at {url}"
         );
-        assert!(browser.text().contains(EMAIL), "{}", browser.text());
+        browser.assert_shows(EMAIL);
         browser.click("button[name=provider][value=fiskil]");
         leave_consent_pages(&mut browser, "fiskil", action);
         assert_eq!(browser.url(), format!("{app_url}/"));
-        assert!(browser.text().contains(note), "{}", browser.text());
+        browser.assert_shows(note);
     }
     browser.assert_accessible("example-2-accounts");
     let amounts = browser.evaluate(AMOUNTS);
@@ -86,36 +84,26 @@ async fn person_signs_up_links_and_sees_rows() {
     assert!(rows.len() > 20, "{amounts}");
     for amount in rows {
         let (number, currency) = amount.as_str().unwrap().split_once(' ').unwrap();
-        assert!(
-            Decimal::parse(number).is_ok() && currency.len() == 3,
-            "{amount}"
-        );
+        let is_amount = Decimal::parse(number).is_ok() && currency.len() == 3;
+        assert!(is_amount, "{amount}");
     }
     // The note was for the return, and the rows stay.
     browser.open(&app_url);
-    assert!(
-        !browser.text().contains("Your accounts are connected"),
-        "{}",
-        browser.text()
-    );
+    let shown = browser.text();
+    assert!(!shown.contains("Your accounts are connected"), "{shown}");
     assert_eq!(browser.evaluate(AMOUNTS), amounts);
 
     // A link session of somebody else.
     browser.open(&format!(
         "{app_url}/linked?session=01a208f6-1f42-74bf-a20f-c131ab195b58&state=1"
     ));
-    assert!(
-        browser.text().contains("This is not your link"),
-        "{}",
-        browser.text()
-    );
+    browser.assert_shows("This is not your link");
     browser.assert_accessible("example-3-not-yours");
     // A form of another site.
     let http = Client::builder().no_proxy().build().unwrap();
     for origin in ["http://evil.example", "null"] {
-        let form = http
-            .request(Method::POST, format!("{app_url}/link"))
-            .header("origin", origin);
+        let form = http.post(format!("{app_url}/link"));
+        let form = form.header("origin", origin);
         assert_eq!(form.send().await.unwrap().status(), 403, "{origin}");
     }
 }

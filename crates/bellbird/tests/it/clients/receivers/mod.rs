@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 use uuid::Uuid;
 
+use crate::support::checked_endpoint::number;
+use crate::support::database::query;
 use crate::support::deployment::{Deployment, control};
 use crate::support::harness::Database;
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, text};
@@ -63,10 +65,8 @@ impl Signed {
             "data": {"new": [], "updated": []}, "metadata": metadata,
         });
         let body = format!("{}{event}", " ".repeat(blanks)).into_bytes();
-        let signature = Webhook::new(secret)
-            .unwrap()
-            .sign(&id, timestamp, &body)
-            .unwrap();
+        let webhook = Webhook::new(secret).unwrap();
+        let signature = webhook.sign(&id, timestamp, &body).unwrap();
         Self {
             id,
             timestamp,
@@ -83,12 +83,8 @@ impl Signed {
             .header("webhook-id", &self.id)
             .header("webhook-timestamp", self.timestamp)
             .header("webhook-signature", &self.signature);
-        request
-            .body(self.body.clone())
-            .send()
-            .await
-            .ok()
-            .map(|answer| answer.status().as_u16())
+        let answer = request.body(self.body.clone()).send().await.ok()?;
+        Some(answer.status().as_u16())
     }
 
     pub(crate) async fn post(&self, url: &str) -> u16 {
@@ -114,11 +110,8 @@ async fn forged_requests_are_rejected() {
             Signed::new(SECRET, SignedDuration::from_secs(270)),
             Signed::new(SECRET, SignedDuration::from_secs(-270)),
             with(&|request| {
-                request.signature = format!(
-                    "{} {}",
-                    Signed::new(ANOTHER, now).signature,
-                    request.signature
-                );
+                let other = Signed::new(ANOTHER, now).signature;
+                request.signature = format!("{other} {}", request.signature);
             }),
             Signed::padded(SECRET, now, BODY_BYTES_MAX / 2),
         ];
@@ -171,21 +164,14 @@ async fn forged_requests_are_rejected() {
             assert_eq!(request.post(&url).await, 400, "{language}: {what}");
         }
         // A receiver may close the connection before it has read the whole body.
-        let too_long = Signed::padded(SECRET, now, BODY_BYTES_MAX)
-            .try_post(&url)
-            .await;
-        assert!(
-            too_long.is_none_or(|status| status == 413),
-            "{language}: {too_long:?}"
-        );
+        let too_long = Signed::padded(SECRET, now, BODY_BYTES_MAX);
+        let status = too_long.try_post(&url).await;
+        assert!(matches!(status, None | Some(413)), "{language}: {status:?}");
         receiver
             .wait_until_received(|events| events.len() >= good.len())
             .await;
-        let ids: Vec<_> = receiver
-            .received()
-            .iter()
-            .map(|event| text(event, "id").to_owned())
-            .collect();
+        let received = receiver.received();
+        let ids: Vec<_> = received.iter().map(|event| text(event, "id")).collect();
         assert_eq!(ids, good.map(|request| request.id), "{language}");
     }
 }
@@ -212,55 +198,42 @@ struct RowCounts {
 /// Syncs all connections.
 fn sync(workdir: &Workdir) -> RowCounts {
     let synced = workdir.json("connection sync --all");
-    let count = |name: &str| {
-        synced
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|report| report[name].as_u64().unwrap())
-            .sum()
-    };
+    let reports = synced.as_array().unwrap();
     RowCounts {
-        new: count("newCount"),
-        updated: count("updatedCount"),
+        new: sum(reports, "newCount"),
+        updated: sum(reports, "updatedCount"),
     }
 }
 
 fn counts(events: &[Value]) -> RowCounts {
-    let count = |name: &str| {
-        events
-            .iter()
-            .map(|event| event[name].as_u64().unwrap())
-            .sum()
-    };
     RowCounts {
-        new: count("new_count"),
-        updated: count("updated_count"),
+        new: sum(events, "new_count"),
+        updated: sum(events, "updated_count"),
     }
+}
+
+fn sum(values: &[Value], name: &str) -> u64 {
+    values.iter().map(|value| number(value, name)).sum()
 }
 
 /// Asserts that the events are all chunks of one sync run, in order, and full except for the last.
 fn assert_one_run(events: &[Value], receiver: &Receiver) {
     let total = u64::try_from(events.len()).unwrap();
     assert!(total > 0, "{}", receiver.language);
-    for (number, event) in (1..).zip(events) {
-        let rows = counts(std::slice::from_ref(event)).new;
-        assert_eq!(event["chunk"], number, "{}", receiver.language);
+    for (chunk, event) in (1..).zip(events) {
+        let rows = number(event, "new_count");
+        assert_eq!(event["chunk"], chunk, "{}", receiver.language);
         assert_eq!(event["total_chunks"], total, "{}", receiver.language);
-        assert!(
-            rows == CHUNK_ROWS || number == total && rows > 0,
-            "{}: {event}",
-            receiver.language
-        );
+        let is_full = rows == CHUNK_ROWS || chunk == total && rows > 0;
+        assert!(is_full, "{}: {event}", receiver.language);
     }
 }
 
-fn provider_account(database: &str) -> String {
-    let connection = rusqlite::Connection::open(database.strip_prefix("sqlite:").unwrap()).unwrap();
+async fn provider_account(database: &str) -> String {
     let sql =
         "SELECT a.provider_account_id FROM accounts a JOIN connections c ON c.id = a.connection_id
         WHERE c.provider = 'fiskil' ORDER BY a.id LIMIT 1";
-    connection.query_row(sql, [], |row| row.get(0)).unwrap()
+    query(database, sql).await[0][0].clone()
 }
 
 /// The deliveries to an endpoint, once none is pending. The service writes results in batches, so a
@@ -268,12 +241,8 @@ fn provider_account(database: &str) -> String {
 fn finished_deliveries(workdir: &Workdir, endpoint: &str) -> Value {
     loop {
         let deliveries = workdir.json(&format!("webhook deliveries {endpoint} --limit 1000"));
-        if deliveries
-            .as_array()
-            .unwrap()
-            .iter()
-            .all(|delivery| delivery["state"] != "pending")
-        {
+        let mut all = deliveries.as_array().unwrap().iter();
+        if all.all(|delivery| delivery["state"] != "pending") {
             return deliveries;
         }
     }
@@ -296,10 +265,8 @@ async fn receivers_accept_what_the_service_sends() {
     let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
 
     let first = sync(&workdir);
-    assert!(
-        first.new > 2 * CHUNK_ROWS && first.updated == 0,
-        "{first:?}"
-    );
+    let is_first = first.new > 2 * CHUNK_ROWS && first.updated == 0;
+    assert!(is_first, "{first:?}");
     for (_, receiver) in &endpoints {
         receiver
             .wait_until_received(|events| counts(events).new >= first.new)
@@ -314,25 +281,21 @@ async fn receivers_accept_what_the_service_sends() {
         .iter()
         .map(|(id, _)| workdir.json(&format!("webhook rotate-secret {id}")))
         .collect();
-    let row = json!({"account_id": provider_account(&database), "amount": "-12.34", "description": "A MILK BAR"});
+    let account = provider_account(&database).await;
+    let row = json!({"account_id": account, "amount": "-12.34", "description": "A MILK BAR"});
     let described = sandbox.json();
     let row = control(&described, "fiskil", Method::POST, "transactions", row).await;
     assert_eq!(sync(&workdir), RowCounts { new: 1, updated: 0 });
+    let (new, updated) = (first.new + 1, 0);
     for (id, receiver) in &endpoints {
+        let pinged = workdir.json(&format!("webhook ping {id}"));
         assert_eq!(
-            workdir.json(&format!("webhook ping {id}"))["delivered"],
-            true,
+            pinged["delivered"], true,
             "{}: old secret",
             receiver.language
         );
         receiver
-            .wait_until_received(|events| {
-                counts(events)
-                    == RowCounts {
-                        new: first.new + 1,
-                        updated: 0,
-                    }
-            })
+            .wait_until_received(|events| counts(events) == RowCounts { new, updated })
             .await;
     }
 
@@ -352,9 +315,9 @@ async fn receivers_accept_what_the_service_sends() {
     let changed = RowCounts { new: 0, updated: 1 };
     assert_eq!(sync(&workdir), changed);
     for (id, receiver) in &endpoints {
+        let pinged = workdir.json(&format!("webhook ping {id}"));
         assert_eq!(
-            workdir.json(&format!("webhook ping {id}"))["delivered"],
-            true,
+            pinged["delivered"], true,
             "{}: new secret",
             receiver.language
         );
@@ -362,19 +325,15 @@ async fn receivers_accept_what_the_service_sends() {
             .wait_until_received(|events| counts(events) == changed)
             .await;
         let deliveries = finished_deliveries(&workdir, id);
-        let mut all = deliveries.as_array().unwrap().iter();
-        assert!(
-            all.all(|delivery| delivery["state"] == "delivered" && delivery["attempts"] == 1),
-            "{deliveries}"
-        );
+        for delivery in deliveries.as_array().unwrap() {
+            let found = [&delivery["state"], &delivery["attempts"]];
+            assert_eq!(found, [&json!("delivered"), &json!(1)]);
+        }
     }
 
-    let credentials = sandbox.json()["credentials"].as_array().unwrap().clone();
-    let fiskil = credentials
-        .iter()
-        .find(|credentials| credentials["provider"] == "fiskil")
-        .unwrap();
-    let path = format!("consents/{}", text(fiskil, "arrangementId"));
+    let mut all = described["credentials"].as_array().unwrap().iter();
+    let fiskil = all.find(|credentials| credentials["provider"] == "fiskil");
+    let path = format!("consents/{}", text(fiskil.unwrap(), "arrangementId"));
     let revoked = json!({"state": "revoked"});
     control(&described, "fiskil", Method::POST, &path, revoked).await;
     assert_eq!(workdir.run("connection sync --all").status.code(), Some(0));

@@ -3,21 +3,17 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver as Lines, channel};
 
 use jiff::SignedDuration;
 
-use super::receivers::{Signed, free_ports};
-use crate::support::process::{ANY_PORTS, Process, RunningCommand, Workdir, text};
+use super::receivers::{Signed, free_ports, root};
+use crate::support::process::{ANY_PORTS, Process, RunningCommand, Workdir, errors, text};
 
 const SECRET: &str = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=";
 const ANOTHER: &str = "whsec_YWJjZGVmZ2hpamFiY2RlZmdoaWphYmNkZWZnaGlqYWI=";
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
 
 #[tokio::test]
 async fn sheet_shows_every_row_as_text_or_number() {
@@ -32,16 +28,9 @@ async fn sheet_shows_every_row_as_text_or_number() {
         .env("BELLBIRD_KEY", text(&printed, "apiKey"))
         .output()
         .expect("Node.js is installed");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let rows: usize = String::from_utf8(output.stdout)
-        .unwrap()
-        .trim()
-        .parse()
-        .unwrap();
+    assert!(output.status.success(), "{}", errors(&output));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let rows: usize = printed.trim().parse().unwrap();
     assert!(rows > 300, "{rows}");
 }
 
@@ -61,21 +50,13 @@ impl Waker {
         fs::create_dir_all(packages.join("@actual-app")).unwrap();
         let libraries = root().join("target/receivers/node_modules").canonicalize();
         let libraries = libraries.expect("run scripts/setup receivers, which installs the library");
-        symlink(
-            libraries.join("standardwebhooks"),
-            packages.join("standardwebhooks"),
-        )
-        .unwrap();
-        let stub = root()
-            .join("crates/bellbird/tests/it/clients/recipes/actual_stub")
-            .canonicalize()
-            .unwrap();
+        let library = "standardwebhooks";
+        symlink(libraries.join(library), packages.join(library)).unwrap();
+        let stub = root().join("crates/bellbird/tests/it/clients/recipes/actual_stub");
+        let stub = stub.canonicalize().unwrap();
         symlink(stub, packages.join("@actual-app/api")).unwrap();
-        fs::copy(
-            root().join("docs/recipes/wake_actual.mjs"),
-            folder.join("wake_actual.mjs"),
-        )
-        .unwrap();
+        let recipe = root().join("docs/recipes/wake_actual.mjs");
+        fs::copy(recipe, folder.join("wake_actual.mjs")).unwrap();
         let port = free_ports()[0];
         let mut child = Command::new("node")
             .args(["wake_actual.mjs", &port.to_string()])
@@ -91,10 +72,8 @@ impl Waker {
             .expect("Node.js is installed");
         let mut errors = BufReader::new(child.stderr.take().unwrap()).lines();
         let url = format!("http://127.0.0.1:{port}/");
-        assert_eq!(
-            errors.next().map(Result::unwrap),
-            Some(format!("listening on {url}"))
-        );
+        let first = errors.next().map(Result::unwrap);
+        assert_eq!(first, Some(format!("listening on {url}")));
         let printed = BufReader::new(child.stdout.take().unwrap()).lines();
         let (sender, lines) = channel();
         std::thread::spawn(move || {
@@ -112,20 +91,23 @@ impl Waker {
 
     /// Sends an event that is signed with `secret`. Returns the status of the response.
     async fn send(&self, event_type: &str, secret: &str) -> u16 {
-        Signed::of_type(event_type, secret, SignedDuration::ZERO, 0)
-            .post(&self.url)
-            .await
+        let event = Signed::of_type(event_type, secret, SignedDuration::ZERO, 0);
+        event.post(&self.url).await
     }
 
-    /// The calls of Actual's library up to the line that reports the outcome of a run, and the
-    /// outcome.
-    fn run(&self) -> (Vec<String>, String) {
+    /// Asserts the calls of Actual's library up to the line that reports the outcome of a run, and
+    /// the outcome.
+    fn assert_runs(&self, expected: &[&str], expected_outcome: &str) {
         let mut calls = Vec::new();
         loop {
             let line = self.lines.recv().expect("the program runs");
             match line.split_once("Z ") {
                 Some((_, event)) if event.starts_with("received ") => {}
-                Some((_, outcome)) => return (calls, outcome.to_owned()),
+                Some((_, outcome)) => {
+                    assert_eq!(calls, expected);
+                    assert_eq!(outcome, expected_outcome);
+                    return;
+                }
                 None => calls.push(line),
             }
         }
@@ -134,15 +116,12 @@ impl Waker {
 
 #[tokio::test]
 async fn changes_wake_actual_once() {
-    let run = [
+    let calls = [
         r#"init ["http://actual.example","pass"]"#,
         r#"downloadBudget ["budget",null]"#,
         "runBankSync []",
-    ]
-    .into_iter()
-    .chain(["shutdown []"])
-    .map(str::to_owned)
-    .collect::<Vec<_>>();
+        "shutdown []",
+    ];
     let workdir = Workdir::new();
     let waker = Waker::start(&workdir);
     assert_eq!(waker.send("transactions.synced", ANOTHER).await, 400);
@@ -152,20 +131,14 @@ async fn changes_wake_actual_once() {
     for _ in 0..3 {
         assert_eq!(waker.send("transactions.synced", SECRET).await, 204);
     }
-    assert_eq!(
-        waker.run(),
-        (run.clone(), "synced".to_owned()),
-        "one run for all"
-    );
+    // One run for all.
+    waker.assert_runs(&calls, "synced");
 
     // A failure ends neither the program nor the next run.
     fs::write(waker.folder.join("fail"), "").unwrap();
     assert_eq!(waker.send("connection.updated", SECRET).await, 204);
-    assert_eq!(
-        waker.run(),
-        (run.clone(), "could not sync: no server".to_owned())
-    );
+    waker.assert_runs(&calls, "could not sync: no server");
     fs::remove_file(waker.folder.join("fail")).unwrap();
     assert_eq!(waker.send("transactions.synced", SECRET).await, 204);
-    assert_eq!(waker.run(), (run, "synced".to_owned()));
+    waker.assert_runs(&calls, "synced");
 }
