@@ -94,18 +94,14 @@ fn event_only_fields_never_break_a_page() {
         "[{}]",
         "{\"a\":\"b\"}",
     ] {
-        for member in ["\"INV 7\"", meta] {
-            assert_eq!(
-                event_fields(&TRANSACTIONS.replacen(member, sent, 1)),
-                "DIRECT CREDIT / -",
-                "{sent} for {member}"
-            );
+        for (member, left) in [
+            ("\"INV 7\"", "DIRECT CREDIT / -"),
+            (meta, "DIRECT CREDIT / -"),
+            ("\"DIRECT CREDIT\"", "- / INV 7"),
+        ] {
+            let fields = event_fields(&TRANSACTIONS.replacen(member, sent, 1));
+            assert_eq!(fields, left, "{sent} for {member}");
         }
-        assert_eq!(
-            event_fields(&TRANSACTIONS.replacen("\"DIRECT CREDIT\"", sent, 1)),
-            "- / INV 7",
-            "{sent}"
-        );
     }
 }
 
@@ -143,10 +139,8 @@ fn malformed_rows_of_other_accounts_are_left_out() {
         let (page, unreadable) =
             parse_page(&context, &[account(1, EVERYDAY)], body.as_bytes()).unwrap();
         assert!(page.items.is_empty());
-        let times: Vec<_> = unreadable
-            .iter()
-            .map(|row| row.at.unwrap().to_string())
-            .collect();
+        let times = unreadable.iter().map(|row| row.at.unwrap().to_string());
+        let times: Vec<_> = times.collect();
         assert_eq!(times, Vec::from_iter(unreadable_at), "{account_id}");
     }
 }
@@ -178,18 +172,13 @@ fn an_authorisation_is_a_connection() {
     });
     insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"));
 
-    let one = found_connections(&list.items, &credentials(Some(ASB))).unwrap();
-    assert_eq!(
-        one.iter()
-            .map(|found| found.provider_connection_id.as_str())
-            .collect::<Vec<_>>(),
-        [ASB]
-    );
-    assert!(
-        found_connections(&list.items, &credentials(Some("authorisation_other")))
-            .unwrap()
-            .is_empty()
-    );
+    let ids = |authorisation: &str| -> Vec<String> {
+        let found = found_connections(&list.items, &credentials(Some(authorisation))).unwrap();
+        let found = found.into_iter();
+        found.map(|found| found.provider_connection_id).collect()
+    };
+    assert_eq!(ids(ASB), [ASB]);
+    assert_eq!(ids("authorisation_other"), Vec::<String>::new());
 }
 
 #[test]
@@ -204,12 +193,8 @@ fn balances_keep_their_digits() {
             let shown = |amount: Option<bellbird_domain::Decimal<'_>>| {
                 amount.map_or("-".to_owned(), |a| a.to_string())
             };
-            format!(
-                "{} {} {}",
-                shown(current),
-                shown(available),
-                currency.map_or("-".to_owned(), |c| c.to_string())
-            )
+            let currency = currency.map_or("-".to_owned(), |c| c.to_string());
+            format!("{} {} {currency}", shown(current), shown(available))
         }
         Err(error) => error.to_string(),
     });
@@ -250,15 +235,12 @@ fn credentials_are_parsed_strictly() {
         r#"{"userToken":"ü"}"#,
         r#"{"provider":"fiskil","userToken":"t"}"#,
     ] {
-        assert!(
-            matches!(read(text), Err(Error::InvalidCredentials(_))),
-            "{text}"
-        );
+        let is_invalid = matches!(read(text), Err(Error::InvalidCredentials(_)));
+        assert!(is_invalid, "{text}");
     }
-    assert!(
-        Credentials::authorisation(&SecretString::from(r#"{"userToken":"t"}"#)).is_err(),
-        "stored credentials name one login"
-    );
+    // Stored credentials name one login.
+    let of_user = SecretString::from(r#"{"userToken":"t"}"#);
+    assert!(Credentials::authorisation(&of_user).is_err());
 }
 
 proptest! {
@@ -361,14 +343,9 @@ async fn page_of(
     };
     let mut row_count = 0;
     let mut sink = |_: Transaction<'_>| row_count += 1;
+    let (context, credentials) = (context(), credentials("user_token_1", ASB));
     let next = banking
-        .transactions(
-            &context(),
-            &credentials("user_token_1", ASB),
-            &query,
-            request,
-            &mut sink,
-        )
+        .transactions(&context, &credentials, &query, request, &mut sink)
         .await;
     (row_count, next)
 }
@@ -387,22 +364,14 @@ async fn page_of_one_account_and_of_all_accounts() {
     assert_eq!(page(&peer, true, None).await, (5, next.clone()));
     assert_eq!(page(&peer, false, Some("a+b/c=")).await, (7, next));
     let range = "start=2026-02-23T10%3A59%3A59.999Z&end=2026-02-26T13%3A00%3A00.000Z";
-    assert_eq!(
-        peer.lines(),
-        [
-            format!("GET /v1/accounts/{EVERYDAY}/transactions?{range}"),
-            format!("GET /v1/transactions?{range}&cursor=a%2Bb%2Fc%3D"),
-        ]
-    );
-    for request in 0..2 {
-        assert_eq!(
-            peer.recorded()[request].header("authorization"),
-            Some("Bearer user_token_1")
-        );
-        assert_eq!(
-            peer.recorded()[request].header("x-akahu-id"),
-            Some("app_token_1")
-        );
+    let requests = [
+        format!("GET /v1/accounts/{EVERYDAY}/transactions?{range}"),
+        format!("GET /v1/transactions?{range}&cursor=a%2Bb%2Fc%3D"),
+    ];
+    assert_eq!(peer.lines(), requests);
+    for request in peer.recorded() {
+        assert_eq!(request.header("authorization"), Some("Bearer user_token_1"));
+        assert_eq!(request.header("x-akahu-id"), Some("app_token_1"));
     }
 }
 
@@ -430,15 +399,10 @@ async fn peer_without_transactions(accounts: &'static str) -> Peer {
 
 #[tokio::test]
 async fn empty_page_can_have_a_next_page() {
-    let peer = always(
-        200,
-        r#"{"success": true, "items": [], "cursor": {"next": "on"}}"#,
-    )
-    .await;
-    assert_eq!(
-        page(&peer, false, None).await,
-        (0, Ok(Some(Cursor("on".to_owned()))))
-    );
+    let empty = r#"{"success": true, "items": [], "cursor": {"next": "on"}}"#;
+    let peer = always(200, empty).await;
+    let next = Some(Cursor("on".to_owned()));
+    assert_eq!(page(&peer, false, None).await, (0, Ok(next)));
     assert_eq!(peer.lines().len(), 1);
 }
 
@@ -469,23 +433,16 @@ async fn errors_by_status() {
 
         let akahu = akahu(&peer.base_url, None);
         let credentials = credentials("user_token_1", ASB);
-        assert_eq!(
-            akahu.accounts(&context(), &credentials).await,
-            Err(expected.clone()),
-            "{status}"
-        );
-        assert_eq!(
-            akahu.discover(&context(), &credentials).await.err(),
-            Some(expected.clone()),
-            "{status}"
-        );
+        let accounts = akahu.accounts(&context(), &credentials).await;
+        assert_eq!(accounts, Err(expected.clone()), "{status}");
+        let found = akahu.discover(&context(), &credentials).await;
+        assert_eq!(found.err(), Some(expected.clone()), "{status}");
         let consent = akahu.consent(&context(), &credentials).await;
-        let broken = Ok(ConsentStatus::Broken(ConnectionStatus::Revoked).into());
-        assert_eq!(
-            consent,
-            if status == 401 { broken } else { Err(expected) },
-            "{status}"
-        );
+        let expected = match status {
+            401 => Ok(ConsentStatus::Broken(ConnectionStatus::Revoked).into()),
+            _ => Err(expected),
+        };
+        assert_eq!(consent, expected, "{status}");
     }
 }
 
@@ -509,11 +466,8 @@ async fn empty_page_counts_only_with_a_live_consent() {
             false => (200, accounts.to_owned()),
         })
         .await;
-        assert_eq!(
-            page(&peer, one_account, None).await,
-            (0, expected),
-            "{one_account} {rows:?}"
-        );
+        let found = page(&peer, one_account, None).await;
+        assert_eq!(found, (0, expected), "{one_account} {rows:?}");
         assert_eq!(peer.lines().len(), if accounts.is_empty() { 1 } else { 2 });
     }
 }
@@ -522,30 +476,13 @@ async fn empty_page_counts_only_with_a_live_consent() {
 async fn accounts_of_one_login() {
     let peer = always(200, ACCOUNTS).await;
     let akahu = akahu(&peer.base_url, None);
-    let found = akahu
-        .accounts(&context(), &credentials("user_token_1", ASB))
-        .await
-        .unwrap();
-    assert_eq!(found.len(), 3);
-    assert_eq!(
-        akahu
-            .accounts(
-                &context(),
-                &credentials("user_token_1", "authorisation_gone")
-            )
-            .await,
-        Err(REVOKED)
-    );
-    let gone = akahu
-        .consent(
-            &context(),
-            &credentials("user_token_1", "authorisation_gone"),
-        )
-        .await;
-    assert_eq!(
-        gone,
-        Ok(ConsentStatus::Broken(ConnectionStatus::Revoked).into())
-    );
+    let [asb, gone] = [ASB, "authorisation_gone"].map(|login| credentials("user_token_1", login));
+    let found = akahu.accounts(&context(), &asb).await;
+    assert_eq!(found.unwrap().len(), 3);
+    assert_eq!(akahu.accounts(&context(), &gone).await, Err(REVOKED));
+    let consent = akahu.consent(&context(), &gone).await;
+    let revoked = ConsentStatus::Broken(ConnectionStatus::Revoked);
+    assert_eq!(consent, Ok(revoked.into()));
 }
 
 #[tokio::test]
@@ -568,21 +505,18 @@ async fn balances_need_one_list_per_user_token() {
         vec![account(5, "acc_c00000000000000000000a004")],
         vec![account(6, EVERYDAY)],
     ];
-    let queries: Vec<_> = all_credentials
-        .iter()
-        .zip(&accounts)
+    let queries = all_credentials.iter().zip(&accounts);
+    let queries: Vec<_> = queries
         .map(|(credentials, accounts)| BalancesQuery {
             credentials,
             accounts,
         })
         .collect();
-    let outcomes = akahu(&peer.base_url, None)
-        .balances(&context(), &queries)
-        .await;
+    let provider = akahu(&peer.base_url, None);
+    let outcomes = provider.balances(&context(), &queries).await;
     let current = |outcome: &Result<Balance, Error>| {
-        outcome
-            .clone()
-            .map(|balance| balance.current.map(|amount| amount.to_string()))
+        let outcome = outcome.clone();
+        outcome.map(|balance| balance.current.map(|amount| amount.to_string()))
     };
     let outcomes: Vec<Vec<_>> = outcomes
         .iter()
@@ -622,9 +556,11 @@ async fn withdrawal_is_idempotent() {
         (400, Err(Error::Rejected { status: 400 })),
     ] {
         let peer = always(status, r#"{"success": true}"#).await;
-        let outcome = akahu(&peer.base_url, None)
-            .withdraw(&context(), &credentials("user_token_1", ASB))
-            .await;
+        let (provider, login) = (
+            akahu(&peer.base_url, None),
+            credentials("user_token_1", ASB),
+        );
+        let outcome = provider.withdraw(&context(), &login).await;
         assert_eq!(outcome, expected, "{status}");
         assert_eq!(peer.lines(), [format!("DELETE /v1/authorisations/{ASB}")]);
     }
@@ -649,11 +585,8 @@ async fn check_uses_the_credentials_of_the_app() {
         ),
     ] {
         let peer = always(status, r#"{"success": true, "items": []}"#).await;
-        assert_eq!(
-            akahu(&peer.base_url, secret).check(&context()).await,
-            expected,
-            "{secret:?} {status}"
-        );
+        let outcome = akahu(&peer.base_url, secret).check(&context()).await;
+        assert_eq!(outcome, expected, "{secret:?} {status}");
         assert_eq!(peer.lines(), [line]);
         let basic = secret.map(|_| "Basic YXBwX3Rva2VuXzE6cw==".to_owned());
         assert_eq!(peer.recorded()[0].header("authorization"), basic.as_deref());
@@ -662,11 +595,9 @@ async fn check_uses_the_credentials_of_the_app() {
 
 #[test]
 fn app_token_is_required_and_checked() {
-    assert!(open(&Values::default(), crate::test_support::client_settings(20)).is_err());
+    let open = |values: &Values| open(values, crate::test_support::client_settings(20));
+    assert!(open(&Values::default()).is_err());
     let mut values = Values::default();
     values.set("app_token", "two\nlines".into());
-    assert!(
-        open(&values, crate::test_support::client_settings(20))
-            .is_err_and(|why| why.contains("app_token"))
-    );
+    assert!(open(&values).is_err_and(|why| why.contains("app_token")));
 }

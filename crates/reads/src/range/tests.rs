@@ -26,19 +26,33 @@ async fn bank(rows_max: u32, rows: i64) -> (Arc<Simulated>, World, Arc<Connectio
 }
 
 impl World {
-    fn all<K: RowKind>(&self, context: &Arc<ConnectionContext>) -> Range<K> {
+    fn range_of<K: RowKind>(
+        &self,
+        context: &Arc<ConnectionContext>,
+        account: Option<AccountId>,
+        dates: DateFilter,
+    ) -> Result<Range<K>, ReadError> {
         let context = Arc::clone(context);
         self.reads
-            .range(&self.caller, context, None, DateFilter::default(), at(NOW))
-            .unwrap()
+            .range(&self.caller, context, account, dates, at(NOW))
     }
 
     fn range(&self, context: &Arc<ConnectionContext>) -> Range<Transactions> {
-        self.all(context)
+        let all = DateFilter::default();
+        self.range_of(context, None, all).unwrap()
     }
 
     fn trades(&self, context: &Arc<ConnectionContext>) -> Range<Trades> {
-        self.all(context)
+        let all = DateFilter::default();
+        self.range_of(context, None, all).unwrap()
+    }
+}
+
+/// From one second to another, both before the present.
+fn dates(from: i64, to: i64) -> DateFilter {
+    DateFilter {
+        from: Some(Bound::Instant(at(from))),
+        to: Some(Bound::Instant(at(to))),
     }
 }
 
@@ -105,29 +119,22 @@ async fn retried_page_until(
 }
 
 fn ids(numbers: impl IntoIterator<Item = i64>) -> Vec<String> {
-    numbers
-        .into_iter()
-        .map(|number| number.to_string())
-        .collect()
+    let numbers = numbers.into_iter();
+    numbers.map(|number| number.to_string()).collect()
 }
 
 #[tokio::test]
 async fn range_is_read_page_by_page_until_the_end() {
     let (bank, world, context) = bank(4, 10).await;
     let mut range = world.range(&context);
-    assert!(
-        bank.calls.lock().is_empty(),
-        "no call before the first page"
-    );
+    assert_eq!(bank.calls.lock().len(), 0, "none before the first page");
     assert_eq!(page(&world, &mut range).await.unwrap(), (ids(0..4), true));
     assert_eq!(page(&world, &mut range).await.unwrap(), (ids(4..8), true));
     assert_eq!(page(&world, &mut range).await.unwrap(), (ids(8..10), false));
     assert_eq!(page(&world, &mut range).await.unwrap(), (vec![], false));
     assert_eq!(bank.calls.lock().len(), 3, "no call behind the end");
-    assert_eq!(
-        context.refreshed_us.load(Ordering::Relaxed),
-        at(NOW).as_microsecond()
-    );
+    let refreshed_us = context.refreshed_us.load(Ordering::Relaxed);
+    assert_eq!(refreshed_us, at(NOW).as_microsecond());
 }
 
 #[tokio::test]
@@ -146,106 +153,45 @@ async fn first_page_can_be_smaller() {
 async fn range_is_that_of_the_transactions_endpoint() {
     const DAY: i64 = 86_400;
     let rows = [1, 0, -1, -30 * DAY, -30 * DAY - 1, -40 * DAY];
-    let rows = rows
-        .map(|seconds| Row::new("1", seconds, NOW + seconds))
-        .to_vec();
-    let bank = Arc::new(Simulated::bank(100, rows));
+    let rows = rows.map(|seconds| Row::new("1", seconds, NOW + seconds));
+    let bank = Arc::new(Simulated::bank(100, rows.to_vec()));
     let world = World::new(&[&bank]).await;
     let context = world.connection(&bank, &["1"]);
-    assert_eq!(
-        page(&world, &mut world.range(&context)).await.unwrap(),
-        (ids([0, -1, -30 * DAY]), false)
-    );
+    let month = page(&world, &mut world.range(&context)).await.unwrap();
+    assert_eq!(month, (ids([0, -1, -30 * DAY]), false));
 
-    let dates = DateFilter {
-        from: Some(Bound::Instant(at(NOW - 50 * DAY))),
-        to: Some(Bound::Instant(at(NOW - 2))),
-    };
+    let (from, to) = (NOW - 50 * DAY, NOW - 2);
     let own = Some(context.accounts[0].id);
-    let mut range = world
-        .reads
-        .range::<Transactions>(&world.caller, Arc::clone(&context), own, dates, at(NOW))
-        .unwrap();
-    assert_eq!(
-        page(&world, &mut range).await.unwrap().0,
-        ids([-30 * DAY, -30 * DAY - 1, -40 * DAY])
-    );
-    assert_eq!(
-        bank.calls.lock().last().unwrap().0.as_deref(),
-        Some("1"),
-        "one account is requested alone"
-    );
+    let mut range = world.range_of(&context, own, dates(from, to)).unwrap();
+    let (found, _) = page(&world, &mut range).await.unwrap();
+    assert_eq!(found, ids([-30 * DAY, -30 * DAY - 1, -40 * DAY]));
+    // One account is requested alone.
+    let last = bank.calls.lock().last().unwrap().0.clone();
+    assert_eq!(last.as_deref(), Some("1"));
 
-    let empty = DateFilter {
-        from: dates.to,
-        to: dates.from,
-    };
-    let mut range = world
-        .reads
-        .range::<Transactions>(&world.caller, Arc::clone(&context), None, empty, at(NOW))
-        .unwrap();
+    let mut range = world.range_of(&context, None, dates(to, from)).unwrap();
     let calls = bank.calls.lock().len();
     assert_eq!(page(&world, &mut range).await.unwrap(), (vec![], false));
-    assert_eq!(
-        bank.calls.lock().len(),
-        calls,
-        "an empty range costs no call"
-    );
+    let after = bank.calls.lock().len();
+    assert_eq!(after, calls, "an empty range costs no call");
 }
 
 #[tokio::test]
 async fn other_accounts_and_categories_are_rejected() {
-    let (bank, broker) = (
-        Arc::new(Simulated::bank(1, vec![])),
-        Arc::new(Simulated::broker(1, vec![])),
-    );
+    let bank = Arc::new(Simulated::bank(1, vec![]));
+    let broker = Arc::new(Simulated::broker(1, vec![]));
     let world = World::new(&[&bank, &broker]).await;
-    let (banking, brokerage) = (
-        world.connection(&bank, &["1"]),
-        world.connection(&broker, &["1"]),
-    );
-    let transactions = |context: &Arc<ConnectionContext>, account_id| {
-        let context = Arc::clone(context);
-        world
-            .reads
-            .range::<Transactions>(
-                &world.caller,
-                context,
-                account_id,
-                DateFilter::default(),
-                at(NOW),
-            )
-            .err()
-    };
-    let trades = |context: &Arc<ConnectionContext>, account_id| {
-        world
-            .reads
-            .range::<Trades>(
-                &world.caller,
-                Arc::clone(context),
-                account_id,
-                DateFilter::default(),
-                at(NOW),
-            )
-            .err()
-    };
-    let unknown = Some(AccountId::new());
-    assert!(matches!(
-        transactions(&banking, unknown),
-        Some(ReadError::NotFound)
-    ));
-    assert!(matches!(
-        trades(&brokerage, unknown),
-        Some(ReadError::NotFound)
-    ));
-    assert!(matches!(
-        transactions(&brokerage, None),
-        Some(ReadError::WrongCategory)
-    ));
-    assert!(matches!(
-        trades(&banking, None),
-        Some(ReadError::WrongCategory)
-    ));
+    let [banking, brokerage] = [&bank, &broker].map(|provider| world.connection(provider, &["1"]));
+    let (unknown, all) = (Some(AccountId::new()), DateFilter::default());
+    let transactions =
+        |context, account| world.range_of::<Transactions>(context, account, all).err();
+    let trades = |context, account| world.range_of::<Trades>(context, account, all).err();
+    for error in [transactions(&banking, unknown), trades(&brokerage, unknown)] {
+        assert!(matches!(error, Some(ReadError::NotFound)));
+    }
+    for error in [transactions(&brokerage, None), trades(&banking, None)] {
+        assert!(matches!(error, Some(ReadError::WrongCategory)));
+    }
 }
 
 #[tokio::test]
@@ -282,10 +228,8 @@ async fn failed_page_is_read_again() {
     let (bank, world, context) = bank(4, 6).await;
     let mut range = world.range(&context);
     bank.fail_next([Some(UNAVAILABLE), None, Some(UNAVAILABLE)]);
-    assert!(matches!(
-        page(&world, &mut range).await,
-        Err(ReadError::Unavailable { .. })
-    ));
+    let failed = page(&world, &mut range).await;
+    assert!(matches!(failed, Err(ReadError::Unavailable { .. })));
     assert_eq!(page(&world, &mut range).await.unwrap().0, ids(0..4));
     assert!(page(&world, &mut range).await.is_err());
     assert_eq!(page(&world, &mut range).await.unwrap().0, ids(4..6));
@@ -298,18 +242,16 @@ async fn expired_cursor_fails_and_does_not_begin_again() {
     page(&world, &mut range).await.unwrap();
     bank.fail_next([Some(Error::Rejected { status: 400 })]);
     assert!(page(&world, &mut range).await.is_err());
-    assert_eq!(
-        bank.calls.lock().last().unwrap().1,
-        4,
-        "still the second page"
-    );
+    let offset = bank.calls.lock().last().unwrap().1;
+    assert_eq!(offset, 4, "still the second page");
     let gone = Error::ReconnectNeeded(ConnectionStatus::Revoked);
     bank.fail_next([Some(gone)]);
+    let Err(ReadError::Reconnect(status)) = page(&world, &mut range).await else {
+        panic!("a page of a consent that has ended")
+    };
     assert!(matches!(
-        page(&world, &mut range).await,
-        Err(ReadError::Reconnect(
-            ConnectionStatus::Invalidated | ConnectionStatus::Revoked
-        ))
+        status,
+        ConnectionStatus::Invalidated | ConnectionStatus::Revoked
     ));
 }
 
@@ -343,11 +285,8 @@ async fn three_attempts_are_made() {
     let (outcome, seconds) = retried_page(&world, &mut range).await;
     assert!(matches!(outcome, Err(ReadError::Unavailable { .. })));
     assert_eq!(seconds, 32, "the provider's wait counts");
-    assert_eq!(
-        retried_page(&world, &mut range).await.0.unwrap(),
-        ids(4..6),
-        "the same page"
-    );
+    let (same, _) = retried_page(&world, &mut range).await;
+    assert_eq!(same.unwrap(), ids(4..6));
 
     let mut range = world.range(&context);
     bank.fail_next([Some(Error::Rejected { status: 400 })]);
@@ -381,20 +320,15 @@ async fn retries_end_an_hour_after_the_read_began() {
     let (bank, world, context) = bank(4, 6).await;
     let (mut range, give_up_at) = (world.range(&context), Attempts::end_of_list());
     tokio::time::advance(Duration::from_secs(3_590)).await;
-    bank.fail_next([Some(Error::BudgetUsedUp {
-        retry_after: Duration::from_secs(10),
-    })]);
+    let retry_after = Duration::from_secs(10);
+    bank.fail_next([Some(Error::BudgetUsedUp { retry_after })]);
     let (outcome, seconds) = retried_page_until(give_up_at, &world, &mut range).await;
     assert!(outcome.is_err());
     assert_eq!(seconds, 0);
     tokio::time::advance(Duration::from_secs(10)).await;
     let calls = bank.calls.lock().len();
-    assert!(
-        retried_page_until(give_up_at, &world, &mut range)
-            .await
-            .0
-            .is_err()
-    );
+    let (outcome, _) = retried_page_until(give_up_at, &world, &mut range).await;
+    assert!(outcome.is_err());
     assert_eq!(bank.calls.lock().len(), calls);
 }
 
@@ -402,11 +336,8 @@ async fn retries_end_an_hour_after_the_read_began() {
 async fn trades_come_account_after_account() {
     let rows = (0..10)
         .map(|number| {
-            Row::new(
-                if number % 2 == 0 { "a" } else { "b" },
-                number,
-                NOW - number,
-            )
+            let account = if number % 2 == 0 { "a" } else { "b" };
+            Row::new(account, number, NOW - number)
         })
         .collect();
     let broker = Arc::new(Simulated::broker(4, rows));
@@ -427,42 +358,18 @@ async fn trades_come_account_after_account() {
         }
     }
     assert_eq!(pages, ["0 2 4 6", "failed", "8", "1 3 5 7", "9", ""]);
-    assert_eq!(
-        trade_page(&world, &mut range).await.unwrap(),
-        (vec![], false)
-    );
+    let behind_the_end = trade_page(&world, &mut range).await.unwrap();
+    assert_eq!(behind_the_end, (vec![], false));
 
-    let dates = DateFilter {
-        from: Some(Bound::Instant(at(NOW - 3))),
-        to: Some(Bound::Instant(at(NOW - 1))),
-    };
-    let account_id = Some(context.accounts[1].id);
-    let mut range = world
-        .reads
-        .range::<Trades>(
-            &world.caller,
-            Arc::clone(&context),
-            account_id,
-            dates,
-            at(NOW),
-        )
-        .unwrap();
-    assert_eq!(
-        trade_page(&world, &mut range).await.unwrap(),
-        (ids([1, 3]), false)
-    );
-    let empty = DateFilter {
-        from: dates.to,
-        to: dates.from,
-    };
-    let mut range = world
-        .reads
-        .range::<Trades>(&world.caller, Arc::clone(&context), None, empty, at(NOW))
-        .unwrap();
-    assert_eq!(
-        trade_page(&world, &mut range).await.unwrap(),
-        (vec![], false)
-    );
+    let own = Some(context.accounts[1].id);
+    let three_seconds = dates(NOW - 3, NOW - 1);
+    let mut range = world.range_of(&context, own, three_seconds).unwrap();
+    let found = trade_page(&world, &mut range).await.unwrap();
+    assert_eq!(found, (ids([1, 3]), false));
+    let empty = dates(NOW - 1, NOW - 3);
+    let mut range = world.range_of(&context, None, empty).unwrap();
+    let found = trade_page(&world, &mut range).await.unwrap();
+    assert_eq!(found, (vec![], false));
 }
 
 #[tokio::test(start_paused = true)]
@@ -478,20 +385,14 @@ async fn trades_that_change_meanwhile_fail_for_good() {
     let started = Instant::now();
     let new_call = || world.call();
     let mut attempts = Attempts::new(Some(Attempts::end_of_list()), &new_call);
-    let (first, _) = attempts
-        .run(&mut range, |range, call| trade_page_of(call, range).boxed())
-        .await
-        .unwrap();
+    let first = attempts.run(&mut range, |range, call| trade_page_of(call, range).boxed());
+    let (first, _) = first.await.unwrap();
     assert_eq!((first, started.elapsed().as_secs()), (ids(0..4), 4));
     broker.post(Row::new("a", "new", NOW));
     assert!(trade_page(&world, &mut range).await.is_err());
     let started = Instant::now();
-    assert!(
-        attempts
-            .run(&mut range, |range, call| trade_page_of(call, range).boxed())
-            .await
-            .is_err()
-    );
+    let second = attempts.run(&mut range, |range, call| trade_page_of(call, range).boxed());
+    assert!(second.await.is_err());
     assert_eq!(started.elapsed(), Duration::ZERO);
     assert_eq!(broker.calls.lock().len(), 4, "not asked again");
 }

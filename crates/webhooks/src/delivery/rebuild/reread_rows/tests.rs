@@ -79,10 +79,8 @@ fn usual() -> Fingerprints {
 fn bodies(found: RereadRows<'_>, are_forgotten_gone: bool) -> Vec<(u32, Value)> {
     let body = |rows: EventRows| {
         let body = rows.body(bellbird_domain::ApiVersion::DEFAULT.into());
-        (
-            rows.envelope.chunk,
-            serde_json::from_slice::<Value>(&body).unwrap()["data"].clone(),
-        )
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        (rows.envelope.chunk, body["data"].clone())
     };
     found.into_events(are_forgotten_gone).map(body).collect()
 }
@@ -102,9 +100,8 @@ fn body_after(
     for (row, text) in read {
         let _ = found.take(row, |_| json(text));
     }
-    bodies(found, are_forgotten_gone)
-        .pop()
-        .map(|(_, data)| data)
+    let (_, data) = bodies(found, are_forgotten_gone).pop()?;
+    Some(data)
 }
 
 #[test]
@@ -116,11 +113,8 @@ fn renewed_row_is_found_under_its_present_id() {
     let read = [(digests(101, 1), "1"), (digests(2, 2), "2")];
     assert_eq!(body_after(&known, &read, false), Some(data(&[1], &[2])));
     let not_seen = [(digests(201, 1), "1"), (digests(2, 2), "2")];
-    assert_eq!(
-        body_after(&known, &not_seen, true),
-        None,
-        "an id that no sync has seen"
-    );
+    let body = body_after(&known, &not_seen, true);
+    assert_eq!(body, None, "an id that no sync has seen");
 }
 
 #[test]
@@ -131,17 +125,12 @@ fn row_that_a_read_lacks_is_waited_for() {
     known.rows[0].misses = 2;
     assert_eq!(body_after(&known, &read, true), None);
     (known.rows[0].misses, known.rows[0].is_gone) = (3, true);
-    assert_eq!(
-        body_after(&known, &read, false),
-        Some(data(&[], &[2])),
-        "a sync has found it gone"
-    );
+    let without = Some(data(&[], &[2]));
+    let body = body_after(&known, &read, false);
+    assert_eq!(body, without, "a sync has found it gone");
     let back = [(digests(2, 2), "2"), (digests(1, 1), "1")];
-    assert_eq!(
-        body_after(&known, &back, false),
-        Some(data(&[], &[2])),
-        "the next sync reports it"
-    );
+    let body = body_after(&known, &back, false);
+    assert_eq!(body, without, "the next sync reports it");
 }
 
 #[test]
@@ -172,24 +161,16 @@ fn row_without_a_fingerprint_is_found_by_its_id() {
         for row in rows {
             let _ = found.take(&digests(*row, *row), |_| json(&row.to_string()));
         }
-        bodies(found, are_forgotten_gone)
-            .pop()
-            .map(|(_, data)| data)
+        let mut bodies = bodies(found, are_forgotten_gone);
+        bodies.pop().map(|(_, data)| data)
     };
-    assert_eq!(
-        read([key(1, 0), key(1, 1), key(3, 0)], &[3, 1, 1], false),
-        Some(data(&[1], &[1, 3]))
-    );
+    let body = read([key(1, 0), key(1, 1), key(3, 0)], &[3, 1, 1], false);
+    assert_eq!(body, Some(data(&[1], &[1, 3])));
     let with_another_key = [key(1, 0), key(1, 1), key(2, 0)];
-    assert_eq!(
-        read(with_another_key, &[1, 1, 2], false),
-        None,
-        "row 2 has a fingerprint"
-    );
-    assert_eq!(
-        read(with_another_key, &[1, 1, 2], true),
-        Some(data(&[1], &[1]))
-    );
+    let body = read(with_another_key, &[1, 1, 2], false);
+    assert_eq!(body, None, "row 2 has a fingerprint");
+    let body = read(with_another_key, &[1, 1, 2], true);
+    assert_eq!(body, Some(data(&[1], &[1])));
 }
 
 #[test]
@@ -201,18 +182,13 @@ fn rows_are_given_to_their_events_in_order() {
     let hasher = hasher();
     let mut found = RereadRows::new(&events.each_ref(), &known, &hasher);
     for row in [4, 9, 2, 1] {
-        assert!(
-            found
-                .take(&digests(row, row), |_| json(&row.to_string()))
-                .is_continue()
-        );
+        let taken = found.take(&digests(row, row), |_| json(&row.to_string()));
+        assert!(taken.is_continue());
     }
     assert!(!found.is_done(), "one of two equal rows is missing");
     assert!(found.take(&digests(2, 2), |_| json("2")).is_break());
-    assert_eq!(
-        bodies(found, false),
-        [(1, data(&[1], &[2])), (2, data(&[2], &[4]))]
-    );
+    let expected = [(1, data(&[1], &[2])), (2, data(&[2], &[4]))];
+    assert_eq!(bodies(found, false), expected);
 }
 
 #[tokio::test(start_paused = true)]
@@ -221,15 +197,11 @@ async fn long_read_ends_with_the_event_that_is_due() {
     let mut found = RereadRows::new(&events.each_ref(), &known, &hasher);
     assert!(found.take(&digests(1, 1), |_| json("1")).is_continue());
     tokio::time::advance(READ_TIME).await;
-    assert!(
-        found.take(&digests(9, 9), |_| json("9")).is_continue(),
-        "its rows are not complete"
-    );
+    let other = found.take(&digests(9, 9), |_| json("9"));
+    assert!(other.is_continue(), "its rows are not complete");
     assert!(found.take(&digests(2, 2), |_| json("2")).is_break());
-    assert!(
-        found.has_stopped_early(),
-        "so the rows of the next chunk are not gone"
-    );
+    // So the rows of the next chunk are not gone.
+    assert!(found.has_stopped_early());
     assert_eq!(bodies(found, false), [(1, data(&[1], &[2]))]);
 }
 
@@ -242,12 +214,8 @@ fn chunks_that_take_too_much_memory_are_dropped() {
     for row in [2, 4, 3] {
         assert!(found.take(&digests(row, row), |_| large(row)).is_continue());
     }
-    assert!(
-        found.take(&digests(1, 1), |_| large(1)).is_break(),
-        "the event that is due is completed"
-    );
-    assert_eq!(
-        bodies(found, true),
-        [(1, data(&[1], &[])), (3, data(&[4], &[]))]
-    );
+    let last = found.take(&digests(1, 1), |_| large(1));
+    assert!(last.is_break(), "the event that is due is completed");
+    let expected = [(1, data(&[1], &[])), (3, data(&[4], &[]))];
+    assert_eq!(bodies(found, true), expected);
 }

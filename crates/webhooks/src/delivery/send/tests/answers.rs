@@ -53,11 +53,8 @@ async fn success_depends_on_the_status() {
         ("999 Whatever", Some("rejected")),
     ] {
         let peer = Peer::answering(status(line)).await;
-        assert_eq!(
-            outcome(&peer.url("http")).await,
-            (line[..3].parse().ok(), expected),
-            "{line}"
-        );
+        let outcome = outcome(&peer.url("http")).await;
+        assert_eq!(outcome, (line[..3].parse().ok(), expected), "{line}");
     }
 }
 
@@ -69,10 +66,8 @@ async fn redirects_are_not_followed() {
         let answer =
             format!("HTTP/1.1 {code} There\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
         let peer = Peer::answering(answer).await;
-        assert_eq!(
-            outcome(&peer.url("http")).await,
-            (code.parse().ok(), Some("redirect"))
-        );
+        let outcome = outcome(&peer.url("http")).await;
+        assert_eq!(outcome, (code.parse().ok(), Some("redirect")));
         assert_eq!(peer.connections(), 1);
         assert_eq!(elsewhere.connections(), 0);
     }
@@ -109,11 +104,8 @@ fn retry_after_parses_seconds_and_dates() {
         ("soon", None),
     ] {
         let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_str(value).unwrap())]);
-        assert_eq!(
-            retry_after(&headers, SENT_AT),
-            expected.map(Duration::from_secs),
-            "{value:?}"
-        );
+        let found = retry_after(&headers, SENT_AT);
+        assert_eq!(found, expected.map(Duration::from_secs), "{value:?}");
     }
     assert_eq!(retry_after(&HeaderMap::new(), SENT_AT), None);
 }
@@ -126,19 +118,14 @@ async fn too_large_head_is_invalid() {
         while stream.write_all(&[b'x'; 1024]).await.is_ok() {}
     })
     .await;
-    assert_eq!(
-        outcome(&peer.url("http")).await,
-        (None, Some("invalid response"))
-    );
+    assert_fails(&peer.url("http"), "invalid response").await;
     peer.ended.notified().await;
     let many = format!(
         "HTTP/1.1 200 OK\r\n{}content-length: 0\r\n\r\n",
         "x: y\r\n".repeat(HEADERS_MAX)
     );
-    assert_eq!(
-        outcome(&Peer::answering(many).await.url("http")).await,
-        (None, Some("invalid response"))
-    );
+    let peer = Peer::answering(many).await;
+    assert_fails(&peer.url("http"), "invalid response").await;
 }
 
 #[tokio::test]
@@ -150,11 +137,7 @@ async fn non_http_response_is_invalid() {
         "\u{0}\u{0}\u{0}\r\n\r\n",
     ] {
         let peer = Peer::answering(answer).await;
-        assert_eq!(
-            outcome(&peer.url("http")).await,
-            (None, Some("invalid response")),
-            "{answer:?}"
-        );
+        assert_fails(&peer.url("http"), "invalid response").await;
     }
 }
 
@@ -169,10 +152,8 @@ async fn slow_head_ends_at_the_deadline() {
     })
     .await;
     let exchange = post(&client(DEVELOPMENT), &peer.url("http")).await;
-    assert_eq!(
-        (exchange.status, exchange.error),
-        (None, Some("no response in time"))
-    );
+    let outcome = (exchange.status, exchange.error);
+    assert_eq!(outcome, (None, Some("no response in time")));
     assert_eq!(exchange.duration.as_secs(), TIMEOUT.as_secs());
     peer.ended.notified().await;
 }
@@ -181,19 +162,13 @@ async fn slow_head_ends_at_the_deadline() {
 async fn interim_responses_do_not_count() {
     let peer = Peer::new(|mut stream| async move {
         request_of(&mut stream).await;
-        while stream
-            .write_all(b"HTTP/1.1 102 Processing\r\n\r\n")
-            .await
-            .is_ok()
-        {
+        let interim = b"HTTP/1.1 102 Processing\r\n\r\n";
+        while stream.write_all(interim).await.is_ok() {
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
     })
     .await;
-    assert_eq!(
-        outcome(&peer.url("http")).await,
-        (None, Some("no response in time"))
-    );
+    assert_fails(&peer.url("http"), "no response in time").await;
     peer.ended.notified().await;
 }
 
@@ -202,10 +177,7 @@ async fn silent_endpoint_times_out() {
     let peer =
         Peer::new(|mut stream| async move { while request_of(&mut stream).await.is_some() {} })
             .await;
-    assert_eq!(
-        outcome(&peer.url("http")).await,
-        (None, Some("no response in time"))
-    );
+    assert_fails(&peer.url("http"), "no response in time").await;
     peer.ended.notified().await;
 }
 
@@ -220,17 +192,12 @@ async fn endpoint_that_never_reads_times_out() {
         while stream.read(&mut read).await.is_ok_and(|length| length > 0) {}
     })
     .await;
+    let (url, large) = (peer.url("http"), message(vec![b' '; 32 * 1024 * 1024]));
     let exchange = client(DEVELOPMENT)
-        .send(
-            &peer.url("http"),
-            message(vec![b' '; 32 * 1024 * 1024]),
-            ConnectTime::Usual,
-        )
+        .send(&url, large, ConnectTime::Usual)
         .await;
-    assert_eq!(
-        (exchange.status, exchange.error),
-        (None, Some("no response in time"))
-    );
+    let outcome = (exchange.status, exchange.error);
+    assert_eq!(outcome, (None, Some("no response in time")));
     peer.ended.notified().await;
 }
 
@@ -243,10 +210,8 @@ async fn slow_body_is_cut_off() {
     ] {
         let peer = Peer::new(move |mut stream| async move {
             request_of(&mut stream).await;
-            stream
-                .write_all(format!("HTTP/1.1 200 OK\r\n{head}").as_bytes())
-                .await
-                .unwrap();
+            let head = format!("HTTP/1.1 200 OK\r\n{head}");
+            stream.write_all(head.as_bytes()).await.unwrap();
             while stream.write_all(b"1\r\nx\r\n").await.is_ok() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
@@ -256,11 +221,8 @@ async fn slow_body_is_cut_off() {
         let started = Instant::now();
         let exchange = post(&client, &peer.url("http")).await;
         assert!(exchange.is_success());
-        assert!(
-            started.elapsed() < BODY_TIMEOUT * 2,
-            "{:?}",
-            started.elapsed()
-        );
+        let elapsed = started.elapsed();
+        assert!(elapsed < BODY_TIMEOUT * 2, "{elapsed:?}");
         peer.ended.notified().await;
         assert!(post(&client, &peer.url("http")).await.is_success());
         assert_eq!(peer.connections(), 2);
@@ -280,10 +242,8 @@ async fn huge_body_is_not_read() {
             let (head, counted) = (head.clone(), Arc::clone(&counted));
             async move {
                 request_of(&mut stream).await;
-                stream
-                    .write_all(format!("HTTP/1.1 200 OK\r\n{head}").as_bytes())
-                    .await
-                    .unwrap();
+                let head = format!("HTTP/1.1 200 OK\r\n{head}");
+                stream.write_all(head.as_bytes()).await.unwrap();
                 let part = [b'x'; 65536];
                 while counted.load(Ordering::SeqCst) < GIGABYTE
                     && stream.write_all(&part).await.is_ok()
@@ -296,10 +256,8 @@ async fn huge_body_is_not_read() {
         assert_eq!(outcome(&peer.url("http")).await, (Some(200), None));
         peer.ended.notified().await;
         // Only the socket buffers were filled.
-        assert!(
-            written.load(Ordering::SeqCst) < GIGABYTE / 16,
-            "{written:?}"
-        );
+        let written = written.load(Ordering::SeqCst);
+        assert!(written < GIGABYTE / 16, "{written}");
     }
 }
 
@@ -311,14 +269,11 @@ async fn connection_is_reused_after_a_small_body() {
         let chunked = format!(
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{length:x}\r\n{body}\r\n0\r\n\r\n"
         );
-        for answer in [
-            plain,
-            if length == 0 {
-                status("200 OK")
-            } else {
-                chunked
-            },
-        ] {
+        let other = match length {
+            0 => status("200 OK"),
+            _ => chunked,
+        };
+        for answer in [plain, other] {
             let peer = Peer::answering(answer).await;
             let client = client(DEVELOPMENT);
             for _ in 0..3 {
@@ -345,10 +300,7 @@ async fn closed_connection_is_reported() {
     })
     .await;
     for peer in [resetting, closing, midway] {
-        assert_eq!(
-            outcome(&peer.url("http")).await,
-            (None, Some("connection lost"))
-        );
+        assert_fails(&peer.url("http"), "connection lost").await;
     }
 }
 
@@ -359,25 +311,20 @@ async fn closed_port_is_not_reached() {
     drop(listener);
     for scheme in ["http", "https"] {
         let url = format!("{scheme}://{address}/").parse().unwrap();
-        assert_eq!(outcome(&url).await, (None, Some("connection refused")));
+        assert_fails(&url, "connection refused").await;
     }
 }
 
 #[tokio::test]
 async fn plain_text_peer_fails_tls() {
     let plain = Peer::new(|mut stream| async move {
-        stream
-            .write_all(status("400 Bad Request").as_bytes())
-            .await
-            .unwrap();
+        let answer = status("400 Bad Request");
+        stream.write_all(answer.as_bytes()).await.unwrap();
     })
     .await;
     let closing = Peer::new(|stream| async move { stream.readable().await.unwrap() }).await;
     for peer in [plain, closing] {
-        assert_eq!(
-            outcome(&peer.url("https")).await,
-            (None, Some("TLS failed"))
-        );
+        assert_fails(&peer.url("https"), "TLS failed").await;
     }
 }
 
@@ -392,10 +339,7 @@ async fn handshake_counts_against_the_deadline() {
         {}
     })
     .await;
-    assert_eq!(
-        outcome(&peer.url("https")).await,
-        (None, Some("no response in time"))
-    );
+    assert_fails(&peer.url("https"), "no response in time").await;
     peer.ended.notified().await;
 }
 
@@ -405,22 +349,15 @@ fn environment_proxies_are_ignored() {
     let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", proxy.local_addr().unwrap());
     let mut run = Command::new(std::env::current_exe().unwrap());
-    run.args([
-        "--exact",
-        "delivery::send::tests::answers::request_is_sent_as_signed",
-    ]);
+    let test = "delivery::send::tests::answers::request_is_sent_as_signed";
+    run.args(["--exact", test]);
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
         run.env(name, &address).env(name.to_lowercase(), &address);
     }
-    let done = run
-        .env_remove("NO_PROXY")
-        .env_remove("no_proxy")
-        .output()
-        .unwrap();
-    assert!(
-        done.status.success() && String::from_utf8_lossy(&done.stdout).contains("1 passed"),
-        "{done:?}"
-    );
+    run.env_remove("NO_PROXY").env_remove("no_proxy");
+    let done = run.output().unwrap();
+    let has_passed = String::from_utf8_lossy(&done.stdout).contains("1 passed");
+    assert!(done.status.success() && has_passed, "{done:?}");
     proxy.set_nonblocking(true).unwrap();
     assert!(proxy.accept().is_err());
 }

@@ -89,11 +89,9 @@ async fn request_of(stream: &mut (impl AsyncRead + Unpin)) -> Option<String> {
     let mut read = Vec::new();
     loop {
         if let Some((head, body)) = std::str::from_utf8(&read).unwrap().split_once("\r\n\r\n") {
-            let length = head
-                .lines()
-                .find_map(|line| line.strip_prefix("content-length: "))
-                .unwrap();
-            if body.len() == length.parse::<usize>().unwrap() {
+            let mut lines = head.lines();
+            let length = lines.find_map(|line| line.strip_prefix("content-length: "));
+            if body.len() == length.unwrap().parse::<usize>().unwrap() {
                 return Some(String::from_utf8(read).unwrap());
             }
         }
@@ -109,12 +107,8 @@ fn status(line: &str) -> String {
 
 fn client(rules: Rules) -> Client {
     let unused_address = SocketAddr::from(([127, 0, 0, 1], 9));
-    Client::new(
-        Resolver::with_name_servers(&[unused_address], rules).unwrap(),
-        rules,
-        TIMEOUT,
-    )
-    .unwrap()
+    let resolver = Resolver::with_name_servers(&[unused_address], rules).unwrap();
+    Client::new(resolver, rules, TIMEOUT).unwrap()
 }
 
 fn message(body: impl Into<Bytes>) -> Message {
@@ -128,13 +122,12 @@ fn message(body: impl Into<Bytes>) -> Message {
 }
 
 async fn post(client: &Client, url: &Url) -> Exchange {
-    client
-        .send(
-            url,
-            message(r#"{"type":"endpoint.ping"}"#),
-            ConnectTime::Usual,
-        )
-        .await
+    let ping = message(r#"{"type":"endpoint.ping"}"#);
+    client.send(url, ping, ConnectTime::Usual).await
+}
+
+async fn assert_fails(url: &Url, error: &str) {
+    assert_eq!(outcome(url).await, (None, Some(error)), "{url}");
 }
 
 /// Posts a ping with loopback allowed. Returns status and error.
