@@ -42,10 +42,8 @@ fn repair() -> SessionFacts {
 fn applied(effects: &[(u8, Effect)]) -> Applied {
     let mut applied = Applied::default();
     for (number, effect) in effects {
-        applied.add(
-            *effect,
-            connection(*number, 1, ConnectionStatus::Active, at(0)),
-        );
+        let connection = connection(*number, 1, ConnectionStatus::Active, at(0));
+        applied.add(*effect, connection);
     }
     applied
 }
@@ -60,14 +58,12 @@ fn with_other_user(effects: &[(u8, Effect)]) -> Applied {
 /// The outcome, and the numbers of the connections.
 fn short(conclusion: &Conclusion) -> (LinkOutcome, Vec<u8>) {
     let number = |connection: &Connection| {
-        (0..9)
-            .find(|number| connection_id(*number) == connection.id)
-            .unwrap()
+        let mut numbers = 0..9;
+        let own = numbers.find(|number| connection_id(*number) == connection.id);
+        own.unwrap()
     };
-    (
-        conclusion.outcome,
-        conclusion.connections.iter().map(number).collect(),
-    )
+    let numbers = conclusion.connections.iter().map(number);
+    (conclusion.outcome, numbers.collect())
 }
 
 #[test]
@@ -94,173 +90,125 @@ fn table_of_conclusions() {
         ..applied(&[(2, Linked)])
     };
     let nothing = || applied(&[]);
-    for (sentence, session, applied, elapsed, expected) in [
+    for (sentence, (session, applied, elapsed), expected) in [
         (
             "before the callback, there may be more to come",
-            started,
-            applied(&[(2, Linked)]),
-            unchanged,
+            (started, applied(&[(2, Linked)]), unchanged),
             None,
         ),
         (
             "an undecided consent is waited for",
-            session(),
-            undecided,
-            unchanged,
+            (session(), undecided, unchanged),
             None,
         ),
         (
             "a new connection ends it",
-            session(),
-            applied(&[(2, Linked)]),
-            Duration::ZERO,
+            (session(), applied(&[(2, Linked)]), Duration::ZERO),
             Some((LinkOutcome::Linked, vec![2])),
         ),
         (
             "what a session to link repaired is shown too",
-            session(),
-            applied(&[(1, Reconnected), (2, Linked)]),
-            early,
+            (session(), applied(&[(1, Reconnected), (2, Linked)]), early),
             Some((LinkOutcome::Linked, vec![2, 1])),
         ),
         (
             "a session to link may only repair",
-            session(),
-            applied(&[(2, Reconnected)]),
-            early,
+            (session(), applied(&[(2, Reconnected)]), early),
             Some((LinkOutcome::Reconnected, vec![2])),
         ),
         (
             "a repair ends with its connection, whatever else was linked",
-            repair(),
-            applied(&[(1, Reconnected), (2, Linked)]),
-            early,
+            (repair(), applied(&[(1, Reconnected), (2, Linked)]), early),
             Some((LinkOutcome::Reconnected, vec![2, 1])),
         ),
         (
             "a repair may link another login",
-            repair(),
-            applied(&[(2, Linked)]),
-            early,
+            (repair(), applied(&[(2, Linked)]), early),
             Some((LinkedOther, vec![2])),
         ),
         (
             "a repair may reconnect another connection",
-            repair(),
-            applied(&[(2, Reconnected)]),
-            early,
+            (repair(), applied(&[(2, Reconnected)]), early),
             Some((LinkOutcome::Reconnected, vec![2])),
         ),
         (
             "the user declined",
-            with(DECLINED),
-            nothing(),
-            Duration::ZERO,
+            (with(DECLINED), nothing(), Duration::ZERO),
             Some((Declined, vec![])),
         ),
         (
             "the provider failed",
-            with(REJECTED),
-            nothing(),
-            Duration::ZERO,
+            (with(REJECTED), nothing(), Duration::ZERO),
             Some((Failed, vec![])),
         ),
         (
             "a hint is no more than a hint",
-            with(DECLINED),
-            applied(&[(2, Linked)]),
-            Duration::ZERO,
+            (with(DECLINED), applied(&[(2, Linked)]), Duration::ZERO),
             Some((LinkOutcome::Linked, vec![2])),
         ),
         (
             "a consent may be listed late",
-            session(),
-            nothing(),
-            late,
+            (session(), nothing(), late),
             None,
         ),
         (
             "without one, nothing has changed",
-            session(),
-            nothing(),
-            unchanged,
+            (session(), nothing(), unchanged),
             Some((Unchanged, vec![])),
         ),
         (
             "an earlier attempt of the only session linked it",
-            session(),
-            applied(&[(2, LinkedEarlier)]),
-            Duration::ZERO,
+            (session(), applied(&[(2, LinkedEarlier)]), Duration::ZERO),
             Some((LinkOutcome::Linked, vec![2])),
         ),
         (
             "of two sessions, either may have",
-            one_of_two,
-            applied(&[(2, LinkedEarlier)]),
-            late,
+            (one_of_two, applied(&[(2, LinkedEarlier)]), late),
             None,
         ),
         (
             "so there may be a consent of this one, for some time",
-            one_of_two,
-            applied(&[(2, LinkedEarlier)]),
-            unchanged,
+            (one_of_two, applied(&[(2, LinkedEarlier)]), unchanged),
             Some((LinkOutcome::Linked, vec![2])),
         ),
         (
             "a renewal may be followed by a link",
-            session(),
-            applied(&[(2, Renewed)]),
-            late,
+            (session(), applied(&[(2, Renewed)]), late),
             None,
         ),
         (
             "or not",
-            session(),
-            applied(&[(2, Renewed)]),
-            unchanged,
+            (session(), applied(&[(2, Renewed)]), unchanged),
             Some((Unchanged, vec![2])),
         ),
         (
             "a repair waits shorter after a renewal",
-            repair(),
-            applied(&[(2, Renewed)]),
-            early,
+            (repair(), applied(&[(2, Renewed)]), early),
             None,
         ),
         (
             "of another connection",
-            repair(),
-            applied(&[(2, Renewed)]),
-            renewed,
+            (repair(), applied(&[(2, Renewed)]), renewed),
             Some((Unchanged, vec![2])),
         ),
         (
             "but no shorter without one",
-            repair(),
-            nothing(),
-            late,
+            (repair(), nothing(), late),
             None,
         ),
         (
             "another user's consent is not final at once",
-            session(),
-            with_other_user(&[]),
-            late,
+            (session(), with_other_user(&[]), late),
             None,
         ),
         (
             "but explains why there is no other",
-            session(),
-            with_other_user(&[(2, Renewed)]),
-            unchanged,
+            (session(), with_other_user(&[(2, Renewed)]), unchanged),
             Some((OwnedByOtherUser, vec![])),
         ),
         (
             "unless an earlier attempt linked one",
-            session(),
-            with_other_user(&[(2, LinkedEarlier)]),
-            unchanged,
+            (session(), with_other_user(&[(2, LinkedEarlier)]), unchanged),
             Some((LinkOutcome::Linked, vec![2])),
         ),
     ] {
@@ -271,6 +219,7 @@ fn table_of_conclusions() {
 
 #[test]
 fn table_of_denials() {
+    use LinkOutcome::{Declined, Expired, NotWithdrawn, Withdrawn};
     let second = Duration::from_secs(1);
     let early = UNCHANGED_WAIT.saturating_sub(second);
     let denied = SessionFacts {
@@ -286,89 +235,53 @@ fn table_of_denials() {
         ..Applied::default()
     };
     let nothing = Applied::default;
-    for (sentence, session, applied, elapsed, expected) in [
+    for (sentence, (session, applied, elapsed), expected) in [
         (
             "a withdrawn consent ends it",
-            denied,
-            withdrawn(),
-            Duration::ZERO,
-            Some(LinkOutcome::Withdrawn),
+            (denied, withdrawn(), Duration::ZERO),
+            Some(Withdrawn),
         ),
         (
             "a consent may be listed late",
-            denied,
-            nothing(),
-            early,
+            (denied, nothing(), early),
             None,
         ),
         (
             "until the session expires",
-            denied,
-            nothing(),
-            UNCHANGED_WAIT,
+            (denied, nothing(), UNCHANGED_WAIT),
             None,
         ),
         (
             "a user who declined gave none",
-            with(DECLINED),
-            nothing(),
-            Duration::ZERO,
-            Some(LinkOutcome::Declined),
+            (with(DECLINED), nothing(), Duration::ZERO),
+            Some(Declined),
         ),
         (
             "or did all the same",
-            with(DECLINED),
-            withdrawn(),
-            Duration::ZERO,
-            Some(LinkOutcome::Withdrawn),
+            (with(DECLINED), withdrawn(), Duration::ZERO),
+            Some(Withdrawn),
         ),
     ] {
         let conclusion = conclude(&session, &applied, elapsed);
-        assert_eq!(
-            conclusion.map(|conclusion| conclusion.outcome),
-            expected,
-            "{sentence}"
-        );
+        let outcome = conclusion.map(|conclusion| conclusion.outcome);
+        assert_eq!(outcome, expected, "{sentence}");
     }
     let unconfirmed = SessionFacts {
         phase: LinkPhase::Started,
         confirmation: Confirmation::Open,
         ..session()
     };
-    let ended = |applied: &Applied| match after_poll(
-        Poll::Pending,
-        (&unconfirmed, applied),
-        0,
-        at(1_800),
-        false,
-    ) {
-        Next::Finish(conclusion) => conclusion.outcome,
-        next => panic!("{next:?}"),
-    };
-    assert_eq!(ended(&withdrawn()), LinkOutcome::Withdrawn);
-    assert_eq!(ended(&nothing()), LinkOutcome::Expired);
-    let expired = after_poll(Poll::Pending, (&denied, &nothing()), 0, at(1_800), false);
-    assert!(
-        matches!(
-            expired,
-            Next::Finish(Conclusion {
-                outcome: LinkOutcome::Withdrawn,
-                ..
-            })
-        ),
-        "{expired:?}"
-    );
-    let failed = after_poll(Poll::Failed, (&denied, &nothing()), 0, at(100_000), false);
-    assert!(
-        matches!(
-            failed,
-            Next::Finish(Conclusion {
-                outcome: LinkOutcome::NotWithdrawn,
-                ..
-            })
-        ),
-        "{failed:?}"
-    );
+    for (poll, session, applied, now, expected) in [
+        (Poll::Pending, unconfirmed, withdrawn(), 1_800, Withdrawn),
+        (Poll::Pending, unconfirmed, nothing(), 1_800, Expired),
+        (Poll::Pending, denied, nothing(), 1_800, Withdrawn),
+        (Poll::Failed, denied, nothing(), 100_000, NotWithdrawn),
+    ] {
+        match after_poll(poll, (&session, &applied), 0, at(now), false) {
+            Next::Finish(conclusion) => assert_eq!(conclusion.outcome, expected),
+            next => panic!("{next:?} for {expected:?}"),
+        }
+    }
 }
 
 #[test]
@@ -381,28 +294,17 @@ fn callback_without_a_result_ends_the_session() {
         };
         conclude_without_polling(&session).map(|conclusion| (conclusion.outcome, conclusion.reason))
     };
-    assert_eq!(
-        concluded(LinkPhase::Started, APPROVED),
-        None,
-        "it may still be received"
-    );
-    let received = LinkPhase::CallbackReceived;
-    assert_eq!(
-        concluded(received, DECLINED),
-        Some((LinkOutcome::Declined, None))
-    );
-    assert_eq!(
-        concluded(received, REJECTED),
-        Some((LinkOutcome::Failed, Some("The bank is down.")))
-    );
-    let without = concluded(received, APPROVED);
-    assert_eq!(
-        without,
-        Some((
-            LinkOutcome::Failed,
-            Some("The provider returned you without a result.")
-        ))
-    );
+    let none = concluded(LinkPhase::Started, APPROVED);
+    assert_eq!(none, None, "it may still be received");
+    let without = "The provider returned you without a result.";
+    for (result, outcome, reason) in [
+        (DECLINED, LinkOutcome::Declined, None),
+        (REJECTED, LinkOutcome::Failed, Some("The bank is down.")),
+        (APPROVED, LinkOutcome::Failed, Some(without)),
+    ] {
+        let conclusion = concluded(LinkPhase::CallbackReceived, result);
+        assert_eq!(conclusion, Some((outcome, reason)));
+    }
 }
 
 #[test]
@@ -414,11 +316,9 @@ fn greatest_effect_on_a_connection_counts() {
         [Reconnected, Renewed],
     ] {
         let applied = applied(&[(1, first), (1, second)]);
-        assert_eq!(
-            short(&conclude(&session(), &applied, Duration::ZERO).unwrap()).1,
-            [1],
-            "{first:?}, {second:?}"
-        );
+        let conclusion = conclude(&session(), &applied, Duration::ZERO).unwrap();
+        let (_, shown) = short(&conclusion);
+        assert_eq!(shown, [1], "{first:?}, {second:?}");
         assert_eq!(applied.is_repaired(connection_id(1)), first != Linked);
     }
 }
@@ -434,75 +334,53 @@ fn table_of_expiry() {
         callback_result: DECLINED,
         ..session()
     };
-    for (sentence, session, effects, failed, expected) in [
+    for (sentence, (session, effects, failed), expected) in [
         (
             "a user who left is not waited for",
-            started,
-            &[][..],
-            false,
+            (started, &[][..], false),
             (LinkOutcome::Expired, vec![]),
         ),
         (
             "what a session without a callback linked counts",
-            started,
-            &[(2, Linked)],
-            false,
+            (started, &[(2, Linked)], false),
             (LinkOutcome::Linked, vec![2]),
         ),
         (
             "what others linked meanwhile does not",
-            started,
-            &[(2, LinkedEarlier)],
-            false,
+            (started, &[(2, LinkedEarlier)], false),
             (LinkOutcome::Expired, vec![]),
         ),
         (
             "an approval without a new consent changed nothing",
-            session(),
-            &[],
-            false,
+            (session(), &[], false),
             (LinkOutcome::Unchanged, vec![]),
         ),
         (
             "or renewed",
-            session(),
-            &[(2, Renewed)],
-            false,
+            (session(), &[(2, Renewed)], false),
             (LinkOutcome::Unchanged, vec![2]),
         ),
         (
             "a provider that failed to the end leaves it open",
-            session(),
-            &[],
-            true,
+            (session(), &[], true),
             (LinkOutcome::Expired, vec![]),
         ),
         (
             "unless a connection was linked before",
-            session(),
-            &[(2, Linked)],
-            true,
+            (session(), &[(2, Linked)], true),
             (LinkOutcome::Linked, vec![2]),
         ),
         (
             "without an approval, nothing was to be found",
-            declined,
-            &[(2, Renewed)],
-            false,
+            (declined, &[(2, Renewed)], false),
             (LinkOutcome::Expired, vec![]),
         ),
     ] {
-        let (poll, ends_at) = if failed {
-            (
-                Poll::Failed,
-                session
-                    .expires_at
-                    .saturating_add(RETRY_AFTER_EXPIRY_MAX)
-                    .unwrap(),
-            )
-        } else {
-            (Poll::Pending, session.expires_at)
+        let (poll, more_time) = match failed {
+            true => (Poll::Failed, RETRY_AFTER_EXPIRY_MAX),
+            false => (Poll::Pending, Duration::ZERO),
         };
+        let ends_at = session.expires_at.saturating_add(more_time).unwrap();
         let next = after_poll(poll, (&session, &applied(effects)), 3, ends_at, false);
         let Next::Finish(conclusion) = next else {
             panic!("{sentence}: {next:?}")
@@ -519,61 +397,40 @@ fn table_of_what_follows_a_poll() {
     };
     let (received, end) = (session(), session().expires_at);
     let hours = |hours: i64| at(hours * 3_600);
-    for (sentence, session, poll, attempts, now, expected) in [
+    for (sentence, (session, poll, attempts, now), expected) in [
         (
             "without a callback, the first poll is after five minutes",
-            started,
-            Poll::Pending,
-            0,
-            at(10),
+            (started, Poll::Pending, 0, at(10)),
             at(300),
         ),
         (
             "the second is at the expiry",
-            started,
-            Poll::Pending,
-            1,
-            at(300),
+            (started, Poll::Pending, 1, at(300)),
             end,
         ),
         (
             "unless the provider fails",
-            started,
-            Poll::Failed,
-            0,
-            at(300),
+            (started, Poll::Failed, 0, at(300)),
             at(305),
         ),
         (
             "after a callback, polls become rarer",
-            received,
-            Poll::Pending,
-            3,
-            at(100),
+            (received, Poll::Pending, 3, at(100)),
             at(140),
         ),
         (
             "up to the expiry",
-            received,
-            Poll::Pending,
-            9,
-            at(1_700),
+            (received, Poll::Pending, 9, at(1_700)),
             end,
         ),
         (
             "a failing provider gets more time",
-            received,
-            Poll::Failed,
-            9,
-            end,
+            (received, Poll::Failed, 9, end),
             at(1_800 + 320),
         ),
         (
             "for hours",
-            received,
-            Poll::Failed,
-            99,
-            hours(20),
+            (received, Poll::Failed, 99, hours(20)),
             hours(20).saturating_add(Duration::from_secs(320)).unwrap(),
         ),
     ] {
