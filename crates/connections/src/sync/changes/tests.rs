@@ -81,10 +81,8 @@ impl Reads {
         };
         let found = detect_changes(&self.known, seen, &reading);
         if let Some(after) = &found.fingerprints {
-            assert!(
-                after.rows.is_sorted_by(|one, other| one.id() < other.id()),
-                "sorted, without repetitions"
-            );
+            // Sorted, without repetitions.
+            assert!(after.rows.is_sorted_by(|one, other| one.id() < other.id()));
             assert!(after.change_versions.is_sorted_by(|one, other| one < other));
             let keys: HashSet<RowKey> = after.rows.iter().map(|row| row.key).collect();
             assert_eq!(keys.len(), after.rows.len(), "keys are unique");
@@ -97,12 +95,9 @@ impl Reads {
     fn change_versions(&self) -> Vec<(u8, u32, i64, i64)> {
         let hour = |change_version: u32| (i64::from(change_version) - hours(0).as_second()) / 3600;
         let entry = |row: &Fingerprint| {
-            (
-                row.digests.row.0[0],
-                row.occurrence,
-                hour(row.first_version),
-                hour(row.changed_version),
-            )
+            let versions = [row.first_version, row.changed_version];
+            let [first, changed] = versions.map(hour);
+            (row.digests.row.0[0], row.occurrence, first, changed)
         };
         self.known.rows.iter().map(entry).collect()
     }
@@ -135,17 +130,10 @@ fn row_read_twice_counts_once() {
     let mut reads = Reads::new(SameRow);
     let rows = [(1, 1), (2, 1), (1, 9)];
     assert_eq!(indexes(&reads.read(1, &rows).new), [0, 1]);
-    let contents: Vec<u8> = reads
-        .known
-        .rows
-        .iter()
-        .map(|row| row.digests.content.0[0])
-        .collect();
-    assert_eq!(
-        contents,
-        [1, 1],
-        "the first reading, as in a page of changes"
-    );
+    // The first reading, as in a page of changes.
+    let known = reads.known.rows.iter();
+    let contents: Vec<u8> = known.map(|row| row.digests.content.0[0]).collect();
+    assert_eq!(contents, [1, 1]);
     assert_eq!(reads.read(2, &rows), Changes::default());
 }
 
@@ -191,22 +179,10 @@ fn marks_say_which_read_saw_a_row_first_and_changed() {
         assert_eq!(reads.change_versions(), expected, "{hour}");
     }
     let change_version = |hour: i64| Fingerprint::seconds(hours(hour));
-    let reached: Vec<bool> = [
-        0,
-        change_version(1),
-        change_version(2),
-        change_version(3),
-        change_version(4),
-        change_version(81),
-    ]
-    .into_iter()
-    .map(|change_version| reads.known.reach_back_to(change_version))
-    .collect();
-    assert_eq!(
-        reached,
-        [false, false, true, false, true, true],
-        "row 3 was forgotten, read 3 found nothing"
-    );
+    // Row 3 was forgotten, and read 3 found nothing.
+    assert!(!reads.known.reach_back_to(0));
+    let reached = [1, 2, 3, 4, 81].map(|hour| reads.known.reach_back_to(change_version(hour)));
+    assert_eq!(reached, [false, true, false, true, true]);
 }
 
 #[test]
@@ -229,16 +205,9 @@ fn unchanged_rows_are_rewritten_once_a_day() {
         assert_eq!(reads.change_versions(), before, "{hour}");
         if rewritten {
             let now = Fingerprint::seconds(hours(hour));
-            assert_eq!(
-                reads
-                    .known
-                    .rows
-                    .iter()
-                    .filter(|row| row.seen_at == now)
-                    .count(),
-                rows,
-                "{hour}"
-            );
+            let known = reads.known.rows.iter();
+            let seen = known.filter(|row| row.seen_at == now).count();
+            assert_eq!(seen, rows, "{hour}");
         }
     }
 }
@@ -256,11 +225,8 @@ fn fingerprints_out_of_range_are_deleted() {
     reads.read(0, &[(1, 1), (2, 2)]);
     reads.cover_nothing();
     reads.read(500, &[(2, 2)]);
-    assert_eq!(
-        reads.change_versions(),
-        [(2, 0, 0, 0)],
-        "a row that is seen stays, however old"
-    );
+    // A row that is seen stays, however old.
+    assert_eq!(reads.change_versions(), [(2, 0, 0, 0)]);
 }
 
 #[test]
@@ -293,29 +259,18 @@ fn returning_row_has_its_key_and_a_new_mark() {
     reads.read(0, &[(1, 1), (2, 2)]);
     let keys = reads.keys();
     reads.read(1, &[(2, 2)]);
-    assert_eq!(
-        reads.read(2, &[(1, 1), (2, 2)]).updated,
-        [],
-        "not reported again"
-    );
-    assert_eq!(
-        reads.change_versions(),
-        [(1, 0, 0, 2), (2, 0, 0, 0)],
-        "but for clients that follow"
-    );
+    let found = reads.read(2, &[(1, 1), (2, 2)]);
+    assert_eq!(found.updated, [], "not reported again");
+    // But for clients that follow.
+    assert_eq!(reads.change_versions(), [(1, 0, 0, 2), (2, 0, 0, 0)]);
     for hour in [3, 4, 30] {
         reads.read(hour, &[(2, 2)]);
     }
     assert!(reads.known.rows[0].is_gone);
-    assert_eq!(
-        indexes(&reads.read(31, &[(1, 1), (2, 2)]).updated),
-        [0],
-        "it was reported as gone"
-    );
-    assert_eq!(
-        (reads.change_versions()[0], reads.keys()),
-        ((1, 0, 0, 31), keys)
-    );
+    let found = reads.read(31, &[(1, 1), (2, 2)]);
+    assert_eq!(indexes(&found.updated), [0], "it was reported as gone");
+    assert_eq!(reads.change_versions()[0], (1, 0, 0, 31));
+    assert_eq!(reads.keys(), keys);
 }
 
 /// Takes a part out of what a run has read.
@@ -365,11 +320,8 @@ fn only_covered_rows_are_found_under_another_id() {
     reads.read(0, &[(1, 1)]);
     reads.coverage.unreadable = HashSet::from([Some(UtcDay(149)), None]);
     reads.coverage.first_certain_day = UtcDay(152);
-    assert_eq!(
-        reads.read(1, &[(11, 1)]).new,
-        [],
-        "an unreadable row of another day, or an unknown one"
-    );
+    // An unreadable row of another day, or an unknown one.
+    assert_eq!(reads.read(1, &[(11, 1)]).new, []);
 }
 
 #[test]
@@ -378,14 +330,8 @@ fn provider_says_that_a_row_is_gone() {
     reads.read(0, &[(1, 1), (2, 2)]);
     reads.removal_hints = HashSet::from([Digest([1; 16]), Digest([2; 16])]);
     let found = reads.read(1, &[(2, 2)]);
-    assert_eq!(
-        found
-            .gone
-            .iter()
-            .map(|gone| gone.digests.row)
-            .collect::<Vec<_>>(),
-        [Digest([1; 16])]
-    );
+    let gone: Vec<_> = found.gone.iter().map(|gone| gone.digests.row).collect();
+    assert_eq!(gone, [Digest([1; 16])]);
     assert_eq!(found.removal_hints, [], "both are checked");
 }
 
@@ -398,18 +344,12 @@ fn hint_waits_for_a_run_that_reads_the_row() {
         let usual = reads.coverage.clone();
         change(&mut reads.coverage);
         let found = reads.read(1, &[(2, 2)]);
-        assert_eq!(
-            (found.gone, found.removal_hints.as_slice()),
-            (vec![], [Digest([1; 16])].as_slice()),
-            "{name}"
-        );
+        assert_eq!(found.gone, [], "{name}");
+        assert_eq!(found.removal_hints, [Digest([1; 16])], "{name}");
         (reads.coverage, reads.removal_hints) = (usual, found.removal_hints.into_iter().collect());
         let found = reads.read(2, &[(2, 2)]);
-        assert_eq!(
-            (found.gone.len(), found.removal_hints),
-            (1, vec![]),
-            "{name}"
-        );
+        assert_eq!(found.gone.len(), 1, "{name}");
+        assert_eq!(found.removal_hints, [], "{name}");
     }
 }
 
@@ -422,33 +362,19 @@ fn row_under_another_id_keeps_its_key_and_is_no_news() {
         panic!("four rows")
     };
     let found = reads.read(1, &[(14, 103), (12, 2), (13, 3), (11, 101), (15, 5)]);
-    assert_eq!(
-        (indexes(&found.new), indexes(&found.updated)),
-        (vec![4], vec![3]),
-        "only one row changed, and one is new"
-    );
+    assert_eq!(indexes(&found.new), [4]);
+    assert_eq!(indexes(&found.updated), [3], "only one row changed");
     let key = |row: u8| {
-        reads
-            .known
-            .rows
-            .iter()
-            .find(|known| known.digests.row.0[0] == row)
-            .unwrap()
-            .key
+        let mut known = reads.known.rows.iter();
+        let own = known.find(|known| known.digests.row.0[0] == row);
+        own.unwrap().key
     };
-    assert_eq!(
-        [key(11), key(12), key(13), key(14)],
-        [one, two, three, four]
-    );
-    assert_eq!(
-        reads.change_versions()[1..4],
-        [(12, 0, 0, 0), (13, 0, 0, 0), (14, 0, 0, 0)]
-    );
+    assert_eq!([11, 12, 13, 14].map(key), [one, two, three, four]);
+    let unchanged = [(12, 0, 0, 0), (13, 0, 0, 0), (14, 0, 0, 0)];
+    assert_eq!(reads.change_versions()[1..4], unchanged);
     // The first ids come back for other rows: keys stay unique, which each read checks.
-    let found = reads.read(
-        2,
-        &[(14, 103), (12, 2), (13, 3), (11, 101), (15, 5), (1, 50)],
-    );
+    let rows = [(14, 103), (12, 2), (13, 3), (11, 101), (15, 5), (1, 50)];
+    let found = reads.read(2, &rows);
     assert_eq!(indexes(&found.new), [5]);
 }
 
@@ -484,13 +410,9 @@ fn many_rows_with_one_id_are_compared_quickly() {
 
 /// Contents of rows by their id. No two rows look alike.
 fn contents_by_id() -> impl Strategy<Value = BTreeMap<u8, u8>> {
-    let unlike = |contents: BTreeMap<u8, u8>| {
-        contents
-            .into_iter()
-            .map(|(id, content)| (id, id * 8 + content))
-    };
+    let unlike = |(id, content): (u8, u8)| (id, id * 8 + content);
     prop::collection::btree_map(0_u8..12, 0_u8..4, 0..12)
-        .prop_map(move |contents| unlike(contents).collect())
+        .prop_map(move |contents| contents.into_iter().map(unlike).collect())
 }
 
 proptest! {
