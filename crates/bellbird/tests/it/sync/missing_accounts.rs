@@ -73,22 +73,12 @@ async fn account_missing_from_one_list_stays() {
         let missing = app.account_at(connection).await;
         app.unlist(provider, &[&missing]);
         app.assert_nothing_new(connection).await;
-        assert_eq!(
-            app.shown_accounts(&person).await,
-            before,
-            "{provider}: while it is missing"
-        );
+        let shown = async || app.shown_accounts(&person).await;
+        assert_eq!(shown().await, before, "{provider}: while it is missing");
         app.unlist(provider, &[]);
-        assert_eq!(
-            app.announced_after(MINUTE, connection, &hook).await,
-            NONE,
-            "{provider}: its rows are known"
-        );
-        assert_eq!(
-            app.shown_accounts(&person).await,
-            before,
-            "{provider}: after it returned"
-        );
+        let announced = app.announced_after(MINUTE, connection, &hook).await;
+        assert_eq!(announced, NONE, "{provider}: its rows are known");
+        assert_eq!(shown().await, before, "{provider}: after it returned");
     }
 }
 
@@ -104,80 +94,45 @@ async fn missing_account_is_hidden_and_returns_with_its_rows() {
         let mut accounts = accounts.iter();
         let stored = accounts.find(|account| account.provider_account_id == missing);
         let id = stored.unwrap().id.to_string();
+        let announced_after =
+            async |time: SignedDuration| app.announced_after(time, connection, &hook).await;
+        let shown = async || app.shown_accounts(&person).await;
+        let statuses = async || app.read_statuses(&person, connection, &id).await;
+        let add_row = |text: &str| {
+            let at = app.clock.now() - MINUTE;
+            app.add_row_to(connection, &missing, text, at);
+        };
         app.add_recent_row(connection, "BEFORE").await;
-        assert_eq!(
-            app.announced_after(MINUTE, connection, &hook).await,
-            ["BEFORE"]
-        );
+        assert_eq!(announced_after(MINUTE).await, ["BEFORE"]);
 
         app.unlist(provider, &[&missing]);
-        app.add_row_to(
-            connection,
-            &missing,
-            "WHILE MISSING",
-            app.clock.now() - MINUTE,
-        );
-        assert_eq!(app.announced_after(MINUTE, connection, &hook).await, NONE);
-        assert_eq!(
-            app.announced_after(59 * MINUTE, connection, &hook).await,
-            NONE
-        );
-        assert_eq!(
-            app.shown_accounts(&person).await,
-            before,
-            "{provider}: not yet an hour"
-        );
-        assert_eq!(
-            app.read_statuses(&person, connection, &id).await,
-            [200, 200]
-        );
-        assert_eq!(app.announced_after(MINUTE, connection, &hook).await, NONE);
-        let rest: Vec<&String> = before.iter().filter(|other| **other != id).collect();
+        add_row("WHILE MISSING");
+        assert_eq!(announced_after(MINUTE).await, NONE);
+        assert_eq!(announced_after(59 * MINUTE).await, NONE);
+        assert_eq!(shown().await, before, "{provider}: not yet an hour");
+        assert_eq!(statuses().await, [200, 200]);
+        assert_eq!(announced_after(MINUTE).await, NONE);
+        let mut rest = before.clone();
+        rest.retain(|other| *other != id);
         assert!(!rest.is_empty(), "{provider}");
-        assert_eq!(
-            app.shown_accounts(&person).await.iter().collect::<Vec<_>>(),
-            rest,
-            "{provider}: hidden"
-        );
-        assert_eq!(
-            app.read_statuses(&person, connection, &id).await,
-            [404, 404]
-        );
+        assert_eq!(shown().await, rest, "{provider}: hidden");
+        assert_eq!(statuses().await, [404, 404]);
 
         // Longer than syncs overlap, and than fingerprints are kept otherwise.
         for day in 1..=20 {
             if day == 10 {
-                app.add_row_to(
-                    connection,
-                    &missing,
-                    "WHILE HIDDEN",
-                    app.clock.now() - MINUTE,
-                );
+                add_row("WHILE HIDDEN");
             }
-            assert_eq!(
-                app.announced_after(DAY, connection, &hook).await,
-                NONE,
-                "{provider}: day {day}"
-            );
+            assert_eq!(announced_after(DAY).await, NONE, "{provider}: day {day}");
         }
         app.unlist(provider, &[]);
-        let mut announced = app.announced_after(DAY, connection, &hook).await;
+        let mut announced = announced_after(DAY).await;
         announced.sort_unstable();
-        assert_eq!(
-            announced,
-            ["WHILE HIDDEN", "WHILE MISSING"],
-            "{provider}: none twice, none left out"
-        );
-        assert_eq!(
-            app.shown_accounts(&person).await,
-            before,
-            "{provider}: the same ids"
-        );
-        assert_eq!(
-            app.read_statuses(&person, connection, &id).await,
-            [200, 200]
-        );
-        assert_eq!(app.announced_after(DAY, connection, &hook).await, NONE);
+        let rows = ["WHILE HIDDEN", "WHILE MISSING"];
+        assert_eq!(announced, rows, "{provider}: none twice, none left out");
+        assert_eq!(shown().await, before, "{provider}: the same ids");
+        assert_eq!(statuses().await, [200, 200]);
+        assert_eq!(announced_after(DAY).await, NONE);
     }
 }
 
