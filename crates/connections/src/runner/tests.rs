@@ -35,14 +35,9 @@ impl World {
         let storage = Storage::open(&url, Sealer::random()).await.unwrap();
         storage.migrate().await.unwrap();
         let clock = Clock::manual("2026-11-20T00:00:00Z".parse().unwrap());
-        let state = Arc::new(State::new(
-            storage,
-            providers,
-            clock.clone(),
-            Lanes::new(lanes()),
-        ));
+        let state = State::new(storage, providers, clock.clone(), Lanes::new(lanes()));
         Self {
-            state,
+            state: Arc::new(state),
             clock,
             stop: CancellationToken::new(),
             _directory: directory,
@@ -51,13 +46,16 @@ impl World {
 
     async fn add(&self, kind: &JobKind, provider: &str, subject: &str) -> JobKey {
         let key = JobKey::new(kind.name, UserId::new(), subject);
-        self.state
-            .storage
-            .jobs()
-            .insert(&key, provider, self.clock.now())
-            .await
-            .unwrap();
+        let (jobs, now) = (self.state.storage.jobs(), self.clock.now());
+        jobs.insert(&key, provider, now).await.unwrap();
         key
+    }
+
+    /// The errors of the failing jobs, and how often each was tried.
+    async fn failing(&self) -> Vec<(String, u32)> {
+        let jobs = self.state.storage.jobs().list_failing(9).await.unwrap();
+        let jobs = jobs.into_iter();
+        jobs.map(|job| (job.last_error, job.attempts)).collect()
     }
 
     fn start(&self, kind: &'static JobKind, provider: &'static str) -> tokio::task::JoinHandle<()> {
@@ -66,8 +64,16 @@ impl World {
     }
 
     fn advance(&self, time: Duration) {
-        self.clock
-            .set(self.clock.now() + SignedDuration::try_from(time).unwrap());
+        let time = SignedDuration::try_from(time).unwrap();
+        self.clock.set(self.clock.now() + time);
+    }
+
+    /// Stops all that has started.
+    async fn stop(&self, lanes: impl IntoIterator<Item = tokio::task::JoinHandle<()>>) {
+        self.stop.cancel();
+        for lane in lanes {
+            lane.await.unwrap();
+        }
     }
 }
 
@@ -113,15 +119,7 @@ async fn panicking_job_fails_and_delays_no_other() {
     let lane = world.start(&KIND, "fiskil");
     until(|| RUNS.load(Ordering::SeqCst) == 2).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
-    let failing = world.state.storage.jobs().list_failing(9).await.unwrap();
-    assert_eq!(
-        (
-            failing.len(),
-            failing[0].last_error.as_str(),
-            failing[0].attempts
-        ),
-        (1, "panicked", 1)
-    );
+    assert_eq!(world.failing().await, [("panicked".to_owned(), 1)]);
     assert_eq!(RUNS.load(Ordering::SeqCst), 2, "not due yet");
     PANICS.store(false, Ordering::SeqCst);
     world.advance(Duration::from_secs(40));
@@ -130,8 +128,7 @@ async fn panicking_job_fails_and_delays_no_other() {
     world.advance(LEASE);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(RUNS.load(Ordering::SeqCst), 3, "finished");
-    world.stop.cancel();
-    lane.await.unwrap();
+    world.stop([lane]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,30 +146,20 @@ async fn job_that_kills_its_process_backs_off_from_the_second_time_on() {
     // Nobody finishes these two runs.
     for killed in 0..2 {
         let (now, lease) = world.state.lease(LEASE);
-        let claim = jobs
-            .claim_due("test", "fiskil", now, lease)
-            .await
-            .unwrap()
-            .expect("due");
-        assert_eq!(
-            (claim.attempts, claim.was_interrupted),
-            (killed, killed > 0)
-        );
+        let claim = jobs.claim_due("test", "fiskil", now, lease).await;
+        let claim = claim.unwrap().expect("due");
+        let runs = (claim.attempts, claim.was_interrupted);
+        assert_eq!(runs, (killed, killed > 0));
         world.advance(LEASE);
     }
     let lane = world.start(&KIND, "fiskil");
     tokio::time::sleep(Duration::from_secs(60)).await;
-    let failing = jobs.list_failing(9).await.unwrap();
-    assert_eq!(
-        (failing[0].last_error.as_str(), failing[0].attempts),
-        ("interrupted", 2)
-    );
+    assert_eq!(world.failing().await, [("interrupted".to_owned(), 2)]);
     assert_eq!(RUNS.load(Ordering::SeqCst), 0, "delayed");
     world.advance(Duration::from_secs(72));
     until(|| RUNS.load(Ordering::SeqCst) == 1).await;
-    world.stop.cancel();
-    lane.await.unwrap();
-    assert!(jobs.list_failing(9).await.unwrap().is_empty());
+    world.stop([lane]).await;
+    assert!(world.failing().await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,42 +175,22 @@ async fn due_syncs_wait_while_the_provider_says_so() {
         yields_when_limited: true,
         ..OTHER
     };
-    let broker = Arc::new(Simulated::new(
-        "snaptrade",
-        ConnectionCategory::Brokerage,
-        100,
-        Vec::new(),
-    ));
+    let brokerage = ConnectionCategory::Brokerage;
+    let broker = Arc::new(Simulated::new("snaptrade", brokerage, 100, Vec::new()));
     broker.syncs_wait.store(true, Ordering::SeqCst);
     let world = World::with(Registry::of(vec![Arc::clone(&broker) as Arc<dyn Provider>])).await;
     world.add(&SYNC, "snaptrade", "waits").await;
-    world
-        .add(&SYNC, "fiskil", "of a provider that is not configured")
-        .await;
-    let lanes = [
-        world.start(&SYNC, "snaptrade"),
-        world.start(&SYNC, "fiskil"),
-    ];
+    let unknown = "of a provider that is not configured";
+    world.add(&SYNC, "fiskil", unknown).await;
+    let lanes = ["snaptrade", "fiskil"].map(|provider| world.start(&SYNC, provider));
     until(|| RUNS.load(Ordering::SeqCst) == 1).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(RUNS.load(Ordering::SeqCst), 1);
-    assert!(
-        world
-            .state
-            .storage
-            .jobs()
-            .list_failing(9)
-            .await
-            .unwrap()
-            .is_empty(),
-        "waiting is no failure"
-    );
+    // Waiting is no failure.
+    assert!(world.failing().await.is_empty());
     broker.syncs_wait.store(false, Ordering::SeqCst);
     until(|| RUNS.load(Ordering::SeqCst) == 2).await;
-    world.stop.cancel();
-    for lane in lanes {
-        lane.await.unwrap();
-    }
+    world.stop(lanes).await;
 }
 
 #[tokio::test]
@@ -270,10 +237,7 @@ async fn slow_provider_has_its_own_limit() {
     assert_eq!(RUNNING.load(Ordering::SeqCst), 2);
     ANSWERS.add_permits(3);
     until(|| DONE.load(Ordering::SeqCst) == 6).await;
-    world.stop.cancel();
-    for lane in lanes {
-        lane.await.unwrap();
-    }
+    world.stop(lanes).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -300,18 +264,10 @@ async fn stop_waits_for_running_jobs_and_starts_no_other() {
     lane.await.unwrap();
     assert_eq!(STARTED.load(Ordering::SeqCst), 2);
     let now = world.clock.now();
-    let left = world
-        .state
-        .storage
-        .jobs()
-        .claim_due("test", "fiskil", now, now)
-        .await
-        .unwrap();
-    assert_eq!(
-        left.map(|claim| claim.attempts),
-        Some(0),
-        "one job is left, for the next start"
-    );
+    let jobs = world.state.storage.jobs();
+    let left = jobs.claim_due("test", "fiskil", now, now).await.unwrap();
+    let attempts = left.map(|claim| claim.attempts);
+    assert_eq!(attempts, Some(0), "one job is left, for the next start");
 }
 
 #[tokio::test(start_paused = true)]
@@ -330,28 +286,14 @@ async fn failed_job_is_retried_with_backoff_and_its_error_is_kept() {
     let lane = world.start(&KIND, "fiskil");
     until(|| RUNS.load(Ordering::SeqCst) == 1).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
-    let failing = world.state.storage.jobs().list_failing(9).await.unwrap();
+    let failing = world.failing().await;
     assert_eq!(failing.len(), 1);
-    assert!(
-        failing[0].last_error.contains("fiskil"),
-        "{}",
-        failing[0].last_error
-    );
+    assert!(failing[0].0.contains("fiskil"), "{failing:?}");
     assert_eq!(RUNS.load(Ordering::SeqCst), 1, "not due yet");
     world.advance(Duration::from_secs(2 * 3_600));
     until(|| RUNS.load(Ordering::SeqCst) == 2).await;
-    world.stop.cancel();
-    lane.await.unwrap();
-    assert!(
-        world
-            .state
-            .storage
-            .jobs()
-            .list_failing(9)
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    world.stop([lane]).await;
+    assert!(world.failing().await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -375,8 +317,5 @@ async fn periodic_job_is_added_once_by_all_instances() {
     assert_eq!(RUNS.load(Ordering::SeqCst), 1);
     world.advance(Duration::from_secs(3_600));
     until(|| RUNS.load(Ordering::SeqCst) == 2).await;
-    world.stop.cancel();
-    for lane in lanes {
-        lane.await.unwrap();
-    }
+    world.stop(lanes).await;
 }

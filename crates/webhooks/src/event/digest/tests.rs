@@ -20,10 +20,8 @@ fn all_differ<T: Clone>(row: &T, changes: &[fn(&mut T)], content: impl Fn(&T) ->
     for (number, change) in changes.iter().enumerate() {
         let mut changed = row.clone();
         change(&mut changed);
-        assert!(
-            seen.insert(content(&changed)),
-            "change {number} does not change the digest"
-        );
+        let is_new = seen.insert(content(&changed));
+        assert!(is_new, "change {number} does not change the digest");
     }
 }
 
@@ -118,45 +116,32 @@ fn every_trade_field_changes_the_digest() {
 fn digest_covers_the_currency_that_is_shown() {
     let content = |currency, account_currency| {
         let account = account(1, "Everyday", account_currency);
-        hasher()
-            .transaction(&Transaction {
-                currency,
-                ..transaction(&account)
-            })
-            .content
+        let row = Transaction {
+            currency,
+            ..transaction(&account)
+        };
+        hasher().transaction(&row).content
     };
-    assert_ne!(
-        content(None, "XXX"),
-        content(None, "JPY"),
-        "the account's, learned later"
-    );
-    assert_eq!(
-        content(None, "JPY"),
-        content(Currency::parse("JPY"), "AUD"),
-        "shown alike"
-    );
+    let (unknown, learned) = (content(None, "XXX"), content(None, "JPY"));
+    assert_ne!(unknown, learned, "the account's, learned later");
+    let own = content(Currency::parse("JPY"), "AUD");
+    assert_eq!(learned, own, "shown alike");
 }
 
 #[test]
 fn own_fields_do_not_change_digests() {
     let everyday = account(1, "Everyday", "AUD");
     let renamed = account(1, "Bills", "XXX");
-    assert_eq!(
-        hasher().transaction(&transaction(&everyday)),
-        hasher().transaction(&transaction(&renamed))
-    );
-    assert_eq!(
-        hasher().trade(&trade(&everyday)),
-        hasher().trade(&trade(&renamed))
-    );
+    let of = |row: &Transaction<'_>| hasher().transaction(row);
+    let usual = of(&transaction(&everyday));
+    assert_eq!(usual, of(&transaction(&renamed)));
+    let trades = [&everyday, &renamed].map(|account| hasher().trade(&trade(account)));
+    assert_eq!(trades[0], trades[1]);
     let seen = Transaction {
         seen_at: Some(instant("2026-11-20T01:00:00Z")),
         ..transaction(&everyday)
     };
-    assert_eq!(
-        hasher().transaction(&transaction(&everyday)),
-        hasher().transaction(&seen)
-    );
+    assert_eq!(usual, of(&seen));
 }
 
 #[test]
@@ -168,15 +153,14 @@ fn account_and_id_identify_a_row() {
         description: "other".into(),
         ..transaction(&one)
     };
-    assert_eq!(row(&transaction(&one)), row(&changed));
-    assert_ne!(row(&transaction(&one)), row(&transaction(&other)));
-    assert_ne!(
-        row(&transaction(&one)),
-        row(&Transaction {
-            id: "tx_2".into(),
-            ..transaction(&one)
-        })
-    );
+    let renumbered = Transaction {
+        id: "tx_2".into(),
+        ..transaction(&one)
+    };
+    let usual = row(&transaction(&one));
+    assert_eq!(usual, row(&changed));
+    assert_ne!(usual, row(&transaction(&other)));
+    assert_ne!(usual, row(&renumbered));
 
     let row = |row: &Trade<'_>| hasher().trade(row).row;
     let changed = Trade {
@@ -185,19 +169,14 @@ fn account_and_id_identify_a_row() {
         currency: "USD".into(),
         ..trade(&one)
     };
-    assert_eq!(
-        row(&trade(&one)),
-        row(&changed),
-        "none of these fields is part of the id"
-    );
-    assert_ne!(row(&trade(&one)), row(&trade(&other)));
-    assert_ne!(
-        row(&trade(&one)),
-        row(&Trade {
-            quantity: None,
-            ..trade(&one)
-        })
-    );
+    let of_unknown_size = Trade {
+        quantity: None,
+        ..trade(&one)
+    };
+    let usual = row(&trade(&one));
+    assert_eq!(usual, row(&changed), "no such field is part of the id");
+    assert_ne!(usual, row(&trade(&other)));
+    assert_ne!(usual, row(&of_unknown_size));
 
     // A transaction with the id of a trade is a different row.
     let id = trade(&one).id().to_string();
@@ -205,17 +184,14 @@ fn account_and_id_identify_a_row() {
         id: id.into(),
         ..transaction(&one)
     };
-    assert_ne!(hasher().transaction(&namesake).row, row(&trade(&one)));
+    assert_ne!(hasher().transaction(&namesake).row, usual);
 }
 
 #[test]
 fn digests_depend_on_the_key() {
     let account = account(1, "Everyday", "AUD");
-    let other = RowHasher::new(&[8; 32]);
-    let (one, other) = (
-        hasher().transaction(&transaction(&account)),
-        other.transaction(&transaction(&account)),
-    );
+    let hashers = [hasher(), RowHasher::new(&[8; 32])];
+    let [one, other] = hashers.map(|hasher| hasher.transaction(&transaction(&account)));
     assert_ne!(one.row, other.row);
     assert_ne!(one.content, other.content);
     assert_ne!(one.likeness, other.likeness);
@@ -268,10 +244,8 @@ fn day_is_hidden_and_shown_again() {
     let shown = [fingerprint(0), fingerprint(1)];
     let mut hidden = shown;
     hasher().mask_days(&mut hidden);
-    assert_ne!(
-        hidden[0].digests.day, hidden[1].digests.day,
-        "rows of one day look different"
-    );
+    let [one, other] = hidden.map(|row| row.digests.day);
+    assert_ne!(one, other, "rows of one day look different");
     hasher().mask_days(&mut hidden);
     assert_eq!(hidden, shown);
 }

@@ -15,29 +15,25 @@ fn addresses(list: &[&str]) -> Vec<IpAddr> {
     list.iter().map(|text| text.parse().unwrap()).collect()
 }
 
+fn resolver(server: &NameServer, rules: Rules) -> Resolver {
+    Resolver::with_name_servers(&[server.address], rules).unwrap()
+}
+
 async fn vetted(list: &'static [&'static str], rules: Rules) -> Result<Vec<IpAddr>, ResolveError> {
     let server = NameServer::new(move |_| MockAnswer::addresses(list)).await;
-    Resolver::with_name_servers(&[server.address], rules)
-        .unwrap()
-        .vet(HOST)
-        .await
+    resolver(&server, rules).vet(HOST).await
 }
 
 #[tokio::test]
 async fn both_families_are_found() {
     let both = ["93.184.216.34", "2606:4700:4700::1111"];
-    assert_eq!(
-        vetted(&["2606:4700:4700::1111", "93.184.216.34"], STRICT).await,
-        Ok(addresses(&both))
-    );
-    assert_eq!(
-        vetted(&["93.184.216.34"], STRICT).await,
-        Ok(addresses(&both[..1]))
-    );
-    assert_eq!(
-        vetted(&["2606:4700:4700::1111"], STRICT).await,
-        Ok(addresses(&both[1..]))
-    );
+    for (listed, expected) in [
+        (&["2606:4700:4700::1111", "93.184.216.34"][..], &both[..]),
+        (&["93.184.216.34"][..], &both[..1]),
+        (&["2606:4700:4700::1111"][..], &both[1..]),
+    ] {
+        assert_eq!(vetted(listed, STRICT).await, Ok(addresses(expected)));
+    }
 }
 
 #[tokio::test]
@@ -57,24 +53,20 @@ async fn one_blocked_address_rejects_the_name() {
         &["2002:7f00:1::1"],
         &["93.184.216.34", "::ffff:93.184.216.34"],
     ] {
-        assert_eq!(
-            vetted(list, STRICT).await,
-            Err(ResolveError::NotAllowed),
-            "{list:?}"
-        );
+        let vetted = vetted(list, STRICT).await;
+        assert_eq!(vetted, Err(ResolveError::NotAllowed), "{list:?}");
     }
-    assert_eq!(
-        vetted(&["127.0.0.1", "::1"], DEVELOPMENT).await,
-        Ok(addresses(&["127.0.0.1", "::1"]))
-    );
-    assert_eq!(
-        vetted(&["127.0.0.1", "10.0.0.1"], DEVELOPMENT).await,
-        Err(ResolveError::NotAllowed)
-    );
-    assert_eq!(
-        vetted(&["::ffff:127.0.0.1"], DEVELOPMENT).await,
-        Err(ResolveError::NotAllowed)
-    );
+    let loopback = addresses(&["127.0.0.1", "::1"]);
+    for (list, expected) in [
+        (&["127.0.0.1", "::1"][..], Ok(loopback)),
+        (
+            &["127.0.0.1", "10.0.0.1"][..],
+            Err(ResolveError::NotAllowed),
+        ),
+        (&["::ffff:127.0.0.1"][..], Err(ResolveError::NotAllowed)),
+    ] {
+        assert_eq!(vetted(list, DEVELOPMENT).await, expected, "{list:?}");
+    }
 }
 
 #[tokio::test]
@@ -90,10 +82,7 @@ async fn all_addresses_are_vetted_and_few_used() {
     ] {
         let list = many(last);
         let server = NameServer::new(move |_| MockAnswer::Addresses(list.clone())).await;
-        let vetted = Resolver::with_name_servers(&[server.address], STRICT)
-            .unwrap()
-            .vet(HOST)
-            .await;
+        let vetted = resolver(&server, STRICT).vet(HOST).await;
         assert_eq!(vetted.map(|list| list.len()), expected, "{last}");
     }
 }
@@ -104,32 +93,24 @@ async fn no_answer_is_cached() {
         MockAnswer::addresses(&[["93.184.216.34", "127.0.0.1"][number.min(1)]])
     })
     .await;
-    let resolver = Resolver::with_name_servers(&[server.address], STRICT).unwrap();
+    let resolver = resolver(&server, STRICT);
     assert_eq!(resolver.vet(HOST).await, Ok(addresses(&["93.184.216.34"])));
-    assert_eq!(resolver.vet(HOST).await, Err(ResolveError::NotAllowed));
-    assert_eq!(
-        resolver.clone().vet(HOST).await,
-        Err(ResolveError::NotAllowed)
-    );
+    for resolver in [resolver.clone(), resolver] {
+        assert_eq!(resolver.vet(HOST).await, Err(ResolveError::NotAllowed));
+    }
     assert_eq!(server.lookups(), 3);
 }
 
 #[tokio::test]
 async fn localhost_names_are_vetted_too() {
     let server = NameServer::new(|_| MockAnswer::addresses(&["93.184.216.34"])).await;
-    let strict = Resolver::with_name_servers(&[server.address], STRICT).unwrap();
+    let strict = resolver(&server, STRICT);
     for host in ["localhost", "localhost.", "api.localhost"] {
-        assert_eq!(
-            strict.vet(host).await,
-            Err(ResolveError::NotAllowed),
-            "{host}"
-        );
+        let vetted = strict.vet(host).await;
+        assert_eq!(vetted, Err(ResolveError::NotAllowed), "{host}");
     }
-    let development = Resolver::with_name_servers(&[server.address], DEVELOPMENT).unwrap();
-    assert_eq!(
-        development.vet("localhost").await,
-        Ok(addresses(&["127.0.0.1", "::1"]))
-    );
+    let vetted = resolver(&server, DEVELOPMENT).vet("localhost").await;
+    assert_eq!(vetted, Ok(addresses(&["127.0.0.1", "::1"])));
     assert_eq!(server.lookups(), 0);
 }
 
@@ -141,20 +122,20 @@ async fn missing_name_differs_from_server_failure() {
         (MockAnswer::ServerFailure, ResolveError::Unavailable),
     ] {
         let server = NameServer::new(move |_| configured.clone()).await;
-        let resolver = Resolver::with_name_servers(&[server.address], STRICT).unwrap();
-        assert_eq!(resolver.vet(HOST).await, Err(error));
+        let vetted = resolver(&server, STRICT).vet(HOST).await;
+        assert_eq!(vetted, Err(error));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn lookup_times_out() {
     let server = NameServer::new(|_| MockAnswer::NoAnswer).await;
-    let resolver = Resolver::with_name_servers(&[server.address], STRICT).unwrap();
+    let resolver = resolver(&server, STRICT);
     let started = tokio::time::Instant::now();
     assert_eq!(resolver.vet(HOST).await, Err(ResolveError::Unavailable));
+    let elapsed = started.elapsed();
     assert!(
-        started.elapsed() <= LOOKUP_TIMEOUT + Duration::from_millis(1),
-        "{:?}",
-        started.elapsed()
+        elapsed <= LOOKUP_TIMEOUT + Duration::from_millis(1),
+        "{elapsed:?}"
     );
 }
