@@ -65,10 +65,10 @@ fn a_page_with_its_quirks() {
 
 #[test]
 fn invalid_amount_fails_the_page() {
-    let body = include_str!("fixtures/transactions.json").replace("\"-5.00\"", "\"-5,00\"");
-    assert!(matches!(read(&body), Err(Error::Malformed(_))));
-    let body = include_str!("fixtures/transactions.json").replace("\"-5.00\"", "null");
-    assert!(matches!(read(&body), Err(Error::Malformed(_))));
+    for amount in ["\"-5,00\"", "null"] {
+        let body = include_str!("fixtures/transactions.json").replace("\"-5.00\"", amount);
+        assert!(matches!(read(&body), Err(Error::Malformed(_))));
+    }
 }
 
 /// Sends a complete row repeatedly, each time with another value for one member.
@@ -79,11 +79,8 @@ fn event_only_fields_never_break_a_page() {
         "type":"PAYMENT","reference":"INV-7","extended_data":{"npp_payload":{"extended_description":"Lunch"}}}]}"#;
     const ALL: &str = "AUD / PAYMENT / 2025-11-29T08:12:00Z / INV-7 / Lunch";
     let event_fields = |body: &str| {
-        read(body).unwrap()[0]
-            .rsplit(" | ")
-            .next()
-            .unwrap()
-            .to_owned()
+        let rows = read(body).unwrap();
+        rows[0].rsplit(" | ").next().unwrap().to_owned()
     };
     assert_eq!(event_fields(ROW), ALL);
     for (member, shown) in [
@@ -108,21 +105,14 @@ fn event_only_fields_never_break_a_page() {
             "[{}]",
             "{\"a\":\"b\"}",
         ] {
-            assert_eq!(
-                event_fields(&ROW.replacen(member, sent, 1)),
-                ALL.replacen(shown, "-", 1),
-                "{sent} for {member}"
-            );
+            let fields = event_fields(&ROW.replacen(member, sent, 1));
+            assert_eq!(fields, ALL.replacen(shown, "-", 1), "{sent} for {member}");
         }
     }
-    assert_eq!(
-        event_fields(&ROW.replace("\"AUD\"", "\"dollars\"")),
-        ALL.replacen("AUD", "-", 1)
-    );
-    assert_eq!(
-        event_fields(&ROW.replace("2025-11-29T08:12:00Z", "yesterday")),
-        ALL.replacen("2025-11-29T08:12:00Z", "-", 1)
-    );
+    for (valid, invalid) in [("AUD", "dollars"), ("2025-11-29T08:12:00Z", "yesterday")] {
+        let fields = event_fields(&ROW.replace(valid, invalid));
+        assert_eq!(fields, ALL.replacen(valid, "-", 1));
+    }
 }
 
 #[test]
@@ -136,17 +126,13 @@ fn accounts_are_masked_and_named() {
 #[test]
 fn credentials_are_parsed_strictly() {
     let read = |text: &str| {
-        Credentials::read(&SecretString::from(text.to_owned()))
-            .map(|credentials| credentials.arrangement_id)
+        let credentials = Credentials::read(&SecretString::from(text.to_owned()));
+        credentials.map(|credentials| credentials.arrangement_id)
     };
-    assert_eq!(
-        read(r#"{"endUserId":"eu_1","arrangementId":"a"}"#),
-        Ok(Some("a".to_owned()))
-    );
-    assert_eq!(
-        read(r#"{"provider":"fiskil","endUserId":"eu_1"}"#),
-        Ok(None)
-    );
+    let of_arrangement = read(r#"{"endUserId":"eu_1","arrangementId":"a"}"#);
+    assert_eq!(of_arrangement, Ok(Some("a".to_owned())));
+    let of_user = read(r#"{"provider":"fiskil","endUserId":"eu_1"}"#);
+    assert_eq!(of_user, Ok(None));
     for text in [
         "",
         "[]",
@@ -155,13 +141,12 @@ fn credentials_are_parsed_strictly() {
         r#"{"endUserId":"e","userToken":"t"}"#,
         r#"{"endUserId":1}"#,
     ] {
-        assert!(
-            matches!(read(text), Err(Error::InvalidCredentials(_))),
-            "{text}"
-        );
+        let is_invalid = matches!(read(text), Err(Error::InvalidCredentials(_)));
+        assert!(is_invalid, "{text}");
     }
-    let other = read(r#"{"provider":"akahu","endUserId":"e"}"#);
-    assert!(
-        matches!(other, Err(Error::InvalidCredentials(why)) if why.contains("another provider"))
-    );
+    let Err(Error::InvalidCredentials(why)) = read(r#"{"provider":"akahu","endUserId":"e"}"#)
+    else {
+        panic!("credentials of another provider are accepted")
+    };
+    assert!(why.contains("another provider"));
 }

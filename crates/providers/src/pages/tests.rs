@@ -134,27 +134,19 @@ async fn all_pages_of_the_interval_are_read() {
         _ => Ok((vec![100, 101, 102], None)),
     };
     let found = read_transactions(pages, usize::MAX).await;
-    assert_eq!(
-        found,
-        outcome_of(&[2, 3, 3, 4, 100], Ok(()), vec![0, 1, 2, 3])
-    );
+    let expected = outcome_of(&[2, 3, 3, 4, 100], Ok(()), vec![0, 1, 2, 3]);
+    assert_eq!(found, expected);
 }
 
 #[tokio::test]
 async fn transactions_stop_on_break() {
     let pages = |page| Ok((vec![2 * page, 2 * page + 1], Some(page + 1)));
+    let expected = outcome_of(&[2, 3, 4], Ok(()), vec![0, 1, 2]);
     let found = read_transactions(pages, 3).await;
-    assert_eq!(
-        found,
-        outcome_of(&[2, 3, 4], Ok(()), vec![0, 1, 2]),
-        "the rest of the page is dropped"
-    );
+    assert_eq!(found, expected, "the rest of the page is dropped");
+    let expected = outcome_of(&[2, 3], Ok(()), vec![0, 1]);
     let found = read_transactions(pages, 2).await;
-    assert_eq!(
-        found,
-        outcome_of(&[2, 3], Ok(()), vec![0, 1]),
-        "no further page is read"
-    );
+    assert_eq!(found, expected, "no further page is read");
 }
 
 #[tokio::test]
@@ -170,10 +162,8 @@ async fn failed_page_ends_the_read() {
 #[tokio::test]
 async fn endless_pages_fail() {
     let found = read_transactions(|page| Ok((vec![50], Some(page.max(7)))), usize::MAX).await;
-    assert_eq!(
-        found.outcome,
-        Err(Error::Malformed("the next page is the current page"))
-    );
+    let endless = Error::Malformed("the next page is the current page");
+    assert_eq!(found.outcome, Err(endless));
     assert_eq!(found.requests, [0, 7]);
 
     let found = read_transactions(|page| Ok((vec![50], Some(page + 1))), usize::MAX).await;
@@ -182,17 +172,11 @@ async fn endless_pages_fail() {
 
     let last_page = u64::from(PAGES_MAX) - 1;
     assert_eq!(last_page, 1_999);
-    let found = read_transactions(
-        |page| Ok((vec![], (page < 1_999).then_some(page + 1))),
-        usize::MAX,
-    )
-    .await;
+    let pages = |page: u64| Ok((vec![], (page < 1_999).then_some(page + 1)));
+    let found = read_transactions(pages, usize::MAX).await;
     assert_eq!(found.outcome, Ok(()));
-    assert_eq!(
-        found.requests.last(),
-        Some(&last_page),
-        "the last allowed page"
-    );
+    let last = found.requests.last();
+    assert_eq!(last, Some(&last_page), "the last allowed page");
 }
 
 /// A list of trades with pages of ten. `total` maps the offset of a request to the total in the
@@ -300,10 +284,8 @@ async fn all_pages_of_trades_are_read() {
     assert_eq!(found, outcome_of(&expected, Ok(()), vec![0, 10, 20]));
     let found = read_trades(20, |_| 20, usize::MAX).await;
     assert_eq!(found.requests, [0, 10], "no page after the last row");
-    assert_eq!(
-        read_trades(0, |_| 0, usize::MAX).await,
-        outcome_of(&[], Ok(()), vec![0])
-    );
+    let found = read_trades(0, |_| 0, usize::MAX).await;
+    assert_eq!(found, outcome_of(&[], Ok(()), vec![0]));
     let found = read_trades(10, |_| 99, usize::MAX).await;
     assert_eq!(found.requests, [0, 10], "a page without rows is the end");
 }
@@ -318,10 +300,8 @@ async fn trades_stop_on_break() {
 async fn changed_total_fails() {
     for total in [|offset| 40 + offset / 10, |offset| 40 - offset / 20] {
         let found = read_trades(40, total, usize::MAX).await;
-        assert_eq!(
-            found.outcome,
-            Err(Error::unavailable("the list changed while it was read"))
-        );
+        let changed = Error::unavailable("the list changed while it was read");
+        assert_eq!(found.outcome, Err(changed));
     }
 }
 

@@ -3,6 +3,8 @@
 use super::*;
 use crate::target::resolver::tests::name_server::{MockAnswer, NameServer};
 
+const NOT_ALLOWED: &str = "address not allowed";
+
 /// A listener that counts connections.
 struct Trap(std::net::TcpListener);
 
@@ -28,21 +30,14 @@ fn url(text: String) -> Url {
 }
 
 fn client_with(server: &NameServer, rules: Rules) -> Client {
-    Client::new(
-        Resolver::with_name_servers(&[server.address], rules).unwrap(),
-        rules,
-        TIMEOUT,
-    )
-    .unwrap()
+    let resolver = Resolver::with_name_servers(&[server.address], rules).unwrap();
+    Client::new(resolver, rules, TIMEOUT).unwrap()
 }
 
 async fn error_with(configured: MockAnswer, rules: Rules, trap: &Trap) -> Option<&'static str> {
     let server = NameServer::new(move |_| configured.clone()).await;
-    let exchange = post(
-        &client_with(&server, rules),
-        &url(format!("https://hooks.example.com:{}/", trap.port())),
-    )
-    .await;
+    let endpoint = url(format!("https://hooks.example.com:{}/", trap.port()));
+    let exchange = post(&client_with(&server, rules), &endpoint).await;
     assert_eq!(exchange.status, None);
     exchange.error
 }
@@ -60,10 +55,7 @@ async fn dns_rebinding_is_rejected() {
     assert!(check_url(endpoint.as_str(), STRICT).is_ok());
     assert!(resolver.vet("rebind.example.com").await.is_ok());
     for attempt in 1..=3 {
-        assert_eq!(
-            post(&client, &endpoint).await.error,
-            Some("address not allowed")
-        );
+        assert_eq!(post(&client, &endpoint).await.error, Some(NOT_ALLOWED));
         assert_eq!(server.lookups(), 1 + attempt);
     }
     assert_eq!(trap.caught(), 0);
@@ -77,19 +69,13 @@ async fn connection_uses_the_vetted_address() {
     })
     .await;
     let client = client_with(&server, DEVELOPMENT);
-    let endpoint = url(format!(
-        "https://hooks.example.com:{}/",
-        trap.address.port()
-    ));
-    assert_eq!(post(&client, &endpoint).await.error, Some("TLS failed"));
-    assert_eq!(server.lookups(), 1);
-    assert_eq!(trap.connections(), 1);
-    assert_eq!(
-        post(&client, &endpoint).await.error,
-        Some("address not allowed")
-    );
-    assert_eq!(server.lookups(), 2);
-    assert_eq!(trap.connections(), 1);
+    let port = trap.address.port();
+    let endpoint = url(format!("https://hooks.example.com:{port}/"));
+    for (lookups, error) in [(1, "TLS failed"), (2, NOT_ALLOWED)] {
+        assert_eq!(post(&client, &endpoint).await.error, Some(error));
+        assert_eq!(server.lookups(), lookups);
+        assert_eq!(trap.connections(), 1);
+    }
 }
 
 #[tokio::test]
@@ -110,16 +96,12 @@ async fn blocked_addresses_are_never_connected_to() {
         &["fe80::1"],
     ] {
         let error = error_with(MockAnswer::addresses(list), STRICT, &trap).await;
-        assert_eq!(error, Some("address not allowed"), "{list:?}");
+        assert_eq!(error, Some(NOT_ALLOWED), "{list:?}");
     }
     assert_eq!(trap.caught(), 0);
-    let error = error_with(
-        MockAnswer::addresses(&["127.0.0.1", "10.0.0.1"]),
-        DEVELOPMENT,
-        &trap,
-    )
-    .await;
-    assert_eq!(error, Some("address not allowed"));
+    let one_blocked = MockAnswer::addresses(&["127.0.0.1", "10.0.0.1"]);
+    let error = error_with(one_blocked, DEVELOPMENT, &trap).await;
+    assert_eq!(error, Some(NOT_ALLOWED));
     assert_eq!(trap.caught(), 0);
 }
 
@@ -138,10 +120,8 @@ async fn name_without_address_is_reported() {
 #[tokio::test(start_paused = true)]
 async fn silent_name_server_fails_before_the_deadline() {
     let started = Instant::now();
-    assert_eq!(
-        error_with(MockAnswer::NoAnswer, STRICT, &Trap::new()).await,
-        Some("name not resolved")
-    );
+    let error = error_with(MockAnswer::NoAnswer, STRICT, &Trap::new()).await;
+    assert_eq!(error, Some("name not resolved"));
     assert!(started.elapsed() < TIMEOUT / 2, "{:?}", started.elapsed());
 }
 
@@ -162,22 +142,15 @@ async fn unchecked_url_is_rejected() {
         "file:///etc/passwd".to_owned(),
     ] {
         let exchange = post(&client(STRICT), &url(text.clone())).await;
-        assert_eq!(
-            (exchange.status, exchange.error),
-            (None, Some("address not allowed")),
-            "{text}"
-        );
+        let outcome = (exchange.status, exchange.error);
+        assert_eq!(outcome, (None, Some(NOT_ALLOWED)), "{text}");
     }
     for text in [
         "http://10.0.0.1/",
         "https://10.0.0.1/",
         "https://93.184.216.34/",
     ] {
-        assert_eq!(
-            outcome(&url(text.to_owned())).await,
-            (None, Some("address not allowed")),
-            "{text}"
-        );
+        assert_fails(&url(text.to_owned()), NOT_ALLOWED).await;
     }
     assert_eq!(trap.caught(), 0);
 }
@@ -188,37 +161,27 @@ async fn connecting_alone_fails_as_an_exchange_does() {
     for (configured, error) in [
         (MockAnswer::NoSuchName, "name not found"),
         (MockAnswer::ServerFailure, "name not resolved"),
-        (MockAnswer::addresses(&["127.0.0.1"]), "address not allowed"),
+        (MockAnswer::addresses(&["127.0.0.1"]), NOT_ALLOWED),
     ] {
         let server = NameServer::new(move |_| configured.clone()).await;
         let endpoint = url(format!("https://hooks.example.com:{}/", trap.port()));
-        let failed = client_with(&server, STRICT)
-            .connect(&endpoint, ConnectTime::Usual)
-            .await
-            .unwrap_err();
+        let client = client_with(&server, STRICT);
+        let connected = client.connect(&endpoint, ConnectTime::Usual).await;
+        let failed = connected.unwrap_err();
         assert_eq!((failed.status, failed.error), (None, Some(error)));
         // Users do not learn which names the operator's name servers know.
         assert_eq!(failed.shown(), Some("no public address"));
     }
     let literal = url(format!("https://127.0.0.1:{}/", trap.port()));
-    assert_eq!(
-        client(STRICT)
-            .connect(&literal, ConnectTime::Usual)
-            .await
-            .unwrap_err()
-            .error,
-        Some("address not allowed")
-    );
+    let error_with = async |rules: Rules| {
+        let client = client(rules);
+        let connected = client.connect(&literal, ConnectTime::Usual).await;
+        connected.unwrap_err().error
+    };
+    assert_eq!(error_with(STRICT).await, Some(NOT_ALLOWED));
     assert_eq!(trap.caught(), 0);
     drop(trap);
-    assert_eq!(
-        client(DEVELOPMENT)
-            .connect(&literal, ConnectTime::Usual)
-            .await
-            .unwrap_err()
-            .error,
-        Some("connection refused")
-    );
+    assert_eq!(error_with(DEVELOPMENT).await, Some("connection refused"));
 }
 
 #[tokio::test]
@@ -226,8 +189,6 @@ async fn localhost_is_allowed_by_the_setting_only() {
     let peer = Peer::answering(status("200 OK")).await;
     let endpoint = url(format!("http://localhost:{}/", peer.address.port()));
     assert_eq!(outcome(&endpoint).await, (Some(200), None));
-    assert_eq!(
-        post(&client(STRICT), &endpoint).await.error,
-        Some("address not allowed")
-    );
+    let exchange = post(&client(STRICT), &endpoint).await;
+    assert_eq!(exchange.error, Some(NOT_ALLOWED));
 }
