@@ -68,37 +68,26 @@ async fn rows_are_read_rarely_for_nobody() {
         let person = app.person_at(provider).await;
         let connection = &person.connections[0];
         app.sync(connection).await;
-        app.scheduled_reads(connection).await;
+        let reads = async || app.scheduled_reads(connection).await;
+        let assert_often = |reads: Reads, follower: &str| {
+            let is_often = reads.rows >= 12 && reads.refreshes == reads.rows;
+            assert!(is_often, "{provider}: {follower}: {reads:?}");
+        };
+        reads().await;
 
         let rare = Reads {
             rows: 2,
             refreshes: 6,
         };
-        assert_eq!(
-            app.scheduled_reads(connection).await,
-            rare,
-            "{provider}: nobody"
-        );
+        assert_eq!(reads().await, rare, "{provider}: nobody");
         let hook = app.hook(&person.user).await;
-        let often = app.scheduled_reads(connection).await;
-        assert!(
-            often.rows >= 12 && often.refreshes == often.rows,
-            "{provider}: an endpoint: {often:?}"
-        );
+        assert_often(reads().await, "an endpoint");
         app.delete_hook(&hook).await;
-        assert_eq!(
-            app.scheduled_reads(connection).await,
-            rare,
-            "{provider}: nobody again"
-        );
+        assert_eq!(reads().await, rare, "{provider}: nobody again");
 
         app.advance_clock(SignedDuration::from_hours(1));
         let client = Follower::new(&app, &person, connection).with("&limit=1");
         assert_eq!(client.ask(&app).await.status, 200);
-        let often = app.scheduled_reads(connection).await;
-        assert!(
-            often.rows >= 12 && often.refreshes == often.rows,
-            "{provider}: a client: {often:?}"
-        );
+        assert_often(reads().await, "a client");
     }
 }

@@ -116,19 +116,12 @@ fn transactions_synced() {
         updated,
     );
     insta::assert_snapshot!(text(&body));
-    let read = parsed(&body);
-    assert_eq!(
-        read["data"]["new"][0]["description"],
-        "CAFÉ \u{2014} \"lunch\"\n\\"
-    );
-    assert_eq!(
-        read["data"]["new"][0]["local_date"], "2026-11-21",
-        "the day in the user's timezone"
-    );
-    assert_eq!(
-        read["data"]["updated"][0]["local_date"], "2026-11-20",
-        "the row's own day is kept"
-    );
+    let data = &parsed(&body)["data"];
+    let (new, updated) = (&data["new"][0], &data["updated"][0]);
+    assert_eq!(new["description"], "CAFÉ \u{2014} \"lunch\"\n\\");
+    // The day in the user's timezone, and the row's own day.
+    assert_eq!(new["local_date"], "2026-11-21");
+    assert_eq!(updated["local_date"], "2026-11-20");
 }
 
 #[test]
@@ -226,10 +219,8 @@ fn endpoint_for_all_users_gets_the_user_of_each_event() {
         };
         let body = body(&envelope(EventType::TransactionsSynced), format, &[], &[]);
         let metadata = &parsed(&body)["metadata"];
-        assert_eq!(
-            (&metadata["user_id"], &metadata["user_reference"]),
-            (&json!(user.id), &expected)
-        );
+        assert_eq!(metadata["user_id"], json!(user.id));
+        assert_eq!(metadata["user_reference"], expected);
     }
     let removed = EventUser {
         id: Uuid::from_u128(7).into(),
@@ -244,10 +235,8 @@ fn endpoint_for_all_users_gets_the_user_of_each_event() {
         Some(user(removed)),
     );
     let object = json!({"id": removed.id, "object": "user", "reference": "customer-7"});
-    assert_eq!(
-        parsed(&body)["data"],
-        json!({"new": [], "updated": [object]})
-    );
+    let data = json!({"new": [], "updated": [object]});
+    assert_eq!(parsed(&body)["data"], data);
     let own = super::body(&envelope(EventType::TransactionsSynced), VERSION, &[], &[]);
     assert!(parsed(&own)["metadata"].get("user_id").is_none());
 }
@@ -346,11 +335,8 @@ fn directions_follow_the_sign() {
             amount: decimal(amount),
             ..full(&account)
         };
-        assert_eq!(
-            parsed(json(&transaction(&row, &sydney())))["direction"],
-            direction,
-            "{amount}"
-        );
+        let row = transaction(&row, &sydney());
+        assert_eq!(parsed(json(&row))["direction"], direction, "{amount}");
     }
 }
 
@@ -364,20 +350,16 @@ fn counts_match_the_rows() {
         &rows,
     );
     let read = parsed(&body);
-    assert_eq!(
-        read["data"],
-        json!({"new": vec![json!({}); 3], "updated": vec![json!({}); 7]})
-    );
+    let data = json!({"new": vec![json!({}); 3], "updated": vec![json!({}); 7]});
+    assert_eq!(read["data"], data);
     assert_eq!(read["metadata"]["new_count"], 3);
     assert_eq!(read["metadata"]["updated_count"], 7);
 }
 
 #[test]
 fn longest_envelope_fits_its_capacity() {
-    let longest = EventType::SUBSCRIBABLE
-        .iter()
-        .max_by_key(|name| name.as_str().len())
-        .unwrap();
+    let types = EventType::SUBSCRIBABLE.iter();
+    let longest = types.max_by_key(|name| name.as_str().len()).unwrap();
     let envelope = Envelope {
         chunk: u32::MAX,
         total_chunks: u32::MAX,
@@ -386,11 +368,8 @@ fn longest_envelope_fits_its_capacity() {
     };
     let body = body(&envelope, ApiVersion::V2026_12_01.into(), &[], &[]);
     // Each of the three counts may have 19 digits more.
-    assert!(
-        body.len() + 3 * 19 <= ENVELOPE_BYTES_MAX,
-        "{} bytes",
-        body.len()
-    );
+    let bytes = body.len() + 3 * 19;
+    assert!(bytes <= ENVELOPE_BYTES_MAX, "{bytes} bytes");
 }
 
 #[test]

@@ -334,11 +334,9 @@ fn address(text: &str) -> IpAddr {
 #[test]
 fn hostile_urls_are_rejected() {
     for text in HOSTILE {
-        assert!(check_url(text, STRICT).is_err(), "{text:?}");
-        assert!(
-            check_url(text, DEVELOPMENT).is_err(),
-            "{text:?} with loopback"
-        );
+        for rules in [STRICT, DEVELOPMENT] {
+            assert!(check_url(text, rules).is_err(), "{text:?} {rules:?}");
+        }
     }
     for text in LOOPBACK {
         assert!(check_url(text, STRICT).is_err(), "{text:?}");
@@ -365,12 +363,10 @@ fn loopback_is_allowed_by_the_setting_only() {
 fn good_urls_pass_unchanged() {
     for (text, normalised) in GOOD {
         for rules in [STRICT, DEVELOPMENT] {
-            let url = check_url(text, rules).map(String::from);
-            assert_eq!(url.as_deref(), Ok(*normalised), "{text:?}");
-            assert_eq!(
-                check_url(normalised, rules).map(String::from).as_deref(),
-                Ok(*normalised)
-            );
+            for text in [text, normalised] {
+                let url = check_url(text, rules).map(String::from);
+                assert_eq!(url.as_deref(), Ok(*normalised), "{text:?}");
+            }
         }
     }
 }
@@ -380,14 +376,9 @@ fn length_limit_covers_text_and_normalised_url() {
     let long =
         |filler: &str, times: usize| format!("https://hooks.example.com/{}", filler.repeat(times));
     assert!(check_url(&long("x", URL_BYTES_MAX - 26), STRICT).is_ok());
-    assert_eq!(
-        check_url(&long("x", URL_BYTES_MAX - 25), STRICT),
-        Err(TargetError::TooLong)
-    );
-    assert_eq!(
-        check_url(&long("ü", 700), STRICT),
-        Err(TargetError::TooLong)
-    );
+    for too_long in [long("x", URL_BYTES_MAX - 25), long("ü", 700)] {
+        assert_eq!(check_url(&too_long, STRICT), Err(TargetError::TooLong));
+    }
     let label = "a".repeat(63);
     let name = |last: usize| format!("https://{label}.{label}.{label}.{}.com/", "a".repeat(last));
     assert!(check_url(&name(57), STRICT).is_ok());
@@ -409,10 +400,8 @@ fn errors_say_what_to_do_and_hold_no_url() {
     ] {
         assert_eq!(check_url(text, STRICT), Err(error), "{text}");
         let sentence = error.to_string();
-        assert!(
-            sentence.contains(": ") && !sentence.contains("10.0.0.1"),
-            "{sentence}"
-        );
+        assert!(sentence.contains(": "), "{sentence}");
+        assert!(!sentence.contains("10.0.0.1"), "{sentence}");
     }
 }
 
@@ -429,11 +418,9 @@ fn another_scheme_is_told_those_that_are_allowed() {
 #[test]
 fn only_globally_routable_addresses_are_allowed() {
     for text in BLOCKED {
-        assert!(!is_allowed(address(text), STRICT), "{text}");
-        assert!(
-            !is_allowed(address(text), DEVELOPMENT),
-            "{text} with loopback"
-        );
+        for rules in [STRICT, DEVELOPMENT] {
+            assert!(!is_allowed(address(text), rules), "{text} {rules:?}");
+        }
     }
     for text in ROUTABLE {
         assert!(is_allowed(address(text), STRICT), "{text}");
