@@ -83,16 +83,13 @@ impl Broker {
     fn model(&self) -> Vec<String> {
         let mut rows: Vec<(i64, usize, usize)> = Vec::new();
         for (at, list) in self.lists.iter().enumerate() {
-            rows.extend(
-                list.iter()
-                    .enumerate()
-                    .filter(|(_, row)| row.1 == Kind::Matches)
-                    .map(|(n, row)| (-row.0, at, n)),
-            );
+            let list = list.iter().enumerate();
+            let matching = list.filter(|(_, row)| row.1 == Kind::Matches);
+            rows.extend(matching.map(|(number, row)| (-row.0, at, number)));
         }
         rows.sort_unstable();
-        rows.into_iter()
-            .map(|(_, at, number)| format!("\"{at}.{number}\""))
+        let rows = rows.into_iter();
+        rows.map(|(_, at, number)| format!("\"{at}.{number}\""))
             .collect()
     }
 
@@ -161,10 +158,8 @@ impl Client {
             .trades(&call, &self.world.caller, &self.context, key, write)
             .await?;
         let text = String::from_utf8(found.rows).expect("text");
-        assert!(
-            text.is_empty() || text.split(',').all(|row| row.len() > 4),
-            "broken row: {text}"
-        );
+        let are_whole = text.is_empty() || text.split(',').all(|row| row.len() > 4);
+        assert!(are_whole, "broken row: {text}");
         let rows = text.split(',').filter(|row| !row.is_empty());
         Ok((rows.map(str::to_owned).collect(), found.totals))
     }
@@ -172,9 +167,7 @@ impl Client {
 
 fn from_start() -> DateFilter {
     DateFilter {
-        from: Some(Bound::Instant(
-            Timestamp::from_second(FROM).expect("an instant"),
-        )),
+        from: Some(Bound::Instant(at(FROM))),
         to: None,
     }
 }
@@ -214,19 +207,16 @@ async fn far_window_skips_rows_filtered_by_to() {
     }
     let broker = Broker::new(vec![list]);
     let (model, client) = (broker.model(), broker.client());
-    let newest = Timestamp::from_second(FROM + DAY * 900 - 120 * 60).expect("an instant");
+    let newest = at(FROM + DAY * 900 - 120 * 60);
     let dates = DateFilter {
         from: None,
         to: Some(Bound::Instant(newest)),
     };
     for (offset, calls) in [(0, 2), (200, 3), (10_000, 3), (19_878, 3)] {
         let (rows, _) = client.fresh().window(dates, 200, offset).await;
-        let at = offset as usize;
-        assert_eq!(
-            rows,
-            model[at.min(model.len())..(at + 200).min(model.len())],
-            "{offset}"
-        );
+        let from = (offset as usize).min(model.len());
+        let to = (from + 200).min(model.len());
+        assert_eq!(rows, model[from..to], "{offset}");
         assert!(client.simulated.take_calls() <= calls, "{offset}");
     }
 }
@@ -242,23 +232,17 @@ async fn exactly_the_cap_is_not_truncated() {
 #[tokio::test]
 async fn behind_the_end_the_total_is_exact() {
     let client = Broker::new(vec![one(300)]).client();
-    for (dates, calls) in [
-        (DateFilter::default(), 1),
-        (from_start(), 3),
-        (both_ends(), 3),
-    ] {
+    let expected = WindowTotals {
+        total: 300,
+        has_more: false,
+        truncated: false,
+    };
+    let all = DateFilter::default();
+    for (dates, calls) in [(all, 1), (from_start(), 3), (both_ends(), 3)] {
         for _ in 0..2 {
             let (rows, totals) = client.fresh().window(dates, 200, 5_000).await;
             assert!(rows.is_empty(), "{dates:?}");
-            assert_eq!(
-                totals,
-                WindowTotals {
-                    total: 300,
-                    has_more: false,
-                    truncated: false
-                },
-                "{dates:?}"
-            );
+            assert_eq!(totals, expected, "{dates:?}");
             assert!(client.simulated.take_calls() <= calls, "{dates:?}");
         }
     }
@@ -296,25 +280,19 @@ async fn far_window_over_several_accounts_is_complete() {
     let broker = stacked(4_500, 1_000);
     let (model, client) = (broker.model(), broker.client());
     for (offset, limit) in [(4_497, 6), (5_000, 10), (3_000, 200), (5_400, 500)] {
-        let window = client.fresh();
-        let (rows, _) = window.window(DateFilter::default(), limit, offset).await;
-        let expected: Vec<String> = model
-            .iter()
-            .skip(offset as usize)
-            .take(limit as usize)
-            .cloned()
-            .collect();
-        assert_eq!(rows, expected, "{offset}");
+        let (client, all) = (client.fresh(), DateFilter::default());
+        let (rows, _) = client.window(all, limit, offset).await;
+        let from = offset as usize;
+        let to = (from + limit as usize).min(model.len());
+        assert_eq!(rows, model[from..to], "{offset}");
     }
 }
 
 #[tokio::test]
 async fn two_large_accounts_cost_two_calls_a_window() {
-    let client = stacked(20_000, 20_000).client();
+    let (client, all) = (stacked(20_000, 20_000).client(), DateFilter::default());
     for window in 0..5 {
-        client
-            .window(DateFilter::default(), 200, window * 200)
-            .await;
+        client.window(all, 200, window * 200).await;
         assert!(client.simulated.take_calls() <= 2, "{window}");
     }
 }
@@ -346,11 +324,8 @@ async fn filtered_rows_shift_no_window() {
             assert_eq!(rows, model[at..(at + 200).min(model.len())], "{offset}");
         }
         if !totals.has_more && known {
-            assert!(
-                totals.total == 997 || offset == 5_000,
-                "{offset}: {}",
-                totals.total
-            );
+            let is_exact = totals.total == 997 || offset == 5_000;
+            assert!(is_exact, "{offset}: {}", totals.total);
         }
     }
     let client = client.fresh();
@@ -409,12 +384,9 @@ impl Client {
 
     /// What the provider still lists.
     fn listed(&self) -> Vec<String> {
-        self.simulated
-            .rows
-            .lock()
-            .iter()
-            .map(|row| format!("\"{}\"", row.id))
-            .collect()
+        let rows = self.simulated.rows.lock();
+        let ids = rows.iter().map(|row| format!("\"{}\"", row.id));
+        ids.collect()
     }
 }
 
@@ -449,9 +421,8 @@ async fn list_that_changes_between_the_pages_of_a_window_is_read_again() {
         let change = async {
             tokio::time::sleep(Duration::from_millis(1_500)).await;
             if is_posted {
-                client
-                    .simulated
-                    .post(Row::new("0", "newest", FROM + DAY * 950));
+                let newest = Row::new("0", "newest", FROM + DAY * 950);
+                client.simulated.post(newest);
             } else {
                 client.simulated.rows.lock().remove(50);
             }

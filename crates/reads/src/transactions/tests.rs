@@ -107,11 +107,8 @@ impl<'p> Client<'p> {
         read.count(deadline).await;
         let index = self.index.lock();
         let totals = read.window.totals(index.counted, index.end);
-        Ok((
-            kept,
-            totals,
-            self.bank.simulated.calls.lock().len() - before,
-        ))
+        let calls = self.bank.simulated.calls.lock().len() - before;
+        Ok((kept, totals, calls))
     }
 
     /// Reads windows until the list ends. Returns the rows, the most calls for one window after the
@@ -122,9 +119,9 @@ impl<'p> Client<'p> {
             let (rows, totals, calls) = self.window(limit, offset).await.unwrap();
             (most, all) = (most.max(if offset > 0 { calls } else { 0 }), all + calls);
             if totals.has_more {
-                assert_eq!(
-                    rows.len(),
-                    limit as usize,
+                let is_full = rows.len() == limit as usize;
+                assert!(
+                    is_full,
                     "a short window although more rows follow, at {offset}"
                 );
             } else {
@@ -133,15 +130,21 @@ impl<'p> Client<'p> {
             assert!(totals.total >= offset + rows.len() as u64 || rows.is_empty());
             seen.extend(rows);
             if !totals.has_more {
-                assert_eq!(
-                    totals.total,
-                    seen.len() as u64,
-                    "the total is exact at the end"
-                );
+                // The total is exact at the end.
+                assert_eq!(totals.total, seen.len() as u64);
                 return (seen, most, all);
             }
             offset += u64::from(limit);
         }
+    }
+}
+
+/// The pagination fields of a window that others follow.
+fn more_than(total: u64, truncated: bool) -> WindowTotals {
+    WindowTotals {
+        total,
+        has_more: true,
+        truncated,
     }
 }
 
@@ -166,13 +169,8 @@ async fn windows_lose_no_row_that_the_provider_lists_late() {
         row.own_second = Some(NOW - 60 * (number * 7_919 % 1_200));
     }
     let (seen, _, _) = Client::new(&bank).read_all(70).await;
-    assert_eq!(
-        seen,
-        (0..1_200)
-            .map(|number| number.to_string())
-            .collect::<Vec<_>>(),
-        "in the provider's order"
-    );
+    let listed: Vec<_> = (0..1_200).map(|number| number.to_string()).collect();
+    assert_eq!(seen, listed, "in the provider's order");
 }
 
 #[tokio::test]
@@ -189,14 +187,7 @@ async fn past_the_cap_the_total_is_a_lower_bound() {
     let client = Client::new(&bank);
     let (rows, totals, calls) = client.window(200, 0).await.unwrap();
     assert_eq!(rows.len(), 200);
-    assert_eq!(
-        totals,
-        WindowTotals {
-            total: 5_000,
-            has_more: true,
-            truncated: true
-        }
-    );
+    assert_eq!(totals, more_than(5_000, true));
     assert_eq!(calls, 6);
     let (_, totals, calls) = client.window(200, 200).await.unwrap();
     assert_eq!(totals.total, 5_001, "the end was found");
@@ -214,15 +205,7 @@ async fn at_the_cap_the_total_is_exact() {
     let bank = Bank::new(5_000);
     for limit in [1, 200, 499, 500] {
         let (_, totals, _) = Client::new(&bank).window(limit, 0).await.unwrap();
-        assert_eq!(
-            totals,
-            WindowTotals {
-                total: 5_000,
-                has_more: true,
-                truncated: false
-            },
-            "limit {limit}"
-        );
+        assert_eq!(totals, more_than(5_000, false), "limit {limit}");
     }
 }
 
@@ -233,10 +216,8 @@ async fn far_window_without_an_index_is_complete() {
     let (rows, totals, calls) = client.window(200, 7_000).await.unwrap();
     assert_eq!(rows, bank.matching()[7_000..7_200]);
     assert!(totals.truncated || totals.total == 12_000);
-    assert_eq!(
-        calls, 12,
-        "eight pages to the end of the window, four to the end of the list"
-    );
+    // Eight pages to the end of the window, and four to the end of the list.
+    assert_eq!(calls, 12);
 }
 
 #[tokio::test]
@@ -269,14 +250,7 @@ async fn failure_while_counting_keeps_the_window() {
     bank.simulated.fail_next([None, Some(UNAVAILABLE)]);
     let (rows, totals, _) = Client::new(&bank).window(200, 0).await.unwrap();
     assert_eq!(rows.len(), 200);
-    assert_eq!(
-        totals,
-        WindowTotals {
-            total: 200,
-            has_more: true,
-            truncated: true
-        }
-    );
+    assert_eq!(totals, more_than(200, true));
 }
 
 #[tokio::test]
@@ -287,10 +261,8 @@ async fn failed_window_keeps_the_cursors_it_learned() {
     assert!(client.window(200, 2_500).await.is_err());
     let (rows, _, calls) = client.window(200, 2_500).await.unwrap();
     assert_eq!(rows, bank.matching()[2_500..2_700]);
-    assert!(
-        calls <= 2,
-        "the read did not continue at its last cursor: {calls} calls"
-    );
+    // The read continued at its last cursor.
+    assert!(calls <= 2, "{calls} calls");
 }
 
 proptest! {
