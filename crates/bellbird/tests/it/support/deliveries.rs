@@ -24,12 +24,8 @@ impl App {
     /// All deliveries to the endpoint, oldest first.
     pub(crate) async fn deliveries_to(&self, hook: &Hook) -> Vec<DeliveryRecord> {
         let (user, id) = hook.place();
-        let mut all = self
-            .storage
-            .deliveries()
-            .list(user, id, None, 10_000)
-            .await
-            .unwrap();
+        let deliveries = self.storage.deliveries();
+        let mut all = deliveries.list(user, id, None, 10_000).await.unwrap();
         all.reverse();
         all
     }
@@ -40,11 +36,8 @@ impl App {
     }
 
     pub(crate) async fn states_at(&self, hook: &Hook) -> Vec<DeliveryState> {
-        self.deliveries_to(hook)
-            .await
-            .iter()
-            .map(|delivery| delivery.state)
-            .collect()
+        let deliveries = self.deliveries_to(hook).await.into_iter();
+        deliveries.map(|delivery| delivery.state).collect()
     }
 
     pub(crate) async fn assert_all_delivered(&self, hook: &Hook) {
@@ -59,21 +52,16 @@ impl App {
         delivery: &DeliveryRecord,
     ) -> Vec<AttemptRecord> {
         let (user, id) = hook.place();
-        self.storage
-            .deliveries()
-            .list_attempts(user, id, delivery.event_id)
-            .await
-            .unwrap()
+        let deliveries = self.storage.deliveries();
+        let attempts = deliveries.list_attempts(user, id, delivery.event_id);
+        attempts.await.unwrap()
     }
 
     /// The endpoint as it is stored now.
     pub(crate) async fn endpoint_of(&self, hook: &Hook) -> Endpoint {
-        self.storage
-            .endpoints()
-            .find_any(hook.endpoint.id)
-            .await
-            .unwrap()
-            .unwrap()
+        let endpoints = self.storage.endpoints();
+        let found = endpoints.find_any(hook.endpoint.id).await;
+        found.unwrap().expect("the endpoint is there")
     }
 
     pub(crate) async fn assert_enabled(&self, hook: &Hook) {
@@ -113,13 +101,11 @@ impl App {
     /// Advances the clock until the next attempt for the endpoint is due. Returns false when there
     /// is none.
     pub(crate) async fn advance_to_next_attempt(&self, hook: &Hook) -> bool {
-        let next = self
-            .deliveries_to(hook)
-            .await
-            .iter()
-            .filter_map(|delivery| delivery.next_attempt_at)
-            .min();
-        let Some(next) = next else { return false };
+        let deliveries = self.deliveries_to(hook).await.into_iter();
+        let times = deliveries.filter_map(|delivery| delivery.next_attempt_at);
+        let Some(next) = times.min() else {
+            return false;
+        };
         let wait = next.duration_since(self.clock.now()).as_secs().max(0);
         self.advance_clock(SignedDuration::from_secs(wait + 1));
         true

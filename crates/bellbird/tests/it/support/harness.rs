@@ -132,17 +132,12 @@ pub(crate) struct Person {
 /// Asserts that the user must reconnect a connection with this status.
 pub(crate) fn assert_reconnect(answer: &Response, status: &str) {
     let message = answer.error(503);
-    assert!(
-        message.contains(&format!("is {status}: the user must reconnect it")),
-        "{message}"
-    );
-    let error = answer.json();
-    let details = error["error"]["details"].as_array().unwrap();
+    let expected = format!("is {status}: the user must reconnect it");
+    assert!(message.contains(&expected), "{message}");
+    let details = &answer.json()["error"]["details"];
     assert_eq!(details[0], format!("status: {status}"));
-    assert!(
-        details[1].as_str().unwrap().starts_with("connectionId: "),
-        "{details:?}"
-    );
+    let id = details[1].as_str().unwrap();
+    assert!(id.starts_with("connectionId: "), "{details}");
     assert_eq!(answer.header("bellbird-error"), Some("reconnect_required"));
     assert_eq!(answer.header("retry-after"), None, "a retry cannot succeed");
 }
@@ -218,9 +213,8 @@ impl Response {
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers
-            .get(name)
-            .map(|value| value.to_str().expect("ASCII"))
+        let value = self.headers.get(name)?;
+        Some(value.to_str().expect("ASCII"))
     }
 
     /// The body of a success, in a type.
@@ -257,9 +251,8 @@ impl App {
             now: Some(now),
             ..Default::default()
         };
-        let sandbox = bellbird_sandbox::start(options)
-            .await
-            .expect("the sandbox starts");
+        let sandbox = bellbird_sandbox::start(options).await;
+        let sandbox = sandbox.expect("the sandbox starts");
         let directory = tempfile::tempdir().expect("a directory");
         let url = match setup.database {
             Database::Sqlite => format!("sqlite:{}", directory.path().join("test.db").display()),
@@ -284,9 +277,8 @@ impl App {
             metrics,
             stop: stop.clone(),
         };
-        let mut service = Service::open(settings.clone(), start)
-            .await
-            .expect("the service starts");
+        let service = Service::open(settings.clone(), start).await;
+        let mut service = service.expect("the service starts");
         service.stop_timeout = setup.stop_timeout.unwrap_or(service.stop_timeout);
         let (parts, urls) = (service.parts.clone(), service.urls.clone());
         let Parts {
@@ -402,26 +394,18 @@ impl App {
     }
 
     pub(crate) async fn get_as(&self, key: &str, path: &str) -> Response {
-        self.send(
-            self.http
-                .get(format!("{}{path}", self.url))
-                .bearer_auth(key),
-        )
-        .await
+        self.method_as(Method::GET, key, path).await
     }
 
     pub(crate) async fn get_without_key(&self, path: &str) -> Response {
-        self.send(self.http.get(format!("{}{path}", self.url)))
-            .await
+        let url = format!("{}{path}", self.url);
+        self.send(self.http.get(url)).await
     }
 
     pub(crate) async fn method_as(&self, method: Method, key: &str, path: &str) -> Response {
-        self.send(
-            self.http
-                .request(method, format!("{}{path}", self.url))
-                .bearer_auth(key),
-        )
-        .await
+        let url = format!("{}{path}", self.url);
+        let request = self.http.request(method, url);
+        self.send(request.bearer_auth(key)).await
     }
 
     pub(crate) async fn send(&self, request: reqwest::RequestBuilder) -> Response {
@@ -470,11 +454,7 @@ impl App {
         let accounts = response.read::<Page<Account>>().rows;
         let mut ids = BTreeMap::new();
         for connection in &person.connections {
-            let of_connection = self
-                .storage
-                .accounts()
-                .list_of_connection(person.user.id, connection.id);
-            for account in of_connection.await.expect("accounts") {
+            for account in self.stored_accounts(person.user.id, connection.id).await {
                 ids.insert(account.id.to_string(), account.provider_account_id);
             }
         }
@@ -515,25 +495,19 @@ impl App {
     pub(crate) async fn person_at(&self, provider: &str) -> Person {
         let email = format!("{provider}@example.com");
         let credentials = self.spare_credentials(provider);
-        let person = self
-            .add_person(&email, Plan::Professional, &[&credentials])
-            .await;
+        let plan = Plan::Professional;
+        let person = self.add_person(&email, plan, &[&credentials]).await;
         self.reset_calls();
         person
     }
 
     pub(crate) async fn accounts_of(&self, connection: &Connection) -> Vec<AccountLabel> {
-        let accounts = self
-            .storage
-            .accounts()
-            .list_of_connection(connection.user_id, connection.id)
-            .await
-            .unwrap();
+        let accounts = self.stored_accounts(connection.user_id, connection.id);
+        let accounts = accounts.await.into_iter();
         accounts
-            .iter()
             .map(|account| AccountLabel {
                 id: account.id.to_string(),
-                name: account.name.clone(),
+                name: account.name,
             })
             .collect()
     }
@@ -546,16 +520,14 @@ impl App {
     /// Sends the e-mails that are due, as the service does each minute.
     pub(crate) async fn send_emails(&self) {
         let mailer = self.parts.mailer.as_ref().expect("a mail server is set");
-        mailer
-            .send_due(&self.storage, &self.clock, &self.stop)
-            .await
-            .unwrap();
+        let sent = mailer.send_due(&self.storage, &self.clock, &self.stop);
+        sent.await.unwrap();
     }
 
     /// Advances the clocks of the service and of every provider.
     pub(crate) fn advance_clock(&self, time: SignedDuration) {
-        self.clock
-            .set(self.clock.now().saturating_add(time).unwrap());
+        let now = self.clock.now().saturating_add(time);
+        self.clock.set(now.unwrap());
         for provider in simulated_providers() {
             self.bank(provider).advance_clock(time);
         }
@@ -576,21 +548,15 @@ impl App {
 
     /// Runs the hourly cleanup, if it is due.
     pub(crate) async fn clean_up(&self) {
-        self.storage
-            .jobs()
-            .insert(&JobKey::of_service("cleanup"), "", self.clock.now())
-            .await
-            .unwrap();
+        let (job, now) = (JobKey::of_service("cleanup"), self.clock.now());
+        self.storage.jobs().insert(&job, "", now).await.unwrap();
         self.connections.jobs().run_due("cleanup").await.unwrap();
     }
 
     /// The API of a new instance without a socket, on the same database and with the same caches.
     pub(crate) fn router(&self) -> Router {
-        wiring::api_router(
-            &self.parts.api,
-            &self.parts.interop,
-            Some(&self.parts.admin),
-        )
+        let parts = &self.parts;
+        wiring::api_router(&parts.api, &parts.interop, Some(&parts.admin))
     }
 
     /// The URL of the API of another instance on the same database, as if the service had just
@@ -602,13 +568,10 @@ impl App {
         let storage = self.shared.open_storage().await;
         let wiring = Wiring::with_clock(settings, &storage, clock.clone(), None)
             .expect("the settings are valid");
-        let listener = serve::listen("127.0.0.1:0".parse().expect("an address"))
-            .await
-            .expect("a port");
-        let (api_url, console_url) = (
-            format!("http://{}", listener.address()),
-            self.console_url.clone(),
-        );
+        let any_port = "127.0.0.1:0".parse().expect("an address");
+        let listener = serve::listen(any_port).await.expect("a port");
+        let api_url = format!("http://{}", listener.address());
+        let console_url = self.console_url.clone();
         let urls = Urls {
             ops_url: String::new(),
             admin_url: None,
@@ -624,12 +587,8 @@ impl App {
             ..
         } = Parts::new(&wiring, &urls).expect("an instance");
         let router = wiring::api_router(&api, &interop, Some(&admin));
-        tokio::spawn(serve::serve(
-            listener,
-            router,
-            ServeOptions::default(),
-            self.stop.clone(),
-        ));
+        let (options, stop) = (ServeOptions::default(), self.stop.clone());
+        tokio::spawn(serve::serve(listener, router, options, stop));
         api_url
     }
 
@@ -653,21 +612,15 @@ async fn person(
     plan: Plan,
     all_credentials: &[&Value],
 ) -> Person {
-    let user = in_tx!(
-        storage,
-        user::insert(
-            &NewUser {
-                email,
-                plan,
-                timezone: Some("Australia/Sydney"),
-                reference: None,
-                console_sign_in: true,
-            },
-            now
-        )
-    )
-    .await
-    .expect("a user");
+    let new = NewUser {
+        email,
+        plan,
+        timezone: Some("Australia/Sydney"),
+        reference: None,
+        console_sign_in: true,
+    };
+    let user = in_tx!(storage, user::insert(&new, now)).await;
+    let user = user.expect("a user");
     let key = bellbird_storage::new_key();
     in_tx!(storage, keys::insert(user.id, &key, "test", None, now))
         .await
@@ -676,14 +629,9 @@ async fn person(
     for credentials in all_credentials {
         let provider = credentials["provider"].as_str().expect("a provider");
         let credentials = SecretString::from(credentials.to_string());
-        imported.extend(
-            connections
-                .imports()
-                .import(user.id, provider, &credentials)
-                .await
-                .expect("imported")
-                .connections,
-        );
+        let imports = connections.imports();
+        let import = imports.import(user.id, provider, &credentials).await;
+        imported.extend(import.expect("imported").connections);
     }
     Person {
         user,
@@ -698,24 +646,16 @@ pub(crate) async fn postgres_database() -> String {
     let server = std::env::var("BELLBIRD_TEST_POSTGRES_URL").expect(
         "BELLBIRD_TEST_POSTGRES_URL names no PostgreSQL server: run the tests with scripts/test",
     );
-    let name = format!(
-        "it_{}_{}",
-        std::process::id(),
-        NUMBER.fetch_add(1, Ordering::Relaxed)
-    );
-    let (client, connection) = tokio_postgres::connect(&server, tokio_postgres::NoTls)
-        .await
-        .expect("PostgreSQL answers");
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!("it_{}_{number}", std::process::id());
+    let connected = tokio_postgres::connect(&server, tokio_postgres::NoTls).await;
+    let (client, connection) = connected.expect("PostgreSQL answers");
     tokio::spawn(connection);
     // A process of an earlier run may have had the same id.
-    client
-        .batch_execute(&format!("DROP DATABASE IF EXISTS {name}"))
-        .await
-        .expect("no database");
-    client
-        .batch_execute(&format!("CREATE DATABASE {name}"))
-        .await
-        .expect("a database");
+    for statement in ["DROP DATABASE IF EXISTS", "CREATE DATABASE"] {
+        let done = client.batch_execute(&format!("{statement} {name}")).await;
+        done.expect(statement);
+    }
     let (base, _) = server.rsplit_once('/').expect("a URL with a database");
     let url = format!("{base}/{name}");
     // Of a later version: see `scripts/test-previous`.

@@ -53,15 +53,10 @@ impl Rows {
             let [provider, id] = row.try_into().unwrap();
             Account { provider, id }
         };
-        let accounts: Vec<_> = query(database, sql)
-            .await
-            .into_iter()
-            .map(account)
-            .collect();
-        let providers: BTreeSet<_> = accounts
-            .iter()
-            .map(|account| account.provider.as_str())
-            .collect();
+        let rows = query(database, sql).await.into_iter();
+        let accounts: Vec<Account> = rows.map(account).collect();
+        let providers = accounts.iter().map(|account| account.provider.as_str());
+        let providers: BTreeSet<_> = providers.collect();
         assert_eq!((providers.len(), accounts.len()), (3, 5));
         Self {
             accounts,
@@ -103,13 +98,9 @@ impl Rows {
         endpoint: &Endpoint,
     ) {
         let known_ids = endpoint.new_rows();
-        let known: Vec<usize> = self
-            .added
-            .iter()
-            .enumerate()
-            .filter(|(_, row)| known_ids.contains(&row.id))
-            .map(|(index, _)| index)
-            .collect();
+        let added = self.added.iter().enumerate();
+        let known = added.filter(|(_, row)| known_ids.contains(&row.id));
+        let known: Vec<usize> = known.map(|(index, _)| index).collect();
         if known.is_empty() {
             return;
         }
@@ -118,15 +109,8 @@ impl Rows {
         let row = &mut self.added[known[random.below(known.len())]];
         let spec = spec(&row.provider);
         let SetAmount { members, shown } = (spec.set_amount)(cents);
-        let path = format!("transactions/{}", row.provider_id);
-        control(
-            &sandbox.json(),
-            &row.provider,
-            Method::PATCH,
-            &path,
-            members,
-        )
-        .await;
+        let (path, sandbox) = (format!("transactions/{}", row.provider_id), sandbox.json());
+        control(&sandbox, &row.provider, Method::PATCH, &path, members).await;
         row.amounts.push(cents);
         row.changed_to = Some(shown);
     }
@@ -136,19 +120,13 @@ impl Rows {
     pub(crate) fn assert_announced(&self, endpoint: &Endpoint, fingerprints: Option<u64>) {
         let accepted = endpoint.accepted();
         // An event that was accepted more than once counts once.
-        let events: BTreeMap<&str, &Value> = accepted
-            .iter()
-            .map(|event| (text(event, "id"), event))
-            .collect();
-        let announced: u64 = events
-            .values()
-            .map(|event| number(&event["metadata"], "new_count"))
-            .sum();
+        let events = accepted.iter().map(|event| (text(event, "id"), event));
+        let events: BTreeMap<&str, &Value> = events.collect();
+        let metadata = events.values().map(|event| &event["metadata"]);
+        let announced: u64 = metadata.map(|of| number(of, "new_count")).sum();
         if let Some(fingerprints) = fingerprints {
-            assert_eq!(
-                announced, fingerprints,
-                "one fingerprint for each announced row"
-            );
+            // One for each announced row.
+            assert_eq!(announced, fingerprints);
         }
 
         let mut as_new: BTreeMap<(&str, &str), BTreeSet<(&str, &str)>> = BTreeMap::new();
@@ -156,10 +134,8 @@ impl Rows {
         for event in &accepted {
             let (id, run) = (text(event, "id"), text(&event["metadata"], "sync_run_id"));
             for row in event["data"]["new"].as_array().unwrap() {
-                as_new
-                    .entry((text(row, "account_id"), text(row, "id")))
-                    .or_default()
-                    .insert((id, run));
+                let key = (text(row, "account_id"), text(row, "id"));
+                as_new.entry(key).or_default().insert((id, run));
             }
             for row in event["data"]["updated"].as_array().unwrap() {
                 as_updated.entry(text(row, "id")).or_default().push(row);
@@ -180,30 +156,23 @@ impl Rows {
         }
         let new_ids: BTreeSet<&str> = as_new.keys().map(|(_, row)| *row).collect();
         for row in &self.added {
-            assert!(
-                new_ids.contains(row.id.as_str()),
-                "{} of {} was never announced",
-                row.id,
-                row.provider
-            );
-            let updated = as_updated.remove(row.id.as_str());
-            match (&row.changed_to, updated) {
-                (None, updated) => assert_eq!(updated, None, "{} did not change", row.id),
-                (Some((name, value)), updated) => {
-                    let is_announced =
-                        updated.is_some_and(|all| all.iter().any(|row| row[*name] == *value));
-                    assert!(
-                        is_announced,
-                        "{} of {}: {name} {value} was never announced",
-                        row.id, row.provider
-                    );
-                }
-            }
+            let (id, provider) = (row.id.as_str(), &row.provider);
+            let is_announced = new_ids.contains(id);
+            assert!(is_announced, "{id} of {provider} was never announced");
+            let updated = as_updated.remove(id);
+            let Some((name, value)) = &row.changed_to else {
+                assert_eq!(updated, None, "{id} did not change");
+                continue;
+            };
+            let is_announced =
+                updated.is_some_and(|all| all.iter().any(|row| row[*name] == *value));
+            let change = format!("{id} of {provider}: {name} {value}");
+            assert!(is_announced, "{change} was never announced");
         }
-        assert_eq!(
-            as_updated.keys().collect::<Vec<_>>(),
-            Vec::<&&str>::new(),
-            "updates of rows that did not change"
+        let ids: Vec<_> = as_updated.keys().collect();
+        assert!(
+            ids.is_empty(),
+            "updates of rows that did not change: {ids:?}"
         );
     }
 
@@ -223,12 +192,7 @@ impl Rows {
 
     /// How many rows were added, and how many of them were changed.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        (
-            self.added.len(),
-            self.added
-                .iter()
-                .filter(|row| row.changed_to.is_some())
-                .count(),
-        )
+        let changed = self.added.iter().filter(|row| row.changed_to.is_some());
+        (self.added.len(), changed.count())
     }
 }
