@@ -18,6 +18,12 @@ fn quoted(line: &str, quote: char) -> Vec<String> {
         .collect()
 }
 
+/// What follows a prefix in the lines of a text.
+fn following<'t>(text: &'t str, prefix: &str) -> Vec<&'t str> {
+    let lines = text.lines().map(str::trim);
+    lines.filter_map(|line| line.strip_prefix(prefix)).collect()
+}
+
 #[test]
 fn list_has_every_metric_that_is_recorded() {
     let is_metric = |name: &String| {
@@ -33,10 +39,8 @@ fn list_has_every_metric_that_is_recorded() {
                 .filter(is_metric),
         );
     }
-    let listed: BTreeSet<String> = METRICS
-        .iter()
-        .map(|metric| metric.name.to_owned())
-        .collect();
+    let names = METRICS.iter().map(|metric| metric.name.to_owned());
+    let listed: BTreeSet<String> = names.collect();
     assert_eq!(recorded, listed, "change {LIST}");
     assert_eq!(listed.len(), METRICS.len());
 }
@@ -52,21 +56,16 @@ fn documentation_has_the_list_of_metrics() {
             let mut cells = row.split('|').skip(1);
             let name = quoted(cells.next().unwrap(), '`').remove(0);
             // The values of a label follow in brackets.
-            (
-                name,
-                quoted(cells.next().unwrap().split('(').next().unwrap(), '`'),
-            )
+            let labels = cells.next().unwrap().split('(').next().unwrap();
+            (name, quoted(labels, '`'))
         })
         .collect();
     let labels = |labels: &[&str]| labels.iter().map(|label| (*label).to_owned()).collect();
-    let listed: Vec<(String, Vec<String>)> = METRICS
-        .iter()
-        .map(|metric| (metric.name.to_owned(), labels(metric.labels)))
-        .collect();
-    assert_eq!(
-        documented, listed,
-        "docs/monitoring.md has the order of {LIST}"
-    );
+    let metrics = METRICS.iter();
+    let metrics = metrics.map(|metric| (metric.name.to_owned(), labels(metric.labels)));
+    let listed: Vec<(String, Vec<String>)> = metrics.collect();
+    // In the same order.
+    assert_eq!(documented, listed, "change docs/monitoring.md or {LIST}");
 }
 
 #[test]
@@ -79,40 +78,26 @@ fn documentation_has_every_kind_of_job() {
     let documented: Vec<String> = rows
         .filter_map(|row| quoted(row.split('|').nth(1)?, '`').pop())
         .collect();
-    assert_eq!(
-        documented,
-        bellbird_connections::job_kinds().collect::<Vec<_>>()
-    );
+    let kinds: Vec<_> = bellbird_connections::job_kinds().collect();
+    assert_eq!(documented, kinds);
 }
 
 /// So that an alert at night leads to what to do.
 #[test]
 fn every_alert_has_its_heading() {
-    let (rules, page) = (
-        read(&root().join("deploy/prometheus/rules.yml")),
-        read(&root().join("docs/alerts.md")),
-    );
-    let alerts: Vec<&str> = rules
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("- alert: "))
-        .collect();
-    let described: Vec<&str> = rules
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("description: "))
-        .collect();
-    let expected: Vec<_> = alerts
-        .iter()
-        .map(|alert| format!("\"docs/alerts.md#{}\"", alert.to_lowercase()))
-        .collect();
-    assert_eq!(described, expected);
-    let headings: Vec<&str> = page
-        .lines()
-        .filter_map(|line| line.strip_prefix("## Bellbird"))
-        .collect();
-    let named: Vec<&str> = alerts
-        .iter()
-        .filter_map(|alert| alert.strip_prefix("Bellbird"))
-        .collect();
+    let rules = read(&root().join("deploy/prometheus/rules.yml"));
+    let page = read(&root().join("docs/alerts.md"));
+    let alerts = following(&rules, "- alert: ");
+    let lower = alerts.iter().map(|alert| alert.to_lowercase());
+    let links = lower.map(|alert| format!("\"docs/alerts.md#{alert}\""));
+    let links: Vec<String> = links.collect();
+    assert_eq!(following(&rules, "description: "), links);
+    let headings = page.lines();
+    let headings = headings.filter_map(|line| line.strip_prefix("## Bellbird"));
+    let headings: Vec<&str> = headings.collect();
+    let named = alerts.iter();
+    let named = named.filter_map(|alert| alert.strip_prefix("Bellbird"));
+    let named: Vec<&str> = named.collect();
     assert_eq!(headings, named, "docs/alerts.md has the order of rules.yml");
 }
 
@@ -122,34 +107,24 @@ fn every_alert_has_its_heading() {
 fn alerts_and_dashboard_name_metrics_that_there_are() {
     let deployed = |path: &str| read(&root().join("deploy").join(path));
     let rules = deployed("prometheus/rules.yml");
-    let recorded: BTreeSet<&str> = rules
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("- record: "))
-        .collect();
+    let recorded = following(&rules, "- record: ");
+    let recorded: BTreeSet<&str> = recorded.into_iter().collect();
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':');
     for text in [
         rules.as_str(),
         &deployed("grafana/bellbird.json"),
         &deployed("prometheus/tests.yml"),
     ] {
-        let words = text
-            .split(|c: char| !is_name(c))
-            .filter(|word| word.starts_with("bellbird_"));
-        // A label of a rule file, and a part of a histogram.
-        let words = words
-            .filter(|word| *word != "bellbird_alerts")
-            .map(|word| word.trim_end_matches("_bucket"));
-        for word in words {
-            assert!(
-                METRICS.iter().any(|metric| metric.name == word),
-                "{word} is no metric"
-            );
-        }
-        for word in text
-            .split(|c: char| !is_name(c))
-            .filter(|word| word.starts_with("bellbird:"))
-        {
-            assert!(recorded.contains(word), "{word} is not recorded");
+        // Without a label of a rule file.
+        let words = text.split(|c: char| !is_name(c));
+        for word in words.filter(|word| *word != "bellbird_alerts") {
+            if word.starts_with("bellbird_") {
+                let name = word.trim_end_matches("_bucket");
+                let is_metric = METRICS.iter().any(|metric| metric.name == name);
+                assert!(is_metric, "{name} is no metric");
+            } else if word.starts_with("bellbird:") {
+                assert!(recorded.contains(word), "{word} is not recorded");
+            }
         }
     }
     assert!(recorded.len() > 2);

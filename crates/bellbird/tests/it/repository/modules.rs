@@ -226,12 +226,8 @@ impl<'a> Visit<'a> for Paths {
 
     fn visit_path(&mut self, path: &'a syn::Path) {
         if path.segments.len() > 1 {
-            self.add(
-                path.segments
-                    .iter()
-                    .map(|segment| segment.ident.to_string())
-                    .collect(),
-            );
+            let names = path.segments.iter().map(|part| part.ident.to_string());
+            self.add(names.collect());
         }
         visit::visit_path(self, path);
     }
@@ -313,21 +309,13 @@ fn flatten(tree: &syn::UseTree, before: &mut Vec<String>, leaves: &mut Vec<Vec<S
 /// leaves the folder.
 fn cycles_of(uses: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<Vec<Module>> {
     let is_folder = |cycle: &Vec<Module>| {
-        cycle
-            .iter()
-            .any(|one| cycle.iter().all(|other| other.starts_with(one)))
+        let mut modules = cycle.iter();
+        modules.any(|one| cycle.iter().all(|other| other.starts_with(one)))
     };
-    let related = |a: &Module, b: &Module| a.starts_with(b) || b.starts_with(a);
-    let unrelated = |module: &Module, uses: &BTreeSet<Module>| {
-        uses.iter()
-            .filter(|other| !related(module, other))
-            .cloned()
-            .collect::<BTreeSet<Module>>()
-    };
-    let apart = uses
-        .iter()
-        .map(|(module, uses)| (module.clone(), unrelated(module, uses)))
-        .collect();
+    let mut apart = uses.clone();
+    for (module, uses) in &mut apart {
+        uses.retain(|other| !module.starts_with(other) && !other.starts_with(module));
+    }
     let through_folders = groups(uses).into_iter().filter(|cycle| !is_folder(cycle));
     groups(&apart).into_iter().chain(through_folders).collect()
 }
@@ -346,44 +334,38 @@ fn groups(uses: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<Vec<Module>> {
         }
         seen
     };
-    let reach: BTreeMap<&Module, BTreeSet<&Module>> = uses
-        .keys()
-        .map(|module| (module, reached(module)))
-        .collect();
-    let circular = reach
-        .iter()
-        .filter(|(module, reaches)| reaches.contains(*module));
-    let group = |(module, reaches): (&&Module, &BTreeSet<&Module>)| {
-        let back = |other: &&&Module| {
-            reach
-                .get(**other)
-                .is_some_and(|back| back.contains(*module))
-        };
-        reaches
-            .iter()
-            .filter(back)
-            .map(|other| (*other).clone())
-            .collect::<Vec<Module>>()
-    };
-    circular.map(group).collect()
+    let reach = uses.keys().map(|module| (module, reached(module)));
+    let reach: BTreeMap<&Module, BTreeSet<&Module>> = reach.collect();
+    let mut found = BTreeSet::new();
+    for (module, reaches) in &reach {
+        if reaches.contains(module) {
+            let mut group: Vec<Module> = Vec::new();
+            for other in reaches {
+                if reach.get(other).is_some_and(|back| back.contains(module)) {
+                    group.push((*other).clone());
+                }
+            }
+            found.insert(group);
+        }
+    }
+    found
 }
 
 fn names(cycle: &[Module]) -> String {
-    cycle
-        .iter()
-        .map(|module| module.join("::"))
-        .collect::<Vec<String>>()
-        .join(", ")
+    let names: Vec<String> = cycle.iter().map(|module| module.join("::")).collect();
+    names.join(", ")
 }
 
 #[test]
 fn a_cycle_of_modules_would_be_found() {
     let parse = |text: &str| syn::parse_file(text).expect("Rust");
-    let module = |path: &str| {
-        path.split("::")
-            .filter(|part| !part.is_empty())
-            .map(str::to_owned)
-            .collect::<Module>()
+    let module = |path: &str| -> Module {
+        let parts = path.split("::").filter(|part| !part.is_empty());
+        parts.map(str::to_owned).collect()
+    };
+    let found = |files: &BTreeMap<Module, syn::File>| -> Vec<String> {
+        let cycles = cycles_of(&uses(files)).into_iter();
+        cycles.map(|cycle| names(&cycle)).collect()
     };
     let files = BTreeMap::from([
         (module(""), parse("mod a; mod b; mod c; pub use c::C;")),
@@ -398,11 +380,7 @@ fn a_cycle_of_modules_would_be_found() {
         (module("b::leaf"), parse("use super::B;")),
         (module("c"), parse("mod inline { use super::super::a::A; }")),
     ]);
-    let found: Vec<String> = cycles_of(&uses(&files))
-        .iter()
-        .map(|cycle| names(cycle))
-        .collect();
-    assert_eq!(found, ["a, b, b::leaf, c", "a, b, c"]);
+    assert_eq!(found(&files), ["a, b, b::leaf, c", "a, b, c"]);
     let with_root = BTreeMap::from([
         (
             module(""),
@@ -411,13 +389,9 @@ fn a_cycle_of_modules_would_be_found() {
         (module("a"), parse("use crate::B;")),
         (module("b"), parse("use crate::S;")),
     ]);
-    let found: Vec<String> = cycles_of(&uses(&with_root))
-        .iter()
-        .map(|cycle| names(cycle))
-        .collect();
-    assert_eq!(found, ["a, b, lib"]);
+    assert_eq!(found(&with_root), ["a, b, lib"]);
     let folder_files = files
         .into_iter()
         .filter(|(module, _)| module.is_empty() || module.starts_with(&["b".to_owned()]));
-    assert!(cycles_of(&uses(&folder_files.collect())).is_empty());
+    assert!(found(&folder_files.collect()).is_empty());
 }
