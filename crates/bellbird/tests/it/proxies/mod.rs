@@ -64,45 +64,29 @@ fn link(site: &Site) -> (ConsentSession, Response) {
     let link_url = text(&link, "url").to_owned();
     assert!(link_url.starts_with(&site.url), "the public URL");
     assert_eq!(site.curl.send(&[&link_url]).status, 200);
-    let own_form = [
-        "--header",
-        "Sec-Fetch-Site: same-origin",
-        "--data",
-        "provider=akahu",
-        &link_url,
-    ];
-    let started = site.curl.send(&own_form);
+    let own = ["--header", "Sec-Fetch-Site: same-origin"];
+    let form = ["--data", "provider=akahu", &link_url];
+    let started = site.curl.send(&[&own[..], &form].concat());
     assert_eq!(started.status, 303, "{}", started.text());
-    let cookie = started
-        .header("set-cookie")
-        .split(';')
-        .next()
-        .unwrap()
-        .to_owned();
+    let mut attributes = started.header("set-cookie").split(';');
+    let cookie = attributes.next().unwrap().to_owned();
     assert!(cookie.starts_with("__Host-bellbird="));
     let mut consent_page: Url = started.header("location").parse().unwrap();
-    consent_page
-        .query_pairs_mut()
-        .append_pair("sandbox_auto", "accept");
+    let mut parameters = consent_page.query_pairs_mut();
+    parameters.append_pair("sandbox_auto", "accept");
+    drop(parameters);
     let consented = site.curl.send(&[consent_page.as_str()]);
     let callback_url: Url = consented.header("location").parse().unwrap();
-    assert!(
-        callback_url
-            .as_str()
-            .starts_with(&format!("{}/link/callback?", site.url)),
-        "{callback_url}"
-    );
-    let page = site
-        .curl
-        .send(&["--cookie", &cookie, callback_url.as_str()]);
-    (
-        ConsentSession {
-            link_url,
-            callback_url,
-            cookie,
-        },
-        page,
-    )
+    let ours = format!("{}/link/callback?", site.url);
+    assert!(callback_url.as_str().starts_with(&ours), "{callback_url}");
+    let with_cookie = ["--cookie", &cookie, callback_url.as_str()];
+    let page = site.curl.send(&with_cookie);
+    let session = ConsentSession {
+        link_url,
+        callback_url,
+        cookie,
+    };
+    (session, page)
 }
 
 behind_both_proxies! {

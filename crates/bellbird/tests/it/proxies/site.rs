@@ -74,15 +74,12 @@ impl Site {
         } = Deployment::start_on(Database::Sqlite, 2_000, &[]).await;
         let (https, http) = free_addresses();
         let url = format!("https://localhost:{}", https.port());
-        let public = [
+        let usual = [
             ("API__PUBLIC_URL", url.as_str()),
             ("CONSOLE__PUBLIC_URL", &url),
+            ("API__TRUSTED_PROXIES", "127.0.0.1,::1"),
         ];
-        for (name, value) in public
-            .iter()
-            .chain([&("API__TRUSTED_PROXIES", "127.0.0.1,::1")])
-            .chain(settings)
-        {
+        for (name, value) in usual.iter().chain(settings) {
             workdir.set(&format!("BELLBIRD_{name}"), value);
         }
         workdir.json("migrate");
@@ -134,10 +131,8 @@ impl Site {
     pub(super) fn restart(&mut self, number: usize) {
         let (service, addresses) = self.services.remove(number);
         assert_eq!(service.stop("-TERM").0, Some(0));
-        self.services.insert(
-            number,
-            (serve(&self.workdir, number, &addresses), addresses),
-        );
+        let service = serve(&self.workdir, number, &addresses);
+        self.services.insert(number, (service, addresses));
     }
 
     /// The log of an instance and of those before it.
@@ -151,11 +146,9 @@ impl Site {
 
     /// A GET with the user's key.
     pub(super) fn read(&self, path: &str) -> Response {
-        self.curl.send(&[
-            "--header",
-            &format!("Authorization: Bearer {}", self.key),
-            &format!("{}{path}", self.url),
-        ])
+        let key = format!("Authorization: Bearer {}", self.key);
+        let url = format!("{}{path}", self.url);
+        self.curl.send(&["--header", &key, &url])
     }
 
     pub(super) fn https(&self) -> SocketAddr {
@@ -177,20 +170,15 @@ impl Site {
     }
 
     pub(super) fn connections(&self) -> Vec<Value> {
-        self.read("/v1/connections").json()["data"]
-            .as_array()
-            .unwrap()
-            .clone()
+        let answer = self.read("/v1/connections").json();
+        answer["data"].as_array().unwrap().clone()
     }
 }
 
 fn serve(workdir: &Workdir, number: usize, addresses: &Addresses) -> RunningCommand {
     let log = service_log(workdir, number);
-    RunningCommand::start_with_log(
-        workdir,
-        &format!("serve --json {}", addresses.options()),
-        &log,
-    )
+    let line = format!("serve --json {}", addresses.options());
+    RunningCommand::start_with_log(workdir, &line, &log)
 }
 
 fn service_log(workdir: &Workdir, number: usize) -> PathBuf {
@@ -210,23 +198,19 @@ impl Drop for Proxy {
 /// Two addresses that were free a moment ago: the proxies cannot choose a port and say which.
 fn free_addresses() -> (SocketAddr, SocketAddr) {
     let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    let [https, http] = listeners
-        .each_ref()
-        .map(|listener| listener.local_addr().unwrap());
-    (https, http)
+    let [https, http] = listeners.each_ref().map(TcpListener::local_addr);
+    (https.unwrap(), http.unwrap())
 }
 
 fn committed(path: &str) -> String {
-    fs::read_to_string(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy")).join(path))
-        .unwrap()
+    let deploy = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy"));
+    fs::read_to_string(deploy.join(path)).unwrap()
 }
 
 #[track_caller]
 fn replace(configuration: &mut String, line: &str, new: &str) {
-    assert!(
-        configuration.contains(line),
-        "no {line:?} in {configuration}"
-    );
+    let has_line = configuration.contains(line);
+    assert!(has_line, "no {line:?} in {configuration}");
     *configuration = configuration.replace(line, new);
 }
 
@@ -272,15 +256,11 @@ fn start_caddy(places: &Places<'_>) -> (Proxy, PathBuf) {
     fs::write(&path, configuration).unwrap();
     let caddy = |command| {
         let mut caddy = Command::new("caddy");
-        caddy
-            .arg(command)
-            .arg("--config")
-            .arg(&path)
-            .args(["--adapter", "caddyfile"])
-            .env("HOME", places.folder);
-        caddy
-            .env("XDG_DATA_HOME", places.folder)
-            .env("XDG_CONFIG_HOME", places.folder);
+        caddy.args([command, "--adapter", "caddyfile", "--config"]);
+        caddy.arg(&path);
+        for folder in ["HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"] {
+            caddy.env(folder, places.folder);
+        }
         caddy.env("BELLBIRD_HOST", "localhost");
         caddy
             .env("BELLBIRD_API", places.api.join(" "))
@@ -288,23 +268,16 @@ fn start_caddy(places: &Places<'_>) -> (Proxy, PathBuf) {
         caddy
     };
     let proxy = run(caddy("validate"), caddy("run"), places);
-    (
-        proxy,
-        places.folder.join("caddy/pki/authorities/local/root.crt"),
-    )
+    let authority = "caddy/pki/authorities/local/root.crt";
+    (proxy, places.folder.join(authority))
 }
 
 fn pem(label: &str, der: &[u8]) -> String {
     let text = STANDARD.encode(der);
-    let lines: Vec<&str> = text
-        .as_bytes()
-        .chunks(64)
-        .map(|line| std::str::from_utf8(line).unwrap())
-        .collect();
-    format!(
-        "-----BEGIN {label}-----\n{}\n-----END {label}-----\n",
-        lines.join("\n")
-    )
+    let lines = text.as_bytes().chunks(64);
+    let lines = lines.map(|line| std::str::from_utf8(line).unwrap());
+    let text = lines.collect::<Vec<&str>>().join("\n");
+    format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n")
 }
 
 /// The committed file within what Debian's nginx.conf has around it.
@@ -312,16 +285,10 @@ fn start_nginx(places: &Places<'_>) -> (Proxy, PathBuf) {
     let folder = places.folder.display().to_string();
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    fs::write(
-        places.folder.join("fullchain.pem"),
-        pem("CERTIFICATE", cert.der()),
-    )
-    .unwrap();
-    fs::write(
-        places.folder.join("privkey.pem"),
-        pem("PRIVATE KEY", signing_key.serialized_der()),
-    )
-    .unwrap();
+    let certificate = places.folder.join("fullchain.pem");
+    fs::write(&certificate, pem("CERTIFICATE", cert.der())).unwrap();
+    let key = pem("PRIVATE KEY", signing_key.serialized_der());
+    fs::write(places.folder.join("privkey.pem"), key).unwrap();
     let mut site = committed("nginx/bellbird.conf");
     for (line, new) in [
         (
@@ -351,18 +318,14 @@ fn start_nginx(places: &Places<'_>) -> (Proxy, PathBuf) {
     ] {
         replace(&mut site, line, new);
     }
-    (
-        run_nginx(places, &site),
-        places.folder.join("fullchain.pem"),
-    )
+    (run_nginx(places, &site), certificate)
 }
 
 /// A line for each instance, as docs/several-instances.md says.
 fn servers(addresses: &[&str]) -> String {
-    addresses
-        .iter()
-        .map(|address| format!("    server {address} max_fails=0;\n"))
-        .collect()
+    let lines = addresses.iter();
+    let lines = lines.map(|address| format!("    server {address} max_fails=0;\n"));
+    lines.collect()
 }
 
 /// nginx with this in its `http` block.
@@ -385,16 +348,10 @@ fn run_nginx(places: &Places<'_>, http: &str) -> Proxy {
     fs::write(&path, configuration).unwrap();
     let nginx = |arguments: &[&str]| {
         let mut nginx = Command::new("nginx");
-        nginx
-            .args(arguments)
-            .arg("-p")
-            .arg(places.folder)
-            .arg("-c")
-            .arg(&path);
-        nginx.env(
-            "PATH",
-            "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin",
-        );
+        nginx.args(arguments);
+        nginx.arg("-p").arg(places.folder).arg("-c").arg(&path);
+        let folders = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin";
+        nginx.env("PATH", folders);
         nginx
     };
     run(nginx(&["-t"]), nginx(&[]), places)
