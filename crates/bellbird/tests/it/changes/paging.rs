@@ -47,7 +47,7 @@ async fn small_pages_give_what_one_page_gives() {
             assert!(others.all(|entries| *entries == pages[0]), "{provider}");
             pages.swap_remove(0)
         };
-        let first = follow_all(&mut followers).await;
+        let first = follow_all(&mut followers[..]).await;
         assert!(first.len() >= 6, "{provider}");
         followers[0].assert_equal(&app, provider).await;
 
@@ -58,12 +58,12 @@ async fn small_pages_give_what_one_page_gives() {
         app.remove_row(connection, &ids[4]);
         app.remove_row(connection, &ids[5]);
         app.advance_clock(STALE);
-        assert_eq!(follow_all(&mut followers).await.len(), 5, "{provider}");
+        assert_eq!(follow_all(&mut followers[..]).await.len(), 5, "{provider}");
         app.advance_clock(BETWEEN_MISSES);
         app.sync(connection).await;
         app.add_row(connection, "H", at - HOUR).await;
         app.advance_clock(BETWEEN_MISSES);
-        let last = follow_all(&mut followers).await;
+        let last = follow_all(&mut followers[..]).await;
         let kinds: Vec<_> = last.iter().map(|entry| text(entry, "op")).collect();
         assert_eq!(
             kinds,
