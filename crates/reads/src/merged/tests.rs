@@ -272,11 +272,8 @@ async fn long_read_attempts_a_page_again() {
     let stop_at = Instant::now() + Duration::from_secs(3_600);
     let mut merged = Merged::new(setup.ranges(), None, stop_at, map);
     let mut ids = Vec::new();
-    while let Some(id) = merged
-        .next_with_retries(&|| setup.world.call())
-        .await
-        .unwrap()
-    {
+    let new_call = || setup.world.call();
+    while let Some(id) = merged.next_with_retries(&new_call).await.unwrap() {
         ids.push(id);
     }
     assert_eq!((ids, merged.failed()), (numbers(0..9), 0));
@@ -328,17 +325,14 @@ async fn slow_list_stops_the_merge_where_it_is_known() {
     // after twenty.
     let setup = Setup::with_delays(rows, 4, [Duration::from_secs(10), Duration::ZERO]).await;
     let (ids, outcome) = setup.read(None, 100, Duration::from_secs(5)).await;
-    assert!(
-        ids.is_empty() && outcome.is_stopped && outcome.position.is_none(),
-        "nothing is certain"
-    );
+    // Nothing is certain.
+    assert!(ids.is_empty() && outcome.is_stopped && outcome.position.is_none());
     let (ids, outcome) = setup.read(None, 100, Duration::from_secs(15)).await;
     assert_eq!(ids, numbers(0..10));
     assert!(outcome.is_stopped);
     assert_eq!(outcome.failed, 0);
-    let (ids, outcome) = setup
-        .read(outcome.position, 100, Duration::from_secs(100))
-        .await;
+    let long = Duration::from_secs(100);
+    let (ids, outcome) = setup.read(outcome.position, 100, long).await;
     assert_eq!(ids, numbers(10..30));
     assert!(!outcome.is_stopped);
 }
@@ -352,9 +346,8 @@ async fn stopped_list_holds_rows_of_the_same_time_back() {
     let (ids, outcome) = setup.read(None, 100, Duration::from_secs(15)).await;
     // More rows of the first account may be of this time.
     assert_eq!(ids, numbers(0..4));
-    let (ids, outcome) = setup
-        .read(outcome.position, 100, Duration::from_secs(100))
-        .await;
+    let long = Duration::from_secs(100);
+    let (ids, outcome) = setup.read(outcome.position, 100, long).await;
     assert_eq!((ids, outcome.is_lost), (numbers(4..9), false));
 }
 
@@ -365,23 +358,18 @@ async fn stopped_search_continues_behind_the_rows_that_it_left_out() {
         description: "left out".to_owned(),
         ..Row::new("a", number, NOW - number * WEEK)
     };
-    let rows = (0..20)
-        .map(left_out)
-        .chain([Row::new("a", "found", NOW - 20 * WEEK)])
-        .collect();
+    let found = Row::new("a", "found", NOW - 20 * WEEK);
+    let rows = (0..20).map(left_out).chain([found]).collect();
     let setup = Setup::with_delays(rows, 4, [Duration::from_secs(10), Duration::ZERO]).await;
-    let (ids, outcome) = setup.read(None, 100, Duration::from_secs(35)).await;
+    let stop_in = Duration::from_secs(35);
+    let (ids, outcome) = setup.read(None, 100, stop_in).await;
     assert!(ids.is_empty() && outcome.is_stopped);
-    assert_eq!(
-        outcome.position,
-        Some(MergedPosition {
-            instant: at(NOW - 11 * WEEK),
-            shown: None
-        })
-    );
-    let (ids, outcome) = setup
-        .read(outcome.position, 100, Duration::from_secs(35))
-        .await;
+    let eleven_weeks_ago = MergedPosition {
+        instant: at(NOW - 11 * WEEK),
+        shown: None,
+    };
+    assert_eq!(outcome.position, Some(eleven_weeks_ago));
+    let (ids, outcome) = setup.read(outcome.position, 100, stop_in).await;
     assert_eq!((ids, outcome.is_stopped), (vec!["found".to_owned()], false));
 }
 
@@ -391,9 +379,8 @@ async fn rest_is_counted_and_says_if_there_is_more() {
     let setup = Setup::with_delays(rows, 4, [Duration::from_secs(10), Duration::ZERO]).await;
     let after_three = async |stop_in: u64, fail: bool| {
         let stop_at = Instant::now() + Duration::from_secs(stop_in);
-        let mut merged = Merged::new(setup.ranges(), None, stop_at, |row, _| {
-            Some(row.id.to_string())
-        });
+        let map = |row: &Transaction<'_>, _| Some(row.id.to_string());
+        let mut merged = Merged::new(setup.ranges(), None, stop_at, map);
         for _ in 0..3 {
             assert!(merged.next(&setup.world.call()).await.unwrap().is_some());
         }
@@ -402,43 +389,26 @@ async fn rest_is_counted_and_says_if_there_is_more() {
             setup.banks[0].fail_next([Some(UNAVAILABLE)]);
         }
         let rest = merged.count_rest(&setup.world.call()).await;
-        assert_eq!(
-            merged.next(&setup.world.call()).await,
-            Ok(None),
-            "counted rows are dropped"
-        );
+        let next = merged.next(&setup.world.call()).await;
+        assert_eq!(next, Ok(None), "counted rows are dropped");
         (rest, position)
     };
+    let all = Rest {
+        rows: 27,
+        is_exact: true,
+    };
     let (rest, position) = after_three(100, false).await;
-    assert_eq!(
-        rest,
-        Rest {
-            rows: 27,
-            is_exact: true
-        }
-    );
-    assert_eq!(
-        setup.read(position, 1, FAR).await.0,
-        ["3"],
-        "the position of the last row is known before"
-    );
-    let (rest, _) = after_three(15, false).await;
-    assert_eq!(
-        rest,
-        Rest {
-            rows: 3 + 9 + 9,
-            is_exact: false
-        },
-        "only a page of the slow list"
-    );
-    let (rest, _) = after_three(100, true).await;
-    assert_eq!(
-        rest,
-        Rest {
-            rows: 3 + 9 + 9,
-            is_exact: false
-        }
-    );
+    assert_eq!(rest, all);
+    // The position of the last row is known before.
+    assert_eq!(setup.read(position, 1, FAR).await.0, ["3"]);
+    let without_later_pages = Rest {
+        rows: 3 + 9 + 9,
+        is_exact: false,
+    };
+    for (stop_in, fail) in [(15, false), (100, true)] {
+        let (rest, _) = after_three(stop_in, fail).await;
+        assert_eq!(rest, without_later_pages, "{stop_in}");
+    }
 }
 
 #[tokio::test]
@@ -470,19 +440,15 @@ async fn changed_rows_of_the_same_time_are_lost() {
 #[tokio::test]
 async fn late_row_comes_once() {
     let setup = Setup::new(vec![], 2).await;
-    let seconds = [
-        ("a", 10),
-        ("a", 20),
-        ("a", 15),
-        ("a", 30),
-        ("b", 17),
-        ("b", 20),
-        ("b", 21),
-    ];
+    let row = |account: &str, second: i64| {
+        let id = format!("{account}{second}");
+        Row::new(account, id, NOW - second)
+    };
+    let of_first = [10, 20, 15, 30].map(|second| row("a", second));
+    let of_second = [17, 20, 21].map(|second| row("b", second));
     for bank in &setup.banks {
-        bank.rows.lock().extend(seconds.map(|(account, second)| {
-            Row::new(account, format!("{account}{second}"), NOW - second)
-        }));
+        let mut rows = bank.rows.lock();
+        rows.extend(of_first.iter().chain(&of_second).cloned());
     }
     let expected = ["a10", "b17", "a20", "a15", "b20", "b21", "a30"];
     // A list is in its provider's order.
