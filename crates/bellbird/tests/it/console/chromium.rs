@@ -28,12 +28,6 @@ impl Browser {
     }
 
     #[track_caller]
-    pub(super) fn assert_shows(&mut self, words: &str) {
-        let text = self.text();
-        assert!(text.contains(words), "no {words:?} in {text}");
-    }
-
-    #[track_caller]
     pub(super) fn assert_hides(&mut self, words: &str) {
         let text = self.text();
         assert!(!text.contains(words), "{words:?} in {text}");

@@ -1,7 +1,7 @@
 //! `serve --sandbox`: the simulated providers in the process of the service.
 
 use reqwest::Url;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::support::browser::{open, start};
 use crate::support::harness::simulated_providers;
