@@ -327,7 +327,7 @@ fn storage(error: StorageError) -> String {
 
 /// What rows of a question without `from` are, as ` of ...`.
 fn default_range(arguments: &Map<String, Value>) -> Option<String> {
-    let is_default = arguments.get("from").is_none_or(Value::is_null);
+    let is_default = !arguments.contains_key("from");
     is_default.then(|| format!(" of the last {} days", DEFAULT_RANGE.as_hours() / 24))
 }
 

@@ -73,8 +73,9 @@ struct SummaryRead<'a> {
 
 pub(super) async fn summarize(
     call: &ToolCall<'_>,
-    arguments: Map<String, Value>,
+    mut arguments: Map<String, Value>,
 ) -> Result<Vec<u8>, String> {
+    arguments.retain(|_, value| !value.is_null());
     let range = super::default_range(&arguments).unwrap_or_else(|| " of the range".to_owned());
     let arguments: SummaryArguments = arguments::read(&arguments)?;
     let dates = date_filter(arguments.from, arguments.to)?;
