@@ -1,5 +1,7 @@
 //! Link sessions: where a user links an institution in the browser, and what came of it.
 
+use std::str::FromStr;
+
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_connections::{LinkSession, LinkTarget, NewLinkSession, ProviderSchema};
@@ -61,8 +63,18 @@ struct CreatedLinkSession {
     expires_at: Timestamp,
 }
 
-/// The ids of all other resources have types of their own.
-impl Resource for Uuid {
+/// The id of a link session, in a path.
+pub(crate) struct LinkSessionId(Uuid);
+
+impl FromStr for LinkSessionId {
+    type Err = uuid::Error;
+
+    fn from_str(text: &str) -> Result<Self, uuid::Error> {
+        text.parse().map(Self)
+    }
+}
+
+impl Resource for LinkSessionId {
     const NOUN: &'static str = "Link session";
 }
 
@@ -138,17 +150,17 @@ pub(super) async fn create_link_session(
 /// It is kept until a day after `expiresAt`.
 #[utoipa::path(
     get, path = "/admin/v1/link-sessions/{id}", tag = TAG,
-    params(PathId<Uuid>),
+    params(PathId<LinkSessionId>),
     responses(
         (status = 200, description = "The link session with its result.", body = SessionItem),
     ),
 )]
 pub(super) async fn get_link_session(
     State(admin): State<Admin>,
-    PathId(id): PathId<Uuid>,
+    PathId(LinkSessionId(id)): PathId<LinkSessionId>,
 ) -> Result<Response, Problem> {
     let links = admin.context.connections().links();
     let found = links.find_link_session(id).await.map_err(Refusal::from)?;
-    let session = found.ok_or(Problem::NotFound(Uuid::NOUN))?;
+    let session = found.ok_or(Problem::NotFound(LinkSessionId::NOUN))?;
     respond(&Item { data: session })
 }
