@@ -492,6 +492,10 @@ async fn bad_arguments_say_what_to_send() {
     ] {
         assert_has(&text, part);
     }
+    // A null is as no argument, whatever its name.
+    for tool in ["list_transactions", "summarize_transactions"] {
+        mcp.call(tool, json!({"account": null, "from": null})).await;
+    }
     let foreign = app.accounts_of(&app.ben.connections[0]).await[0].id.clone();
     let unknown = "0191e7a0-7c3b-7def-8000-00aabbccddee";
     app.reset_calls();
