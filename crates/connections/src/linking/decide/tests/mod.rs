@@ -21,55 +21,84 @@ enum BelongsTo {
 }
 use BelongsTo::{Newer, Nothing, Older, OtherUser, Target};
 
-/// What else matters: whether the consent existed before the session, whether the callback names
-/// it, whether the provider registers users, and whether [`WITHDRAWAL_WAIT`] has passed.
-type Facts = [bool; 4];
+/// What else matters.
+#[derive(Debug, Clone, Copy)]
+struct Facts {
+    /// The consent existed before the session.
+    is_known: bool,
+    /// The callback names it.
+    is_named: bool,
+    /// The provider registers users.
+    registers_users: bool,
+    /// [`WITHDRAWAL_WAIT`] has passed.
+    has_waited: bool,
+}
 
-/// What it says, what a consent belongs to, the [`Facts`], of which one without a value is either,
-/// and what follows.
-type Row = (
-    &'static str,
-    &'static [BelongsTo],
-    [Option<bool>; 4],
-    Action,
-);
+/// What a row expects of one of the [`Facts`].
+#[derive(Clone, Copy)]
+enum Fact {
+    Known(bool),
+    Named(bool),
+    RegistersUsers(bool),
+    Waited(bool),
+}
+use Fact::{Known, Named, RegistersUsers, Waited};
 
-const YES: Option<bool> = Some(true);
-const NO: Option<bool> = Some(false);
-const ANY: Option<bool> = None;
+/// A row of the table.
+struct Row {
+    says: &'static str,
+    belongs_to: &'static [BelongsTo],
+    /// A fact that is not here is either.
+    facts: &'static [Fact],
+    action: Action,
+}
 
-const TABLE: [Row; 19] = [
-    (
+const fn row(
+    says: &'static str,
+    belongs_to: &'static [BelongsTo],
+    facts: &'static [Fact],
+    action: Action,
+) -> Row {
+    Row {
+        says,
+        belongs_to,
+        facts,
+        action,
+    }
+}
+
+static TABLE: [Row; 19] = [
+    row(
         "another user's consent is reported, and never applied",
         &[OtherUser],
-        [ANY, ANY, ANY, ANY],
+        &[],
         Action::OwnedByOtherUser,
     ),
-    (
+    row(
         "a new consent is linked",
         &[Nothing],
-        [NO, ANY, ANY, ANY],
+        &[Known(false)],
         Action::ReadAccounts(Effect::Linked),
     ),
-    (
+    row(
         "an earlier consent was removed here, and stays removed",
         &[Nothing],
-        [YES, NO, ANY, ANY],
+        &[Known(true), Named(false)],
         Action::Ignore,
     ),
-    (
+    row(
         "if it is given again, a withdrawal has time to take effect",
         &[Nothing],
-        [YES, YES, ANY, NO],
+        &[Known(true), Named(true), Waited(false)],
         Action::Wait,
     ),
-    (
+    row(
         "then it is linked",
         &[Nothing],
-        [YES, YES, ANY, YES],
+        &[Known(true), Named(true), Waited(true)],
         Action::ReadAccounts(Effect::Linked),
     ),
-    (
+    row(
         "a broken connection whose consent is active is reconnected",
         &[
             Target(Revoked),
@@ -82,85 +111,85 @@ const TABLE: [Row; 19] = [
             Newer(Invalidated),
             Newer(PendingMfa),
         ],
-        [ANY, ANY, ANY, ANY],
+        &[],
         Action::ReadAccounts(Effect::Reconnected),
     ),
-    (
+    row(
         "a new consent of the connection to repair repairs it, also if a refresh was faster",
         &[Target(Active)],
-        [NO, ANY, ANY, ANY],
+        &[Known(false)],
         Action::ReadAccounts(Effect::Reconnected),
     ),
-    (
+    row(
         "an earlier one repairs it if the callback names it",
         &[Target(Active)],
-        [YES, YES, ANY, ANY],
+        &[Known(true), Named(true)],
         Action::ReadAccounts(Effect::Reconnected),
     ),
-    (
+    row(
         "or if the credentials are those of the callback",
         &[Target(Active)],
-        [YES, NO, NO, ANY],
+        &[Known(true), Named(false), RegistersUsers(false)],
         Action::ReadAccounts(Effect::Reconnected),
     ),
-    (
+    row(
         "otherwise this session did not repair it",
         &[Target(Active)],
-        [YES, NO, YES, ANY],
+        &[Known(true), Named(false), RegistersUsers(true)],
         Action::Ignore,
     ),
-    (
+    row(
         "credentials of the callback renew an active connection",
         &[Older(Active)],
-        [ANY, ANY, NO, ANY],
+        &[RegistersUsers(false)],
         Action::ReadAccounts(Effect::Renewed),
     ),
-    (
+    row(
         "an active connection of a provider user is renewed if the callback names it",
         &[Older(Active)],
-        [ANY, YES, YES, ANY],
+        &[Named(true), RegistersUsers(true)],
         Action::ReadAccounts(Effect::Renewed),
     ),
-    (
+    row(
         "otherwise the session leaves it alone",
         &[Older(Active)],
-        [ANY, NO, YES, ANY],
+        &[Named(false), RegistersUsers(true)],
         Action::Ignore,
     ),
-    (
+    row(
         "the credentials of the callback go also to a connection that was linked meanwhile",
         &[Newer(Active)],
-        [NO, ANY, NO, ANY],
+        &[Known(false), RegistersUsers(false)],
         Action::ReadAccounts(Effect::LinkedEarlier),
     ),
-    (
+    row(
         "a connection linked meanwhile is that of this session if the callback names it",
         &[Newer(Active)],
-        [NO, YES, YES, ANY],
+        &[Known(false), Named(true), RegistersUsers(true)],
         Action::Count(Effect::Linked),
     ),
-    (
+    row(
         "otherwise a concurrent session may have linked it",
         &[Newer(Active)],
-        [NO, NO, YES, ANY],
+        &[Known(false), Named(false), RegistersUsers(true)],
         Action::Count(Effect::LinkedEarlier),
     ),
-    (
+    row(
         "an earlier consent that another session linked meanwhile is as any active connection",
         &[Newer(Active)],
-        [YES, ANY, NO, ANY],
+        &[Known(true), RegistersUsers(false)],
         Action::ReadAccounts(Effect::Renewed),
     ),
-    (
+    row(
         "which is renewed if the callback names it",
         &[Newer(Active)],
-        [YES, YES, YES, ANY],
+        &[Known(true), Named(true), RegistersUsers(true)],
         Action::ReadAccounts(Effect::Renewed),
     ),
-    (
+    row(
         "and otherwise left alone",
         &[Newer(Active)],
-        [YES, NO, YES, ANY],
+        &[Known(true), Named(false), RegistersUsers(true)],
         Action::Ignore,
     ),
 ];
@@ -173,24 +202,35 @@ fn table_of_decisions() {
         .flat_map(|status| [Target(status), Newer(status), Older(status)]);
     for belongs_to in connected.chain([Nothing, OtherUser]) {
         for bits in 0..16_u8 {
-            let facts = [1, 2, 4, 8].map(|bit| bits & bit > 0);
+            let facts = Facts {
+                is_known: bits & 1 > 0,
+                is_named: bits & 2 > 0,
+                registers_users: bits & 4 > 0,
+                has_waited: bits & 8 > 0,
+            };
             let rows: Vec<&Row> = TABLE
                 .iter()
-                .filter(|row| fits(row, belongs_to, facts))
+                .filter(|row| row.fits(belongs_to, facts))
                 .collect();
-            let [(says, .., expected)] = rows[..] else {
+            let [row] = rows[..] else {
                 panic!("{belongs_to:?} {facts:?} is in {} rows", rows.len())
             };
-            let action = action(belongs_to, facts);
-            assert_eq!(action, *expected, "{says}: {belongs_to:?} {facts:?}");
+            let (says, action) = (row.says, action(belongs_to, facts));
+            assert_eq!(action, row.action, "{says}: {belongs_to:?} {facts:?}");
         }
     }
 }
 
-fn fits((_, belong_to, expected, _): &Row, belongs_to: BelongsTo, facts: Facts) -> bool {
-    let mut facts = expected.iter().zip(facts);
-    belong_to.contains(&belongs_to)
-        && facts.all(|(expected, fact)| expected.is_none_or(|expected| expected == fact))
+impl Row {
+    fn fits(&self, belongs_to: BelongsTo, facts: Facts) -> bool {
+        let is_so = |fact: &Fact| match *fact {
+            Known(expected) => facts.is_known == expected,
+            Named(expected) => facts.is_named == expected,
+            RegistersUsers(expected) => facts.registers_users == expected,
+            Waited(expected) => facts.has_waited == expected,
+        };
+        self.belongs_to.contains(&belongs_to) && self.facts.iter().all(is_so)
+    }
 }
 
 /// The connection that a session is to repair: that of the consent, or another one.
@@ -327,7 +367,12 @@ fn existing(belongs_to: BelongsTo) -> Existing {
 }
 
 fn action(belongs_to: BelongsTo, facts: Facts) -> Action {
-    let [is_known, is_named, registers_users, has_waited] = facts;
+    let Facts {
+        is_known,
+        is_named,
+        registers_users,
+        has_waited,
+    } = facts;
     let target = target(belongs_to);
     let session = Session {
         registers_users,
