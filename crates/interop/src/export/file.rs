@@ -388,8 +388,7 @@ impl Export {
                 .map(ExportRead::Transactions),
             Some(ExportRead::Trades(range)) => self
                 .read_page(range, &mut attempts, |writer, row, _| {
-                    writer.trade(row, out);
-                    Ok(())
+                    writer.trade(row, out)
                 })
                 .await?
                 .map(ExportRead::Trades),
@@ -550,10 +549,14 @@ impl Export {
         attempts: &mut Attempts<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), ExportError> {
-        let writer = Mutex::new(&mut self.writer);
-        let add = |holding: &Holding<'_>, (rows, written): &mut (u64, Vec<u8>)| {
-            writer.lock().holding(holding, written);
-            *rows += 1;
+        let writing = Mutex::new((&mut self.writer, Ok(())));
+        let add = |holding: &Holding<'_>, (rows, bytes): &mut (u64, Vec<u8>)| {
+            let mut writing = writing.lock();
+            let (writer, written) = &mut *writing;
+            if written.is_ok() {
+                *written = writer.holding(holding, bytes);
+                *rows += 1;
+            }
         };
         let read = attempts.run((&self.reads, &add), |(reads, add), call| {
             let read = async move {
@@ -571,9 +574,10 @@ impl Export {
             error,
         };
         let accounts: Vec<_> = read.await.map_err(failed)?;
-        for (rows, written) in accounts {
+        writing.into_inner().1?;
+        for (rows, bytes) in accounts {
             self.rows += rows;
-            out.extend_from_slice(&written);
+            out.extend_from_slice(&bytes);
         }
         Ok(())
     }

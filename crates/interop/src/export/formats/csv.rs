@@ -243,7 +243,7 @@ impl WriteFile for Csv {
         Ok(())
     }
 
-    fn trade(&mut self, trade: &Trade<'_>, out: &mut Vec<u8>) {
+    fn trade(&mut self, trade: &Trade<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
         let lines = &mut self.0;
         let or_zero =
             |number: &Option<Decimal<'_>>| number.as_ref().map_or("0", Decimal::as_str).to_owned();
@@ -261,9 +261,10 @@ impl WriteFile for Csv {
         lines.text(trade.settlement_date.as_deref().unwrap_or_default(), out);
         lines.text(trade.description.as_deref().unwrap_or_default(), out);
         lines.end_line_of(trade.account, out);
+        Ok(())
     }
 
-    fn holding(&mut self, holding: &Holding<'_>, out: &mut Vec<u8>) {
+    fn holding(&mut self, holding: &Holding<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
         let lines = &mut self.0;
         let numbers = [
             &holding.average_price,
@@ -282,5 +283,6 @@ impl WriteFile for Csv {
             lines.plain(number.as_ref().map_or("", Decimal::as_str), out);
         }
         lines.end_line_of(holding.account, out);
+        Ok(())
     }
 }

@@ -34,12 +34,14 @@ impl WriteFile for Jsonl {
         Ok(())
     }
 
-    fn trade(&mut self, trade: &Trade<'_>, out: &mut Vec<u8>) {
+    fn trade(&mut self, trade: &Trade<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
         write_line(&TradeView::new(trade), out);
+        Ok(())
     }
 
-    fn holding(&mut self, holding: &Holding<'_>, out: &mut Vec<u8>) {
+    fn holding(&mut self, holding: &Holding<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
         write_line(&HoldingView::new(holding), out);
+        Ok(())
     }
 
     fn end(&mut self, _rows: u64, left_out: Option<&[LeftOut]>, out: &mut Vec<u8>) {

@@ -158,11 +158,15 @@ pub trait WriteFile: Send {
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError>;
 
-    /// Formats that do not hold trades ([`Resource::formats`]) write nothing.
-    fn trade(&mut self, _trade: &Trade<'_>, _out: &mut Vec<u8>) {}
+    /// Fails in formats that do not hold trades: see [`Resource::formats`].
+    fn trade(&mut self, _trade: &Trade<'_>, _out: &mut Vec<u8>) -> Result<(), FormatError> {
+        Err(FormatError::Internal)
+    }
 
     /// As [`Self::trade`].
-    fn holding(&mut self, _holding: &Holding<'_>, _out: &mut Vec<u8>) {}
+    fn holding(&mut self, _holding: &Holding<'_>, _out: &mut Vec<u8>) -> Result<(), FormatError> {
+        Err(FormatError::Internal)
+    }
 
     /// What follows the last of all rows: nothing in formats that have no place for it. `left_out`
     /// is `None` for files that leave nothing out.
@@ -230,7 +234,7 @@ impl Format {
         matches!(self, Self::Journal | Self::Beancount)
     }
 
-    /// Whether it holds trades and holdings.
+    /// Whether it holds trades and holdings. CSV does with [`Layout::Wide`] only.
     pub const fn holds_tables(self) -> bool {
         matches!(self, Self::Csv | Self::Jsonl)
     }

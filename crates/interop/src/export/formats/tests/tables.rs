@@ -198,7 +198,7 @@ fn trades_have_the_members_of_v1() {
     let trade = trade(&account);
     let write = |format, options| {
         let (mut writer, mut out) = started(format, options, Resource::Trades);
-        writer.trade(&trade, &mut out);
+        writer.trade(&trade, &mut out).unwrap();
         out
     };
     assert_eq!(
@@ -227,11 +227,9 @@ fn trades_have_the_members_of_v1() {
     );
 }
 
-#[test]
-fn holdings_have_the_members_of_v1() {
-    let account = account();
-    let holding = Holding {
-        account: &account,
+fn holding(account: &Account) -> Holding<'_> {
+    Holding {
+        account,
         instrument_id: "i1".into(),
         occurrence: 1,
         symbol: "AAPL".into(),
@@ -243,10 +241,16 @@ fn holdings_have_the_members_of_v1() {
         current_price: None,
         market_value: None,
         unrealized_pnl: Some(decimal("-3")),
-    };
+    }
+}
+
+#[test]
+fn holdings_have_the_members_of_v1() {
+    let account = account();
+    let holding = holding(&account);
     let write = |format| {
         let (mut writer, mut out) = started(format, Options::default(), Resource::Holdings);
-        writer.holding(&holding, &mut out);
+        writer.holding(&holding, &mut out).unwrap();
         out
     };
     assert_eq!(
@@ -268,8 +272,25 @@ fn holdings_have_the_members_of_v1() {
 fn only_csv_and_json_lines_hold_tables() {
     let account = account();
     for format in Format::ALL {
-        let (mut out, mut writer) = (Vec::new(), format.writer(Options::default()));
-        writer.trade(&trade(&account), &mut out);
-        assert_eq!(!out.is_empty(), format.holds_tables(), "{format:?}");
+        for layout in [Layout::Wide, Layout::Ynab] {
+            let options = Options {
+                layout,
+                ..Options::default()
+            };
+            // A layout for transactions only. No request for tables has it.
+            let is_ynab = *format == Format::Csv && layout == Layout::Ynab;
+            let check = |written: Result<(), FormatError>, out: Vec<u8>| {
+                if format.holds_tables() && !is_ynab {
+                    assert!(written.is_ok() && !out.is_empty(), "{format:?} {layout:?}");
+                } else {
+                    assert_eq!(written, Err(FormatError::Internal), "{format:?} {layout:?}");
+                    assert!(out.is_empty(), "{format:?} {layout:?}");
+                }
+            };
+            let (mut out, mut writer) = (Vec::new(), format.writer(options));
+            check(writer.trade(&trade(&account), &mut out), out);
+            let (mut out, mut writer) = (Vec::new(), format.writer(options));
+            check(writer.holding(&holding(&account), &mut out), out);
+        }
     }
 }
