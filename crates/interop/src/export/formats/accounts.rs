@@ -7,16 +7,34 @@ use bellbird_domain::{Account, AccountId, AccountType, Category, Transaction};
 /// Writes a part of a name as the journal takes it, or the default if nothing of the text is left.
 type WritePart = fn(&str, &str) -> String;
 
-/// The account on the other side of a row: its kind, and its words with `_` between them. A
-/// provider sends no more than a category.
-pub(super) fn other_side(row: &Transaction<'_>) -> (&'static str, &'static str) {
-    match row.category {
-        Some(category) if category.is_transfer() => ("Equity", "TRANSFERS"),
-        Some(Category::Income) => ("Income", "UNKNOWN"),
-        // A refund too: it makes the expenses smaller.
-        Some(category) => ("Expenses", category.key()),
-        None if row.amount.is_negative() => ("Expenses", "UNKNOWN"),
-        None => ("Income", "UNKNOWN"),
+/// The account on the other side of a row. A provider sends no more than a category.
+pub(super) enum OtherSide {
+    Expenses(Category),
+    UnknownExpenses,
+    UnknownIncome,
+    Transfers,
+}
+
+impl OtherSide {
+    pub(super) fn of(row: &Transaction<'_>) -> Self {
+        match row.category {
+            Some(category) if category.is_transfer() => Self::Transfers,
+            Some(Category::Income) => Self::UnknownIncome,
+            // A refund too: it makes the expenses smaller.
+            Some(category) => Self::Expenses(category),
+            None if row.amount.is_negative() => Self::UnknownExpenses,
+            None => Self::UnknownIncome,
+        }
+    }
+
+    /// The kind of the account, and the rest of its name as a category's key is written.
+    pub(super) fn words(&self) -> (&'static str, &'static str) {
+        match self {
+            Self::Expenses(category) => ("Expenses", category.key()),
+            Self::UnknownExpenses => ("Expenses", "UNKNOWN"),
+            Self::UnknownIncome => ("Income", "UNKNOWN"),
+            Self::Transfers => ("Equity", "TRANSFERS"),
+        }
     }
 }
 

@@ -1,12 +1,10 @@
 //! Beancount 3. It sorts by date itself.
 
-use std::mem;
-
 use bellbird_domain::Transaction;
 use jiff::ToSpan as _;
 use jiff::civil::Date;
 
-use super::accounts::{AccountNames, other_side};
+use super::accounts::{AccountNames, OtherSide};
 use super::text::{end_comments, line, one_line, write};
 use super::{FormatError, Head, LeftOut, WriteFile, amounts};
 
@@ -83,7 +81,7 @@ impl WriteFile for Beancount {
         line(format_args!("  {name}  {amount} {currency}"), out);
         // Both amounts are given, because an inferred one would be rounded to the precision of
         // Python's decimals.
-        let (kind, words) = other_side(row);
+        let (kind, words) = OtherSide::of(row).words();
         write(format_args!("  {kind}:{}  ", capitals(words)), out);
         amounts::write_negated(&row.amount, out);
         line(format_args!(" {currency}"), out);
@@ -136,11 +134,14 @@ const fn is_letter(character: char) -> bool {
 
 /// `FOOD_AND_DRINK` as `Food-And-Drink`.
 fn capitals(words: &str) -> String {
-    let mut begins = true;
-    let letter = |letter: char| match (letter, mem::replace(&mut begins, letter == '_')) {
-        ('_', _) => '-',
-        (letter, true) => letter,
-        (letter, false) => letter.to_ascii_lowercase(),
-    };
-    words.chars().map(letter).collect()
+    let mut name = String::with_capacity(words.len());
+    for word in words.split('_') {
+        if !name.is_empty() {
+            name.push('-');
+        }
+        let mut letters = word.chars();
+        name.extend(letters.next());
+        name.extend(letters.map(|letter| letter.to_ascii_lowercase()));
+    }
+    name
 }

@@ -3,7 +3,7 @@
 use bellbird_domain::Transaction;
 use jiff::civil::Date;
 
-use super::accounts::{AccountNames, other_side};
+use super::accounts::{AccountNames, OtherSide};
 use super::text::{end_comments, key, line, one_line};
 use super::{FormatError, Head, LeftOut, WriteFile};
 
@@ -68,7 +68,7 @@ impl WriteFile for Journal {
         let currency = row.currency.unwrap_or(row.account.currency);
         let (name, amount) = (self.names.get(row.account), &row.amount);
         line(format_args!("    {name}  {amount} {currency}"), out);
-        let (kind, words) = other_side(row);
+        let (kind, words) = OtherSide::of(row).words();
         let kind = kind.to_ascii_lowercase();
         // `FOOD_AND_DRINK` as `food and drink`.
         let words = words.to_ascii_lowercase().replace('_', " ");
