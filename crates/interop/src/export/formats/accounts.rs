@@ -56,8 +56,8 @@ impl AccountNames {
         }
     }
 
-    /// Keeps the names of these accounts apart from those of others.
-    pub(super) fn compare(&mut self, accounts: &[Account]) {
+    /// Reserves the names of these accounts, so that no two of them share one.
+    pub(super) fn reserve(&mut self, accounts: &[Account]) {
         for account in accounts {
             let name = name_of(account, "", self.part);
             self.accounts.entry(name).or_default().insert(account.id);

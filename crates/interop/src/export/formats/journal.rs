@@ -24,7 +24,7 @@ impl Journal {
 
 impl WriteFile for Journal {
     fn start(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
-        self.names.compare(head.accounts);
+        self.names.reserve(head.accounts);
         let read_at = head.read_at.strftime("%FT%TZ");
         line(
             format_args!("; Transactions of Bellbird, read at {read_at}"),
