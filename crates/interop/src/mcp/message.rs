@@ -31,8 +31,8 @@ pub struct Unreadable {
     pub error: RpcError,
 }
 
-impl From<RpcError> for Unreadable {
-    fn from(error: RpcError) -> Self {
+impl Unreadable {
+    fn without_id(error: RpcError) -> Self {
         Self { id: None, error }
     }
 }
@@ -40,20 +40,26 @@ impl From<RpcError> for Unreadable {
 impl Message {
     /// Reads a message. Nesting is limited to 127 by serde_json, and the size by the caller.
     pub fn parse(body: &[u8]) -> Result<Self, Unreadable> {
-        let value: Value = serde_json::from_slice(body)
-            .map_err(|_| RpcError::parse("The message is not JSON, or is nested too deep"))?;
+        let without_id = Unreadable::without_id;
+        let value: Value = serde_json::from_slice(body).map_err(|_| {
+            without_id(RpcError::parse(
+                "The message is not JSON, or is nested too deep",
+            ))
+        })?;
         let mut members = match value {
             Value::Object(members) => members,
             Value::Array(_) => {
-                return Err(RpcError::invalid("Send one message at a time: no batches").into());
+                return Err(without_id(RpcError::invalid(
+                    "Send one message at a time: no batches",
+                )));
             }
-            _ => return Err(RpcError::invalid("A message is a JSON object").into()),
+            _ => return Err(without_id(RpcError::invalid("A message is a JSON object"))),
         };
         let id = members.get("id").map(|value| {
             Id::of(value)
                 .ok_or_else(|| RpcError::invalid("id: must be a short string or an integer"))
         });
-        let id = id.transpose()?;
+        let id = id.transpose().map_err(without_id)?;
         let rejected = |error| Unreadable {
             id: id.clone(),
             error,
