@@ -192,49 +192,59 @@ impl<S: Send + Sync> FromRequestParts<S> for FileHead {
     }
 }
 
-/// Describes a file of transactions, or of trades or holdings, and its format in the path.
-struct FileDocs<const IS_TABLE: bool>;
+/// Describes a file of transactions, and its format in the path.
+struct TransactionsFile;
 
-type TransactionsFile = FileDocs<false>;
-type TableFile = FileDocs<true>;
-
-impl<const IS_TABLE: bool> FileDocs<IS_TABLE> {
-    fn formats() -> impl Iterator<Item = Format> {
-        if IS_TABLE {
-            Resource::Trades.formats()
-        } else {
-            Resource::Transactions.formats()
-        }
-    }
-}
-
-impl<const IS_TABLE: bool> utoipa::IntoParams for FileDocs<IS_TABLE> {
+impl utoipa::IntoParams for TransactionsFile {
     fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
-        let formats: Vec<_> = Self::formats().map(Format::as_str).collect();
-        let text = ObjectBuilder::new().schema_type(Type::String);
-        let format = ParameterBuilder::new()
-            .name("format")
-            .parameter_in(ParameterIn::Path)
-            .required(Required::True)
-            .description(Some("The format."))
-            .example(formats.first().map(|format| (*format).into()))
-            .schema(Some(text.enum_values(Some(formats))));
-        vec![format.build()]
+        vec![format_parameter(Resource::Transactions)]
     }
 }
 
-impl<const IS_TABLE: bool> utoipa::IntoResponses for FileDocs<IS_TABLE> {
+impl utoipa::IntoResponses for TransactionsFile {
     fn responses() -> BTreeMap<String, RefOr<ResponseDocs>> {
-        let text = || Content::new(Some(ObjectBuilder::new().schema_type(Type::String)));
-        let file = ResponseBuilder::new()
-            .description("The file.")
-            .header("Content-Disposition", Header::default())
-            .header("Bellbird-Left-Out", Header::default());
-        let file = Self::formats().fold(file, |file, format| {
-            file.content(media_type(format), text())
-        });
-        [("200".to_owned(), file.into())].into()
+        file_response(Resource::Transactions)
     }
+}
+
+/// Describes a file of trades or holdings, which have the same formats.
+struct TableFile;
+
+impl utoipa::IntoParams for TableFile {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        vec![format_parameter(Resource::Trades)]
+    }
+}
+
+impl utoipa::IntoResponses for TableFile {
+    fn responses() -> BTreeMap<String, RefOr<ResponseDocs>> {
+        file_response(Resource::Trades)
+    }
+}
+
+fn format_parameter(resource: Resource) -> Parameter {
+    let formats: Vec<_> = resource.formats().map(Format::as_str).collect();
+    let text = ObjectBuilder::new().schema_type(Type::String);
+    ParameterBuilder::new()
+        .name("format")
+        .parameter_in(ParameterIn::Path)
+        .required(Required::True)
+        .description(Some("The format."))
+        .example(formats.first().map(|format| (*format).into()))
+        .schema(Some(text.enum_values(Some(formats))))
+        .build()
+}
+
+fn file_response(resource: Resource) -> BTreeMap<String, RefOr<ResponseDocs>> {
+    let text = || Content::new(Some(ObjectBuilder::new().schema_type(Type::String)));
+    let file = ResponseBuilder::new()
+        .description("The file.")
+        .header("Content-Disposition", Header::default())
+        .header("Bellbird-Left-Out", Header::default());
+    let file = resource.formats().fold(file, |file, format| {
+        file.content(media_type(format), text())
+    });
+    [("200".to_owned(), file.into())].into()
 }
 
 /// The content type without its parameters.
