@@ -216,7 +216,8 @@ impl Export {
         Ok(export)
     }
 
-    /// A file that was not begun, of connections that are not open yet.
+    /// A file that was not begun, of connections that are not open yet. It names no account, and
+    /// leaves nothing out.
     fn new(
         reads: Reads,
         caller: Caller,
