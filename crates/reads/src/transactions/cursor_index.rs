@@ -14,20 +14,20 @@ use crate::row_index::RowIndex;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CursorIndex {
-    pub(crate) dates: DateRange,
+    pub(super) dates: DateRange,
     /// The timezone that decided which rows match.
     #[serde(with = "jiff::fmt::serde::tz::required")]
     zone: TimeZone,
     /// Rows first seen by the provider after this time do not match, so that all windows show one
     /// state of the list.
-    pub(crate) as_of: Timestamp,
+    pub(super) as_of: Timestamp,
     /// The cursors of provider pages, by the number of matching rows before them. `None` is the
     /// start of the list, which is its newest row.
     cursors: RowIndex<Option<Cursor>>,
     /// Number of matching rows known so far.
-    pub(crate) counted: u64,
+    pub(super) counted: u64,
     /// Total number of rows, once the end of the provider's list was reached.
-    pub(crate) end: Option<u64>,
+    pub(super) end: Option<u64>,
 }
 
 impl CursorIndex {
