@@ -243,8 +243,9 @@ impl ApiContext {
             let id = account.connection_id;
             if let Err(ReadError::Reconnect(status)) = read
                 && *status != ConnectionStatus::Revoked
-                && requested.replace(id) != Some(id)
+                && requested != Some(id)
             {
+                requested = Some(id);
                 let refreshes = self.inner.connections.refreshes();
                 refreshes.request_in_background(caller.user_id, id, &account.provider);
             }
