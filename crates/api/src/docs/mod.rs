@@ -376,7 +376,7 @@ mod tests {
 
     use super::*;
     use crate::v1;
-    use crate::v1::transactions::SUNSET_DATE;
+    use crate::v1::SUNSET_DATE;
 
     /// Of `/v1`, in the order of `Problem::code`.
     const CODES: [&str; 18] = [

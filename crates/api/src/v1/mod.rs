@@ -14,7 +14,7 @@ mod metadata_cache;
 mod pagination;
 mod state;
 mod trades;
-pub(crate) mod transactions;
+mod transactions;
 
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -31,6 +31,8 @@ pub use me::Me;
 pub use pagination::{Pagination, TradesPagination};
 pub use state::{ApiSettings, V1State};
 pub use trades::{TradeList, TradeView};
+#[cfg(test)]
+pub(crate) use transactions::SUNSET_DATE;
 /// Public for benchmarks only.
 #[doc(hidden)]
 pub use transactions::TransactionsBody;
