@@ -46,7 +46,7 @@ pub(crate) async fn bump_revision_if_exists(tx: &mut Tx, id: UserId) -> Result<b
 
 /// Begins a transaction that locks the user's row and runs one write. None, and nothing changes, if
 /// the user does not exist or the write touches no row.
-pub(crate) async fn begin_with(
+pub(crate) async fn begin_locked_write(
     db: &Db,
     user: UserId,
     write: Sql,

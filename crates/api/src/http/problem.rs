@@ -120,16 +120,16 @@ pub enum Problem {
 
 impl Problem {
     pub fn status(&self) -> StatusCode {
-        self.kind().0
+        self.status_and_code().0
     }
 
     /// The word for programs, which the header `Bellbird-Error` has on every interface. The list
     /// may grow.
     pub fn code(&self) -> &'static str {
-        self.kind().1
+        self.status_and_code().1
     }
 
-    fn kind(&self) -> (StatusCode, &'static str) {
+    fn status_and_code(&self) -> (StatusCode, &'static str) {
         match self {
             Self::Unauthorized => (StatusCode::UNAUTHORIZED, "invalid_key"),
             Self::TooManyRequests(_) => (StatusCode::TOO_MANY_REQUESTS, "rate_limited"),

@@ -127,7 +127,7 @@ impl Backups<'_> {
 }
 
 /// The users, and the connections that are not being deleted.
-pub(crate) async fn count(tx: &mut Tx) -> Result<(u64, u64)> {
+pub(crate) async fn count_users_and_connections(tx: &mut Tx) -> Result<(u64, u64)> {
     let users = tx.count(COUNT_USERS, params![]).await?;
     Ok((users, tx.count(COUNT_CONNECTIONS, params![]).await?))
 }

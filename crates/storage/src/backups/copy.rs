@@ -69,7 +69,7 @@ impl Storage {
         self.instances().delete_all().await?;
         self.check_backup().await?;
         let mut tx = self.db.begin().await?;
-        let (users, connections) = access::count(&mut tx).await?;
+        let (users, connections) = access::count_users_and_connections(&mut tx).await?;
         tx.rollback().await;
         Ok(BackupContents {
             bytes: 0,

@@ -8,7 +8,7 @@ use crate::connections::events;
 use crate::connections::overview::ENDING_WITHIN;
 use crate::db::{pair, params, statements};
 use crate::error::Result;
-use crate::locks::begin_with;
+use crate::locks::begin_locked_write;
 
 /// The second event about a consent that ends.
 const AGAIN_WITHIN: SignedDuration = SignedDuration::from_hours(3 * 24);
@@ -52,7 +52,7 @@ impl Connections<'_> {
             let reported_before = reported;
             for (user, id) in due {
                 let values = params![now, first, second, user, id];
-                let Some(mut tx) = begin_with(&self.db, user, NOTE, values).await? else {
+                let Some(mut tx) = begin_locked_write(&self.db, user, NOTE, values).await? else {
                     continue;
                 };
                 events::insert_expiring(&mut tx, (user, id), now).await?;

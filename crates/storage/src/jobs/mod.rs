@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::Jobs;
 use crate::db::{Bound, Db, Param, Row, Tx, params, statements};
 use crate::error::Result;
-use crate::locks::{begin_with, lock_user_if_exists};
+use crate::locks::{begin_locked_write, lock_user_if_exists};
 
 /// The kinds of jobs whose rows this crate adds and deletes. Other kinds have one job with an empty
 /// subject.
@@ -380,7 +380,7 @@ pub(crate) async fn begin_held(db: &Db, claim: &ClaimedJob) -> Result<Option<Tx>
 /// As [`begin_held`], and deletes the job, which is done for good.
 pub(crate) async fn begin_deleted(db: &Db, claim: &ClaimedJob) -> Result<Option<Tx>> {
     let values = job_params![claim.key, claim.fence];
-    begin_with(db, claim.user_id(), DELETE, values).await
+    begin_locked_write(db, claim.user_id(), DELETE, values).await
 }
 
 /// As [`begin_held`], and releases the job as `storage.jobs().finish`.
@@ -390,7 +390,7 @@ pub(crate) async fn begin_finished(
     next: Option<Timestamp>,
 ) -> Result<Option<Tx>> {
     let values = job_params![claim.key, claim.fence, next];
-    begin_with(db, claim.user_id(), FINISH, values).await
+    begin_locked_write(db, claim.user_id(), FINISH, values).await
 }
 
 /// Locks the job until the end of the transaction. Returns false if the lease was lost.

@@ -13,7 +13,7 @@ use crate::digest::{hash, hex};
 use crate::error::Result;
 use crate::jobs::{self, JobKey, job_kinds};
 use crate::linking::links::require_connection;
-use crate::locks::{begin_with, lock_user};
+use crate::locks::{begin_locked_write, lock_user};
 use crate::secrets::store::{SecretSlot, delete_secret};
 
 /// Bytes kept of a digest: enough to distinguish consents.
@@ -235,7 +235,7 @@ impl ConsentSessions<'_> {
     ) -> Result<Option<JobKey>> {
         let browser = hash(browser);
         let values = params![user, id, &browser, now];
-        let Some(mut tx) = begin_with(&self.db, user, CONFIRM, values).await? else {
+        let Some(mut tx) = begin_locked_write(&self.db, user, CONFIRM, values).await? else {
             return Ok(None);
         };
         let job = JobKey::new(job_kinds::CONSENT_SESSION, user, id);
@@ -248,7 +248,8 @@ impl ConsentSessions<'_> {
     /// false if the session has ended or was denied before.
     pub async fn deny(self, session: &ConsentSession, now: Timestamp) -> Result<bool> {
         let values = params![session.user_id, session.id];
-        let Some(mut tx) = begin_with(&self.db, session.user_id, DENY, values).await? else {
+        let Some(mut tx) = begin_locked_write(&self.db, session.user_id, DENY, values).await?
+        else {
             return Ok(false);
         };
         jobs::restart(&mut tx, &session.job(), Some(now)).await?;

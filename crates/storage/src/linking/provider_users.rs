@@ -15,7 +15,7 @@ use crate::db::{from_row, params, statements};
 use crate::digest::provider_user_digest;
 use crate::error::Result;
 use crate::jobs::{self, ClaimedJob, JobKey, job_kinds};
-use crate::locks::{begin_with, lock_user, lock_user_if_exists};
+use crate::locks::{begin_locked_write, lock_user, lock_user_if_exists};
 use crate::secrets::store::{SecretSlot, delete_secret};
 
 statements! {
@@ -204,7 +204,8 @@ impl ProviderUsers<'_> {
     ) -> Result<bool> {
         let digest = provider_user_digest(provider_user_id);
         let values = params![user, provider, &digest];
-        let Some(mut tx) = begin_with(&self.db, user, DELETE_REGISTERED, values).await? else {
+        let Some(mut tx) = begin_locked_write(&self.db, user, DELETE_REGISTERED, values).await?
+        else {
             return Ok(false);
         };
         delete_secret(&mut tx, &SecretSlot::provider_user(user, provider)).await?;
