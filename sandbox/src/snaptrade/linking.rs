@@ -39,7 +39,7 @@ fn known_login(broker: &Broker, name: &str) -> Option<&'static Login> {
 }
 
 impl Store {
-    /// Refuses a login if the connection that the link repairs has another one, or has been deleted.
+    /// Refuses a login if the connection that the link repairs has another one, or is deleted.
     pub(super) fn check_login(
         &self,
         link: &Link,
