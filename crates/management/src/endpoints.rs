@@ -3,7 +3,10 @@
 
 use bellbird_domain::{ActorKind, ApiVersion, EndpointId, EndpointStatus, EventType, UserId};
 use bellbird_storage::writes::endpoints;
-use bellbird_storage::{AuditAction, Endpoint, ManagementChange, StorageError};
+use bellbird_storage::{
+    AuditAction, DISABLED_BY_COMMAND, DISABLED_BY_OPERATOR, DISABLED_BY_USER, Endpoint,
+    ManagementChange, StorageError,
+};
 use bellbird_webhooks::delivery::sign::new_secret;
 use bellbird_webhooks::endpoint::{
     ENDPOINTS_MAX, EndpointUrl, OLD_SECRET_LIFE, defaults_for, event_types_for,
@@ -13,9 +16,6 @@ use secrecy::SecretString;
 
 use crate::change::{after, require_owner};
 use crate::refusal::{ENDPOINT, Refusal, USER};
-
-/// Disabled reason of an endpoint that its user disabled.
-pub const DISABLED_BY_USER: &str = "by user";
 
 /// An endpoint to create.
 #[derive(Debug, Clone, Copy)]
@@ -227,8 +227,8 @@ async fn set_disabled(
     endpoint: &Endpoint,
 ) -> Result<u64, Refusal> {
     let reason = match change.actor().kind {
-        ActorKind::Command => "by command",
-        ActorKind::OperatorKey | ActorKind::Operator => "by operator",
+        ActorKind::Command => DISABLED_BY_COMMAND,
+        ActorKind::OperatorKey | ActorKind::Operator => DISABLED_BY_OPERATOR,
         ActorKind::User => DISABLED_BY_USER,
     };
     let (of, now) = ((endpoint.user_id, endpoint.id), change.now());

@@ -106,7 +106,8 @@ pub use webhooks::delivery_log::{
     AttemptRecord, DeliveryOverview, DeliveryPosition, DeliveryRecord,
 };
 pub use webhooks::endpoints::{
-    Endpoint, EndpointChange, EndpointSecrets, NewEndpoint, SecretRotation,
+    DISABLED_BY_COMMAND, DISABLED_BY_OPERATOR, DISABLED_BY_USER, Endpoint, EndpointChange,
+    EndpointSecrets, NewEndpoint, SecretRotation,
 };
 pub use webhooks::redeliveries::PingResult;
 pub use webhooks::webhook_events::{EventConnection, NewWebhookEvent, WebhookEvent, removed_bytes};

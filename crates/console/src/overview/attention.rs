@@ -2,8 +2,7 @@
 
 use bellbird_connections::LinkableProvider;
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, EndpointStatus};
-use bellbird_management::endpoints::DISABLED_BY_USER;
-use bellbird_storage::Endpoint;
+use bellbird_storage::{DISABLED_BY_USER, Endpoint};
 
 use crate::pages::{BankNames, BankTrouble, ends_soon, is_linkable, why_disabled};
 use crate::session::Session;

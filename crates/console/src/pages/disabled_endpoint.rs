@@ -1,5 +1,7 @@
 //! Why a webhook endpoint is disabled, for its user.
 
+use bellbird_storage::{DISABLED_BY_COMMAND, DISABLED_BY_OPERATOR, DISABLED_BY_USER};
+
 /// Why, and what to do, of the reason that is stored.
 pub(crate) fn why_disabled(reason: Option<&str>) -> &'static str {
     match reason {
@@ -13,8 +15,8 @@ pub(crate) fn why_disabled(reason: Option<&str>) -> &'static str {
         Some("secret broken") => {
             "Its secret cannot be read any more. Give it a new one, then enable it."
         }
-        Some("by user") => "You disabled it. Enable it when it is ready.",
-        Some("by command" | "by operator") => {
+        Some(DISABLED_BY_USER) => "You disabled it. Enable it when it is ready.",
+        Some(DISABLED_BY_COMMAND | DISABLED_BY_OPERATOR) => {
             "The operator of this service disabled it. Ask why, and enable it when it is ready."
         }
         _ => "Enable it when it is ready.",

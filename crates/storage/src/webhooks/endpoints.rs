@@ -38,14 +38,18 @@ macro_rules! select_endpoints {
     };
 }
 
-/// Why an endpoint is disabled that its user or the operator has disabled on purpose. As in the
-/// condition below.
-const PAUSED: [&str; 3] = ["by user", "by operator", "by command"];
+/// Disabled reason of an endpoint that its user has disabled.
+pub const DISABLED_BY_USER: &str = "by user";
+/// Disabled reason of an endpoint that the operator has disabled, by the API or on a page.
+pub const DISABLED_BY_OPERATOR: &str = "by operator";
+/// Disabled reason of an endpoint that the operator has disabled by a command.
+pub const DISABLED_BY_COMMAND: &str = "by command";
 
-/// The condition for the endpoints that are disabled, and not on purpose.
+/// The condition for the endpoints that are disabled, and not for one of the reasons above.
 macro_rules! was_stopped {
     () => {
-        "status = 'disabled' AND disabled_reason NOT IN ('by user', 'by operator', 'by command')"
+        "status = 'disabled'
+            AND COALESCE(disabled_reason, '') NOT IN ('by user', 'by operator', 'by command')"
     };
 }
 pub(crate) use was_stopped;
@@ -181,8 +185,10 @@ pub struct Endpoint {
 impl Endpoint {
     /// Whether its user or the operator has disabled it on purpose.
     pub fn is_paused(&self) -> bool {
-        let reason = self.disabled_reason.as_deref();
-        reason.is_some_and(|reason| PAUSED.contains(&reason))
+        matches!(
+            self.disabled_reason.as_deref(),
+            Some(DISABLED_BY_USER | DISABLED_BY_OPERATOR | DISABLED_BY_COMMAND)
+        )
     }
 }
 

@@ -9,8 +9,8 @@ use crate::tests::fixtures::{
 };
 use crate::tests::support::{TestDb, assert_fails, at, both};
 use crate::{
-    AttemptOutcome, Endpoint, EndpointChange, EndpointSecrets, NewEndpoint, SealError, Sealer,
-    Storage, StorageError, in_tx,
+    AttemptOutcome, DISABLED_BY_COMMAND, DISABLED_BY_OPERATOR, DISABLED_BY_USER, Endpoint,
+    EndpointChange, EndpointSecrets, NewEndpoint, SealError, Sealer, Storage, StorageError, in_tx,
 };
 
 async fn insert(db: &Storage, user: UserId, max: u32, now: i64) -> Result<Endpoint, StorageError> {
@@ -176,9 +176,9 @@ both! {
         let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
         assert!(!find(db, id).await.is_paused());
         for (reason, is_paused) in [
-            ("by user", true),
-            ("by operator", true),
-            ("by command", true),
+            (DISABLED_BY_USER, true),
+            (DISABLED_BY_OPERATOR, true),
+            (DISABLED_BY_COMMAND, true),
             ("failing", false),
             ("gone", false),
             ("address not allowed", false),
