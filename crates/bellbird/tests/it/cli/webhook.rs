@@ -530,6 +530,15 @@ async fn doctor_reports_due_and_failing_jobs() {
     assert_check(&workdir, "webhooks", "note", "failing endpoints: 1");
     assert_has(&workdir.text("webhook list"), "enabled (failing since ");
     workdir.run(&format!("webhook disable {id}"));
+    let checks = workdir.doctor("webhooks");
+    assert!(
+        !checks.iter().any(|found| found.contains("endpoints: ")),
+        "on purpose: {checks:?}"
+    );
+    database
+        .execute("UPDATE webhook_endpoints SET disabled_reason = 'gone'", [])
+        .unwrap();
+    assert_check(&workdir, "webhooks", "note", "disabled endpoints: 1");
     assert_check(&workdir, "webhooks", "note", "`bellbird webhook enable ID`");
     assert_check(&workdir, "webhooks", "ok", "0 due, 0 scheduled");
 
