@@ -54,6 +54,31 @@ both! {
         assert_eq!((db.removals().list().await.unwrap().len(), db.revision(user).await), (0, 3));
     }
 
+    // Both change the user, the user's queues and the job of the user's own removal.
+    async fn two_removals_of_a_user_finish_at_once(db) {
+        let user = db.user("a@x").await.id;
+        endpoint(db, user, SYNCS_AND_CHANGES).await;
+        let other = db.reopen().await;
+        for round in 0..5 {
+            let mut claims = Vec::new();
+            for number in 0..2 {
+                let id = db.connection(user, &format!("c{round}{number}"), &[]).await.id;
+                finish_sync_with(db, (user, id), 14, &[chunk(1, 2), chunk(2, 2)]).await;
+                claims.push(db.hide(user, id, 20, 50).await);
+            }
+            let before = db.revision(user).await;
+            let finished = tokio::join!(
+                db.removals().finish(&claims[0], "deleted", at(30)),
+                other.removals().finish(&claims[1], "deleted", at(30)),
+            );
+            assert!(finished.0.unwrap() && finished.1.unwrap(), "{round}");
+            assert_eq!(db.revision(user).await, before + 2, "{round}");
+        }
+        for table in ["connections", "webhook_deliveries", "webhook_events"] {
+            assert_eq!(db.rows(table).await, 0, "{table}");
+        }
+    }
+
     async fn events_are_deleted_in_batches(db) {
         let user = db.user("a@x").await.id;
         let id = db.connection(user, "c", &[]).await.id;
