@@ -77,6 +77,37 @@ pub struct NewConnection<'a> {
     pub cause: &'a str,
 }
 
+/// What a new row contains, but for its id, status and time.
+struct NewRow<'a> {
+    user: UserId,
+    provider: &'a str,
+    category: ConnectionCategory,
+    provider_connection_id: &'a str,
+    provider_user_digest: Option<&'a str>,
+    institution_id: &'a str,
+    institution_name: &'a str,
+    institution_logo: Option<&'a str>,
+    consent_expires_at: Option<Timestamp>,
+    backfill_ends_at: Option<Timestamp>,
+}
+
+impl<'a> NewRow<'a> {
+    fn of(new: &NewConnection<'a>, provider_user_digest: Option<&'a str>) -> Self {
+        Self {
+            user: new.user_id,
+            provider: new.provider,
+            category: new.category,
+            provider_connection_id: new.provider_connection_id,
+            provider_user_digest,
+            institution_id: new.institution_id,
+            institution_name: new.institution_name,
+            institution_logo: new.institution_logo,
+            consent_expires_at: new.consent_expires_at,
+            backfill_ends_at: new.backfill_ends_at,
+        }
+    }
+}
+
 /// A stored connection, with the change of its status, if there was one.
 type Upserted<'a> = (ConnectionId, Option<StatusChange<'a>>);
 
@@ -130,7 +161,12 @@ impl Connections<'_> {
             return Ok(());
         }
         let provider_user = new.provider_user_id.map(provider_user_digest);
-        let id = insert_hidden(&mut tx, new, provider_user.as_deref(), None, now).await?;
+        let row = NewRow {
+            consent_expires_at: None,
+            backfill_ends_at: None,
+            ..NewRow::of(new, provider_user.as_deref())
+        };
+        let id = insert_hidden(&mut tx, &row, None, new.cause, now).await?;
         let credentials = SecretSlot::credentials(new.user_id, id);
         self.secrets()
             .store(&mut tx, &credentials, new.credentials)
@@ -180,17 +216,20 @@ impl Connections<'_> {
         let (consent, provider_user): (String, Option<String>) =
             former.ok_or(StorageError::NotFound("connection"))?;
         let renewed = renew(tx, broken, new, now).await?;
-        let former = NewConnection {
+        let former = NewRow {
+            user,
+            provider: &broken.provider,
             category: broken.category,
             provider_connection_id: &consent,
+            provider_user_digest: provider_user.as_deref(),
             institution_id: &broken.institution_id,
             institution_name: &broken.institution_name,
             institution_logo: broken.institution_logo.as_deref(),
-            cause: "replaced",
-            ..*new
+            consent_expires_at: None,
+            backfill_ends_at: None,
         };
-        let (provider_user, from) = (provider_user.as_deref(), Some(broken.status));
-        let former_id = insert_hidden(tx, &former, provider_user, from, now).await?;
+        let from = Some(broken.status);
+        let former_id = insert_hidden(tx, &former, from, "replaced", now).await?;
         self.secrets()
             .copy(
                 tx,
@@ -206,7 +245,8 @@ async fn insert<'a>(tx: &mut Tx, new: &NewConnection<'a>, now: Timestamp) -> Res
     let (user, connection) = (new.user_id, ConnectionId::new());
     let status = ConnectionStatus::Active;
     let provider_user = new.provider_user_id.map(provider_user_digest);
-    insert_row(tx, connection, new, provider_user.as_deref(), status, now).await?;
+    let row = NewRow::of(new, provider_user.as_deref());
+    insert_row(tx, connection, &row, status, now).await?;
     syncs::begin_backfill(tx, user, connection, now).await?;
     for (key, run_at) in planned_jobs(user, connection, new) {
         jobs::insert(tx, &key, new.provider, run_at).await?;
@@ -225,26 +265,21 @@ async fn insert<'a>(tx: &mut Tx, new: &NewConnection<'a>, now: Timestamp) -> Res
 /// this is, the status that it had.
 async fn insert_hidden(
     tx: &mut Tx,
-    new: &NewConnection<'_>,
-    provider_user: Option<&str>,
+    row: &NewRow<'_>,
     from: Option<ConnectionStatus>,
+    cause: &str,
     now: Timestamp,
 ) -> Result<ConnectionId> {
-    let (user, connection, to) = (new.user_id, ConnectionId::new(), ConnectionStatus::Deleting);
-    let hidden = NewConnection {
-        consent_expires_at: None,
-        backfill_ends_at: None,
-        ..*new
-    };
-    insert_row(tx, connection, &hidden, provider_user, to, now).await?;
+    let (user, connection, to) = (row.user, ConnectionId::new(), ConnectionStatus::Deleting);
+    insert_row(tx, connection, row, to, now).await?;
     let removal = JobKey::new(job_kinds::REMOVAL, user, connection);
-    jobs::insert(tx, &removal, new.provider, Some(now)).await?;
+    jobs::insert(tx, &removal, row.provider, Some(now)).await?;
     let change = StatusChange {
         user,
         connection,
         from,
         to: Some(to),
-        cause: new.cause,
+        cause,
     };
     audit::record(tx, &change, now).await?;
     Ok(connection)
@@ -253,31 +288,30 @@ async fn insert_hidden(
 async fn insert_row(
     tx: &mut Tx,
     connection: ConnectionId,
-    new: &NewConnection<'_>,
-    provider_user: Option<&str>,
+    row: &NewRow<'_>,
     status: ConnectionStatus,
     now: Timestamp,
 ) -> Result<()> {
-    let consent = strip_nul(new.provider_connection_id);
+    let consent = strip_nul(row.provider_connection_id);
     let (institution, name) = (
-        strip_nul(new.institution_id),
-        strip_nul(new.institution_name),
+        strip_nul(row.institution_id),
+        strip_nul(row.institution_name),
     );
-    let logo = new.institution_logo.map(strip_nul);
+    let logo = row.institution_logo.map(strip_nul);
     let (insert, values) = INSERT.with(named![
-        user = new.user_id,
+        user = row.user,
         connection = connection,
-        provider = new.provider,
-        category = new.category,
+        provider = row.provider,
+        category = row.category,
         consent = &*consent,
         institution = &*institution,
         name = &*name,
         logo = logo.as_deref(),
         status = status,
         now = now,
-        provider_user = provider_user,
-        consent_expires_at = new.consent_expires_at,
-        backfill_ends_at = new.backfill_ends_at,
+        provider_user = row.provider_user_digest,
+        consent_expires_at = row.consent_expires_at,
+        backfill_ends_at = row.backfill_ends_at,
     ]);
     // Another user may have imported the consent since [`FIND_BY_CONSENT`].
     tx.execute_or_conflict(insert, &values, CONSENT_TAKEN).await
