@@ -144,8 +144,8 @@ impl Values {
             .filter_map(ValueEnum::to_possible_value);
         let names: Vec<_> = all.map(|value| value.get_name().to_owned()).collect();
         let accepted = match &names[..] {
-            [rest @ .., last] => format!("{} or {last}", rest.join(", ")),
-            [] => String::new(),
+            [rest @ .., last] if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+            only => only.concat(),
         };
         self.read(name, Show::Value, &accepted, |raw| {
             T::from_str(raw.text()?, false).ok()
