@@ -223,8 +223,8 @@ impl<'a> BrowserSession<'a> {
         let asked = cookies.page.page(guest.headers());
         let next = if let Some(next) = next {
             next
-        // The demo has made its keys for this person.
         } else if guest.site.demo.is_none() && has_programs_of_others(guest, begun).await? {
+            // Not in the demo, which has made its keys for this person.
             keys_page::FIRST_SIGN_IN
         } else {
             // Only to pages of the menus, so a cookie of anyone else leads nowhere else.
