@@ -140,7 +140,7 @@ async fn check_webhooks(checks: &mut Checks, settings: &Settings, storage: &Stor
     };
     if overview.disabled > 0 {
         let detail = format!(
-            "disabled endpoints: {}. See `bellbird webhook list`, and enable one with `bellbird webhook enable ID`",
+            "endpoints that the service disabled: {}. See `bellbird webhook list`, and enable one with `bellbird webhook enable ID`",
             overview.disabled
         );
         checks.note(NAME, detail);
