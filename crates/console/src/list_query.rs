@@ -200,9 +200,14 @@ impl ListQuery {
 
 /// Which rows of a list a page has, such as `51 to 62 of 62`.
 pub(crate) fn rows_of_list(first: u64, last: u64, all: u64) -> String {
+    format!("{} of {all}", rows_between(first, last))
+}
+
+/// As [`rows_of_list`], where nobody knows how many there are.
+pub(crate) fn rows_between(first: u64, last: u64) -> String {
     match first == last {
-        true => format!("{last} of {all}"),
-        false => format!("{first} to {last} of {all}"),
+        true => last.to_string(),
+        false => format!("{first} to {last}"),
     }
 }
 
@@ -262,6 +267,7 @@ mod tests {
     fn one_row_of_a_page_is_no_range() {
         assert_eq!(rows_of_list(1, 50, 301), "1 to 50 of 301");
         assert_eq!(rows_of_list(301, 301, 301), "301 of 301");
+        assert_eq!(rows_between(51, 51), "51");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use super::linked::Linked;
 use super::row::Row;
 use super::{ListKind, Words};
 use crate::error_page::PageResult;
-use crate::list_query::rows_of_list;
+use crate::list_query::{rows_between, rows_of_list};
 use crate::pages::{
     BankTrouble, Money, SignedInFrame, day_of_week, rendered_part, shown_day, why_not_read,
 };
@@ -346,9 +346,9 @@ impl<K: ListKind> RowList<K> {
             (_, true) if before == 0 && is_all => format!("{rows} found"),
             (_, true) if before == 0 => format!("The newest {rows} found"),
             (_, true) if is_all => format!("{} found", rows_of_list(first, last, last)),
-            (_, true) => format!("{first} to {last} found"),
+            (_, true) => format!("{} found", rows_between(first, last)),
             (_, false) if is_all => rows_of_list(first, last, last),
-            (_, false) => format!("{first} to {last}"),
+            (_, false) => rows_between(first, last),
         };
         let as_of = match K::IS_CACHED {
             true => format!(" As of {}.", self.session.zone().time(found.read_at)),
