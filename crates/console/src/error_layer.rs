@@ -2,27 +2,29 @@
 
 use std::sync::Arc;
 
-use axum::extract::{OptionalFromRequestParts, Request, State};
+use axum::extract::{Request, State};
+use axum::middleware::Next;
 use axum::response::Response;
-use http::HeaderMap;
 
 use crate::error_page::{self, Failure};
 use crate::pages::Notice;
-use crate::session::Session;
+use crate::session::FoundSession;
 use crate::state::Console;
 
 pub(crate) async fn show(
     State(console): State<Console>,
-    headers: HeaderMap,
-    mut response: Response,
+    mut request: Request,
+    next: Next,
 ) -> Response {
+    let headers = request.headers().clone();
+    let session = FoundSession::default();
+    request.extensions_mut().insert(session.clone());
+    let mut response = next.run(request).await;
     let extensions = response.extensions_mut();
     let mut page = if let Some(failure) = extensions.remove::<Failure>() {
-        let session = match failure.is_missing_page(&headers) {
-            true => find_session(&console, &headers).await,
-            false => None,
-        };
-        let menus = session.as_ref().map(|session| session.frame(""));
+        let is_missing_page = failure.is_missing_page(&headers);
+        let session = session.get().filter(|_| is_missing_page);
+        let menus = session.map(|session| session.frame(""));
         error_page::page_of(&console, &headers, failure, menus.as_ref())
     } else if let Some(notice) = extensions.remove::<Arc<Notice>>() {
         notice.response(&console.frame)
@@ -32,14 +34,4 @@ pub(crate) async fn show(
     let set = std::mem::take(response.headers_mut());
     page.headers_mut().extend(set);
     page
-}
-
-/// Who is signed in, as an extractor finds it. If that fails, the page has no menus.
-async fn find_session(console: &Console, headers: &HeaderMap) -> Option<Session> {
-    let (mut parts, ()) = Request::new(()).into_parts();
-    parts.headers.clone_from(headers);
-    <Session as OptionalFromRequestParts<Console>>::from_request_parts(&mut parts, console)
-        .await
-        .ok()
-        .flatten()
 }

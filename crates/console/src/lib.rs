@@ -60,7 +60,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
-use axum::middleware::{from_fn, from_fn_with_state, map_response, map_response_with_state};
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::routing::{get, post};
 use bellbird_api::http::ApiContext;
 use bellbird_reads::{Trades, Transactions};
@@ -69,6 +69,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::api_client::ApiClient;
 use crate::error_page::Failure;
+use crate::session::Session;
 use crate::state::{Console, Inner};
 
 pub use crate::emails::{EmailSettings, Mailer, SendError};
@@ -153,11 +154,11 @@ pub fn router(
         .merge(operator::routes())
         .route("/webhooks/{provider}", post(provider_events::receive))
         .merge(assets::routes())
-        .fallback(async || Failure::NotFound)
+        .fallback(not_found)
         .method_not_allowed_fallback(async || Failure::MethodNotAllowed)
         .with_state(console.clone());
     attach(pages)
-        .layer(map_response_with_state(console.clone(), error_layer::show))
+        .layer(from_fn_with_state(console.clone(), error_layer::show))
         .layer(from_fn_with_state(console, failed_links::limit))
         .layer(CatchPanicLayer::custom(|_| error_page::panic_response()))
         .layer(map_response(security_headers::add))
@@ -173,6 +174,15 @@ async fn purge_sums(console: Weak<Inner>) {
         };
         console.money_cache.purge_expired();
         console.rows_cache.purge_expired();
+    }
+}
+
+/// Where there is no page. It counts as a page, so that the limit does not show which paths there
+/// are. While the database is away, nobody is known to be signed in.
+async fn not_found(session: Result<Option<Session>, Failure>) -> Failure {
+    match session {
+        Err(limited @ Failure::TooManyOfUser(_)) => limited,
+        _ => Failure::NotFound,
     }
 }
 

@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::str::FromStr;
+use std::sync::{Arc, OnceLock};
 
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
@@ -42,7 +43,12 @@ pub(crate) fn id_of<T: FromStr>(text: PathText) -> Result<T, Failure> {
     id.ok_or(Failure::NotFound)
 }
 
+/// The session that an extractor has found for a request, for the menus of a page that is missing.
+/// Empty until one has.
+pub(crate) type FoundSession = Arc<OnceLock<Session>>;
+
 /// A request of a browser in which a user is signed in, which has all of the console.
+#[derive(Clone)]
 pub(crate) struct Session {
     pub(crate) caller: Caller,
     pub(crate) email: String,
@@ -150,11 +156,12 @@ impl Session {
 
     /// Finds who is signed in, and takes one request of theirs out of a limit. None: nobody is.
     async fn find(
-        headers: &HeaderMap,
+        parts: &Parts,
         console: &Console,
         limit: Option<&RateLimiter<UserId>>,
     ) -> Result<Option<Self>, Failure> {
         let now = console.clock.now();
+        let headers = &parts.headers;
         let found = match console.cookies.session.value(headers) {
             Some(token) => console.find_session(token, now).await?,
             None => None,
@@ -175,7 +182,7 @@ impl Session {
                 return Err(Failure::TooManyOfUser(seconds));
             }
         }
-        Ok(Some(Self {
+        let session = Self {
             caller,
             email,
             is_operator,
@@ -183,7 +190,11 @@ impl Session {
             console: console.clone(),
             at_home: home_authority(&console.site.console_url, headers),
             done: None,
-        }))
+        };
+        if let Some(found) = parts.extensions.get::<FoundSession>() {
+            found.get_or_init(|| session.clone());
+        }
+        Ok(Some(session))
     }
 }
 
@@ -217,7 +228,7 @@ impl OptionalFromRequestParts<Console> for Session {
         parts: &mut Parts,
         console: &Console,
     ) -> Result<Option<Self>, Failure> {
-        let found = Self::find(&parts.headers, console, console.page_limit.as_ref()).await?;
+        let found = Self::find(parts, console, console.page_limit.as_ref()).await?;
         Ok(found.map(|session| Self {
             done: DoneAt::of_query(parts.uri.query()),
             ..session
@@ -260,7 +271,7 @@ impl FromRequest<Console> for OwnForm {
     async fn from_request(request: Request, console: &Console) -> Result<Self, Failure> {
         let (parts, form) = request.into_parts();
         reject_other_origin(console, &parts.headers)?;
-        let session = Session::find(&parts.headers, console, console.form_limit.as_ref()).await?;
+        let session = Session::find(&parts, console, console.form_limit.as_ref()).await?;
         let session = session.ok_or(Failure::NotSignedIn(None))?;
         let fields = read_fields(&parts.headers, form).await?;
         Ok(Self { session, fields })

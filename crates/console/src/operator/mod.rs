@@ -24,6 +24,7 @@ use bellbird_storage::{Storage, StorageError};
 use http::request::Parts;
 
 use crate::error_page::Failure;
+use crate::not_found;
 use crate::session::{OwnForm, Session};
 use crate::state::Console;
 
@@ -34,6 +35,8 @@ const PROVIDERS_PATH: &str = "/operator/providers";
 /// Rows of one page.
 const PAGE_ROWS: u32 = 50;
 
+/// Another method gets the same page as another path, because a difference would show which paths
+/// there are.
 pub(crate) fn routes() -> Router<Console> {
     Router::new()
         .route(
@@ -60,12 +63,6 @@ pub(crate) fn routes() -> Router<Console> {
         )
         .route("/operator/audit", any(not_found).get(audit::show))
         .route("/operator/audit.csv", any(not_found).get(audit::download))
-}
-
-/// Another method gets the same page as another path, because a difference would show which paths
-/// there are.
-async fn not_found() -> Failure {
-    Failure::NotFound
 }
 
 /// A request of a browser in which an operator is signed in.

@@ -84,7 +84,7 @@ impl Done {
 }
 
 /// What was done, and the place on the page of the line that says it.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DoneAt {
     text: &'static str,
     place: String,

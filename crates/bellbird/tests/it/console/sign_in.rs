@@ -344,6 +344,35 @@ async fn requests_of_a_user_are_limited() {
     save(&browsers[0]).await.assert_status(303);
 }
 
+/// A page that is not there counts once, whatever finds that out. So the limit does not show which
+/// pages of operators there are.
+#[tokio::test]
+async fn missing_pages_count_as_pages() {
+    let app = App::start(Setup::with(|settings| {
+        settings.pages.console_per_minute = 5;
+    }))
+    .await;
+    let browser = app.sign_in(app.ben.user.id).await;
+    let missing = async || {
+        [
+            browser.get("/nothing").await,
+            browser.get("/operator/nothing").await,
+            browser.get("/operator/users").await,
+            browser.post("/operator/health", "").await,
+            browser.get("/webhooks/endpoints/1").await,
+        ]
+    };
+    for page in missing().await {
+        page.assert_shows(404, "Page not found");
+        page.assert_has("Signed in as");
+    }
+    for page in missing().await {
+        page.assert_shows(429, "many pages");
+        page.assert_lacks("Signed in as");
+        assert_eq!(page.headers["retry-after"], "12");
+    }
+}
+
 /// Made-up cookies are looked up, so many that they would fill every place, and a new session is
 /// still found.
 #[tokio::test]
