@@ -1,15 +1,12 @@
 //! Reads through the API's own router as the user who is signed in. So a page shows what the API
 //! says, with its limits, its caches and the sentences of its errors.
 
-use std::time::Duration;
-
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::response::Response;
 use bellbird_api::http::{NotBefore, Problem, SignedInCaller};
-use bellbird_domain::{Caller, Connection};
-use bellbird_reads::ReadError;
+use bellbird_domain::Caller;
 use bytes::Bytes;
 use http::header::{AGE, RETRY_AFTER};
 use http::{HeaderName, StatusCode, Version};
@@ -35,7 +32,9 @@ pub(crate) struct ApiError {
     pub(crate) message: String,
     /// The word of the header `Bellbird-Error`.
     pub(crate) code: String,
-    pub(crate) retry_after: Option<Duration>,
+    pub(crate) status: StatusCode,
+    /// In seconds.
+    pub(crate) retry_after: Option<u64>,
 }
 
 /// A list of the API.
@@ -126,7 +125,8 @@ impl ApiClient {
         Err(ApiError {
             message,
             code,
-            retry_after: retry_after.map(Duration::from_secs),
+            status: head.status,
+            retry_after,
         })
     }
 }
@@ -134,26 +134,6 @@ impl ApiClient {
 fn request(path: &str) -> Result<Request, ApiError> {
     let request = Request::get(path).body(Body::empty());
     request.map_err(|_| unreadable())
-}
-
-/// The failed read behind an error of the API, by its code. `retry_after` is unknown of one among
-/// several balances.
-pub(crate) fn read_error(
-    connection: &Connection,
-    code: &str,
-    retry_after: Option<Duration>,
-) -> ReadError {
-    match code {
-        "reconnect_required" => ReadError::Reconnect(connection.status),
-        "not_found" => ReadError::NotFound,
-        "rate_limited" | "budget_used_up" | "too_many_at_once" => ReadError::BudgetUsedUp {
-            retry_after: retry_after.unwrap_or(Duration::from_secs(60)),
-        },
-        _ => ReadError::Unavailable {
-            retry_after: None,
-            is_transient: true,
-        },
-    }
 }
 
 async fn read_whole(body: Body) -> Result<Bytes, ApiError> {
@@ -165,6 +145,7 @@ fn unreadable() -> ApiError {
     ApiError {
         message: UNREADABLE.to_owned(),
         code: String::new(),
+        status: StatusCode::BAD_GATEWAY,
         retry_after: None,
     }
 }

@@ -206,6 +206,17 @@ impl Console {
         BankTrouble::of_read(connection, error, &self.connections.links().providers())
     }
 
+    /// As [`Self::trouble`], by the code of the API's error.
+    pub(crate) fn trouble_of_code(
+        &self,
+        connection: &Connection,
+        code: &str,
+        retry_after: Option<u64>,
+    ) -> BankTrouble {
+        let linkable = self.connections.links().providers();
+        BankTrouble::of_code(connection, code, retry_after, &linkable)
+    }
+
     /// Leads to a path of the console.
     pub(crate) fn redirect(&self, path: &str) -> Response {
         Redirect::to(&self.path(path)).into_response()

@@ -9,7 +9,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 use serde::Deserialize;
 
-use crate::api_client::{List, read_error};
+use crate::api_client::List;
 use crate::pages::names::sanitized;
 use crate::pages::{BankTrouble, Money, Number, SignedInFrame, rendered_part};
 use crate::rows::Symbol;
@@ -170,8 +170,7 @@ async fn read(list: &RowList<Trades>, broker: &Bank) -> Result<Vec<Holding>, Ban
     match read.await {
         Ok(read) => Ok(read.value.data),
         Err(error) => {
-            let error = read_error(connection, &error.code, error.retry_after);
-            let trouble = session.trouble(connection, &error);
+            let trouble = session.trouble_of_code(connection, &error.code, error.retry_after);
             Err(trouble.among(&list.linked.names))
         }
     }

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
 use super::query::OverviewQuery;
-use crate::api_client::{Aged, ApiError, List, read_error};
+use crate::api_client::{Aged, ApiError, List};
 use crate::pages::names::sanitized;
 use crate::pages::{BankNames, BankTrouble, Frame, Money, Number, rendered_part};
 use crate::session::Session;
@@ -213,8 +213,7 @@ impl BalancesOf {
             }
             let is_known = connection.status != ConnectionStatus::Active;
             if let Some(code) = failed.filter(|_| !is_known) {
-                let error = read_error(connection, code, None);
-                let trouble = self.session.trouble(connection, &error);
+                let trouble = self.session.trouble_of_code(connection, code, None);
                 part.troubles.push(trouble.among(&self.names));
             }
             let institution = self.institution(connection, sums.amounts(), rows);

@@ -10,6 +10,8 @@ use super::bank_names::BankNames;
 use super::names::institution_name;
 use super::words::{sentence, try_again_in};
 
+const TOO_MANY_AT_ONCE: &str = "Other pages of yours are still being read. Try again in a moment.";
+
 /// Sorts by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BankTrouble {
@@ -42,9 +44,8 @@ impl BankTrouble {
             ReadError::Reconnect(status) => (why_broken(*status), Remedy::Reconnect),
             ReadError::BudgetUsedUp { retry_after } => {
                 let seconds = retry_after.as_millis().div_ceil(1_000);
-                let again = try_again_in(u64::try_from(seconds).unwrap_or(u64::MAX));
-                let why = format!("It was asked too often in the last minute. {again}");
-                return Self::new(connection, why, Remedy::Time, linkable);
+                let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
+                return Self::asked_too_often(connection, Some(seconds), linkable);
             }
             ReadError::OperatorNeeded => (
                 "This service cannot use it now, until its operator corrects the settings.",
@@ -57,6 +58,43 @@ impl BankTrouble {
             ReadError::Storage(_) => ("This service could not look it up.", Remedy::Time),
         };
         Self::new(connection, why.to_owned(), remedy, linkable)
+    }
+
+    /// A read by the API that failed, by the code of its error. `retry_after` is in seconds, and
+    /// unknown of one among several balances.
+    pub(crate) fn of_code(
+        connection: &Connection,
+        code: &str,
+        retry_after: Option<u64>,
+        linkable: &[LinkableProvider],
+    ) -> Self {
+        let error = match code {
+            "rate_limited" | "budget_used_up" => {
+                return Self::asked_too_often(connection, retry_after, linkable);
+            }
+            "too_many_at_once" => {
+                let why = TOO_MANY_AT_ONCE.to_owned();
+                return Self::new(connection, why, Remedy::Time, linkable);
+            }
+            "reconnect_required" => ReadError::Reconnect(connection.status),
+            "not_found" => ReadError::NotFound,
+            _ => ReadError::Unavailable {
+                retry_after: None,
+                is_transient: true,
+            },
+        };
+        Self::of_read(connection, &error, linkable)
+    }
+
+    fn asked_too_often(
+        connection: &Connection,
+        retry_after: Option<u64>,
+        linkable: &[LinkableProvider],
+    ) -> Self {
+        let again = retry_after.map(try_again_in);
+        let again = again.unwrap_or_else(|| "Try again in a minute.".to_owned());
+        let why = format!("It was asked too often in the last minute. {again}");
+        Self::new(connection, why, Remedy::Time, linkable)
     }
 
     /// What is known without a read. None: nothing is wrong.
@@ -138,9 +176,7 @@ pub(crate) fn why_not_read(problem: &Problem) -> String {
             "Your banks were asked too often in the last minute. {}",
             try_again_in(*seconds)
         ),
-        Problem::TooManyAtOnce => {
-            "Other pages of yours are still being read. Try again in a moment.".to_owned()
-        }
+        Problem::TooManyAtOnce => TOO_MANY_AT_ONCE.to_owned(),
         other => sentence(&other.message()),
     }
 }
@@ -198,5 +234,13 @@ mod tests {
             "{}",
             trouble.why
         );
+        for (code, wait, why) in [
+            ("rate_limited", Some(12), "Try again in 12 seconds."),
+            ("budget_used_up", None, "Try again in a minute."),
+            ("too_many_at_once", Some(1), TOO_MANY_AT_ONCE),
+        ] {
+            let trouble = BankTrouble::of_code(&bank, code, wait, &LINKABLE);
+            assert!(trouble.may_pass() && trouble.why.ends_with(why), "{code}");
+        }
     }
 }
