@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
-use bellbird_api::http::LivePermit;
+use bellbird_api::http::{LivePermit, Problem};
 use bellbird_api::serve::ResponseTimeout;
 use bellbird_domain::Caller;
 use bellbird_interop::export::formats::{CsvLines, Layout, Options};
@@ -80,7 +80,7 @@ pub(crate) async fn download<K: ListKind>(
     }
     let (file, name) = match File::open(&list).await {
         Ok(opened) => opened,
-        Err(why) => return Ok(no_file(StatusCode::BAD_GATEWAY, &why)),
+        Err(why) => return Ok(why.response()),
     };
     let pieces = stream::try_unfold(file, |mut file| async move {
         let piece = file.next_piece().await?;
@@ -96,33 +96,67 @@ pub(crate) async fn download<K: ListKind>(
 }
 
 pub(super) fn no_file(status: StatusCode, why: &str) -> Response {
+    notice(status, why).into_response()
+}
+
+fn notice(status: StatusCode, why: &str) -> Notice {
     Notice::new(Tone::Attention, "There is no file")
         .with(why)
         .with_retry_link()
         .with_status(status)
-        .into_response()
+}
+
+/// Why a file could not be read.
+struct NotRead {
+    /// A sentence for the user.
+    why: String,
+    /// If that is a limit of the user's.
+    wait_seconds: Option<u64>,
+}
+
+impl NotRead {
+    fn new(why: String, status: StatusCode, wait_seconds: Option<u64>) -> Self {
+        let wait_seconds = wait_seconds.filter(|_| status == StatusCode::TOO_MANY_REQUESTS);
+        Self { why, wait_seconds }
+    }
+
+    fn response(&self) -> Response {
+        match self.wait_seconds {
+            Some(seconds) => notice(StatusCode::TOO_MANY_REQUESTS, &self.why)
+                .with_retry_after(seconds)
+                .into_response(),
+            None => no_file(StatusCode::BAD_GATEWAY, &self.why),
+        }
+    }
+}
+
+impl From<Problem> for NotRead {
+    fn from(problem: Problem) -> Self {
+        let (status, wait) = (problem.status(), problem.retry_after());
+        Self::new(why_not_read(&problem), status, wait)
+    }
 }
 
 /// Passes a file of the API on while it is read, with all that the listener has to know of it.
 /// `version` is the request's.
 pub(crate) async fn pass_on(session: &Session, path: &str, version: Version) -> Response {
     let opened = session.api.open(&session.caller, path, version).await;
-    opened.unwrap_or_else(|error| no_file(StatusCode::BAD_GATEWAY, &error.message))
+    opened.unwrap_or_else(|error| {
+        NotRead::new(error.message, error.status, error.retry_after).response()
+    })
 }
 
 impl<K: ListKind> File<K> {
     /// Reads the first page of each list. Fails if a bank cannot be read, and the page did not say
-    /// so. An error is a sentence for the user.
-    async fn open(list: &RowList<K>) -> Result<(Box<Self>, FileName), String> {
+    /// so.
+    async fn open(list: &RowList<K>) -> Result<(Box<Self>, FileName), NotRead> {
         let RowList {
             session, filter, ..
         } = list;
         let names = &list.linked.names;
         let (api, caller, now) = (&session.context, &session.caller, session.now);
-        let permit = api.admit(K::quota(api.quotas()), caller, now).await;
-        let permit = permit.map_err(|problem| why_not_read(&problem))?;
-        let lists = Lists::<K>::select(session, names, filter).await;
-        let lists = lists.map_err(|problem| why_not_read(&problem))?;
+        let permit = api.admit(K::quota(api.quotas()), caller, now).await?;
+        let lists = Lists::<K>::select(session, names, filter).await?;
         let name = name_of(&lists, filter);
         let wanted = filter.rows();
         let mut lines = CsvLines::new(FOR_SPREADSHEETS);
@@ -149,7 +183,11 @@ impl<K: ListKind> File<K> {
         if !troubles.is_empty() && (is_nothing_left || filter.query.get("partial") != "true") {
             troubles.sort_unstable();
             let why = |one: &BankTrouble| format!("{} {} {}", one.name, one.what(), one.why);
-            return Err(troubles.iter().map(why).collect::<Vec<_>>().join(" "));
+            let why = troubles.iter().map(why).collect::<Vec<_>>().join(" ");
+            return Err(NotRead {
+                why,
+                wait_seconds: None,
+            });
         }
         let first = first.unwrap_or_default();
         let is_ended = first.is_none();

@@ -571,7 +571,9 @@ async fn a_limit_says_when_to_try_again() {
     let when = "asked too often in the last minute. Try again in 30 seconds.";
     assert_eq!(text_of(&page).matches(when).count(), 2, "{page}");
     let file = browser.get("/holdings.csv").await;
-    file.assert_shows(502, when);
+    file.assert_shows(429, when);
+    assert_eq!(file.headers["retry-after"], "30");
+    browser.get("/trades.csv").await.assert_shows(429, when);
 }
 
 #[tokio::test]
