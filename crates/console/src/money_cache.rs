@@ -1,9 +1,7 @@
 //! What is kept of the sums of money in and out.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bellbird_domain::ConnectionId;
 use bellbird_reads::summary::GroupTotals;
 use jiff::civil::Date;
 
@@ -21,8 +19,6 @@ pub(crate) struct CachedMoney {
 pub(crate) struct MoneySums {
     pub(crate) months: Months,
     pub(crate) by_month: Vec<(Date, Vec<GroupTotals>)>,
-    /// Banks that listed no row of these months.
-    pub(crate) silent: BTreeSet<ConnectionId>,
 }
 
 impl CachedMoney {
@@ -33,7 +29,6 @@ impl CachedMoney {
             size_of::<GroupTotals>() + digits
         };
         let groups = self.sums.by_month.iter().flat_map(|(_, groups)| groups);
-        let silent = self.sums.silent.len() * size_of::<ConnectionId>();
-        size_of::<Self>() + size_of::<MoneySums>() + silent + groups.map(of_group).sum::<usize>()
+        size_of::<Self>() + size_of::<MoneySums>() + groups.map(of_group).sum::<usize>()
     }
 }

@@ -25,9 +25,6 @@ use crate::session::Session;
 /// Lists read at the same time.
 const LISTS_AT_ONCE: usize = 4;
 
-/// A bank that listed no row of so many months is named. Of fewer, that is nothing unusual.
-const SILENT_MONTHS_MIN: i32 = 6;
-
 /// What the part is about.
 pub(super) struct MoneyOf {
     pub(super) session: Arc<Session>,
@@ -77,11 +74,7 @@ impl MoneyOf {
 
     fn shown(&self, months: Months, sums: &MoneySums, troubles: Vec<BankTrouble>) -> String {
         let wanted = self.query.currency.as_deref();
-        let today = self.session.today();
-        let note = (months.count >= SILENT_MONTHS_MIN)
-            .then(|| self.names.nothing_came_from(&sums.silent))
-            .flatten();
-        let shown = ShownMoney::new(sums, months, today, wanted, troubles, note);
+        let shown = ShownMoney::new(sums, months, self.session.today(), wanted, troubles);
         rendered_part(&self.view(MoneyState::Read(Box::new(shown))))
     }
 
@@ -129,7 +122,7 @@ impl MoneyOf {
         for list in &lists {
             reads.push(self.read_list(list, months, &sums));
         }
-        let read: Vec<Result<bool, ReadError>> =
+        let read: Vec<Result<(), ReadError>> =
             stream::iter(reads).buffered(LISTS_AT_ONCE).collect().await;
         drop(permit);
         for (list, read) in lists.iter().zip(&read) {
@@ -139,26 +132,23 @@ impl MoneyOf {
         }
         troubles.sort_unstable();
         troubles.dedup_by_key(|one| one.id);
-        let silent = lists.iter().zip(&read);
-        let silent = silent.filter(|(_, read)| matches!(read, Ok(false)));
         let by_month = sums.into_inner().into_iter();
         let sums = MoneySums {
             months,
             by_month: by_month
                 .map(|(month, sums)| (month, sums.groups()))
                 .collect(),
-            silent: silent.map(|(list, _)| list.context.connection.id).collect(),
         };
         Ok((sums, troubles))
     }
 
-    /// Adds up a list. Fails if it cannot be read to its end. Returns whether it has a row.
+    /// Adds up a list. Fails if it cannot be read to its end.
     async fn read_list(
         &self,
         list: &SelectedAccounts,
         months: Months,
         sums: &SumsByMonth,
-    ) -> Result<bool, ReadError> {
+    ) -> Result<(), ReadError> {
         let api = &self.session.context;
         let dates = DateFilter {
             from: Some(Bound::Day(months.first)),
@@ -171,17 +161,13 @@ impl MoneyOf {
             dates,
             self.session.now,
         )?;
-        let mut has_row = false;
-        let mut sink = |row: &Transaction<'_>, day: Date| {
-            has_row = true;
-            add(row, day, sums);
-        };
+        let mut sink = |row: &Transaction<'_>, day: Date| add(row, day, sums);
         loop {
             // Each page has its own deadline, because a year can have many.
             let call = api.call_context(&self.session.caller);
             match range.next_page(&call, &mut sink).await {
                 Ok(true) => {}
-                Ok(false) => return Ok(has_row),
+                Ok(false) => return Ok(()),
                 Err(error) => {
                     // As the API does: a consent that is gone is a reason to ask the provider for
                     // its status.

@@ -59,8 +59,6 @@ pub(super) struct ShownMoney {
     currencies: Vec<String>,
     /// Institutions that could not be read to the end of the period.
     troubles: Vec<BankTrouble>,
-    /// About banks without a row.
-    note: Option<String>,
     /// None: there is no row.
     shown: Option<MoneyInCurrency>,
 }
@@ -165,7 +163,6 @@ impl ShownMoney {
         today: Date,
         wanted: Option<&str>,
         troubles: Vec<BankTrouble>,
-        note: Option<String>,
     ) -> Self {
         let is_shown = |month: Date| months.iter().any(|one| one == month);
         let groups = || {
@@ -205,7 +202,6 @@ impl ShownMoney {
         Self {
             currencies: codes.map(|(currency, _)| currency.to_string()).collect(),
             troubles,
-            note,
             shown,
         }
     }

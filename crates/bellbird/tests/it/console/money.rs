@@ -352,25 +352,6 @@ async fn overview_says_what_needs_the_user() {
     );
 }
 
-/// A consent that ends within a minute after it was asked for looks like a bank without rows, which
-/// the sums do not leave out silently.
-#[tokio::test]
-async fn a_bank_without_rows_is_named() {
-    let app = App::start(Setup::default()).await;
-    let person = person_at_two_banks(&app).await;
-    let browser = app.sign_in(person.user.id).await;
-    let bank = &person.connections[0];
-    app.sync(bank).await;
-    app.set_consent(bank, ConsentState::Revoked).await;
-    let page = browser.get("/overview").await;
-    page.assert_has(&format!("Nothing came from {}.", bank.institution_name));
-    let month = browser.get("/overview?period=this-month").await;
-    assert!(!month.text.contains("Nothing came from"), "{}", month.text);
-    app.advance_clock(SignedDuration::from_secs(61));
-    let page = browser.get("/overview?period=12-months").await;
-    page.assert_has("These sums are not complete");
-}
-
 /// Two banks of one name are told apart wherever one is named alone.
 #[tokio::test]
 async fn banks_of_one_name_are_told_apart() {
