@@ -1,5 +1,6 @@
-//! How the state refers to the world when it is saved: by places in the lists of the world, which
-//! are part of the program.
+//! How the state refers to the world when it is saved: securities by their symbols, and all else by
+//! places in the lists of the world, which are part of the program. Whoever changes a list at
+//! another place than its end renews [`VERSION`](crate::state::VERSION).
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -14,21 +15,9 @@ pub(crate) trait Listed: Sized + 'static {
     fn all() -> impl Iterator<Item = &'static Self>;
 }
 
-impl Listed for Template {
-    fn all() -> impl Iterator<Item = &'static Self> {
-        AUSTRALIA.lists.all().chain(NEW_ZEALAND.lists.all())
-    }
-}
-
 impl Listed for Deal {
     fn all() -> impl Iterator<Item = &'static Self> {
         BROKERAGE.deals()
-    }
-}
-
-impl Listed for Security {
-    fn all() -> impl Iterator<Item = &'static Self> {
-        MARKET.securities.iter()
     }
 }
 
@@ -50,12 +39,11 @@ impl Listed for Broker {
     }
 }
 
-fn place<T: Listed>(item: &'static T) -> Option<usize> {
-    T::all().position(|known| std::ptr::eq(known, item))
+fn place<T: 'static>(mut all: impl Iterator<Item = &'static T>, item: &'static T) -> Option<usize> {
+    all.position(|known| std::ptr::eq(known, item))
 }
 
-fn at<T: Listed, E: de::Error>(place: usize) -> Result<&'static T, E> {
-    let item = T::all().nth(place);
+fn found<T: 'static, E: de::Error>(item: Option<&'static T>) -> Result<&'static T, E> {
     item.ok_or_else(|| E::custom("it is of another world"))
 }
 
@@ -63,30 +51,73 @@ pub(crate) fn serialize<T: Listed, S: Serializer>(
     item: &&'static T,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    place(*item).serialize(serializer)
+    place(T::all(), *item).serialize(serializer)
 }
 
 pub(crate) fn deserialize<'de, T: Listed, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<&'static T, D::Error> {
-    at(usize::deserialize(deserializer)?)
+    let place = usize::deserialize(deserializer)?;
+    found(T::all().nth(place))
 }
 
-/// What may be missing.
-pub(crate) mod optional {
-    use super::{Deserialize, Deserializer, Listed, Serialize, Serializer, at, place};
+/// A template of Australia.
+pub(crate) mod au_template {
+    use super::{AUSTRALIA, Deserialize, Deserializer, Serialize, Serializer, Template};
 
-    pub(crate) fn serialize<T: Listed, S: Serializer>(
-        item: &Option<&'static T>,
+    pub(crate) fn serialize<S: Serializer>(
+        item: &&'static Template,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        item.and_then(place).serialize(serializer)
+        super::place(AUSTRALIA.lists.all(), *item).serialize(serializer)
     }
 
-    pub(crate) fn deserialize<'de, T: Listed, D: Deserializer<'de>>(
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<Option<&'static T>, D::Error> {
-        let place = Option::<usize>::deserialize(deserializer)?;
-        place.map(at).transpose()
+    ) -> Result<&'static Template, D::Error> {
+        let place = usize::deserialize(deserializer)?;
+        super::found(AUSTRALIA.lists.all().nth(place))
+    }
+}
+
+/// A template of New Zealand.
+pub(crate) mod nz_template {
+    use super::{Deserialize, Deserializer, NEW_ZEALAND, Serialize, Serializer, Template};
+
+    pub(crate) fn serialize<S: Serializer>(
+        item: &&'static Template,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        super::place(NEW_ZEALAND.lists.all(), *item).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<&'static Template, D::Error> {
+        let place = usize::deserialize(deserializer)?;
+        super::found(NEW_ZEALAND.lists.all().nth(place))
+    }
+}
+
+/// A security, if there is one.
+pub(crate) mod security {
+    use super::{Deserialize, Deserializer, MARKET, Security, Serialize, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(
+        item: &Option<&'static Security>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let symbol = item.map(|security| security.symbol);
+        symbol.serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<&'static Security>, D::Error> {
+        let Some(symbol) = Option::<String>::deserialize(deserializer)? else {
+            return Ok(None);
+        };
+        let mut all = MARKET.securities.iter();
+        super::found(all.find(|known| known.symbol == symbol)).map(Some)
     }
 }

@@ -12,10 +12,15 @@ use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use parking_lot::Mutex;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::Options;
 use crate::world::rng::{Rng, label};
+
+/// Of the states. It grows with each change of what they have, and of the lists of the world by
+/// which they name things.
+pub(crate) const VERSION: u32 = 1;
 
 /// What changes on pages is saved this often at most, because anybody may open them.
 const PAGE_SAVE_INTERVAL: Duration = Duration::from_secs(1);
@@ -158,15 +163,25 @@ pub(crate) fn load<T: DeserializeOwned>(
         return Ok(None);
     };
     let path = path(folder, provider);
-    let state = read(&path)?.map(|text| {
-        serde_json::from_slice(&text).map_err(|error| {
-            let path = path.display();
-            io::Error::other(format!(
-                "the state {path} cannot be read: {error}. Delete it, and link again"
-            ))
-        })
-    });
-    state.transpose()
+    let Some(text) = read(&path)? else {
+        return Ok(None);
+    };
+    let refuse = |why: String| {
+        let path = path.display();
+        io::Error::other(format!("the state {path} {why}. Delete it, and link again"))
+    };
+    let unreadable = |error: serde_json::Error| refuse(format!("cannot be read: {error}"));
+    let of: Versioned = serde_json::from_slice(&text).map_err(unreadable)?;
+    if of.version != Some(VERSION) {
+        return Err(refuse("is of another version of the sandbox".to_owned()));
+    }
+    serde_json::from_slice(&text).map(Some).map_err(unreadable)
+}
+
+/// What each version of a state has. The first had no number.
+#[derive(Deserialize)]
+struct Versioned {
+    version: Option<u32>,
 }
 
 fn path(folder: &Path, provider: &str) -> PathBuf {

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::members::Members;
 use crate::refused::Refused;
+use crate::state::VERSION;
 
 /// The range of row numbers that each account reserves.
 pub(crate) const NUMBERS_PER_ACCOUNT: u64 = 1 << 32;
@@ -338,6 +339,7 @@ pub(crate) struct RowChange {
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
 pub(crate) struct Store<P: Protocol> {
+    version: u32,
     pub(crate) seed: u64,
     pub(crate) accounts: Vec<Account<P>>,
     /// Since the last comparison for webhooks.
@@ -408,6 +410,7 @@ impl<P: Protocol> Store<P> {
 
     pub(crate) const fn empty(seed: u64, state: P::State) -> Self {
         Self {
+            version: VERSION,
             seed,
             accounts: Vec::new(),
             row_changes: Vec::new(),

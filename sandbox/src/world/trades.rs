@@ -23,11 +23,11 @@ pub(crate) struct Trade {
     #[serde(with = "saved")]
     pub(crate) deal: &'static Deal,
     /// The share or option of the row.
-    #[serde(with = "saved::optional")]
+    #[serde(with = "saved::security")]
     pub(crate) security: Option<&'static Security>,
     pub(crate) currency: Cow<'static, str>,
     /// The coin that pays, instead of a currency.
-    #[serde(with = "saved::optional")]
+    #[serde(with = "saved::security")]
     pub(crate) coin: Option<&'static Security>,
     pub(crate) units: Scaled,
     pub(crate) price: Scaled,

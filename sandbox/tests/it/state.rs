@@ -112,16 +112,28 @@ fn provider(credentials: &Credentials) -> &'static str {
 }
 
 #[tokio::test]
-async fn damaged_state_is_named() {
+async fn damaged_or_older_state_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("akahu.json"), "{\"seed\":1").unwrap();
-    let options = Options {
-        state: Some(folder.path().to_owned()),
-        ..Options::default()
-    };
-    let error = start(options).await.err().unwrap().to_string();
-    assert!(
-        error.contains("akahu.json cannot be read") && error.ends_with("Delete it, and link again"),
-        "{error}"
-    );
+    for (state, why) in [
+        ("{\"seed\":1", "akahu.json cannot be read: "),
+        (
+            "{\"seed\":1,\"accounts\":[]}",
+            "akahu.json is of another version of the sandbox. ",
+        ),
+        (
+            "{\"version\":0,\"seed\":1}",
+            "akahu.json is of another version of the sandbox. ",
+        ),
+    ] {
+        std::fs::write(folder.path().join("akahu.json"), state).unwrap();
+        let options = Options {
+            state: Some(folder.path().to_owned()),
+            ..Options::default()
+        };
+        let error = start(options).await.err().unwrap().to_string();
+        assert!(
+            error.contains(why) && error.ends_with("Delete it, and link again"),
+            "{error}"
+        );
+    }
 }
