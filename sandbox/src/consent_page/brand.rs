@@ -60,3 +60,37 @@ impl Brand {
         &self.failures[&reason]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{BRANDS, Reason};
+    use crate::PROVIDERS;
+
+    #[test]
+    fn every_failure_of_a_provider_has_its_words() {
+        let of_all = [
+            Reason::Cancelled,
+            Reason::Denied,
+            Reason::WrongCode,
+            Reason::Unavailable,
+            Reason::LoginRejected,
+            Reason::TimedOut,
+        ];
+        for provider in PROVIDERS {
+            let own: &[Reason] = match provider {
+                "fiskil" => &[Reason::UserDeleted],
+                "snaptrade" => &[
+                    Reason::Closed,
+                    Reason::WrongLogin,
+                    Reason::Deleted,
+                    Reason::UserDeleted,
+                ],
+                _ => &[],
+            };
+            let mut reachable = [of_all.as_slice(), own].concat();
+            reachable.sort_unstable();
+            let known: Vec<Reason> = BRANDS[provider].failures.keys().copied().collect();
+            assert_eq!(known, reachable, "{provider}");
+        }
+    }
+}
