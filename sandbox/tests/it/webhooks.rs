@@ -318,3 +318,29 @@ async fn deliveries_can_be_repeated_or_missigned() {
         (&got[0].body, got[0].header("x-fiskil-signature"))
     );
 }
+
+/// It has no bytes that could be sent again, so it is retried as any other.
+#[tokio::test]
+async fn delivery_without_an_attempt_is_resent_as_new() {
+    let it = webhook_test().await;
+    // The first hangs, so that the others wait behind it. One more attempt fails.
+    it.receiver.answer(&[0, 200, 500]);
+    let first = it.send("consent.received", json!({"consent_id": "a"}));
+    it.receiver.wait(1).await;
+    let waiting = it.send("consent.updated", json!({"consent_id": "b"}));
+    let again = it.bank().resend(waiting).unwrap();
+    it.client.advance(10);
+    let of = |all: &[Value], id: u64| all.iter().find(|one| one["id"] == id).cloned().unwrap();
+    let list = it
+        .until(|all| of(all, again)["attempts"] == 1 && of(all, first)["attempts"] == 1)
+        .await;
+    let again = of(&list, again);
+    assert_eq!(
+        (&again["state"], &again["repeats"]),
+        (&json!("retry"), &json!(waiting))
+    );
+    assert_eq!(of(&list, waiting)["state"], "sent");
+    let got = it.receiver.wait(3).await;
+    assert_eq!(got[1].body, got[2].body);
+    assert!(it.is_signed(&got[2]));
+}
