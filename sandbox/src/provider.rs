@@ -6,7 +6,7 @@ use std::ops::Deref;
 
 use http::StatusCode;
 use jiff::Timestamp;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -20,7 +20,7 @@ use crate::faults::Faults;
 use crate::members::Members;
 use crate::refused::Refused;
 use crate::state::{self, StateFile};
-use crate::store::{Moment, Protocol, Store};
+use crate::store::{Moment, Protocol, SharedStore, Store};
 use crate::webhooks::WebhookQueue;
 use crate::{Credentials, Options};
 
@@ -39,7 +39,7 @@ pub(crate) struct Shared {
 /// The whole state of a provider.
 pub(crate) struct Core<P: Provider> {
     pub(crate) shared: Shared,
-    pub(crate) store: RwLock<Store<P>>,
+    pub(crate) store: SharedStore<P>,
     pub(crate) options: Mutex<P::Options>,
     pub(crate) consent_sessions: ConsentSessions<P::AuthRequest>,
     /// The state at the last comparison for webhooks; `None` while no URL is set.
@@ -56,7 +56,7 @@ impl<P: Provider> Core<P> {
         let clock = Clock::new(options.now);
         let saved = state::load(options, P::NAME)?;
         Ok(Self {
-            store: RwLock::new(saved.unwrap_or_else(|| fill(clock.now()))),
+            store: SharedStore::new(saved.unwrap_or_else(|| fill(clock.now()))),
             shared: Shared {
                 clock,
                 faults: Faults::default(),

@@ -2,10 +2,13 @@
 //! the others are kept as a test sent them.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -326,7 +329,46 @@ impl<P: Protocol> Account<P> {
 /// A store at a time, without its rows.
 pub(crate) struct Moment<P: Protocol> {
     pub(crate) at: Timestamp,
-    pub(crate) store: Store<P>,
+    pub(crate) store: Arc<Store<P>>,
+    writes: u64,
+}
+
+/// A store that all calls share.
+pub(crate) struct SharedStore<P: Protocol> {
+    store: RwLock<Store<P>>,
+    /// How often it may have changed.
+    writes: AtomicU64,
+}
+
+impl<P: Protocol> SharedStore<P> {
+    pub(crate) const fn new(store: Store<P>) -> Self {
+        Self {
+            store: RwLock::new(store),
+            writes: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Store<P>> {
+        self.store.read()
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Store<P>> {
+        let store = self.store.write();
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        store
+    }
+
+    /// The store at this time. If nobody has changed it since `before`, it is not copied again.
+    pub(crate) fn moment(&self, at: Timestamp, before: Option<&Moment<P>>) -> Moment<P> {
+        let store = self.store.read();
+        let writes = self.writes.load(Ordering::Relaxed);
+        let unchanged = before.filter(|before| before.writes == writes);
+        let store = match unchanged {
+            Some(before) => Arc::clone(&before.store),
+            None => Arc::new(store.without_rows()),
+        };
+        Moment { at, store, writes }
+    }
 }
 
 /// A row that was added, changed or removed.
@@ -399,13 +441,12 @@ impl<P: Protocol> Store<P> {
         is_changed
     }
 
-    pub(crate) fn at(&self, at: Timestamp) -> Moment<P> {
+    fn without_rows(&self) -> Self {
         let accounts = self.accounts.iter().map(Account::without_rows);
-        let store = Self {
+        Self {
             accounts: accounts.collect(),
             ..Self::empty(self.seed, self.state.clone())
-        };
-        Moment { at, store }
+        }
     }
 
     pub(crate) const fn empty(seed: u64, state: P::State) -> Self {

@@ -82,9 +82,8 @@ pub(crate) fn set<P: WebhookSource>(
         if destination.is_none() {
             *compared = None;
         } else if compared.is_none() {
-            let mut store = source.store.write();
-            *compared = Some(store.at(source.clock.now()));
-            store.row_changes.clear();
+            source.store.write().row_changes.clear();
+            *compared = Some(source.store.moment(source.clock.now(), None));
         }
         let is_on = destination.is_some();
         queue.state.lock().destination = destination;
@@ -106,7 +105,7 @@ pub(crate) fn enqueue_changes<P: WebhookSource>(source: &P) {
         return;
     };
     let now = source.clock.now();
-    let after = source.store.read().at(now);
+    let after = source.store.moment(now, Some(before));
     let mut rows = Vec::new();
     if !source.store.read().row_changes.is_empty() {
         std::mem::swap(&mut rows, &mut source.store.write().row_changes);
