@@ -1,17 +1,19 @@
 //! The [`Bank`] over HTTP, below `/__control` of every provider. Control calls need no token. They
 //! are not counted, and faults do not apply to them.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use axum::{Json, Router};
 use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode, Uri};
 use jiff::{SignedDuration, Timestamp};
+use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -186,10 +188,13 @@ struct ResendRequest {
 async fn control(
     State(bank): State<Bank>,
     method: Method,
-    Path(path): Path<String>,
+    uri: Uri,
     body: Bytes,
 ) -> Result<Response, Refused> {
-    let path: Vec<&str> = path.split('/').collect();
+    let parts = uri.path().split('/').skip(1);
+    let parts = parts.map(|part| percent_decode_str(part).decode_utf8_lossy());
+    let parts: Vec<Cow<'_, str>> = parts.collect();
+    let path: Vec<&str> = parts.iter().map(|part| &**part).collect();
     Ok(match (method.as_str(), path.as_slice()) {
         ("POST", ["faults"]) => {
             let fault: Fault = parse(&body)?;
@@ -270,7 +275,7 @@ async fn control(
             created(&json!({"id": bank.0.send_event(&name, given)?}))
         }
         _ => {
-            let text = "no such control route; the crate's README lists them";
+            let text = "no control route has this method and path; the crate's README lists them";
             (StatusCode::NOT_FOUND, text).into_response()
         }
     })
