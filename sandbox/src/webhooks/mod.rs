@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::Uri;
 use jiff::Timestamp;
 
 use crate::members::Members;
@@ -73,20 +72,20 @@ pub(crate) fn set<P: WebhookSource>(
         return Err(format!("\"copies\" must be from 1 to {COPIES_MAX}").into());
     }
     if let Some(url) = settings.url {
-        let destination = url.as_deref().map(post::parse).transpose()?;
-        let is_elsewhere = destination.as_ref().is_some_and(|to| !is_this_machine(to));
+        let to = url.as_deref().map(post::parse).transpose()?;
+        let is_elsewhere = to.is_some_and(|to| !is_this_machine(&to));
         if is_elsewhere && !queue.is_anywhere_allowed {
             return Err("\"url\" must be on this machine: start the sandbox with --webhooks-anywhere for others".into());
         }
         let mut compared = source.compared.lock();
-        if destination.is_none() {
+        if url.is_none() {
             *compared = None;
         } else if compared.is_none() {
             source.store.write().row_changes.clear();
             *compared = Some(source.store.moment(source.clock.now(), None));
         }
-        let is_on = destination.is_some();
-        queue.state.lock().destination = destination;
+        let is_on = url.is_some();
+        queue.state.lock().destination = url;
         if is_on && !queue.is_running.swap(true, Ordering::AcqRel) {
             tokio::spawn(run_deliveries(Arc::downgrade(source)));
         }
@@ -135,7 +134,7 @@ async fn run_deliveries<P: WebhookSource>(provider: Weak<P>) {
 
 async fn make_attempt<P: WebhookSource>(
     source: Arc<P>,
-    destination: Uri,
+    destination: String,
     delivery: Delivery,
     sign: Sign,
 ) {

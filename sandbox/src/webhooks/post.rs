@@ -34,7 +34,7 @@ pub(super) fn is_this_machine(uri: &Uri) -> bool {
 }
 
 /// Posts a request and returns the status of the response. Redirects are not followed.
-pub(super) async fn post(to: Uri, sent: &SignedRequest) -> Option<u16> {
+pub(super) async fn post(to: String, sent: &SignedRequest) -> Option<u16> {
     let client: Client<HttpConnector, Full<Bytes>> =
         Client::builder(TokioExecutor::new()).build_http();
     let mut request = Request::post(to)

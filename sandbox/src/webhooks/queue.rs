@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 
-use http::Uri;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -119,7 +118,8 @@ fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<String>>
 }
 
 pub(super) struct QueueState {
-    pub(super) destination: Option<Uri>,
+    /// As it was given, and checked.
+    pub(super) destination: Option<String>,
     pub(super) copies: usize,
     pub(super) sign: Sign,
     deliveries: VecDeque<Delivery>,
@@ -160,8 +160,7 @@ impl WebhookQueue {
 
     /// The URL that webhooks go to.
     pub(crate) fn url(&self) -> Option<String> {
-        let state = self.state.lock();
-        state.destination.as_ref().map(Uri::to_string)
+        self.state.lock().destination.clone()
     }
 
     pub(crate) fn check_url(&self) -> Result<(), Refused> {
@@ -243,7 +242,7 @@ impl QueueState {
     }
 
     /// Returns the delivery to attempt now: the one due first, then the one queued first.
-    pub(super) fn next_due(&self, now: Timestamp) -> Option<(Uri, Delivery, Sign)> {
+    pub(super) fn next_due(&self, now: Timestamp) -> Option<(String, Delivery, Sign)> {
         let destination = self.destination.clone()?;
         let due = self
             .deliveries

@@ -140,7 +140,8 @@ async fn every_route_leads_to_the_handle() {
         arrangement.as_str()
     );
 
-    let url = "http://127.0.0.1:9/";
+    // As it was given.
+    let url = "http://127.0.0.1:9";
     let webhooks = send(&post, "/webhooks", json!({"url": url})).await;
     assert_eq!(webhooks["url"], url);
     let sent = send(&post, "/webhooks/send", json!({"event": "weather.changed"})).await;
