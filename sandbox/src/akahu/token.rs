@@ -17,6 +17,7 @@ use super::respond::done;
 use super::store::Token;
 use super::{Akahu, ids};
 use crate::AkahuAccess;
+use crate::query::Query;
 use crate::respond::json as respond;
 
 /// How long a code is valid.
@@ -88,8 +89,10 @@ pub(super) async fn exchange(
     let parsed = if is_json {
         serde_json::from_slice(&body).ok()
     } else {
-        let pairs = form_urlencoded::parse(&body).into_owned();
-        let fields = pairs.map(|(name, value)| (name, value.into()));
+        let form = Query::parse(std::str::from_utf8(&body).ok());
+        let fields = form
+            .names()
+            .map(|name| (name.to_owned(), form.get(name).into()));
         serde_json::from_value(Value::Object(fields.collect())).ok()
     };
     let token_request: TokenRequest = parsed.ok_or_else(|| INVALID_REQUEST.into_response())?;
