@@ -4,7 +4,7 @@
 use axum::response::Response;
 use jiff::SignedDuration;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::call::UserCall;
@@ -58,6 +58,9 @@ enum ConnectionType {
 }
 
 pub(super) async fn login(call: UserCall) -> Result<Response, Failure> {
+    if !matches!(call.content, Value::Null | Value::Object(_)) {
+        return Err(Failure::invalid("the body must be an object"));
+    }
     let body = Option::<LoginRequest>::deserialize(&call.content);
     let body = body.map_err(|error| Failure::invalid(error.to_string()))?;
     let body = body.unwrap_or_default();

@@ -440,6 +440,7 @@ async fn bad_link_requests_are_rejected() {
         (json!({"connectionType": "write"}), (400, "1012")),
         (json!({"darkMode": "yes"}), (400, "1012")),
         (json!({"customRedirect": 3}), (400, "1012")),
+        (json!(["BLUEGUM-EXAMPLE"]), (400, "1012")),
         (json!({"reconnect": uuid::Uuid::nil()}), (404, "1011")),
         (json!({"reconnect": client.connection(2)}), (404, "1011")),
     ] {
