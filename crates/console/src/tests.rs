@@ -17,6 +17,7 @@ use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use secrecy::ExposeSecret as _;
 use tower::ServiceExt as _;
 
+use crate::error_page::Failure;
 use crate::settings::{Demo, Site};
 use crate::state::PROVIDER_EVENTS_CONCURRENT_MAX;
 use crate::test_support::{TestConsole, pending_body, settings};
@@ -120,6 +121,18 @@ async fn errors_are_pages_for_browsers_and_json_for_programs() {
         let response = console.send(request(method, path, &[html], "")).await;
         assert_eq!(response.status, 405, "{method} {path}");
         assert_eq!(response.headers["allow"], allow, "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_is_missing_without_a_database_too() {
+    for (found, is_limit) in [
+        (Failure::Internal, false),
+        (Failure::TooManyOfUser(1), true),
+    ] {
+        let answer = crate::not_found(Err(found)).await;
+        assert_eq!(matches!(answer, Failure::TooManyOfUser(1)), is_limit);
+        assert_eq!(matches!(answer, Failure::NotFound), !is_limit);
     }
 }
 
