@@ -1,6 +1,6 @@
 //! How the state refers to the world when it is saved: securities by their symbols, and all else by
-//! places in the lists of the world, which are part of the program. Whoever changes a list at
-//! another place than its end renews [`VERSION`](crate::state::VERSION).
+//! places in the lists of the world, which are part of the program. Whoever changes a list raises
+//! [`VERSION`](crate::state::VERSION).
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -119,5 +119,25 @@ pub(crate) mod security {
         };
         let mut all = MARKET.securities.iter();
         super::found(all.find(|known| known.symbol == symbol)).map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::VERSION;
+
+    /// An item that is added renames those behind it in every older state.
+    #[test]
+    fn other_lists_have_another_version() {
+        let sizes = [
+            AUSTRALIA.lists.all().count(),
+            NEW_ZEALAND.lists.all().count(),
+            AUSTRALIA.institutions.len(),
+            NEW_ZEALAND.institutions.len(),
+            BROKERAGE.brokers.len(),
+            BROKERAGE.deals().count(),
+        ];
+        assert_eq!((VERSION, sizes), (1, [57, 105, 7, 10, 5, 77]));
     }
 }
