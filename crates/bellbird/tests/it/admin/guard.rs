@@ -1,6 +1,7 @@
 //! Who may call: operators, and nobody else.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 use bellbird_domain::OperatorKey;
 use bellbird_storage::in_tx;
@@ -11,6 +12,7 @@ use serde_json::json;
 use super::{Admin, error, operator_key};
 use crate::support::harness::{App, Setup, eventually};
 use crate::support::mcp::Mcp;
+use crate::support::port::free_port;
 
 const PATHS: [(&str, &[&str]); 19] = [
     ("users", &["GET", "POST"]),
@@ -178,9 +180,7 @@ async fn admin_is_where_the_setting_says() {
     let answer = off.get_as(&key, "/admin/v1/users").await;
     assert_eq!(answer.status, 404, "off by default");
     // On a listener of its own.
-    let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = probe.local_addr().unwrap();
-    drop(probe);
+    let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let app = App::start(Setup::with(|settings| {
         settings.admin_listen = Some(address);
     }))

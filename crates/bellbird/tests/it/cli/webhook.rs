@@ -15,6 +15,7 @@ use crate::support::database::execute;
 use crate::support::deployment::Deployment;
 use crate::support::fields::assert_fields;
 use crate::support::harness::{Database, postgres_database};
+use crate::support::port::free_port;
 use crate::support::process::{MASTER_KEY, Workdir, errors, names, text};
 use crate::support::transcript::{Transcript, transcript};
 use crate::support::words::{assert_has, assert_lacks, assert_starts};
@@ -333,10 +334,7 @@ async fn a_ping_is_sent_at_once_and_logged() {
 async fn failed_ping_exits_with_1_and_explains() {
     let workdir = workdir_with_user().await;
     let (failing, _sent) = receiver(500);
-    // The listener is dropped at once, so nothing listens on its port.
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let closed = format!("http://{}/", listener.local_addr().unwrap());
-    drop(listener);
+    let closed = format!("http://127.0.0.1:{}/", free_port());
     for (url, status, reason) in [
         (failing, json!(500), "rejected"),
         (closed, Value::Null, "connection refused"),

@@ -7,9 +7,10 @@ use bellbird_domain::Decimal;
 use reqwest::Client;
 use serde_json::Value;
 
-use super::receivers::{free_ports, installed, root};
+use super::receivers::{installed, root};
 use crate::linking::chromium::{UserAction, leave_consent_pages};
 use crate::support::chromium::Browser;
+use crate::support::port::free_port;
 use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, text};
 
 const EMAIL: &str = "new.person@example.com";
@@ -40,7 +41,7 @@ fn start_app(url: &str, service: &Value, operator_key: &str) -> RunningCommand {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn person_signs_up_links_and_sees_rows() {
-    let app_url = format!("http://localhost:{}", free_ports()[0]);
+    let app_url = format!("http://localhost:{}", free_port());
     let mut workdir = Workdir::new();
     let file = workdir.folder.path().join("service.db");
     workdir.set(

@@ -2,7 +2,7 @@
 //! and ports differ.
 
 use std::fs::{self, File};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::curl::{Curl, Response};
 use crate::support::deployment::Deployment;
 use crate::support::harness::{Database, eventually};
+use crate::support::port::free_port;
 use crate::support::process::{Addresses, RunningCommand, Workdir, errors, text};
 
 pub(super) const USER: &str = "olivia@example.com";
@@ -72,7 +73,7 @@ impl Site {
             sandbox,
             ..
         } = Deployment::start_on(Database::Sqlite, 2_000, &[]).await;
-        let (https, http) = free_addresses();
+        let [https, http] = [(); 2].map(|()| SocketAddr::from(([127, 0, 0, 1], free_port())));
         let url = format!("https://localhost:{}", https.port());
         let usual = [
             ("API__PUBLIC_URL", url.as_str()),
@@ -193,13 +194,6 @@ impl Drop for Proxy {
             .status();
         let _ = self.process.wait();
     }
-}
-
-/// Two addresses that were free a moment ago: the proxies cannot choose a port and say which.
-fn free_addresses() -> (SocketAddr, SocketAddr) {
-    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    let [https, http] = listeners.each_ref().map(TcpListener::local_addr);
-    (https.unwrap(), http.unwrap())
 }
 
 fn committed(path: &str) -> String {

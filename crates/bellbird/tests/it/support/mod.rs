@@ -15,6 +15,7 @@ pub(crate) mod harness;
 pub(crate) mod known_rows;
 pub(crate) mod mcp;
 pub(crate) mod network;
+pub(crate) mod port;
 pub(crate) mod process;
 pub(crate) mod provider_spec;
 pub(crate) mod random;

@@ -2,12 +2,13 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+use super::port::free_port;
 
 pub(crate) const ANY_PORTS: &str =
     "--api-listen 127.0.0.1:0 --console-listen 127.0.0.1:0 --ops-listen 127.0.0.1:0";
@@ -280,12 +281,6 @@ pub(crate) fn send_signal(process: u32, signal: &str) {
     assert!(sent.unwrap().success(), "{signal}");
 }
 
-/// A port that was free just now.
-pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
-
 /// The metrics of a service, as Prometheus reads them.
 pub(crate) async fn metrics(ops: &str) -> String {
     let page = reqwest::get(format!("{ops}/metrics")).await;
@@ -301,9 +296,7 @@ pub(crate) struct Addresses {
 
 impl Addresses {
     pub(crate) fn new() -> Self {
-        let listeners = [(); 3].map(|()| listen_below_ephemeral_ports());
-        let [api, console, ops] =
-            listeners.map(|listener| listener.local_addr().unwrap().to_string());
+        let [api, console, ops] = [(); 3].map(|()| format!("127.0.0.1:{}", free_port()));
         Self { api, console, ops }
     }
 
@@ -313,18 +306,6 @@ impl Addresses {
             self.api, self.console, self.ops
         )
     }
-}
-
-/// A service that starts again must find its port free, so it is none that the kernel gives to
-/// outgoing connections.
-fn listen_below_ephemeral_ports() -> TcpListener {
-    let ports = std::iter::repeat_with(|| {
-        10_000 + u16::try_from(uuid::Uuid::new_v4().as_u128() % 20_000).unwrap()
-    });
-    ports
-        .filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok())
-        .next()
-        .unwrap()
 }
 
 /// The list that a GET returns with this key.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use reqwest::Url;
 
 use super::network::Network;
-use super::process::free_port;
+use super::port::free_port;
 
 fn script(name: &str, network: Option<&Arc<Network>>) -> Command {
     let path = format!("{}/../../scripts/{name}", env!("CARGO_MANIFEST_DIR"));

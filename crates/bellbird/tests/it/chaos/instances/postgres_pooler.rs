@@ -9,7 +9,8 @@ use reqwest::Url;
 
 use crate::support::deployment::{Deployment, EMAIL};
 use crate::support::harness::Database;
-use crate::support::process::{free_port, get, get_list};
+use crate::support::port::free_port;
+use crate::support::process::{get, get_list};
 
 struct Pooler {
     child: Child,

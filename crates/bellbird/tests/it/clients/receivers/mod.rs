@@ -15,9 +15,10 @@ use crate::support::checked_endpoint::number;
 use crate::support::database::query;
 use crate::support::deployment::{Deployment, control};
 use crate::support::harness::Database;
+use crate::support::port::free_port;
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, text};
 use process::Receiver;
-pub(crate) use process::{free_ports, installed};
+pub(crate) use process::installed;
 
 /// The languages of the receivers.
 const RECEIVERS: [&str; 3] = ["python", "js", "rust"];
@@ -102,8 +103,8 @@ async fn forged_requests_are_rejected() {
         change(&mut request);
         request
     };
-    for (language, port) in RECEIVERS.into_iter().zip(free_ports()) {
-        let receiver = Receiver::start(language, port, SECRET);
+    for language in RECEIVERS {
+        let receiver = Receiver::start(language, free_port(), SECRET);
         let url = receiver.url();
         let good = [
             Signed::new(SECRET, now),
@@ -178,7 +179,8 @@ async fn forged_requests_are_rejected() {
 
 /// Registers each receiver as an endpoint. Returns the id of the endpoint and the program.
 fn add_endpoints(workdir: &Workdir) -> Vec<(String, Receiver)> {
-    let add = |(language, port)| {
+    let add = |language| {
+        let port = free_port();
         let events = "--events transactions.synced,trades.synced,connection.updated";
         let line =
             format!("webhook add --user me@example.com --url http://127.0.0.1:{port}/ {events}");
@@ -186,7 +188,7 @@ fn add_endpoints(workdir: &Workdir) -> Vec<(String, Receiver)> {
         let receiver = Receiver::start(language, port, text(&added, "secret"));
         (text(&added, "id").to_owned(), receiver)
     };
-    RECEIVERS.into_iter().zip(free_ports()).map(add).collect()
+    RECEIVERS.map(add).into()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! Runs the receivers as separate programs.
 
 use std::io::{BufRead as _, BufReader};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -125,11 +124,4 @@ impl Receiver {
     pub(super) async fn wait_until_received(&self, is_enough: impl Fn(&[Value]) -> bool) {
         eventually(async || is_enough(&self.received())).await;
     }
-}
-
-/// Free ports, below those that the system assigns and apart from those of other test processes.
-pub(crate) fn free_ports() -> [u16; 3] {
-    let first = 20_000 + 4 * u16::try_from(std::process::id() % 3_000).unwrap();
-    let mut free = (first..).filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
-    std::array::from_fn(|_| free.next().unwrap())
 }

@@ -9,7 +9,8 @@ use std::sync::mpsc::{Receiver as Lines, channel};
 
 use jiff::SignedDuration;
 
-use super::receivers::{Signed, free_ports, root};
+use super::receivers::{Signed, root};
+use crate::support::port::free_port;
 use crate::support::process::{ANY_PORTS, Process, RunningCommand, Workdir, errors, text};
 
 const SECRET: &str = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=";
@@ -57,7 +58,7 @@ impl Waker {
         symlink(stub, packages.join("@actual-app/api")).unwrap();
         let recipe = root().join("docs/recipes/wake_actual.mjs");
         fs::copy(recipe, folder.join("wake_actual.mjs")).unwrap();
-        let port = free_ports()[0];
+        let port = free_port();
         let mut child = Command::new("node")
             .args(["wake_actual.mjs", &port.to_string()])
             .current_dir(&folder)
