@@ -98,7 +98,7 @@ impl Backups<'_> {
         let mut tx = self.db.begin().await?;
         tx.run(EXPIRE_CONSENT_SESSIONS, params![now]).await?;
         tx.run(DELETE_FIRST_START, params![]).await?;
-        let (users, connections) = count(&mut tx).await?;
+        let (users, connections) = count_users_and_connections(&mut tx).await?;
         let cut = AccessCut {
             keys_revoked: tx.run(REVOKE_KEYS, params![now]).await?,
             operator_keys_revoked: tx.run(REVOKE_OPERATOR_KEYS, params![now]).await?,

@@ -533,10 +533,14 @@ async fn doctor_reports_due_and_failing_jobs() {
         !checks.iter().any(|found| found.contains("endpoints: ")),
         "on purpose: {checks:?}"
     );
-    database
-        .execute("UPDATE webhook_endpoints SET disabled_reason = 'gone'", [])
-        .unwrap();
-    assert_check(&workdir, "webhooks", "note", "disabled endpoints: 1");
+    let stopped = "UPDATE webhook_endpoints SET disabled_reason = 'gone'";
+    execute(&database, stopped, "").await;
+    assert_check(
+        &workdir,
+        "webhooks",
+        "note",
+        "endpoints that the service disabled: 1",
+    );
     assert_check(&workdir, "webhooks", "note", "`bellbird webhook enable ID`");
     assert_check(&workdir, "webhooks", "ok", "0 due, 0 scheduled");
 
