@@ -51,6 +51,32 @@ pub struct Setting {
     pub form: Form,
 }
 
+impl Setting {
+    pub(crate) const fn url(name: &'static str, default: &'static str) -> Self {
+        Self {
+            name,
+            label: "",
+            form: Form::Url(default),
+        }
+    }
+
+    pub(crate) const fn text(name: &'static str, label: &'static str) -> Self {
+        Self {
+            name,
+            label,
+            form: Form::Text,
+        }
+    }
+
+    pub(crate) const fn secret(name: &'static str, label: &'static str) -> Self {
+        Self {
+            name,
+            label,
+            form: Form::Secret,
+        }
+    }
+}
+
 /// The type of a setting's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {

@@ -25,7 +25,7 @@ use crate::balances::{BalanceRequest, by_provider_user};
 use crate::consent_status_cache::ConsentStatusCache;
 use crate::http::{Client, ClientSettings};
 use crate::rows::{matching, parse_each};
-use crate::settings::{Declaration, Form, Opened, Setting, Values};
+use crate::settings::{Declaration, Opened, Setting, Values};
 use crate::text::Text;
 use crate::{
     BalancesQuery, Banking, CallContext, Consent, ConsentStatus, Cursor, Error, FoundAccount,
@@ -57,26 +57,10 @@ pub const DECLARATION: Declaration = Declaration {
         ("error", "expired_grant invalid_client invalid_grant"),
     ],
     settings: &[
-        Setting {
-            name: "base_url",
-            label: "",
-            form: Form::Url("https://api.akahu.io/v1"),
-        },
-        Setting {
-            name: "oauth_url",
-            label: "",
-            form: Form::Url("https://oauth.akahu.nz"),
-        },
-        Setting {
-            name: "app_token",
-            label: "App ID Token",
-            form: Form::Text,
-        },
-        Setting {
-            name: "app_secret",
-            label: "App Secret, of a full app",
-            form: Form::Secret,
-        },
+        Setting::url("base_url", "https://api.akahu.io/v1"),
+        Setting::url("oauth_url", "https://oauth.akahu.nz"),
+        Setting::text("app_token", "App ID Token"),
+        Setting::secret("app_secret", "App Secret, of a full app"),
     ],
     needs: &["app_token"],
     open,

@@ -22,7 +22,7 @@ use crate::balances::{BalanceRequest, by_provider_user};
 use crate::consent_status_cache::ConsentStatusCache;
 use crate::http::{Client, ClientSettings, parse_json};
 use crate::rows::{Skipped, matching, parse_each};
-use crate::settings::{Declaration, Form, Opened, Setting, Values};
+use crate::settings::{Declaration, Opened, Setting, Values};
 use crate::text::{Text, currency};
 use crate::{
     BalancesQuery, Banking, CallContext, Consent, ConsentStatus, Cursor, Error, FoundAccount,
@@ -51,26 +51,10 @@ pub const DECLARATION: Declaration = Declaration {
         ),
     ],
     settings: &[
-        Setting {
-            name: "base_url",
-            label: "",
-            form: Form::Url("https://api.fiskil.com"),
-        },
-        Setting {
-            name: "client_id",
-            label: "Client ID",
-            form: Form::Text,
-        },
-        Setting {
-            name: "client_secret",
-            label: "Client secret",
-            form: Form::Secret,
-        },
-        Setting {
-            name: "webhook_secret",
-            label: "Signing secret of webhooks",
-            form: Form::Secret,
-        },
+        Setting::url("base_url", "https://api.fiskil.com"),
+        Setting::text("client_id", "Client ID"),
+        Setting::secret("client_secret", "Client secret"),
+        Setting::secret("webhook_secret", "Signing secret of webhooks"),
     ],
     needs: &["client_id", "client_secret"],
     open,

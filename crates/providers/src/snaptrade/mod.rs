@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::consent_status_cache::ConsentStatusCache;
 use crate::http::{Client, ClientSettings, Response};
 use crate::rows::{MalformedRow, count_dropped, count_unreadable, parse_each};
-use crate::settings::{Declaration, Form, Opened, Setting, Values};
+use crate::settings::{Declaration, Opened, Setting, Values};
 use crate::{
     BalancesQuery, Brokerage, CallContext, Consent, ConsentStatus, Cursor, Error, FoundAccount,
     FoundConnection, HoldingSink, Kind, Linking, Page, PageRequest, Provider, TradeQuery,
@@ -56,21 +56,9 @@ pub const DECLARATION: Declaration = Declaration {
         ("default_code", "1083 3003"),
     ],
     settings: &[
-        Setting {
-            name: "base_url",
-            label: "",
-            form: Form::Url("https://api.snaptrade.com"),
-        },
-        Setting {
-            name: "client_id",
-            label: "Client ID",
-            form: Form::Text,
-        },
-        Setting {
-            name: "consumer_key",
-            label: "Consumer key",
-            form: Form::Secret,
-        },
+        Setting::url("base_url", "https://api.snaptrade.com"),
+        Setting::text("client_id", "Client ID"),
+        Setting::secret("consumer_key", "Consumer key"),
     ],
     needs: &["client_id", "consumer_key"],
     open,
