@@ -38,6 +38,13 @@ pub(crate) fn amount<'a>(number: Option<&ExactNumber<'a>>) -> Result<Option<Deci
     })
 }
 
+/// As [`amount`], for a value that outlives the response.
+pub(crate) fn owned_amount(
+    number: Option<&ExactNumber<'_>>,
+) -> Result<Option<Decimal<'static>>, Error> {
+    Ok(amount(number)?.map(Decimal::into_owned))
+}
+
 /// The decimal of a member that every row has.
 pub(crate) fn required<'a>(
     number: Option<&ExactNumber<'a>>,

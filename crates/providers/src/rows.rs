@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use bellbird_domain::{AccountId, ProviderName, Transaction};
+use bellbird_domain::{Account, AccountId, ProviderName, Transaction};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use crate::TransactionQuery;
 use crate::json::{self, Invalid, Token};
+use crate::text::Text;
 use crate::unreadable::{UnreadableReason, UnreadableRow};
 
 /// Sorts the rows of a page if the provider did not: newest first, then by account. Equal rows keep
@@ -22,6 +23,13 @@ fn newest_first(rows: &mut [Transaction<'_>]) {
 
 fn sort_key(row: &Transaction<'_>) -> (Reverse<Timestamp>, AccountId) {
     (Reverse(row.instant), row.account.id)
+}
+
+/// The account with this id of the provider.
+pub(crate) fn find_account<'a>(accounts: &'a [Account], id: &Text<'_>) -> Option<&'a Account> {
+    accounts
+        .iter()
+        .find(|account| account.provider_account_id == id.as_str())
 }
 
 /// Parses a timestamp as jiff does. Reads the form that providers send, `2026-11-19T21:15:42Z` with

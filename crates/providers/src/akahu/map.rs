@@ -1,15 +1,15 @@
 //! Maps Akahu's wire types to the types of the domain. Pure functions.
 
 use bellbird_domain::{
-    Account, AccountType, Balance, ConnectionStatus, DateRange, Decimal, MaskedNumber, Transaction,
+    Account, AccountType, Balance, ConnectionStatus, DateRange, MaskedNumber, Transaction,
 };
 use jiff::Timestamp;
 use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
 
 use super::{NAME, categories, wire};
-use crate::exact::{self, ExactNumber};
-use crate::rows::{MalformedRow, Skipped, parse_instant};
+use crate::exact;
+use crate::rows::{MalformedRow, Skipped, find_account, parse_instant};
 use crate::text::{Text, currency, non_blank};
 use crate::unreadable::UnreadableReason;
 use crate::{ConsentStatus, Error, FoundAccount, UnreadableRow, json};
@@ -22,15 +22,8 @@ pub(super) fn transaction<'a>(
     accounts: &'a [Account],
     auckland: &TimeZone,
 ) -> Result<Transaction<'a>, Skipped> {
-    let account = accounts
-        .iter()
-        .find(|account| account.provider_account_id == row.account.as_str());
-    let Some(account) = account else {
-        return Err(Skipped::OtherAccount);
-    };
-    let Some(datetime) = row.date else {
-        return Err(Skipped::NoTime);
-    };
+    let account = find_account(accounts, &row.account).ok_or(Skipped::OtherAccount)?;
+    let datetime = row.date.ok_or(Skipped::NoTime)?;
     let unreadable = |reason, at| Skipped::Unreadable(UnreadableRow { reason, at });
     let instant =
         parse_instant(datetime.as_str()).ok_or(unreadable(UnreadableReason::InvalidDate, None))?;
@@ -70,13 +63,9 @@ pub(super) fn malformed(text: &str, accounts: &[Account]) -> MalformedRow {
     let Ok(row) = json::from_str::<wire::MalformedTransaction<'_>>(text) else {
         return MalformedRow::default();
     };
-    let is_other = |id: Text<'_>| {
-        accounts
-            .iter()
-            .all(|account| account.provider_account_id != id.as_str())
-    };
+    let is_other_account = |id: Text<'_>| find_account(accounts, &id).is_none();
     MalformedRow {
-        is_other_account: row.account.is_some_and(is_other),
+        is_other_account: row.account.is_some_and(is_other_account),
         at: row.date.and_then(|date| parse_instant(date.as_str())),
     }
 }
@@ -146,12 +135,9 @@ pub(super) fn balance(row: &wire::Account<'_>) -> Result<Balance, Error> {
     let Some(balance) = &row.balance else {
         return Ok(Balance::default());
     };
-    let amount = |number: &Option<ExactNumber<'_>>| {
-        exact::amount(number.as_ref()).map(|amount| amount.map(Decimal::into_owned))
-    };
     Ok(Balance {
-        current: amount(&balance.current)?,
-        available: amount(&balance.available)?,
+        current: exact::owned_amount(balance.current.as_ref())?,
+        available: exact::owned_amount(balance.available.as_ref())?,
         currency: currency(balance.currency.as_ref()),
     })
 }

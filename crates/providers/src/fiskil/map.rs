@@ -1,17 +1,23 @@
 //! Maps Fiskil's wire types to the types of the domain. Pure functions.
 
 use bellbird_domain::{
-    Account, AccountType, Balance, Category, ConnectionStatus, Decimal, MaskedNumber, Transaction,
+    Account, AccountType, Balance, Category, ConnectionStatus, MaskedNumber, Transaction,
 };
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::wire;
-use crate::exact::{self, ExactNumber};
-use crate::rows::{MalformedRow, Skipped, parse_instant};
+use crate::exact;
+use crate::rows::{MalformedRow, Skipped, find_account, parse_instant};
 use crate::text::{Text, currency, non_blank};
 use crate::unreadable::UnreadableReason;
 use crate::{Consent, ConsentStatus, Error, FoundAccount, UnreadableRow, json};
+
+/// Whether a row belongs to this consent. The lists of an end user have the rows of all their
+/// consents.
+pub(super) fn is_of_consent(row_arrangement: Option<&Text<'_>>, arrangement_id: &str) -> bool {
+    row_arrangement.is_none_or(|id| id.as_str() == arrangement_id)
+}
 
 /// Maps a posted row of one of `accounts` in the consent `arrangement_id`.
 pub(super) fn transaction<'a>(
@@ -19,16 +25,10 @@ pub(super) fn transaction<'a>(
     arrangement_id: &str,
     accounts: &'a [Account],
 ) -> Result<Transaction<'a>, Skipped> {
-    let is_own = row
-        .arrangement_id
-        .as_ref()
-        .is_none_or(|id| id.as_str() == arrangement_id);
-    let account = accounts
-        .iter()
-        .find(|account| is_own && account.provider_account_id == row.account_id.as_str());
-    let Some(account) = account else {
+    if !is_of_consent(row.arrangement_id.as_ref(), arrangement_id) {
         return Err(Skipped::OtherAccount);
-    };
+    }
+    let account = find_account(accounts, &row.account_id).ok_or(Skipped::OtherAccount)?;
     if row.status.as_str() != "POSTED" {
         return Err(Skipped::Pending);
     }
@@ -72,16 +72,10 @@ pub(super) fn malformed(text: &str, arrangement_id: &str, accounts: &[Account]) 
     let Ok(row) = json::from_str::<wire::MalformedTransaction<'_>>(text) else {
         return MalformedRow::default();
     };
-    let is_other_consent = row
-        .arrangement_id
-        .is_some_and(|id| id.as_str() != arrangement_id);
-    let is_other = |id: Text<'_>| {
-        accounts
-            .iter()
-            .all(|account| account.provider_account_id != id.as_str())
-    };
+    let is_other_account = |id: &Text<'_>| find_account(accounts, id).is_none();
     MalformedRow {
-        is_other_account: is_other_consent || row.account_id.is_some_and(is_other),
+        is_other_account: !is_of_consent(row.arrangement_id.as_ref(), arrangement_id)
+            || row.account_id.as_ref().is_some_and(is_other_account),
         at: time(row.posting_date_time)
             .or_else(|| time(row.execution_date_time))
             .map(|(instant, _)| instant),
@@ -103,12 +97,9 @@ fn category_of(category: &wire::Category<'_>) -> Option<Category> {
 }
 
 pub(super) fn balance(row: &wire::Balance<'_>) -> Result<Balance, Error> {
-    let amount = |number: &Option<ExactNumber<'_>>| {
-        exact::amount(number.as_ref()).map(|amount| amount.map(Decimal::into_owned))
-    };
     Ok(Balance {
-        current: amount(&row.current_balance)?,
-        available: amount(&row.available_balance)?,
+        current: exact::owned_amount(row.current_balance.as_ref())?,
+        available: exact::owned_amount(row.available_balance.as_ref())?,
         currency: currency(row.currency.as_ref()),
     })
 }

@@ -23,7 +23,7 @@ use crate::consent_status_cache::ConsentStatusCache;
 use crate::http::{Client, ClientSettings, parse_json};
 use crate::rows::{Skipped, matching, parse_each};
 use crate::settings::{Declaration, Opened, Setting, Values};
-use crate::text::{Text, currency};
+use crate::text::currency;
 use crate::{
     BalancesQuery, Banking, CallContext, Consent, ConsentStatus, Cursor, Error, FoundAccount,
     FoundConnection, Kind, Linking, PageRequest, Provider, TransactionQuery, TransactionSink,
@@ -100,14 +100,6 @@ struct Credentials {
 struct Arrangement {
     end_user_id: String,
     id: String,
-}
-
-impl Arrangement {
-    /// Whether a row belongs to this consent. The lists of an end user have the rows of all their
-    /// consents.
-    fn includes(&self, arrangement_id: Option<&Text<'_>>) -> bool {
-        arrangement_id.is_none_or(|id| id.as_str() == self.id)
-    }
 }
 
 impl Credentials {
@@ -207,7 +199,7 @@ impl Fiskil {
         let outcome = self
             .api
             .balances(context, &arrangement.end_user_id, |row| {
-                if !arrangement.includes(row.arrangement_id.as_ref()) {
+                if !map::is_of_consent(row.arrangement_id.as_ref(), &arrangement.id) {
                     return;
                 }
                 let account = accounts
@@ -237,10 +229,7 @@ impl Fiskil {
             .api
             .balances(context, &end_user_id, |row| {
                 for (consent, found) in consents.iter().zip(&mut found) {
-                    let is_own = row
-                        .arrangement_id
-                        .as_ref()
-                        .is_none_or(|id| id.as_str() == consent.id);
+                    let is_own = map::is_of_consent(row.arrangement_id.as_ref(), &consent.id);
                     let is_of =
                         |account: &Account| account.provider_account_id == row.account_id.as_str();
                     if let Some(at) = consent.accounts.iter().position(is_of).filter(|_| is_own) {
@@ -336,7 +325,7 @@ impl Provider for Fiskil {
         let mut accounts: Vec<FoundAccount> = Vec::new();
         self.api
             .accounts(context, &arrangement.end_user_id, |row| {
-                let is_own = arrangement.includes(row.arrangement_id.as_ref());
+                let is_own = map::is_of_consent(row.arrangement_id.as_ref(), &arrangement.id);
                 let known =
                     |account: &FoundAccount| account.provider_account_id == row.account_id.as_str();
                 if is_own && !accounts.iter().any(known) {

@@ -131,7 +131,7 @@ fn money(amount: Option<&ExactNumber<'_>>, code: Option<&Text<'_>>) -> Result<Mo
     let currency = code.filter(|code| !code.as_str().is_empty());
     let currency = currency.map(|code| Currency::parse(code.as_str()).unwrap_or(Currency::UNKNOWN));
     Ok(Money {
-        amount: exact::amount(amount)?.map(Decimal::into_owned),
+        amount: exact::owned_amount(amount)?,
         currency,
     })
 }
