@@ -13,7 +13,7 @@ use url::Url;
 use super::wire;
 use crate::http::request::{RequestBuilder, with_path, with_query};
 use crate::http::{Client, Response, parse_json};
-use crate::{CallContext, Cursor, Error, linking};
+use crate::{CallContext, Cursor, Error, PageRequest, TransactionQuery, linking};
 
 /// Sent with every call. Without it, the form of a response depends on a setting in the provider's
 /// console (docs/providers/fiskil.md#versions).
@@ -266,15 +266,11 @@ impl Api {
         arrangement_id: &str,
     ) -> Result<(), Error> {
         let url = self.url(&["v1", "consent", arrangement_id]);
-        let deleted = |response: &Response| match response.status {
-            status if status.is_success() => Ok(()),
-            _ => Err(response.failure()),
-        };
         self.authorised(
             context,
             "delete_consent",
             || RequestBuilder::delete(&url),
-            deleted,
+            |response| success(response).map(|_| ()),
         )
         .await
     }
@@ -376,25 +372,23 @@ impl Api {
     pub(super) async fn transactions<T: Send>(
         &self,
         context: &CallContext,
-        query: &TransactionsParams<'_>,
+        end_user_id: &str,
+        query: &TransactionQuery<'_>,
+        page: PageRequest<'_>,
         mut read: impl FnMut(&[u8]) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
         let url = self.url(&["v1", "banking", "transactions"]);
-        let (from, to) = (query.from(), query.to());
-        let rows = query.rows.min(PAGE_ROWS_MAX).to_string();
+        let (from, to) = widened(query.dates.instants(query.zone));
+        let rows = page.rows.min(PAGE_ROWS_MAX).to_string();
         let mut pairs = vec![
-            ("end_user_id", query.end_user_id),
+            ("end_user_id", end_user_id),
             ("status", "POSTED"),
             ("from", from.as_str()),
             ("to", to.as_str()),
             ("page[size]", rows.as_str()),
         ];
-        pairs.extend(query.account_id.map(|id| ("account_id", id)));
-        pairs.extend(
-            query
-                .cursor
-                .map(|cursor| ("page[after]", cursor.0.as_str())),
-        );
+        pairs.extend(query.account_id().map(|id| ("account_id", id)));
+        pairs.extend(page.cursor.map(|cursor| ("page[after]", cursor.0.as_str())));
         let build = || RequestBuilder::get(&with_query(&url, &pairs));
         self.authorised(context, "transactions", build, |response| {
             read(success(response)?.json_body()?)
@@ -431,25 +425,13 @@ impl Api {
     }
 }
 
-pub(super) struct TransactionsParams<'a> {
-    pub(super) end_user_id: &'a str,
-    pub(super) account_id: Option<&'a str>,
-    /// First and last instant of the date range.
-    pub(super) instants: (Timestamp, Timestamp),
-    pub(super) cursor: Option<&'a Cursor>,
-    pub(super) rows: u32,
-}
-
-impl TransactionsParams<'_> {
-    /// One second before the range. The documentation does not say whether the ends are included
-    /// (docs/providers/fiskil.md#transactions). The caller filters the rows again.
-    fn from(&self) -> String {
-        whole_seconds(self.instants.0.saturating_sub(SignedDuration::from_secs(1)))
-    }
-
-    fn to(&self) -> String {
-        whole_seconds(self.instants.1.saturating_add(SignedDuration::from_secs(2)))
-    }
+/// The range from `first` to `last`, with a second more on each side. The documentation does not
+/// say whether the ends are included (docs/providers/fiskil.md#transactions). The caller filters the
+/// rows again.
+fn widened((first, last): (Timestamp, Timestamp)) -> (String, String) {
+    let from = first.saturating_sub(SignedDuration::from_secs(1));
+    let to = last.saturating_add(SignedDuration::from_secs(2));
+    (whole_seconds(from), whole_seconds(to))
 }
 
 /// RFC 3339 without a fraction. Instants outside of its years are clamped.
@@ -560,24 +542,20 @@ mod tests {
     #[test]
     fn date_range_is_widened_by_a_second() {
         let at = |text: &str| text.parse::<Timestamp>().unwrap();
-        let query = |from, to| TransactionsParams {
-            end_user_id: "e",
-            account_id: None,
-            instants: (from, to),
-            cursor: None,
-            rows: 1,
-        };
-        let both = query(
-            at("2026-01-01T00:00:00Z"),
-            at("2026-01-31T12:59:59.999999999Z"),
-        );
-        assert_eq!(both.from(), "2025-12-31T23:59:59Z");
-        assert_eq!(both.to(), "2026-01-31T13:00:01Z");
-        let ends = query(Timestamp::MIN, Timestamp::MAX);
-        assert_eq!(
-            ends.from(),
-            "9999-12-30T22:00:00Z".replace("9999-12-30T22", "0001-01-01T00")
-        );
-        assert_eq!(ends.to(), "9999-12-30T22:00:00Z");
+        let (first, last) = ("2026-01-01T00:00:00Z", "2026-01-31T12:59:59.999999999Z");
+        for (range, from, to) in [
+            (
+                (at(first), at(last)),
+                "2025-12-31T23:59:59Z",
+                "2026-01-31T13:00:01Z",
+            ),
+            (
+                (Timestamp::MIN, Timestamp::MAX),
+                "0001-01-01T00:00:00Z",
+                "9999-12-30T22:00:00Z",
+            ),
+        ] {
+            assert_eq!(widened(range), (from.to_owned(), to.to_owned()));
+        }
     }
 }

@@ -29,7 +29,7 @@ use crate::{
     FoundConnection, Kind, Linking, PageRequest, Provider, TransactionQuery, TransactionSink,
     UnreadableRow, WebhookVerifier, credentials,
 };
-use api::{Api, TransactionsParams};
+use api::Api;
 use webhook::Webhooks;
 
 pub const NAME: ProviderName = ProviderName::new("fiskil");
@@ -399,24 +399,16 @@ impl Banking for Fiskil {
         rows: &mut TransactionSink<'_>,
     ) -> Result<Option<Cursor>, Error> {
         let arrangement = Credentials::arrangement(credentials)?;
-        let instants = query.dates.instants(query.zone);
-        let query_params = TransactionsParams {
-            end_user_id: &arrangement.end_user_id,
-            account_id: query.account_id(),
-            instants,
-            cursor: page.cursor,
-            rows: page.rows,
-        };
         let (next, row_count) = self
             .api
-            .transactions(context, &query_params, |body| {
-                let (page, mut unreadable) =
+            .transactions(context, &arrangement.end_user_id, query, page, |body| {
+                let (sent, mut unreadable) =
                     parse_page(context, &arrangement.id, query.accounts, body)?;
-                let next = self.api.next(page.links)?;
-                if next.is_some() && next.as_ref() == query_params.cursor {
+                let next = self.api.next(sent.links)?;
+                if next.is_some() && next.as_ref() == page.cursor {
                     return Err(Error::Malformed("the next page is the current page"));
                 }
-                let kept = posted(page.transactions, &arrangement.id, query, &mut unreadable)?;
+                let kept = posted(sent.transactions, &arrangement.id, query, &mut unreadable)?;
                 let row_count = kept.len() + unreadable.len();
                 context.unreadable.accept(&unreadable)?;
                 kept.into_iter().for_each(&mut *rows);
