@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use bellbird_domain::{Account, AccountId, AccountType, ConnectionId, Currency, UserId};
 use parking_lot::Mutex;
+use secrecy::ExposeSecret as _;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
+use url::Url;
 use uuid::Uuid;
 
 use crate::http::ClientSettings;
-use crate::linking::NoConsent;
-use crate::{CallContext, Cause, Linking};
+use crate::linking::{AuthorizationRequest, CallbackParams, NoConsent, Purpose};
+use crate::{CallContext, Cause, Error, Linking, Provider};
 
 #[derive(Clone)]
 pub(crate) struct RecordedRequest {
@@ -153,7 +155,6 @@ pub(crate) fn account(number: u128, provider_account_id: &str) -> Account {
     }
 }
 
-/// A call context on 21 November 2026.
 pub(crate) fn client_settings(call_seconds: u64) -> ClientSettings<'static> {
     ClientSettings {
         call_timeout: Duration::from_secs(call_seconds),
@@ -162,12 +163,49 @@ pub(crate) fn client_settings(call_seconds: u64) -> ClientSettings<'static> {
     }
 }
 
+/// A call context on 21 November 2026.
 pub(crate) fn context() -> CallContext {
     CallContext::new(
         Instant::now() + Duration::from_secs(20),
         "2026-11-21T00:00:00Z".parse().unwrap(),
         Cause::Schedule,
     )
+}
+
+fn redirect_uri() -> Url {
+    "https://b.example/link/callback".parse().unwrap()
+}
+
+/// The URL of the consent page.
+pub(crate) async fn authorize(
+    provider: &dyn Provider,
+    purpose: Purpose<'_>,
+) -> Result<String, Error> {
+    let request = AuthorizationRequest {
+        purpose,
+        email: "a+b@example.nz",
+        redirect_uri: &redirect_uri(),
+        state: "s7",
+    };
+    let linking = provider.linking().unwrap();
+    let url = linking.authorize(&context(), &request).await;
+    url.map(String::from)
+}
+
+/// The credentials after a callback with these parameters.
+pub(crate) async fn finish(
+    provider: &dyn Provider,
+    purpose: Purpose<'_>,
+    params: &[(&str, &str)],
+) -> Result<String, Error> {
+    let callback = CallbackParams {
+        purpose,
+        redirect_uri: &redirect_uri(),
+        params: &parameters(params),
+    };
+    let linking = provider.linking().unwrap();
+    let credentials = linking.finish(&context(), &callback).await;
+    credentials.map(|credentials| credentials.expose_secret().to_owned())
 }
 
 /// Asserts what a callback with these parameters means: consent (None), or whether the user

@@ -115,50 +115,23 @@ fn code(params: &[(String, String)]) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use secrecy::ExposeSecret;
     use serde_json::json;
 
     use super::*;
-    use crate::Provider;
     use crate::akahu::tests::akahu;
-    use crate::test_support::{Peer, assert_hint, context, mock_response, parameters};
+    use crate::test_support::{
+        self, Peer, assert_hint, authorize, context, mock_response, parameters,
+    };
 
     const TOKEN: &str = r#"{"success": true, "access_token": "user_token_2", "token_type": "bearer", "scope": "ENDURING_CONSENT"}"#;
 
-    async fn authorize_url(
-        akahu: &Arc<dyn Provider>,
-        purpose: Purpose<'_>,
-    ) -> Result<String, Error> {
-        let redirect_uri = "https://b.example/link/callback".parse().unwrap();
-        let request = AuthorizationRequest {
-            purpose,
-            email: "a+b@example.nz",
-            redirect_uri: &redirect_uri,
-            state: "s7",
-        };
-        akahu
-            .linking()
-            .unwrap()
-            .authorize(&context(), &request)
-            .await
-            .map(String::from)
-    }
+    const NEW: Purpose<'_> = Purpose::Link {
+        provider_user: None,
+    };
 
     async fn finish(peer: &Peer, params: &[(&str, &str)]) -> Result<String, Error> {
-        let redirect_uri = "https://b.example/link/callback".parse().unwrap();
-        let params = parameters(params);
-        let callback = CallbackParams {
-            purpose: Purpose::Link {
-                provider_user: None,
-            },
-            redirect_uri: &redirect_uri,
-            params: &params,
-        };
         let akahu = akahu(&peer.base_url, Some("s"));
-        let credentials = akahu.linking().unwrap().finish(&context(), &callback).await;
-        credentials.map(|credentials| credentials.expose_secret().to_owned())
+        test_support::finish(&*akahu, NEW, params).await
     }
 
     const LINK: &str = "https://oauth.akahu.nz/?response_type=code&client_id=app_token_1\
@@ -167,13 +140,7 @@ mod tests {
     #[tokio::test]
     async fn authorize_url_for_a_new_consent() {
         let akahu = akahu("http://127.0.0.1:1", Some("s"));
-        let url = authorize_url(
-            &akahu,
-            Purpose::Link {
-                provider_user: None,
-            },
-        )
-        .await;
+        let url = authorize(&*akahu, NEW).await;
         assert_eq!(url, Ok(format!("{LINK}&email=a%2Bb%40example.nz")));
         let linking = akahu.linking().unwrap();
         assert!(!linking.registers_users());
@@ -209,7 +176,7 @@ mod tests {
                 credentials: &credentials,
                 institution_id: "conn_1",
             };
-            let url = authorize_url(&akahu(&peer.base_url, Some("s")), purpose).await;
+            let url = authorize(&*akahu(&peer.base_url, Some("s")), purpose).await;
             assert_eq!(
                 url,
                 Ok(format!("{LINK}&email={email}&connection=conn_1")),

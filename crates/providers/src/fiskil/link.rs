@@ -167,7 +167,8 @@ mod tests {
     use crate::fiskil::open;
     use crate::settings::Values;
     use crate::test_support::{
-        MockResponse, Peer, RecordedRequest, assert_hint, context, mock_response, parameters,
+        MockResponse, Peer, RecordedRequest, assert_hint, authorize, context, finish,
+        mock_response, parameters,
     };
 
     const REFERENCE: &str = "bellbird 0194";
@@ -357,7 +358,6 @@ mod tests {
             )
         })
         .await;
-        let redirect_uri = "https://b.example/link/callback".parse().unwrap();
         let stored = SecretString::from(r#"{"endUserId":"eu_1","arrangementId":"arr"}"#);
         let (provider_user, redirect_uri_with_state) = (
             provider_user(),
@@ -385,45 +385,22 @@ mod tests {
                 repair,
             ),
         ] {
-            let request = AuthorizationRequest {
-                purpose,
-                email: "a@example.com",
-                redirect_uri: &redirect_uri,
-                state: "s7",
-            };
-            let url = linking(&fiskil)
-                .authorize(&context(), &request)
-                .await
-                .unwrap();
-            assert_eq!(url.as_str(), "https://auth.fiskil.com/?sess_id=s");
+            let url = authorize(&*fiskil, purpose).await;
+            assert_eq!(url.as_deref(), Ok("https://auth.fiskil.com/?sess_id=s"));
             let recorded = recorded(&peer).pop().unwrap();
             assert_eq!(
                 (recorded.line.as_str(), recorded.json()),
                 ("POST /v1/auth/session", body)
             );
 
-            let callback = CallbackParams {
-                purpose,
-                redirect_uri: &redirect_uri,
-                params: &[],
-            };
-            let credentials = linking(&fiskil)
-                .finish(&context(), &callback)
-                .await
-                .unwrap();
-            assert_eq!(credentials.expose_secret(), r#"{"endUserId":"eu_1"}"#);
+            let credentials = finish(&*fiskil, purpose, &[]).await;
+            assert_eq!(credentials.as_deref(), Ok(r#"{"endUserId":"eu_1"}"#));
         }
         let no_user = Purpose::Link {
             provider_user: None,
         };
-        let request = AuthorizationRequest {
-            purpose: no_user,
-            email: "a@example.com",
-            redirect_uri: &redirect_uri,
-            state: "s7",
-        };
         assert!(matches!(
-            linking(&fiskil).authorize(&context(), &request).await,
+            authorize(&*fiskil, no_user).await,
             Err(Error::InvalidCredentials(_))
         ));
     }
@@ -439,18 +416,11 @@ mod tests {
         ] {
             let (_peer, fiskil) =
                 peer(move |_, _| Some((200, json!({ "auth_url": url }).to_string()))).await;
-            let redirect_uri = "https://b.example/link/callback".parse().unwrap();
             let provider_user = provider_user();
             let purpose = Purpose::Link {
                 provider_user: Some(&provider_user),
             };
-            let request = AuthorizationRequest {
-                purpose,
-                email: "a@example.com",
-                redirect_uri: &redirect_uri,
-                state: "s7",
-            };
-            let outcome = linking(&fiskil).authorize(&context(), &request).await;
+            let outcome = authorize(&*fiskil, purpose).await;
             assert!(matches!(outcome, Err(Error::Malformed(_))), "{url}");
         }
     }

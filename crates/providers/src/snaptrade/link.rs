@@ -190,7 +190,9 @@ mod tests {
     use super::*;
     use crate::Provider;
     use crate::snaptrade::{self, sign};
-    use crate::test_support::{Peer, assert_hint, context, mock_response, parameters};
+    use crate::test_support::{
+        Peer, assert_hint, authorize, context, finish, mock_response, parameters,
+    };
 
     const REGISTERED: &str = r#"{"userId": "bellbird-1", "userSecret": "s&e"}"#;
     const USER: &str = r#"{"userId":"bellbird-1","userSecret":"s&e"}"#;
@@ -380,18 +382,10 @@ mod tests {
         ] {
             let peer = Peer::always(200, LOGIN).await;
             let adapter = snaptrade(&peer);
-            let linking = adapter.linking().unwrap();
-            let redirect_uri = "https://b.example/link/callback".parse().unwrap();
-            let request = AuthorizationRequest {
-                purpose,
-                email: "a@example.com",
-                redirect_uri: &redirect_uri,
-                state: "s7",
-            };
-            let url = linking.authorize(&context(), &request).await.unwrap();
+            let url = authorize(&*adapter, purpose).await;
             assert_eq!(
-                url.as_str(),
-                "https://app.snaptrade.com/snapTrade/redeemToken?token=t"
+                url.as_deref(),
+                Ok("https://app.snaptrade.com/snapTrade/redeemToken?token=t")
             );
             let mut body = json!({
                 "customRedirect": "https://b.example/link/callback?state=s7&via=bellbird",
@@ -403,19 +397,8 @@ mod tests {
                 body["reconnect"] = id.into();
             }
             assert_eq!(recorded(&peer), (line.to_owned(), body));
-            let callback = CallbackParams {
-                purpose,
-                redirect_uri: &redirect_uri,
-                params: &[],
-            };
-            assert_eq!(
-                linking
-                    .finish(&context(), &callback)
-                    .await
-                    .unwrap()
-                    .expose_secret(),
-                credentials
-            );
+            let finished = finish(&*adapter, purpose, &[]).await;
+            assert_eq!(finished.as_deref(), Ok(credentials));
         }
     }
 
@@ -437,24 +420,11 @@ mod tests {
             (404, r#"{"code": "1011"}"#, Error::Rejected { status: 404 }),
         ] {
             let peer = Peer::always(status, body).await;
-            let (provider_user, redirect_uri) = (
-                SecretString::from(USER),
-                "https://b.example/link/callback".parse().unwrap(),
-            );
+            let provider_user = SecretString::from(USER);
             let purpose = Purpose::Link {
                 provider_user: Some(&provider_user),
             };
-            let request = AuthorizationRequest {
-                purpose,
-                email: "a@example.com",
-                redirect_uri: &redirect_uri,
-                state: "s7",
-            };
-            let outcome = snaptrade(&peer)
-                .linking()
-                .unwrap()
-                .authorize(&context(), &request)
-                .await;
+            let outcome = authorize(&*snaptrade(&peer), purpose).await;
             assert_eq!(outcome.err(), Some(expected), "{body}");
         }
     }
