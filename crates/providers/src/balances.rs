@@ -13,44 +13,54 @@ pub(crate) struct BalanceRequest<'a> {
     /// The provider's id of the connection.
     pub(crate) id: String,
     pub(crate) accounts: &'a [Account],
-    index: usize,
 }
 
 /// Reads the list of each provider user once, all at the same time.
 ///
 /// `provider_user_of` returns the provider user and the provider's id of the connection. `list`
 /// reads the balances of one provider user: for each request one outcome per account, in their
-/// order.
+/// order. If it fails, so does every account.
 pub(crate) async fn by_provider_user<'a, F>(
     queries: &'a [BalancesQuery<'a>],
     provider_user_of: impl Fn(&BalancesQuery<'_>) -> Result<(String, String), Error>,
     list: impl Fn(String, Vec<BalanceRequest<'a>>) -> F,
 ) -> Vec<Vec<Result<Balance, Error>>>
 where
-    F: Future<Output = Vec<(BalanceRequest<'a>, Vec<Result<Balance, Error>>)>>,
+    F: Future<Output = Result<Vec<Vec<Result<Balance, Error>>>, Error>>,
 {
     let mut outcomes = vec![Vec::new(); queries.len()];
-    let mut by_user: BTreeMap<String, Vec<BalanceRequest<'a>>> = BTreeMap::new();
+    let failed = |index: usize, error: Error| vec![Err(error); queries[index].accounts.len()];
+    let mut by_user: BTreeMap<String, (Vec<usize>, Vec<BalanceRequest<'a>>)> = BTreeMap::new();
     for (index, query) in queries.iter().enumerate() {
         match provider_user_of(query) {
             Ok((provider_user, id)) => {
-                by_user
-                    .entry(provider_user)
-                    .or_default()
-                    .push(BalanceRequest {
-                        id,
-                        accounts: query.accounts,
-                        index,
-                    });
+                let (indexes, requests) = by_user.entry(provider_user).or_default();
+                indexes.push(index);
+                requests.push(BalanceRequest {
+                    id,
+                    accounts: query.accounts,
+                });
             }
-            Err(error) => outcomes[index] = vec![Err(error); query.accounts.len()],
+            Err(error) => outcomes[index] = failed(index, error),
         }
     }
-    let lists = by_user
+    let (indexes, lists): (Vec<_>, Vec<_>) = by_user
         .into_iter()
-        .map(|(provider_user, requests)| list(provider_user, requests));
-    for (request, balances) in join_all(lists).await.into_iter().flatten() {
-        outcomes[request.index] = balances;
+        .map(|(provider_user, (indexes, requests))| (indexes, list(provider_user, requests)))
+        .unzip();
+    for (indexes, read) in indexes.into_iter().zip(join_all(lists).await) {
+        match read {
+            Ok(balances) => {
+                for (index, balances) in indexes.into_iter().zip(balances) {
+                    outcomes[index] = balances;
+                }
+            }
+            Err(error) => {
+                for index in indexes {
+                    outcomes[index] = failed(index, error.clone());
+                }
+            }
+        }
     }
     outcomes
 }

@@ -185,29 +185,19 @@ impl Akahu {
     }
 
     /// Reads the balances of several authorisations of one user token.
-    async fn token_balances<'a>(
+    async fn token_balances(
         &self,
         context: &CallContext,
         user_token: String,
-        requests: Vec<BalanceRequest<'a>>,
-    ) -> Vec<(BalanceRequest<'a>, Vec<Result<Balance, Error>>)> {
+        requests: Vec<BalanceRequest<'_>>,
+    ) -> Result<Vec<Vec<Result<Balance, Error>>>, Error> {
         let read = |rows: &[wire::Account<'_>]| {
             Ok(requests
                 .iter()
                 .map(|request| find_balances(request, rows))
                 .collect::<Vec<_>>())
         };
-        let balances = self
-            .api
-            .accounts(context, &user_token, read)
-            .await
-            .unwrap_or_else(|error| {
-                requests
-                    .iter()
-                    .map(|request| vec![Err(error.clone()); request.accounts.len()])
-                    .collect()
-            });
-        requests.into_iter().zip(balances).collect()
+        self.api.accounts(context, &user_token, read).await
     }
 }
 

@@ -215,18 +215,17 @@ impl Fiskil {
         }
     }
 
-    async fn end_user_balances<'a>(
+    async fn end_user_balances(
         &self,
         context: &CallContext,
         end_user_id: String,
-        consents: Vec<BalanceRequest<'a>>,
-    ) -> Vec<(BalanceRequest<'a>, Vec<Result<Balance, Error>>)> {
+        consents: Vec<BalanceRequest<'_>>,
+    ) -> Result<Vec<Vec<Result<Balance, Error>>>, Error> {
         let mut found: Vec<Vec<Option<Result<Balance, Error>>>> = consents
             .iter()
             .map(|consent| vec![None; consent.accounts.len()])
             .collect();
-        let read = self
-            .api
+        self.api
             .balances(context, &end_user_id, |row| {
                 for (consent, found) in consents.iter().zip(&mut found) {
                     let is_own = map::is_of_consent(row.arrangement_id.as_ref(), &consent.id);
@@ -237,33 +236,27 @@ impl Fiskil {
                     }
                 }
             })
-            .await;
+            .await?;
         let outcomes = consents.into_iter().zip(found).map(|(consent, found)| {
-            let (read, end_user_id) = (read.clone(), end_user_id.clone());
+            let arrangement = Arrangement {
+                end_user_id: end_user_id.clone(),
+                id: consent.id,
+            };
             async move {
-                let missing = match read {
-                    Err(error) => {
-                        let failed = vec![Err(error); consent.accounts.len()];
-                        return (consent, failed);
-                    }
-                    Ok(()) if found.iter().any(Option::is_none) => {
-                        let arrangement = Arrangement {
-                            end_user_id,
-                            id: consent.id.clone(),
-                        };
-                        self.check_consent_is_active(context, &arrangement)
-                            .await
-                            .err()
-                    }
-                    Ok(()) => None,
+                let ended = if found.iter().any(Option::is_none) {
+                    self.check_consent_is_active(context, &arrangement)
+                        .await
+                        .err()
+                } else {
+                    None
                 };
-                let missing = missing.unwrap_or(Error::Rejected { status: 404 });
+                let missing = ended.unwrap_or(Error::Rejected { status: 404 });
                 let or_missing =
                     |balance: Option<_>| balance.unwrap_or_else(|| Err(missing.clone()));
-                (consent, found.into_iter().map(or_missing).collect())
+                found.into_iter().map(or_missing).collect::<Vec<_>>()
             }
         });
-        join_all(outcomes).await
+        Ok(join_all(outcomes).await)
     }
 }
 
