@@ -102,18 +102,15 @@ enum SyncPart {
 
 impl CallContext {
     pub fn new(deadline: Instant, now: Timestamp, cause: Cause) -> Self {
-        let (started, calls) = (Instant::now(), AtomicU32::new(0));
-        let unreadable = unreadable::UnreadableRows::default();
-        let has_warned = AtomicBool::new(false);
         Self {
             deadline,
             now,
             cause,
-            started,
-            calls,
+            started: Instant::now(),
+            calls: AtomicU32::new(0),
             of_sync: None,
-            unreadable,
-            has_warned,
+            unreadable: unreadable::UnreadableRows::default(),
+            has_warned: AtomicBool::new(false),
             recorder: None,
         }
     }

@@ -73,11 +73,6 @@ impl Fetched {
         let failed = self.failed_at.map(|at| at + RETRY_INTERVAL_MIN);
         responded.max(failed).filter(|next| now < *next)
     }
-
-    /// Whether it keeps unauthenticated callers from fetching the number again.
-    fn is_fresh(&self, now: Instant) -> bool {
-        self.next_fetch(now).is_some()
-    }
 }
 
 impl Keys {
@@ -103,7 +98,9 @@ impl Keys {
             }
         }
         match &fetched.key {
-            Some(key) => verify_signature(key, body, signature)?,
+            Some(key) => key
+                .verify_sig(body, signature)
+                .map_err(|_| Rejection::Forged)?,
             None if is_new => return Err(Rejection::Forged),
             // The provider may have begun to use this number since, so it should send the event
             // again.
@@ -159,10 +156,11 @@ impl State {
             return Ok(Arc::clone(number));
         }
         if self.numbers.len() >= NUMBERS_MAX {
+            // A number stays while callers could not fetch it again.
             self.numbers.retain(|_, number| {
                 number
                     .try_lock()
-                    .map_or(true, |fetched| fetched.is_fresh(now))
+                    .map_or(true, |fetched| fetched.next_fetch(now).is_some())
             });
         }
         if self.numbers.len() >= NUMBERS_MAX {
@@ -204,11 +202,6 @@ async fn fetch(
         failed_at: None,
     };
     Ok(())
-}
-
-fn verify_signature(key: &ParsedPublicKey, body: &[u8], signature: &[u8]) -> Result<(), Rejection> {
-    key.verify_sig(body, signature)
-        .map_err(|_| Rejection::Forged)
 }
 
 /// Parses an RSA public key in PEM: PKCS#1 as documented, or SPKI

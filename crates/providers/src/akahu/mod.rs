@@ -76,14 +76,12 @@ fn open(values: &Values, settings: ClientSettings<'_>) -> Opened {
         app_token,
         values.secret("app_secret"),
     );
-    let oauth_url = values.url("oauth_url")?;
-    let (keys, consent_statuses) = (Keys::default(), ConsentStatusCache::default());
     Ok(Arc::new(Akahu {
         api,
-        oauth_url,
+        oauth_url: values.url("oauth_url")?,
         auckland: auckland()?,
-        keys,
-        consent_statuses,
+        keys: Keys::default(),
+        consent_statuses: ConsentStatusCache::default(),
     }))
 }
 

@@ -460,7 +460,7 @@ fn success(response: &Response) -> Result<&Response, Error> {
     if response.status.is_success() {
         return Ok(response);
     }
-    if let Some(id) = error_id(&response.body) {
+    if let Some(id) = error_id(response) {
         tracing::debug!(
             provider = "fiskil",
             status = response.status.as_u16(),
@@ -471,29 +471,27 @@ fn success(response: &Response) -> Result<&Response, Error> {
     Err(response.failure())
 }
 
-/// The id by which the provider's support finds an error. Both forms of error have the same member
-/// (docs/providers/fiskil.md#errors).
-fn error_id(body: &[u8]) -> Option<String> {
-    #[derive(serde::Deserialize)]
-    struct WithId {
-        id: String,
-    }
-    let id = serde_json::from_slice::<WithId>(body).ok()?.id;
-    (id.len() <= 80
-        && id
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)))
-    .then_some(id)
+/// The id by which the provider's support finds an error. None if it is unsafe to log.
+fn error_id(response: &Response) -> Option<String> {
+    let id = error_body(response).id?;
+    let id = id.as_str().filter(|id| {
+        id.len() <= 80
+            && id
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
+    });
+    id.map(str::to_owned)
 }
 
-/// Whether an error has this name. A name stands for a class of errors
-/// (docs/providers/fiskil.md#errors).
+/// Whether an error has this name, which stands for a class of errors.
 fn is_named(response: &Response, expected: &str) -> bool {
-    #[derive(serde::Deserialize)]
-    struct WithName {
-        name: String,
-    }
-    serde_json::from_slice::<WithName>(&response.body).is_ok_and(|error| error.name == expected)
+    error_body(response)
+        .name
+        .is_some_and(|name| name == expected)
+}
+
+fn error_body(response: &Response) -> wire::ErrorBody {
+    serde_json::from_slice(&response.body).unwrap_or_default()
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(response: &Response) -> Result<T, Error> {

@@ -219,3 +219,10 @@ pub(super) struct Category<'a> {
     #[serde(borrow)]
     pub(super) primary_category: Option<Text<'a>>,
 }
+
+/// The body of an error, in both of its forms (docs/providers/fiskil.md#errors).
+#[derive(Deserialize, Default)]
+pub(super) struct ErrorBody {
+    pub(super) id: Option<Value>,
+    pub(super) name: Option<Value>,
+}

@@ -39,8 +39,8 @@ pub(super) const CREDENTIALS: &str =
 pub(super) struct Api {
     pub(super) client: Client,
     base_url: Url,
-    client_id: String,
-    signer: Signer,
+    pub(super) client_id: String,
+    pub(super) signer: Signer,
     budgets: Mutex<Budgets>,
 }
 
@@ -96,15 +96,6 @@ impl Api {
             response.success::<IgnoredAny>().map(|_| ())
         })
         .await
-    }
-
-    pub(super) fn is_client_id(&self, client_id: &str) -> bool {
-        client_id == self.client_id
-    }
-
-    /// Whether the signature of a webhook is by the consumer key.
-    pub(super) fn is_signed(&self, body: &[u8], signature: &str) -> bool {
-        self.signer.is_signed(body, signature)
     }
 
     /// Registers a user with an id that the caller chooses. It makes one attempt: the provider

@@ -27,11 +27,11 @@ impl WebhookVerifier for SnapTrade {
         body: &[u8],
     ) -> Result<ProviderEvent, Rejection> {
         let signature = header(headers, "Signature").ok_or(Rejection::Forged)?;
-        if !self.api.is_signed(body, signature) {
+        if !self.api.signer.is_signed(body, signature) {
             return Err(Rejection::Forged);
         }
         parse_event(body, context.wall_clock(), |client_id| {
-            self.api.is_client_id(client_id)
+            client_id == self.api.client_id
         })
     }
 }
