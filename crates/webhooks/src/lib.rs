@@ -89,18 +89,16 @@ impl Webhooks {
         settings: Settings,
         client: Client,
     ) -> Self {
-        let rebuilds = Rebuilds::default();
-        let inner = Inner {
-            storage,
-            providers,
-            clock,
-            event_buffer,
-            settings,
-            client,
-            rebuilds,
-        };
         Self {
-            inner: Arc::new(inner),
+            inner: Arc::new(Inner {
+                storage,
+                providers,
+                clock,
+                event_buffer,
+                settings,
+                client,
+                rebuilds: Rebuilds::default(),
+            }),
         }
     }
 

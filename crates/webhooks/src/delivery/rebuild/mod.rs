@@ -223,16 +223,14 @@ impl Webhooks {
             cause,
         );
         let context = context.for_sync().skip_unreadable_rows();
-        let mut found = RereadRows::new(&batch, &source.fingerprints, &source.hasher);
+        let none_found = || RereadRows::new(&batch, &source.fingerprints, &source.hasher);
+        let mut found = none_found();
         let mut read_all = locator.is_none();
         let mut outcome = source
             .read(event, locator.as_ref(), &context, &mut found)
             .await;
         if outcome.is_ok() && !read_all && !found.has_first() {
-            (found, read_all) = (
-                RereadRows::new(&batch, &source.fingerprints, &source.hasher),
-                true,
-            );
+            (found, read_all) = (none_found(), true);
             outcome = source.read(event, None, &context, &mut found).await;
         }
         let has_first = found.has_first();

@@ -174,14 +174,10 @@ impl RowSource {
 
 /// Without a locator the range has no end, as in the sync: trades may have a future date.
 fn dates_of_trades(from: Timestamp, locator: Option<&RowLocator>) -> DateFilter {
-    let Some(locator) = locator else {
-        return DateFilter {
-            from: Some(Bound::Instant(from)),
-            to: None,
-        };
-    };
+    let from = locator.map_or(from, |locator| locator.from.minus(DAY));
+    let to = locator.map(|locator| locator.to.plus(DAY));
     DateFilter {
-        from: Some(Bound::Instant(locator.from.minus(DAY))),
-        to: Some(Bound::Instant(locator.to.plus(DAY))),
+        from: Some(Bound::Instant(from)),
+        to: to.map(Bound::Instant),
     }
 }

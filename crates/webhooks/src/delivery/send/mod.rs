@@ -118,6 +118,16 @@ pub struct Exchange {
 }
 
 impl Exchange {
+    /// An exchange without a response.
+    fn failed(error: &'static str, duration: Duration) -> Self {
+        Self {
+            status: None,
+            retry_after: None,
+            duration,
+            error: Some(error),
+        }
+    }
+
     /// Whether the endpoint accepted the message with a status of 2xx.
     pub fn is_success(&self) -> bool {
         self.status
@@ -218,13 +228,7 @@ impl Client {
         let connected = tokio::time::timeout(self.timeout, connecting)
             .await
             .unwrap_or(Err(delivery_error::TIMED_OUT));
-        let failed = |error| Exchange {
-            status: None,
-            retry_after: None,
-            duration: started.elapsed(),
-            error: Some(error),
-        };
-        connected.map_err(failed)
+        connected.map_err(|error| Exchange::failed(error, started.elapsed()))
     }
 
     /// Sends a message once. The status alone decides about success. The response body is read only
@@ -265,15 +269,7 @@ impl Client {
                 let exchange = exchange_of(&response, sent_at, duration);
                 (exchange, drain(response, deadline).await)
             }
-            Err(error) => {
-                let exchange = Exchange {
-                    status: None,
-                    retry_after: None,
-                    duration,
-                    error: Some(error),
-                };
-                (exchange, Bytes::new())
-            }
+            Err(error) => (Exchange::failed(error, duration), Bytes::new()),
         }
     }
 }

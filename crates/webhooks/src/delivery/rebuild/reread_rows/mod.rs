@@ -64,23 +64,15 @@ impl<'e> RereadRows<'e> {
     ) -> Self {
         let mut forgotten = HashMap::new();
         for (number, event) in events.iter().enumerate() {
-            forgotten.extend(
-                event
-                    .rows
-                    .iter()
-                    .enumerate()
-                    .map(|(index, key)| (*key, (number, index))),
-            );
+            let keys = event.rows.iter().enumerate();
+            forgotten.extend(keys.map(|(index, key)| (*key, (number, index))));
         }
-        let rows = |event: &&'e WebhookEvent| {
-            let rows = vec![None; event.rows.len()];
-            FoundRows {
-                event,
-                rows,
-                missing: 0,
-                forgotten: 0,
-                is_dropped: false,
-            }
+        let rows = |event: &&'e WebhookEvent| FoundRows {
+            event,
+            rows: vec![None; event.rows.len()],
+            missing: 0,
+            forgotten: 0,
+            is_dropped: false,
         };
         let mut events: Vec<FoundRows<'e>> = events.iter().map(rows).collect();
         let mut missing: HashMap<_, Vec<Place>> = HashMap::new();
@@ -98,17 +90,16 @@ impl<'e> RereadRows<'e> {
         forgotten
             .values()
             .for_each(|(number, _)| events[*number].forgotten += 1);
-        let (unknown, json_bytes, started_at) = (HashMap::new(), 0, Instant::now());
         Self {
             events,
             missing,
             forgotten,
-            unknown,
+            unknown: HashMap::new(),
             fingerprints,
             hasher,
             writer: RowWriter::default(),
-            json_bytes,
-            started_at,
+            json_bytes: 0,
+            started_at: Instant::now(),
         }
     }
 
