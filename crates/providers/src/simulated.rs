@@ -164,22 +164,18 @@ impl Simulated {
         rows_max: u32,
         rows: Vec<Row>,
     ) -> Self {
-        let (running, running_max) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let (rows, script, calls) = (Mutex::new(rows), Mutex::default(), Mutex::default());
-        let (name, delay) = (ProviderName::new(name), Duration::ZERO);
-        let (empty_every, filters_range) = (0, true);
         Self {
-            name,
+            name: ProviderName::new(name),
             category,
             rows_max,
-            empty_every,
-            filters_range,
-            rows,
-            script,
-            calls,
-            delay,
-            running,
-            running_max,
+            empty_every: 0,
+            filters_range: true,
+            rows: Mutex::new(rows),
+            script: Mutex::default(),
+            calls: Mutex::default(),
+            delay: Duration::ZERO,
+            running: AtomicUsize::new(0),
+            running_max: AtomicUsize::new(0),
             syncs_wait: AtomicBool::new(false),
         }
     }
