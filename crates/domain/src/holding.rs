@@ -5,11 +5,8 @@ use std::borrow::Cow;
 
 use bigdecimal::BigDecimal;
 
+use crate::sum::number;
 use crate::{Account, Decimal};
-
-/// Longer numbers are passed through but not multiplied: no real position has them, and the cost of
-/// a product grows faster than their length.
-const FACTOR_BYTES_MAX: usize = 512;
 
 /// A position. Borrows the provider's response. Has no `Debug`, so that it cannot be logged.
 #[derive(Clone)]
@@ -83,15 +80,6 @@ pub fn value_position(
         .and_then(number)
         .map(|average| &value - units * average);
     (Some(decimal(&value)), profit.as_ref().map(decimal))
-}
-
-fn number(decimal: &Decimal<'_>) -> Option<BigDecimal> {
-    let text = decimal.as_str();
-    if text.len() > FACTOR_BYTES_MAX {
-        None
-    } else {
-        text.parse().ok()
-    }
 }
 
 fn decimal(number: &BigDecimal) -> Decimal<'static> {
@@ -193,7 +181,7 @@ mod tests {
 
     #[test]
     fn overlong_numbers_are_not_multiplied() {
-        let long = "9".repeat(FACTOR_BYTES_MAX + 1);
+        let long = "9".repeat(513);
         assert_eq!(
             shown(&long, Some("1"), Some("1"), &Multiplier::One),
             (None, None)

@@ -7,9 +7,19 @@ use bigdecimal::{BigDecimal, RoundingMode, Zero as _};
 
 use crate::Decimal;
 
-/// Longer numbers are not added: no real amount has them, and a sum keeps as many digits as its
-/// longest number.
-const ADDEND_BYTES_MAX: usize = 512;
+/// Longer numbers are not computed with: no real amount or position has them, a sum keeps as many
+/// digits as its longest number, and the cost of a product grows faster than their length.
+const NUMBER_BYTES_MAX: usize = 512;
+
+/// The number of a decimal. None if it is longer than 512 characters.
+pub(crate) fn number(decimal: &Decimal<'_>) -> Option<BigDecimal> {
+    let text = decimal.as_str();
+    if text.len() > NUMBER_BYTES_MAX {
+        None
+    } else {
+        text.parse().ok()
+    }
+}
 
 /// A sum. It has as many places as the number with the most places. Has no `Debug`, so that no
 /// amount is logged.
@@ -22,13 +32,8 @@ const PERCENT_PLACES: i64 = 1;
 impl ExactSum {
     /// Adds a number. Returns false, and adds nothing, if it is longer than 512 characters.
     #[must_use]
-    pub fn add(&mut self, number: &Decimal<'_>) -> bool {
-        let text = number.as_str();
-        let number = if text.len() > ADDEND_BYTES_MAX {
-            None
-        } else {
-            text.parse::<BigDecimal>().ok()
-        };
+    pub fn add(&mut self, decimal: &Decimal<'_>) -> bool {
+        let number = number(decimal);
         if let Some(number) = &number {
             self.0 += number;
         }
