@@ -241,22 +241,25 @@ impl Api {
         .await
     }
 
-    /// Reads one page of posted transactions. `read` parses its body. It must keep nothing if it
-    /// fails, because the call may then be retried.
+    /// Reads one page of posted transactions between two instants: of one account, or of the
+    /// accounts of all authorisations of the user token. `read` parses its body. It must keep
+    /// nothing if it fails, because the call may then be retried.
     pub(super) async fn transactions<T: Send>(
         &self,
         context: &CallContext,
         user_token: &str,
-        query: &TransactionsParams<'_>,
+        account_id: Option<&str>,
+        instants: (Timestamp, Timestamp),
+        cursor: Option<&Cursor>,
         mut read: impl FnMut(&[u8]) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
-        let url = match query.account_id {
+        let url = match account_id {
             Some(id) => self.url(&["accounts", id, "transactions"]),
             None => self.url(&["transactions"]),
         };
-        let (start, end) = (query.start(), query.end());
+        let (start, end) = in_milliseconds(instants);
         let mut pairs = vec![("start", start.as_str()), ("end", end.as_str())];
-        pairs.extend(query.cursor.map(|cursor| ("cursor", cursor.0.as_str())));
+        pairs.extend(cursor.map(|cursor| ("cursor", cursor.0.as_str())));
         let build = || RequestBuilder::get(&with_query(&url, &pairs));
         self.user_call(context, "transactions", user_token, build, |response| {
             read(self.body(response)?)
@@ -366,34 +369,14 @@ pub(super) fn next(
     }
 }
 
-pub(super) struct TransactionsParams<'a> {
-    /// None requests the accounts of all authorisations of the user token.
-    pub(super) account_id: Option<&'a str>,
-    /// First and last instant of the date range.
-    pub(super) instants: (Timestamp, Timestamp),
-    pub(super) cursor: Option<&'a Cursor>,
+/// The last millisecond before the range, because `start` is exclusive, and the first one that is
+/// not before its last instant, because `end` is inclusive (docs/providers/akahu.md#transactions).
+fn in_milliseconds((first, last): (Timestamp, Timestamp)) -> (String, String) {
+    const NANOSECONDS: i128 = 1_000_000;
+    let start = first.as_nanosecond().div_euclid(NANOSECONDS) - 1;
+    let end = -(-last.as_nanosecond()).div_euclid(NANOSECONDS);
+    (milliseconds(start), milliseconds(end))
 }
-
-impl TransactionsParams<'_> {
-    /// The last millisecond before the range, because `start` is exclusive
-    /// (docs/providers/akahu.md#transactions).
-    fn start(&self) -> String {
-        let first = self
-            .instants
-            .0
-            .as_nanosecond()
-            .div_euclid(MILLISECOND_NANOSECONDS);
-        milliseconds(first - 1)
-    }
-
-    /// The first millisecond that is not before the last instant, because `end` is inclusive.
-    fn end(&self) -> String {
-        let last = self.instants.1.as_nanosecond();
-        milliseconds(-(-last).div_euclid(MILLISECOND_NANOSECONDS))
-    }
-}
-
-const MILLISECOND_NANOSECONDS: i128 = 1_000_000;
 
 /// RFC 3339 with milliseconds. Instants outside of its years are clamped.
 fn milliseconds(since_epoch: i128) -> String {
@@ -441,15 +424,6 @@ mod tests {
         ));
     }
 
-    fn range(first: Timestamp, last: Timestamp) -> (String, String) {
-        let query = TransactionsParams {
-            account_id: None,
-            instants: (first, last),
-            cursor: None,
-        };
-        (query.start(), query.end())
-    }
-
     #[test]
     fn date_range_is_rounded_to_milliseconds() {
         for (first, last, start, end) in [
@@ -472,7 +446,7 @@ mod tests {
                 "1969-12-31T23:59:59.999Z",
             ),
         ] {
-            let requested = range(first.parse().unwrap(), last.parse().unwrap());
+            let requested = in_milliseconds((first.parse().unwrap(), last.parse().unwrap()));
             assert_eq!(
                 requested,
                 (start.to_owned(), end.to_owned()),
@@ -483,7 +457,7 @@ mod tests {
             "0001-01-01T00:00:00.000Z".to_owned(),
             "9999-12-30T22:00:00.000Z".to_owned(),
         );
-        assert_eq!(range(Timestamp::MIN, Timestamp::MAX), ends);
+        assert_eq!(in_milliseconds((Timestamp::MIN, Timestamp::MAX)), ends);
     }
 
     proptest! {
@@ -493,7 +467,7 @@ mod tests {
             nanos in 0_i32..1_000_000_000,
         ) {
             let instant = Timestamp::new(seconds, nanos).unwrap();
-            let (start, end) = range(instant, instant);
+            let (start, end) = in_milliseconds((instant, instant));
             prop_assert!(start.parse::<Timestamp>().unwrap() < instant);
             prop_assert!(instant <= end.parse::<Timestamp>().unwrap());
         }

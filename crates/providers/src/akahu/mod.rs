@@ -32,7 +32,7 @@ use crate::{
     FoundConnection, Kind, Linking, PageRequest, Provider, TransactionQuery, TransactionSink,
     UnreadableRow, WebhookVerifier, credentials,
 };
-use api::{Api, TransactionsParams};
+use api::Api;
 use keys::Keys;
 
 pub const NAME: ProviderName = ProviderName::new("akahu");
@@ -401,23 +401,24 @@ impl Banking for Akahu {
             [account] => Some(account.provider_account_id.as_str()),
             _ => None,
         };
-        let instants = map::instants(query.dates, query.zone, &self.auckland);
-        let query_params = TransactionsParams {
-            account_id,
-            instants,
-            cursor: page.cursor,
-        };
         let read = self
             .api
-            .transactions(context, &authorisation.user_token, &query_params, |body| {
-                let (page, mut unreadable) = parse_page(context, query.accounts, body)?;
-                let next = api::next(page.cursor, query_params.cursor)?;
-                let kept = posted(page.items, query, &self.auckland, &mut unreadable);
-                let row_count = kept.len() + unreadable.len();
-                context.unreadable.accept(&unreadable)?;
-                kept.into_iter().for_each(&mut *rows);
-                Ok((next, row_count))
-            })
+            .transactions(
+                context,
+                &authorisation.user_token,
+                account_id,
+                map::instants(query.dates, query.zone, &self.auckland),
+                page.cursor,
+                |body| {
+                    let (sent, mut unreadable) = parse_page(context, query.accounts, body)?;
+                    let next = api::next(sent.cursor, page.cursor)?;
+                    let kept = posted(sent.items, query, &self.auckland, &mut unreadable);
+                    let row_count = kept.len() + unreadable.len();
+                    context.unreadable.accept(&unreadable)?;
+                    kept.into_iter().for_each(&mut *rows);
+                    Ok((next, row_count))
+                },
+            )
             .await;
         match read {
             // The list of all accounts silently leaves out the rows of an authorisation that has
