@@ -74,6 +74,15 @@ impl Error {
         }
     }
 
+    /// Whether it concerns one user only: their consent has ended, their credentials are wrong, or
+    /// their budget is used up.
+    pub(crate) fn concerns_user(&self) -> bool {
+        matches!(
+            self,
+            Self::ReconnectNeeded(_) | Self::InvalidCredentials(_) | Self::BudgetUsedUp { .. }
+        )
+    }
+
     /// How long to wait before another call, if known.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

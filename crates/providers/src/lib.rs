@@ -200,15 +200,10 @@ impl CallContext {
     }
 
     /// Whether the log should have a warning about this failure: one for each request. The runner
-    /// logs those of jobs, and a consent that has ended or a budget that is used up concerns only
-    /// its user.
+    /// logs those of jobs.
     fn warns_about(&self, error: &Error) -> bool {
-        let concerns_operator = !matches!(
-            error,
-            Error::ReconnectNeeded(_) | Error::InvalidCredentials(_) | Error::BudgetUsedUp { .. }
-        );
         matches!(self.cause, Cause::Request(_))
-            && concerns_operator
+            && !error.concerns_user()
             && !self.has_warned.swap(true, Ordering::Relaxed)
     }
 }

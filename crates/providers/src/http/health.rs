@@ -34,17 +34,12 @@ impl ProviderHealth {
             .or(self.clock_ahead);
     }
 
-    /// Records the end of a call. A consent that has ended, or credentials that are wrong, are its
-    /// user's business.
+    /// Records the end of a call.
     pub(super) fn record(&mut self, now: Timestamp, error: Option<&Error>) {
         self.calls += 1;
         match error {
             None => (self.succeeded_at, self.failures) = (Some(now), 0),
-            Some(
-                Error::ReconnectNeeded(_)
-                | Error::InvalidCredentials(_)
-                | Error::BudgetUsedUp { .. },
-            ) => {}
+            Some(error) if error.concerns_user() => {}
             Some(error) => {
                 self.failed += 1;
                 self.failures += 1;
