@@ -41,6 +41,9 @@ impl RecordedRequest {
 /// Status and body. None closes the connection without a response.
 pub(crate) type MockResponse = Option<(u16, String)>;
 
+/// A [`MockResponse`] with header lines before its body.
+type HeadedResponse = Option<(u16, &'static str, String)>;
+
 pub(crate) fn mock_response(status: u16, body: &str) -> MockResponse {
     Some((status, body.to_owned()))
 }
@@ -63,32 +66,49 @@ impl Peer {
         headers: &'static str,
         answer: impl Fn(usize, &RecordedRequest) -> MockResponse + Send + 'static,
     ) -> Self {
+        Self::waiting(1, move |number, recorded| {
+            let (status, body) = answer(number, recorded)?;
+            Some((status, headers, body))
+        })
+        .await
+    }
+
+    /// As [`Self::new`], but holds back responses until `together` requests have come in.
+    pub(crate) async fn waiting(
+        together: usize,
+        answer: impl Fn(usize, &RecordedRequest) -> HeadedResponse + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base_url = format!("http://{}", listener.local_addr().unwrap());
         let recorded = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&recorded);
         tokio::spawn(async move {
+            let mut held = Vec::new();
             loop {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 let request = read(&mut stream).await;
                 let number = seen.lock().len();
                 seen.lock().push(request.clone());
-                let Some((status, body)) = answer(number, &request) else {
+                held.push((stream, number, request));
+                if held.len() < together {
                     continue;
-                };
-                let (content_type, length) = (
-                    if body.starts_with('<') {
+                }
+                for (mut stream, number, request) in std::mem::take(&mut held) {
+                    let Some((status, headers, body)) = answer(number, &request) else {
+                        continue;
+                    };
+                    let content_type = if body.starts_with('<') {
                         "text/html"
                     } else {
                         "application/json"
-                    },
-                    body.len(),
-                );
-                let answer = format!(
-                    "HTTP/1.1 {status} x\r\ncontent-type: {content_type}\r\ncontent-length: {length}\r\n\
-                     {headers}connection: close\r\n\r\n{body}"
-                );
-                stream.write_all(answer.as_bytes()).await.unwrap();
+                    };
+                    let length = body.len();
+                    let answer = format!(
+                        "HTTP/1.1 {status} x\r\ncontent-type: {content_type}\r\ncontent-length: {length}\r\n\
+                         {headers}connection: close\r\n\r\n{body}"
+                    );
+                    stream.write_all(answer.as_bytes()).await.unwrap();
+                }
             }
         });
         Self { base_url, recorded }

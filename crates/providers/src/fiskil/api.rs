@@ -425,9 +425,8 @@ impl Api {
     }
 }
 
-/// The range from `first` to `last`, with a second more on each side. The documentation does not
-/// say whether the ends are included (docs/providers/fiskil.md#transactions). The caller filters the
-/// rows again.
+/// The range with a second more on each side, because the documentation does not say whether the
+/// ends are included (docs/providers/fiskil.md#transactions). The caller filters the rows again.
 fn widened((first, last): (Timestamp, Timestamp)) -> (String, String) {
     let from = first.saturating_sub(SignedDuration::from_secs(1));
     let to = last.saturating_add(SignedDuration::from_secs(2));

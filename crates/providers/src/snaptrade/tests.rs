@@ -1,17 +1,12 @@
 //! Tests of the adapter against a mock provider that checks every signature, with fixtures and
 //! snapshots.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bellbird_domain::{AccountType, Bound, Currency, DateFilter, TradeTime, UserId};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use parking_lot::Mutex;
 use secrecy::ExposeSecret;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
-use tokio::sync::Barrier;
 use tokio::time::Instant;
 
 use super::api::CREDENTIALS;
@@ -74,90 +69,58 @@ type MockResponse = (u16, &'static str, &'static str);
 /// requests.
 struct Peer {
     adapter: SnapTrade,
-    requests: Arc<Mutex<Vec<String>>>,
+    server: test_support::Peer,
 }
 
 impl Peer {
     /// `answer` gets the number of the request, from 0, and its method and path.
-    async fn new(answer: impl Fn(usize, &str) -> MockResponse + Send + Sync + 'static) -> Self {
+    async fn new(answer: impl Fn(usize, &str) -> MockResponse + Send + 'static) -> Self {
         Self::waiting(1, answer).await
     }
 
     /// Holds back all responses until `together` requests have come in.
     async fn waiting(
         together: usize,
-        answer: impl Fn(usize, &str) -> MockResponse + Send + Sync + 'static,
+        answer: impl Fn(usize, &str) -> MockResponse + Send + 'static,
     ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut values = Values::default();
-        let base_url = format!("http://{}", listener.local_addr().unwrap());
-        values.set("base_url", base_url.into());
         let key = SecretString::from("test-consumer-key-1");
+        let signer = sign::Signer::new(&key);
+        let server = test_support::Peer::waiting(together, move |number, recorded| {
+            let (line, query) = recorded.line.split_once('?').unwrap();
+            let (_, path) = line.split_once(' ').unwrap();
+            let signature = signer.sign(&serde_json::Value::Null, path, query);
+            let (status, headers, body) = if recorded.header("signature") == Some(&*signature) {
+                answer(number, line)
+            } else {
+                (401, "", r#"{"code": "1076"}"#)
+            };
+            Some((status, headers, body.to_owned()))
+        })
+        .await;
         let settings = ClientSettings {
             user_calls_per_minute: 300,
             ..client_settings(5)
         };
         let client = Client::new(NAME, settings).unwrap();
         let client = client.with_calls_per_minute(CALLS_PER_MINUTE);
-        let base_url = values.url("base_url").unwrap();
+        let base_url = server.base_url.parse().unwrap();
         let api = Api::new(client, base_url, "TESTCLIENT".to_owned(), &key);
-        let requests = Arc::new(Mutex::new(Vec::new()));
-        let seen = Arc::clone(&requests);
-        let (answer, count, barrier) = (
-            Arc::new(answer),
-            Arc::new(AtomicUsize::new(0)),
-            Arc::new(Barrier::new(together)),
-        );
-        tokio::spawn(async move {
-            while let Ok((mut socket, _)) = listener.accept().await {
-                let (seen, answer) = (Arc::clone(&seen), Arc::clone(&answer));
-                let (count, barrier) = (Arc::clone(&count), Arc::clone(&barrier));
-                let signer = sign::Signer::new(&key);
-                tokio::spawn(async move {
-                    let mut head = String::new();
-                    while !head.ends_with("\r\n\r\n") {
-                        head.push(char::from(socket.read_u8().await.unwrap()));
-                    }
-                    let (method, rest) = head.split_once(' ').unwrap();
-                    let (path, query) = rest.split_once(' ').unwrap().0.split_once('?').unwrap();
-                    let signature = signer.sign(&serde_json::Value::Null, path, query);
-                    let expected = format!("signature: {signature}");
-                    let signed = head.lines().any(|line| line == expected);
-                    seen.lock().push(format!("{method} {path}?{query}"));
-                    barrier.wait().await;
-                    let number = count.fetch_add(1, Ordering::SeqCst);
-                    let answered = if signed {
-                        answer(number, &format!("{method} {path}"))
-                    } else {
-                        (401, "", r#"{"code": "1076"}"#)
-                    };
-                    let (status, headers, body) = answered;
-                    let length = body.len();
-                    let answer = format!(
-                        "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
-                         {headers}connection: close\r\n\r\n{body}"
-                    );
-                    socket.write_all(answer.as_bytes()).await.unwrap();
-                });
-            }
-        });
         Self {
             adapter: SnapTrade {
                 api,
                 consent_statuses: ConsentStatusCache::default(),
             },
-            requests,
+            server,
         }
     }
 
     /// The recorded requests, without the parameters that every call has.
     fn recorded(&self) -> Vec<String> {
-        let requests = self.requests.lock();
-        let own = |line: &String| {
+        let own = |line: String| {
             let own = line.split("userId=").next().unwrap();
             own.trim_end_matches(['&', '?']).to_owned()
         };
-        requests.iter().map(own).collect()
+        self.server.lines().into_iter().map(own).collect()
     }
 
     async fn trades(
@@ -266,7 +229,7 @@ async fn connections_are_found() {
     let other = SecretString::from(r#"{"authorizationId": "other"}"#);
     assert_eq!(ids(other).await, Vec::<String>::new());
     // A personal key names no user.
-    let last = peer.requests.lock().last().cloned().unwrap();
+    let last = peer.server.lines().pop().unwrap();
     assert!(!last.contains("user"), "{last}");
 }
 
@@ -467,7 +430,7 @@ async fn missing_account_checks_consent_once() {
         let trades = peer.trades(DateFilter::default(), 0, 10).await;
         assert_eq!(trades, Err(expected.clone()));
         // The status is cached for a minute.
-        assert_eq!(peer.requests.lock().len(), 3);
+        assert_eq!(peer.server.lines().len(), 3);
         let accounts = [account("a1"), account("a2")];
         let queries = [BalancesQuery {
             credentials: &credentials(),
@@ -475,7 +438,7 @@ async fn missing_account_checks_consent_once() {
         }];
         let balances = peer.adapter.balances(&context(), &queries).await;
         assert_eq!(balances, [vec![Err(expected); 2]]);
-        assert_eq!(peer.requests.lock().len(), 6, "a list and two accounts");
+        assert_eq!(peer.server.lines().len(), 6, "a list and two accounts");
     }
 }
 
@@ -587,7 +550,7 @@ async fn every_attempt_has_its_own_time_and_signature() {
         let (_, time) = line.rsplit_once("timestamp=").unwrap();
         time.parse::<i64>().unwrap()
     };
-    let times: Vec<i64> = peer.requests.lock().iter().map(time).collect();
+    let times: Vec<i64> = peer.server.lines().iter().map(time).collect();
     let start: Timestamp = "2026-11-21T00:00:00Z".parse().unwrap();
     let [first, second] = times[..] else {
         panic!("{times:?}")
