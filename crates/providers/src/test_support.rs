@@ -115,8 +115,12 @@ impl Peer {
     }
 
     pub(crate) async fn always(status: u16, body: &str) -> Self {
-        let body = body.to_owned();
-        Self::new(move |_, _| mock_response(status, &body)).await
+        Self::answering(mock_response(status, body)).await
+    }
+
+    /// Gives every request the same response.
+    pub(crate) async fn answering(response: MockResponse) -> Self {
+        Self::new(move |_, _| response.clone()).await
     }
 
     pub(crate) fn recorded(&self) -> Vec<RecordedRequest> {

@@ -267,7 +267,7 @@ mod tests {
         let error =
             |code: &str| mock_response(400, &json!({"success": false, "error": code}).to_string());
         for code in ["invalid_grant", "expired_grant"] {
-            let peer = Peer::new(move |_, _| error(code)).await;
+            let peer = Peer::answering(error(code)).await;
             let outcome = finish(&peer, &[("code", "c")]).await;
             assert!(
                 matches!(outcome, Err(Error::InvalidCredentials(why)) if why.contains("start again")),
@@ -284,7 +284,7 @@ mod tests {
             ("invalid Request", rejected.clone()),
             ("unsupported_grant_type", rejected),
         ] {
-            let peer = Peer::new(move |_, _| error(code)).await;
+            let peer = Peer::answering(error(code)).await;
             assert_eq!(
                 finish(&peer, &[("code", "c")]).await,
                 Err(expected),
@@ -305,8 +305,7 @@ mod tests {
             mock_response(200, r#"{"access_token": ""}"#),
             mock_response(502, "<html>"),
         ] {
-            let answer = broken.clone();
-            let peer = Peer::new(move |_, _| answer.clone()).await;
+            let peer = Peer::answering(broken.clone()).await;
             let outcome = finish(&peer, &[("code", "c")]).await;
             assert!(
                 outcome.is_err_and(|error| error.is_transient()),

@@ -255,8 +255,7 @@ mod tests {
             mock_response(200, r#"{"userSecret": ""}"#),
             mock_response(502, "<html>"),
         ] {
-            let answer = broken.clone();
-            let peer = Peer::new(move |_, _| answer.clone()).await;
+            let peer = Peer::answering(broken.clone()).await;
             let outcome = snaptrade(&peer)
                 .linking()
                 .unwrap()
@@ -315,7 +314,7 @@ mod tests {
                 Err(Error::Rejected { status: 403 }),
             ),
         ] {
-            let peer = Peer::new(move |_, _| answer.clone()).await;
+            let peer = Peer::answering(answer).await;
             let line =
                 "DELETE /snapTrade/deleteUser?userId=bellbird-1&clientId=TESTCLIENT".to_owned();
             let adapter = snaptrade(&peer);
@@ -431,7 +430,7 @@ mod tests {
 
     #[tokio::test]
     async fn callback_hints() {
-        let peer = Peer::new(|_, _| None).await;
+        let peer = Peer::answering(None).await;
         let adapter = snaptrade(&peer);
         let linking = adapter.linking().unwrap();
         let failed = |code| {

@@ -262,7 +262,7 @@ async fn pkcs1_and_spki_keys_are_parsed() {
 
 #[tokio::test]
 async fn event_headers_are_checked() {
-    let peer = Peer::new(|_, _| key_response(&FIRST)).await;
+    let peer = Peer::answering(key_response(&FIRST)).await;
     let akahu = akahu(&peer.base_url, Some("s"));
     let read = async |headers: &[(&'static str, &str)], body: &[u8]| {
         let pairs = headers
