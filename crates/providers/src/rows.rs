@@ -99,11 +99,7 @@ pub(crate) fn count_dropped(provider: ProviderName, reason: &'static str) {
 
 /// Counts a row that cannot be read in the metrics, each time that it is met. A read drops a row
 /// with an invalid date as it does one without, and counts it by `undated`.
-pub(crate) fn count_unreadable(
-    provider: ProviderName,
-    reason: UnreadableReason,
-    undated: &'static str,
-) {
+fn count_unreadable(provider: ProviderName, reason: UnreadableReason, undated: &'static str) {
     if reason == UnreadableReason::InvalidDate {
         count_dropped(provider, undated);
     }
@@ -122,6 +118,25 @@ pub(crate) enum Skipped {
     Unreadable(UnreadableRow),
 }
 
+/// Counts a row that is left out, by `undated` if it has no time. One that cannot be read goes to
+/// `unreadable`.
+pub(crate) fn leave_out(
+    provider: ProviderName,
+    skipped: Skipped,
+    undated: &'static str,
+    unreadable: &mut Vec<UnreadableRow>,
+) {
+    match skipped {
+        Skipped::OtherAccount => count_dropped(provider, "other_account"),
+        Skipped::Pending => count_dropped(provider, "pending"),
+        Skipped::NoTime => count_dropped(provider, undated),
+        Skipped::Unreadable(row) => {
+            count_unreadable(provider, row.reason, undated);
+            unreadable.push(row);
+        }
+    }
+}
+
 /// The rows of a page that match the query, newest first. Those that cannot be read go to
 /// `unreadable`.
 pub(crate) fn matching<'a, R>(
@@ -135,18 +150,10 @@ pub(crate) fn matching<'a, R>(
     for row in page {
         match map(row) {
             Ok(row) => kept.push(row),
-            Err(Skipped::Unreadable(row)) => {
-                count_unreadable(provider, row.reason, "no_time");
-                unreadable.push(row);
-            }
-            Err(Skipped::NoTime) => count_dropped(provider, "no_time"),
-            Err(Skipped::Pending) => count_dropped(provider, "pending"),
-            Err(Skipped::OtherAccount) if query.one_account => {
-                count_dropped(provider, "other_account");
-            }
             // The lists of several accounts have the rows of other consents, so they are not
             // counted.
-            Err(Skipped::OtherAccount) => {}
+            Err(Skipped::OtherAccount) if !query.one_account => {}
+            Err(skipped) => leave_out(provider, skipped, "no_time", unreadable),
         }
     }
     newest_first(&mut kept);

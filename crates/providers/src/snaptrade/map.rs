@@ -14,18 +14,13 @@ use jiff::tz::TimeZone;
 
 use super::wire;
 use crate::exact::{self, ExactNumber};
+use crate::rows::Skipped;
 use crate::text::{Text, currency, non_blank};
 use crate::unreadable::UnreadableReason;
 use crate::{ConsentStatus, Error, FoundAccount, UnreadableRow};
 
 /// A response with more positions than this is rejected as malformed.
 const POSITIONS_MAX: usize = 10_000;
-
-/// Why an activity is left out.
-pub(super) enum SkippedTrade {
-    NoDate,
-    Unreadable(UnreadableRow),
-}
 
 /// The status of a connection. The provider serves the last data of a disabled one
 /// (docs/providers/snaptrade.md#disabled-connections).
@@ -243,8 +238,8 @@ fn multiplier<'a>(instrument: &wire::Instrument<'a>) -> Result<Multiplier<'a>, E
 pub(super) fn trade<'a>(
     row: wire::Activity<'a>,
     account: &'a Account,
-) -> Result<Trade<'a>, SkippedTrade> {
-    let unreadable = |reason, at| SkippedTrade::Unreadable(UnreadableRow { reason, at });
+) -> Result<Trade<'a>, Skipped> {
+    let unreadable = |reason, at| Skipped::Unreadable(UnreadableRow { reason, at });
     let time = row
         .trade_date
         .as_ref()
@@ -260,7 +255,7 @@ pub(super) fn trade<'a>(
     };
     let (quantity, price) = (decimal(&row.units)?, decimal(&row.price)?);
     let (total_amount, fees) = (decimal(&row.amount)?, decimal(&row.fee)?);
-    let trade_date = row.trade_date.ok_or(SkippedTrade::NoDate)?;
+    let trade_date = row.trade_date.ok_or(Skipped::NoTime)?;
     let time = time.ok_or(unreadable(UnreadableReason::InvalidDate, None))?;
     let (symbol, name) = security(row.option_symbol, row.symbol);
     let quote = row

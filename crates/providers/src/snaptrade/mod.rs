@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::consent_status_cache::ConsentStatusCache;
 use crate::http::{Client, ClientSettings, Response};
-use crate::rows::{MalformedRow, count_dropped, count_unreadable, parse_each};
+use crate::rows::{MalformedRow, count_dropped, leave_out, parse_each};
 use crate::settings::{Declaration, Opened, Setting, Values};
 use crate::{
     BalancesQuery, Brokerage, CallContext, Consent, ConsentStatus, Cursor, Error, FoundAccount,
@@ -30,7 +30,6 @@ use crate::{
     TradeSink, UnreadableRow, WebhookVerifier, credentials,
 };
 use api::{Api, User};
-use map::SkippedTrade;
 
 /// Calls of the whole app, until a header says otherwise (docs/providers/snaptrade.md#rate-limits).
 const CALLS_PER_MINUTE: u32 = 250;
@@ -565,11 +564,7 @@ fn trades<'a>(
     for (index, row) in (0_u64..).zip(page.data) {
         match map::trade(row, account) {
             Ok(trade) => trades.push((index, trade)),
-            Err(SkippedTrade::NoDate) => count_dropped(NAME, "no_date"),
-            Err(SkippedTrade::Unreadable(row)) => {
-                count_unreadable(NAME, row.reason, "no_date");
-                unreadable.push(row);
-            }
+            Err(skipped) => leave_out(NAME, skipped, "no_date", unreadable),
         }
     }
     trades
