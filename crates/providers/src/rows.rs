@@ -118,6 +118,12 @@ pub(crate) enum Skipped {
     Unreadable(UnreadableRow),
 }
 
+impl Skipped {
+    pub(crate) fn unreadable(reason: UnreadableReason, at: Option<Timestamp>) -> Self {
+        Self::Unreadable(UnreadableRow { reason, at })
+    }
+}
+
 /// Counts a row that is left out, by `undated` if it has no time. One that cannot be read goes to
 /// `unreadable`.
 pub(crate) fn leave_out(

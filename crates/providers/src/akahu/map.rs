@@ -12,7 +12,7 @@ use crate::exact;
 use crate::rows::{MalformedRow, Skipped, find_account, parse_instant};
 use crate::text::{Text, currency, non_blank};
 use crate::unreadable::UnreadableReason;
-use crate::{ConsentStatus, Error, FoundAccount, UnreadableRow, json};
+use crate::{ConsentStatus, Error, FoundAccount, json};
 
 const DAY_NANOSECONDS: i128 = 86_400_000_000_000;
 
@@ -24,11 +24,10 @@ pub(super) fn transaction<'a>(
 ) -> Result<Transaction<'a>, Skipped> {
     let account = find_account(accounts, &row.account).ok_or(Skipped::OtherAccount)?;
     let datetime = row.date.ok_or(Skipped::NoTime)?;
-    let unreadable = |reason, at| Skipped::Unreadable(UnreadableRow { reason, at });
-    let instant =
-        parse_instant(datetime.as_str()).ok_or(unreadable(UnreadableReason::InvalidDate, None))?;
-    let amount =
-        exact::required(row.amount.as_ref()).map_err(|reason| unreadable(reason, Some(instant)))?;
+    let instant = parse_instant(datetime.as_str())
+        .ok_or(Skipped::unreadable(UnreadableReason::InvalidDate, None))?;
+    let amount = exact::required(row.amount.as_ref())
+        .map_err(|reason| Skipped::unreadable(reason, Some(instant)))?;
     let category = categories::category(
         row.category.as_ref(),
         row.kind.as_ref().map(Text::as_str),

@@ -11,7 +11,7 @@ use crate::exact;
 use crate::rows::{MalformedRow, Skipped, find_account, parse_instant};
 use crate::text::{Text, currency, non_blank};
 use crate::unreadable::UnreadableReason;
-use crate::{Consent, ConsentStatus, Error, FoundAccount, UnreadableRow, json};
+use crate::{Consent, ConsentStatus, Error, FoundAccount, json};
 
 /// Whether a row belongs to this consent. The lists of an end user have the rows of all their
 /// consents.
@@ -32,15 +32,14 @@ pub(super) fn transaction<'a>(
     if row.status.as_str() != "POSTED" {
         return Err(Skipped::Pending);
     }
-    let unreadable = |reason, at| Skipped::Unreadable(UnreadableRow { reason, at });
     let has_time = row.posting_date_time.is_some() || row.execution_date_time.is_some();
     let executed = time(row.execution_date_time);
     let Some((instant, datetime)) = time(row.posting_date_time).or_else(|| executed.clone()) else {
-        let invalid = unreadable(UnreadableReason::InvalidDate, None);
+        let invalid = Skipped::unreadable(UnreadableReason::InvalidDate, None);
         return Err(if has_time { invalid } else { Skipped::NoTime });
     };
-    let amount =
-        exact::required(row.amount.as_ref()).map_err(|reason| unreadable(reason, Some(instant)))?;
+    let amount = exact::required(row.amount.as_ref())
+        .map_err(|reason| Skipped::unreadable(reason, Some(instant)))?;
     Ok(Transaction {
         id: row.fiskil_id.0,
         account,

@@ -17,7 +17,7 @@ use crate::exact::{self, ExactNumber};
 use crate::rows::Skipped;
 use crate::text::{Text, currency, non_blank};
 use crate::unreadable::UnreadableReason;
-use crate::{ConsentStatus, Error, FoundAccount, UnreadableRow};
+use crate::{ConsentStatus, Error, FoundAccount};
 
 /// A response with more positions than this is rejected as malformed.
 const POSITIONS_MAX: usize = 10_000;
@@ -239,7 +239,6 @@ pub(super) fn trade<'a>(
     row: wire::Activity<'a>,
     account: &'a Account,
 ) -> Result<Trade<'a>, Skipped> {
-    let unreadable = |reason, at| Skipped::Unreadable(UnreadableRow { reason, at });
     let time = row
         .trade_date
         .as_ref()
@@ -247,7 +246,7 @@ pub(super) fn trade<'a>(
     // The amounts come first: where one is invalid, a read fails, even if the row has no date.
     let decimal = |number: &Option<ExactNumber<'a>>| {
         exact::amount(number.as_ref()).map_err(|_| {
-            unreadable(
+            Skipped::unreadable(
                 UnreadableReason::InvalidAmount,
                 time.map(TradeTime::instant),
             )
@@ -256,7 +255,7 @@ pub(super) fn trade<'a>(
     let (quantity, price) = (decimal(&row.units)?, decimal(&row.price)?);
     let (total_amount, fees) = (decimal(&row.amount)?, decimal(&row.fee)?);
     let trade_date = row.trade_date.ok_or(Skipped::NoTime)?;
-    let time = time.ok_or(unreadable(UnreadableReason::InvalidDate, None))?;
+    let time = time.ok_or(Skipped::unreadable(UnreadableReason::InvalidDate, None))?;
     let (symbol, name) = security(row.option_symbol, row.symbol);
     let quote = row
         .currency_universal_symbol
