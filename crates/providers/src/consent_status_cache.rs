@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_limits::Expiring;
-use jiff::Timestamp;
 use tokio::sync::OnceCell;
 
-use crate::{ConsentStatus, Error};
+use crate::{CallContext, ConsentStatus, Error};
 
 const CACHE_TTL: Duration = Duration::from_secs(60);
 const CACHE_ENTRIES_MAX: u64 = 10_000;
@@ -28,19 +27,17 @@ impl ConsentStatusCache {
     pub(crate) async fn get_or_fetch(
         &self,
         id: &str,
-        now: Timestamp,
+        context: &CallContext,
         fetch: impl Future<Output = Result<ConsentStatus, Error>> + Send,
     ) -> Result<ConsentStatus, Error> {
+        let now = context.wall_clock();
         let status = self.0.get_or_insert_with(&id.to_owned(), now, Arc::default);
         status.get_or_try_init(|| fetch).await.copied()
     }
 
-    pub(crate) fn insert(&self, id: &str, now: Timestamp, consent_status: ConsentStatus) {
-        self.0.insert(
-            id.to_owned(),
-            Arc::new(OnceCell::new_with(Some(consent_status))),
-            now,
-        );
+    pub(crate) fn insert(&self, id: &str, context: &CallContext, status: ConsentStatus) {
+        let status = Arc::new(OnceCell::new_with(Some(status)));
+        self.0.insert(id.to_owned(), status, context.wall_clock());
     }
 
     pub(crate) fn evict(&self, id: &str) {

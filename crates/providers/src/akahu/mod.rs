@@ -170,7 +170,7 @@ impl Akahu {
             .consent_statuses
             .get_or_fetch(
                 &authorisation.id,
-                context.wall_clock(),
+                context,
                 self.fetch_consent_status(context, authorisation),
             )
             .await?
@@ -255,7 +255,7 @@ impl Provider for Akahu {
             outcome => outcome?,
         };
         self.consent_statuses
-            .insert(&authorisation.id, context.wall_clock(), consent_status);
+            .insert(&authorisation.id, context, consent_status);
         Ok(consent_status.into())
     }
 

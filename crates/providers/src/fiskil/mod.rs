@@ -143,7 +143,7 @@ impl Fiskil {
         let status = async { Ok(self.fetch_consent(context, arrangement).await?.status) };
         match self
             .consent_statuses
-            .get_or_fetch(&arrangement.id, context.wall_clock(), status)
+            .get_or_fetch(&arrangement.id, context, status)
             .await?
         {
             ConsentStatus::Active => Ok(()),
@@ -305,7 +305,7 @@ impl Provider for Fiskil {
         let arrangement = Credentials::arrangement(credentials)?;
         let consent = self.fetch_consent(context, &arrangement).await?;
         self.consent_statuses
-            .insert(&arrangement.id, context.wall_clock(), consent.status);
+            .insert(&arrangement.id, context, consent.status);
         Ok(consent)
     }
 

@@ -189,7 +189,7 @@ impl SnapTrade {
             .consent_statuses
             .get_or_fetch(
                 &stored.id,
-                context.wall_clock(),
+                context,
                 self.fetch_consent_status(context, stored),
             )
             .await
@@ -344,7 +344,7 @@ impl Provider for SnapTrade {
         let stored = ConnectionCredentials::read(credentials)?;
         let consent_status = self.fetch_consent_status(context, &stored).await?;
         self.consent_statuses
-            .insert(&stored.id, context.wall_clock(), consent_status);
+            .insert(&stored.id, context, consent_status);
         Ok(consent_status.into())
     }
 
