@@ -306,6 +306,21 @@ pub struct PageRequest<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Cursor(pub String);
 
+/// The longest accepted cursor. Cursor indexes keep them in memory. Observed cursors have 128
+/// characters (docs/providers/akahu.md#pages).
+const CURSOR_BYTES_MAX: usize = 1_024;
+
+impl Cursor {
+    /// A cursor as the provider sent it.
+    fn sent(text: String) -> Result<Self, Error> {
+        if text.len() > CURSOR_BYTES_MAX {
+            Err(Error::Malformed("the cursor is too long"))
+        } else {
+            Ok(Self(text))
+        }
+    }
+}
+
 /// What is known of a list once a page of it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {

@@ -16,9 +16,6 @@ use crate::{CallContext, Cursor, Error};
 pub(super) const PAGE_ROWS: u32 = 100;
 /// A page with more rows than this is rejected as malformed.
 const PAGE_ROWS_ACCEPTED_MAX: usize = 1_000;
-/// The longest accepted cursor. Cursor indexes keep them in memory. Observed cursors have 128
-/// characters (docs/providers/akahu.md#pages).
-const CURSOR_BYTES_MAX: usize = 1_024;
 
 pub(super) const CREDENTIALS: &str =
     "akahu.app_token and akahu.app_secret, which must belong to one full app";
@@ -358,15 +355,11 @@ pub(super) fn next(
     let next = cursor
         .and_then(|cursor| cursor.next)
         .filter(|next| !next.is_empty());
-    match next {
-        Some(next) if next.len() > CURSOR_BYTES_MAX => {
-            Err(Error::Malformed("the cursor is too long"))
-        }
-        Some(next) if current.is_some_and(|current| current.0 == next) => {
-            Err(Error::Malformed("the next page is the current page"))
-        }
-        next => Ok(next.map(Cursor)),
+    let next = next.map(Cursor::sent).transpose()?;
+    if next.is_some() && next.as_ref() == current {
+        return Err(Error::Malformed("the next page is the current page"));
     }
+    Ok(next)
 }
 
 /// The last millisecond before the range, because `start` is exclusive, and the first one that is
@@ -396,6 +389,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::CURSOR_BYTES_MAX;
 
     #[test]
     fn next_cursor_is_checked() {

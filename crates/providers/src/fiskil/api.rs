@@ -25,8 +25,6 @@ const TOKEN_MARGIN: Duration = Duration::from_secs(30);
 /// Caps the lifetime that the provider states. The documented lifetime is 900 s
 /// (docs/providers/fiskil.md#tokens).
 const TOKEN_LIFE_SECONDS_MAX: u64 = 86_400;
-/// The longest accepted cursor. Cursor indexes keep them in memory.
-const CURSOR_BYTES_MAX: usize = 1_024;
 /// The most pages of accounts, balances or end users. A page has up to 1,000 rows.
 const PAGES_MAX: usize = 20;
 const CREDENTIALS: &str = "fiskil.client_id and fiskil.client_secret";
@@ -412,10 +410,7 @@ impl Api {
             .map_err(|_| Error::Malformed("the next link is not a URL"))?;
         let after = url.query_pairs().find(|(name, _)| name == "page[after]");
         match after {
-            Some((_, cursor)) if cursor.len() <= CURSOR_BYTES_MAX => {
-                Ok(Some(Cursor(cursor.into_owned())))
-            }
-            Some(_) => Err(Error::Malformed("the cursor is too long")),
+            Some((_, cursor)) => Cursor::sent(cursor.into_owned()).map(Some),
             None => Err(Error::Malformed("the next link has no cursor")),
         }
     }
