@@ -5,8 +5,9 @@ use bellbird_storage::writes::{delivery_log, redeliveries};
 use bellbird_storage::{AuditAction, Endpoint, ManagementChange, Storage, StorageError};
 use jiff::Timestamp;
 
+use crate::change::require_owner;
 use crate::endpoints::find;
-use crate::refusal::{EVENT, Refusal, USER};
+use crate::refusal::{ENDPOINT, EVENT, Refusal, USER};
 
 /// Whose event is meant at an endpoint. Only one for all users has those of several.
 pub fn user_of_event(endpoint: &Endpoint, given: Option<UserId>) -> Result<UserId, Refusal> {
@@ -97,6 +98,7 @@ pub async fn recover(
     user: UserId,
     since: Timestamp,
 ) -> Result<u64, Refusal> {
+    require_owner(change, endpoint.user_id, ENDPOINT)?;
     let now = change.now();
     // None: the endpoint was disabled meanwhile, or had no event of this user yet.
     let recovered = redeliveries::recover(change.tx(), (user, endpoint.id), since, now).await?;
@@ -125,6 +127,7 @@ pub async fn record_recovery(
     endpoint: &Endpoint,
     user: UserId,
 ) -> Result<(), Refusal> {
+    require_owner(change, endpoint.user_id, ENDPOINT)?;
     let action = AuditAction::of_user("delivery.recover", user)
         .about(endpoint.id)
         .called(&endpoint.url);

@@ -191,6 +191,7 @@ pub async fn record_ping(
     change: &mut ManagementChange<'_>,
     endpoint: &Endpoint,
 ) -> Result<(), Refusal> {
+    require_owner(change, endpoint.user_id, ENDPOINT)?;
     record_action(change, "webhook_endpoint.ping", endpoint).await
 }
 

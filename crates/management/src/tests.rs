@@ -140,6 +140,14 @@ async fn user_reaches_only_what_is_theirs() {
     assert!(is_not_found(
         deliveries::redeliver(by, endpoint, None, event).await
     ));
+    let found = &world.endpoint.endpoint;
+    assert!(is_not_found(
+        deliveries::recover(by, found, user, now()).await
+    ));
+    assert!(is_not_found(
+        deliveries::record_recovery(by, found, user).await
+    ));
+    assert!(is_not_found(endpoints::record_ping(by, found).await));
     let to = UserChange::default();
     assert!(is_not_found(users::update(by, user, &to).await));
     assert!(is_not_found(users::remove(by, user).await));
