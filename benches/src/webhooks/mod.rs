@@ -18,7 +18,6 @@ use anyhow::ensure;
 use bellbird_domain::Clock;
 use bellbird_providers::Registry;
 use bellbird_storage::Storage;
-use bellbird_webhooks::delivery::schedule::Schedule;
 use bellbird_webhooks::event::buffer::WebhookEventBuffer;
 use bellbird_webhooks::target::Rules;
 use bellbird_webhooks::{Settings, Webhooks};
@@ -53,8 +52,7 @@ fn webhooks(storage: &Storage, event_buffer: &WebhookEventBuffer) -> anyhow::Res
     let settings = Settings {
         rules: RULES,
         timeout: TIMEOUT,
-        schedule: Schedule::default(),
-        chunk_rows: 500,
+        ..Settings::default()
     };
     let providers = Registry::of(Vec::new());
     Webhooks::new(

@@ -14,9 +14,7 @@ use bellbird_providers::Error;
 use bellbird_providers::settings::Declaration;
 use bellbird_reads::{Limits, Reads};
 use bellbird_storage::{NewLink, NewUser, Sealer, Storage, StorageError, in_tx};
-use bellbird_webhooks::delivery::schedule::Schedule;
 use bellbird_webhooks::event::buffer::WebhookEventBuffer;
-use bellbird_webhooks::target::Rules;
 use bellbird_webhooks::{Settings, Webhooks};
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -133,10 +131,9 @@ impl TestConsole {
         let (api, console) = ("http://127.0.0.1:8080", "https://example.com/console/");
         let (storage, clock) = (self.context.storage().clone(), self.context.clock().clone());
         let settings = Settings {
-            rules: Rules::default(),
             timeout: Duration::from_secs(1),
-            schedule: Schedule::default(),
             chunk_rows: 1,
+            ..Settings::default()
         };
         let buffer = WebhookEventBuffer::default();
         let webhooks = Webhooks::new(storage, Default::default(), clock, buffer, settings).unwrap();

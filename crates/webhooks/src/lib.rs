@@ -36,6 +36,17 @@ pub struct Settings {
     pub chunk_rows: u32,
 }
 
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            rules: Rules::default(),
+            timeout: Duration::from_secs(15),
+            schedule: Schedule::default(),
+            chunk_rows: 500,
+        }
+    }
+}
+
 /// The entry point of this crate. Cheap to clone; clones share all state.
 #[derive(Clone)]
 pub struct Webhooks {

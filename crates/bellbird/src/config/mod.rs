@@ -314,15 +314,17 @@ impl Settings {
             holdings_cache,
             trades_cache,
         };
+        let webhooks = WebhookSettings::default();
         let webhooks = WebhookSettings {
             rules: Rules {
-                allow_loopback: from.switch("webhooks.allow_loopback", false),
+                allow_loopback: from
+                    .switch("webhooks.allow_loopback", webhooks.rules.allow_loopback),
             },
             schedule: from
                 .attempt_delays("webhooks.attempt_delays_seconds")
-                .map_or_else(Schedule::default, Schedule::new),
-            timeout: from.seconds("webhooks.timeout_seconds", Duration::from_secs(15), 1..=60),
-            chunk_rows: from.number("webhooks.chunk_rows", 500, 1..=500),
+                .map_or(webhooks.schedule, Schedule::new),
+            timeout: from.seconds("webhooks.timeout_seconds", webhooks.timeout, 1..=60),
+            chunk_rows: from.number("webhooks.chunk_rows", webhooks.chunk_rows, 1..=500),
         };
         let log = Log {
             format: from.choice("log.format", LogFormat::Auto),

@@ -131,9 +131,6 @@ pub(super) fn start(
         clock.clone(),
         buffer,
         bellbird_webhooks::Settings {
-            rules: Rules {
-                allow_loopback: false,
-            },
             timeout: receiver::TIMEOUT,
             // Enough attempts for every outage of an endpoint.
             schedule: Schedule::new(
@@ -144,6 +141,7 @@ pub(super) fn start(
                     .collect(),
             ),
             chunk_rows: CHUNK_ROWS as u32,
+            ..bellbird_webhooks::Settings::default()
         },
         CLIENT.received_by(Arc::new(receiver::Link {
             scene: scene.clone(),
