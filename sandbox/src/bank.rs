@@ -144,7 +144,7 @@ impl Bank {
         self.merge(given, |bank, given| bank.change_account(id, given))
     }
 
-    /// Sets the balance of an account: Fiskil's and Akahu's fields that change, or all of
+    /// Sets the balance of an account: Fiskil's fields that change, or all of Akahu's balance or
     /// SnapTrade's balances.
     pub fn set_balance(&self, account: &str, balance: &impl Serialize) -> Result<(), Refused> {
         let balance = to_raw_value(balance).expect("plain values have a JSON text");

@@ -48,7 +48,8 @@ pub use registry::Registry;
 pub use unreadable::{UnreadableReason, UnreadableRow};
 pub use webhook_verifier::WebhookVerifier;
 
-/// Why provider calls are made. Whoever causes calls pays for them: only the schedule is free.
+/// Why provider calls are made. Whoever causes calls pays for them: only the schedule and the
+/// operator at a terminal are free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
     /// A person's or a program's request for this user. Its calls count against the user's budget

@@ -5,7 +5,7 @@
 //! run, or several if it is too large for one.
 //!
 //! A run loads what is known of the connection's syncs ([`SyncState`]), plans from that what to
-//! read (`plan.rs`, `times.rs`), reads it (`pull.rs`), finds what is new or changed (`changes.rs`),
+//! read (`plan.rs`, `times.rs`), reads it (`pull.rs`), finds what is new or changed (`changes`),
 //! and says what is known afterwards (`next_state.rs`). That state, the fingerprints, events and
 //! deliveries commit in one transaction at its end. So an interrupted run is simply repeated: no
 //! change is missed, and none is reported twice.
