@@ -161,27 +161,33 @@ impl Faults {
     }
 }
 
-/// The known name that a misspelled one is most like: at most half of its characters differ.
+/// The known name that a misspelled one is most like: at most one edit for each three characters.
 fn nearest(name: &str, known: &[&'static str]) -> Option<&'static str> {
     let distances = known.iter().map(|known| (edits(name, known), *known));
     let (edits, nearest) = distances.min_by_key(|(edits, _)| *edits)?;
-    (edits * 2 <= name.chars().count().max(nearest.len())).then_some(nearest)
+    let chars = name.chars().count().max(nearest.len());
+    (edits <= (chars / 3).max(1)).then_some(nearest)
 }
 
-/// How many characters to insert, delete or replace, without regard to case, to turn one text into
-/// the other.
+/// How many characters to insert, delete, replace or swap with the next, without regard to case, to
+/// turn one text into the other.
 fn edits(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut above: Vec<usize> = (0..=other.len()).collect();
-    for (row, char) in one.chars().enumerate() {
+    let chars = |text: &str| -> Vec<char> { text.to_ascii_lowercase().chars().collect() };
+    let (one, other) = (chars(one), chars(other));
+    let mut rows: Vec<Vec<usize>> = vec![(0..=other.len()).collect()];
+    for (row, char) in one.iter().enumerate() {
         let mut current = vec![row + 1];
         for (at, known) in other.iter().enumerate() {
-            let replaced = above[at] + usize::from(!char.eq_ignore_ascii_case(known));
-            current.push(replaced.min(above[at + 1] + 1).min(current[at] + 1));
+            let replaced = rows[row][at] + usize::from(char != known);
+            let mut least = replaced.min(rows[row][at + 1] + 1).min(current[at] + 1);
+            if row > 0 && at > 0 && *char == other[at - 1] && one[row - 1] == *known {
+                least = least.min(rows[row - 1][at - 1] + 1);
+            }
+            current.push(least);
         }
-        above = current;
+        rows.push(current);
     }
-    above[other.len()]
+    rows[one.len()][other.len()]
 }
 
 /// The error of a query string: one detail for each parameter.

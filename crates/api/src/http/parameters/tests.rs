@@ -203,6 +203,11 @@ fn unknown_parameter_names_the_one_that_is_meant() {
             "account_id: unknown; did you mean accountId?",
         ),
         ("form=2026-01-01", "form: unknown; did you mean from?"),
+        ("limits=1", "limits: unknown; did you mean limit?"),
+        (
+            "foo=1",
+            "foo: unknown; known are connectionId, accountId, from, to, limit, offset",
+        ),
         (
             "a%41=2",
             "aA: unknown; known are connectionId, accountId, from, to, limit, offset",
