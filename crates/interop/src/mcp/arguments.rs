@@ -23,7 +23,11 @@ const AMOUNT_BYTES_MAX: usize = 60;
 const UNKNOWN_MAX: usize = 5;
 
 /// Reads the arguments of a call. Fails with a text for the model that names every mistake.
-pub(super) fn read<T: DeserializeOwned>(arguments: &Map<String, Value>) -> Result<T, String> {
+/// `others` are arguments of the tool that are not among these.
+pub(super) fn read<T: DeserializeOwned>(
+    arguments: &Map<String, Value>,
+    others: &[&'static str],
+) -> Result<T, String> {
     parameters::read(RawParams::Arguments(arguments)).map_err(|faults| {
         let known = faults.known.iter().map(|(name, fault)| match fault {
             Fault::Invalid(expected) | Fault::TooMany(expected) => {
@@ -31,16 +35,14 @@ pub(super) fn read<T: DeserializeOwned>(arguments: &Map<String, Value>) -> Resul
             }
             Fault::Missing | Fault::Repeated => format!("{name}: must be given once"),
         });
+        let names = [faults.names, others].concat().join(", ");
         let unknown = faults.unknown.iter().take(UNKNOWN_MAX).map(|name| {
             let name: String = name
                 .chars()
                 .filter(|char| !char.is_control())
                 .take(40)
                 .collect();
-            format!(
-                "{name}: is not an argument; the arguments are {}",
-                faults.names.join(", ")
-            )
+            format!("{name}: is not an argument; the arguments are {names}")
         });
         known.chain(unknown).collect::<Vec<_>>().join("\n")
     })
@@ -277,7 +279,7 @@ mod tests {
     }
 
     fn read(arguments: Value) -> Result<All, String> {
-        super::read(arguments.as_object().unwrap())
+        super::read(arguments.as_object().unwrap(), &["cursor"])
     }
 
     #[test]
@@ -300,6 +302,7 @@ mod tests {
             faults.contains("surprise: is not an argument; the arguments are limit, from,"),
             "{faults}"
         );
+        assert!(faults.ends_with(", text, cursor"), "{faults}");
         for value in [
             json!({}),
             json!([]),

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::arguments;
 use super::definitions::Tool;
 
 const AGE_MAX: SignedDuration = SignedDuration::from_hours(1);
@@ -77,6 +78,11 @@ impl<P: Serialize + DeserializeOwned + Default> Resumed<P> {
             }
         }
         Ok(resumed)
+    }
+
+    /// The arguments as `T`. Fails with a text for the model.
+    pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, String> {
+        arguments::read(&self.arguments, &["cursor"])
     }
 
     pub(super) fn asked_at(&self) -> Timestamp {

@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{Missing, ToolCall, Total, advice, institution, storage};
-use crate::mcp::arguments;
 use crate::mcp::cursor::Resumed;
 use crate::mcp::output::{self, Room, Rows};
 use crate::mcp::texts::{CELL_CHARS_MAX, cell, clean};
@@ -71,7 +70,7 @@ pub(super) async fn list_accounts(
     arguments: Map<String, Value>,
 ) -> Result<Vec<u8>, String> {
     let resumed = Resumed::<Position>::of(&call.seal(), arguments, call.now)?;
-    let arguments: AccountsArguments = arguments::read(&resumed.arguments)?;
+    let arguments: AccountsArguments = resumed.read()?;
     let include_balances = arguments.include_balances.unwrap_or(true);
     let (offset, revision) = (resumed.position.offset, call.caller.revision);
     if offset > 0 && resumed.position.revision != revision {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{AccountNames, HEAD_BYTES, LISTS_AT_ONCE, LeftOut, Missing, ToolCall, Total};
-use crate::mcp::arguments::{self, Accounts, RowLimit};
+use crate::mcp::arguments::{Accounts, RowLimit};
 use crate::mcp::cursor::{BEGIN_AGAIN, Resumed};
 use crate::mcp::output::{self, Room, Rows};
 use crate::mcp::texts::{CELL_CHARS_MAX, ID_CHARS_MAX, cell, clean, visible};
@@ -59,7 +59,7 @@ pub(super) async fn list_holdings(
     arguments: Map<String, Value>,
 ) -> Result<Vec<u8>, String> {
     let resumed = Resumed::<Position>::of(&call.seal(), arguments, call.now)?;
-    let arguments: HoldingsArguments = arguments::read(&resumed.arguments)?;
+    let arguments: HoldingsArguments = resumed.read()?;
     let limit = arguments.limit.unwrap_or_default().0;
     let before = &resumed.position;
     let permit = call.admit(|quotas| &quotas.brokerage).await?;

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::ToolCall;
 use super::merged::{self, ListProgress, Listing};
 use super::transactions::{COLUMNS, Row};
-use crate::mcp::arguments::{self, Accounts, Choice, DayOrTime, Detail, RowLimit, date_filter};
+use crate::mcp::arguments::{Accounts, Choice, DayOrTime, Detail, RowLimit, date_filter};
 use crate::mcp::cursor::Resumed;
 use crate::mcp::known_rows::KnownRows;
 
@@ -33,7 +33,7 @@ pub(super) async fn list_new_transactions(
     arguments: Map<String, Value>,
 ) -> Result<Vec<u8>, String> {
     let resumed = Resumed::<ListProgress>::of(&call.seal(), arguments, call.now)?;
-    let arguments: NewArguments = arguments::read(&resumed.arguments)?;
+    let arguments: NewArguments = resumed.read()?;
     let dates = date_filter(Some(arguments.since), None)?;
     let (since, _) =
         DateRange::resolve(dates.from, None, resumed.asked_at()).instants(&call.caller.timezone);

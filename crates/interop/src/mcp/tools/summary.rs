@@ -77,7 +77,7 @@ pub(super) async fn summarize(
 ) -> Result<Vec<u8>, String> {
     arguments.retain(|_, value| !value.is_null());
     let range = super::default_range(&arguments).unwrap_or_else(|| " of the range".to_owned());
-    let arguments: SummaryArguments = arguments::read(&arguments)?;
+    let arguments: SummaryArguments = arguments::read(&arguments, &[])?;
     let dates = date_filter(arguments.from, arguments.to)?;
     let filter = transaction_filter(
         arguments.text,

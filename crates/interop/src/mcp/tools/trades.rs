@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::ToolCall;
 use super::merged::{self, ListProgress, Listing, ResultRow};
-use crate::mcp::arguments::{self, Accounts, DayOrTime, RowLimit, date_filter};
+use crate::mcp::arguments::{Accounts, DayOrTime, RowLimit, date_filter};
 use crate::mcp::cursor::Resumed;
 use crate::mcp::output;
 use crate::mcp::texts::{CELL_CHARS_MAX, TEXT_CHARS_MAX, cell, clean, visible};
@@ -50,7 +50,7 @@ pub(super) async fn list_trades(
     arguments: Map<String, Value>,
 ) -> Result<Vec<u8>, String> {
     let resumed = Resumed::<ListProgress>::of(&call.seal(), arguments, call.now)?;
-    let arguments: TradesArguments = arguments::read(&resumed.arguments)?;
+    let arguments: TradesArguments = resumed.read()?;
     let dates = date_filter(arguments.from, arguments.to)?;
     let limit = arguments.limit.unwrap_or_default().0;
     let _permit = call.admit(|quotas| &quotas.brokerage).await?;

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::ToolCall;
 use super::merged::{self, ListProgress, Listing, ResultRow};
 use crate::mcp::arguments::{
-    self, Accounts, Amount, Choice, DayOrTime, Detail, RowLimit, SearchText, date_filter,
+    Accounts, Amount, Choice, DayOrTime, Detail, RowLimit, SearchText, date_filter,
     transaction_filter,
 };
 use crate::mcp::cursor::Resumed;
@@ -69,7 +69,7 @@ pub(super) async fn list_transactions(
     arguments: Map<String, Value>,
 ) -> Result<Vec<u8>, String> {
     let resumed = Resumed::<ListProgress>::of(&call.seal(), arguments, call.now)?;
-    let arguments: ListArguments = arguments::read(&resumed.arguments)?;
+    let arguments: ListArguments = resumed.read()?;
     let dates = date_filter(arguments.from, arguments.to)?;
     let filter = transaction_filter(
         arguments.text,
