@@ -134,7 +134,7 @@ pub(super) async fn list_accounts(
         .then(|| resumed.cursor(&call.seal(), position))
         .transpose()?;
     let total = Total::Exact(total);
-    let (head, mut others) = call.outline("accounts", rows.shown, total, cursor, &missing);
+    let (head, mut others) = call.outline("accounts", "", rows.shown, total, cursor, &missing);
     others.insert("connections".to_owned(), connection_rows);
     let head = head + &broken;
     Ok(output::members(&head, COLUMNS, &rows, "accounts", &others))

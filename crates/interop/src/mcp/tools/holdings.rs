@@ -124,7 +124,7 @@ pub(super) async fn list_holdings(
         resumed.cursor(&call.seal(), position)
     });
     let cursor = cursor.transpose()?;
-    let (head, mut others) = call.outline("holdings", rows.shown, total, cursor, &missing);
+    let (head, mut others) = call.outline("holdings", "", rows.shown, total, cursor, &missing);
     others.insert("accounts".to_owned(), named.into_json());
     let head = head + &not_named;
     Ok(output::members(&head, COLUMNS, &rows, "holdings", &others))

@@ -148,8 +148,9 @@ pub(super) async fn result<K: RowKind, T: ResultRow>(
     } else {
         Total::AtLeast(total)
     };
-    let what = format!("{}{}, newest first", listing.name, listing.range);
-    let (head, mut others) = call.outline(&what, rows.shown, total, cursor, &missing);
+    let what = format!("{}{}", listing.name, listing.range);
+    let order = ", newest first";
+    let (head, mut others) = call.outline(&what, order, rows.shown, total, cursor, &missing);
     others.insert("accounts".to_owned(), named.into_json());
     let head = head + &not_named;
     Ok(output::members(

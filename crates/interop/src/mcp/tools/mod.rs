@@ -225,10 +225,12 @@ impl<'a> ToolCall<'a> {
     }
 
     /// What surrounds the rows of a list: the first lines of the result, which say how many rows
-    /// there are, how to go on, and what is missing, and the members beside the rows.
+    /// there are, in which `order`, how to go on, and what is missing, and the members beside the
+    /// rows.
     fn outline(
         &self,
         what: &str,
+        order: &str,
         shown: u32,
         total: Total,
         cursor: Option<String>,
@@ -239,13 +241,13 @@ impl<'a> ToolCall<'a> {
         let mut head = match total {
             Total::Exact(total) => {
                 others.insert("total".to_owned(), total.into());
-                format!("{shown} of {total} {what}.")
+                format!("{shown} of {total} {what}{order}.")
             }
             Total::AtLeast(total) => {
                 others.insert("at_least".to_owned(), total.into());
                 match total {
-                    0 => format!("NOT complete: there may be {what}, but none could be read."),
-                    total => format!("{shown} of at least {total} {what}."),
+                    0 => format!("NOT complete: no {what} were found, but not all could be read."),
+                    total => format!("{shown} of at least {total} {what}{order}."),
                 }
             }
         };
@@ -272,10 +274,11 @@ fn missing_lines(missing: &[Missing]) -> String {
     let mut lines = String::new();
     for missing in missing {
         let (institution, message) = (super::texts::cell(&missing.institution), &missing.message);
-        lines += &format!(
-            "\nMissing: {} account(s) of {institution}: {message}",
-            missing.account_ids.len()
-        );
+        let accounts = match missing.account_ids.len() {
+            1 => "1 account".to_owned(),
+            count => format!("{count} accounts"),
+        };
+        lines += &format!("\nMissing: {accounts} of {institution}: {message}");
     }
     lines
 }
@@ -411,5 +414,29 @@ impl<'s> AccountNames<'s> {
             .map(|(_, named)| named)
             .collect::<Vec<_>>()
             .into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_accounts_are_counted() {
+        let missing = |count: usize| Missing {
+            key: None,
+            account_ids: (0..count).map(|_| AccountId::new()).collect(),
+            institution: "Ironbark".to_owned(),
+            message: "try later".to_owned(),
+        };
+        assert_eq!(
+            missing_lines(&[missing(1), missing(4)]),
+            [
+                "",
+                "Missing: 1 account of Ironbark: try later",
+                "Missing: 4 accounts of Ironbark: try later",
+            ]
+            .join("\n")
+        );
     }
 }

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bellbird_domain::{AccountId, Category, ConnectionCategory, DateFilter, Direction};
+use bellbird_domain::{
+    AccountId, Category, ConnectionCategory, Currency, DateFilter, Decimal, Direction,
+};
 use bellbird_reads::merged::stop_at;
 use bellbird_reads::summary::{Group, GroupBy, GroupTotals, Summary};
 use bellbird_reads::{ReadError, SelectedAccounts, TransactionFilter, Transactions};
@@ -233,11 +235,12 @@ impl SummaryResult<'_> {
                 .or(row.group.as_deref())
                 .unwrap_or_default();
             let (rows_summed, currency) = (row.count.to_string(), row.currency.as_str());
+            let [money_in, money_out, net] = sums(group);
             let line = output::line(&[
                 &cell(name),
-                &row.money_in,
-                &row.money_out,
-                &row.net,
+                &money_in,
+                &money_out,
+                &net,
                 &rows_summed,
                 currency,
             ]);
@@ -294,14 +297,8 @@ impl SummaryResult<'_> {
             )
         };
         for totals in totals {
-            let GroupTotals {
-                currency,
-                rows,
-                money_in,
-                money_out,
-                net,
-                ..
-            } = totals;
+            let GroupTotals { currency, rows, .. } = totals;
+            let [money_in, money_out, net] = sums(totals);
             head += &format!(
                 "\nTotal {currency}: in {money_in}, out {money_out}, net {net}, {rows} rows."
             );
@@ -309,12 +306,8 @@ impl SummaryResult<'_> {
                 .iter()
                 .find(|transfers| transfers.currency == *currency)
             {
-                let GroupTotals {
-                    rows,
-                    money_in,
-                    money_out,
-                    ..
-                } = transfers;
+                let rows = transfers.rows;
+                let [money_in, money_out, _] = sums(transfers);
                 head += &format!(
                     " Of these, transfers (TRANSFER_IN and TRANSFER_OUT, also between the user's own accounts): in \
                      {money_in}, out {money_out}, {rows} rows."
@@ -354,5 +347,46 @@ impl SummaryResult<'_> {
     fn name_of(&self, id: AccountId) -> Option<String> {
         let (_, account) = find_account(self.selected, id)?;
         Some(clean(&account.name, CELL_CHARS_MAX))
+    }
+}
+
+/// The sums of a group for people: in, out and net.
+fn sums(totals: &GroupTotals) -> [String; 3] {
+    [&totals.money_in, &totals.money_out, &totals.net].map(|sum| sum_text(sum, totals.currency))
+}
+
+/// The same value with the places of its currency, and more only if it needs them.
+fn sum_text(sum: &Decimal<'_>, currency: Currency) -> String {
+    let (whole, fraction) = sum.as_str().split_once('.').unwrap_or((sum.as_str(), ""));
+    let fraction = fraction.trim_end_matches('0');
+    let places = currency.minor_unit_digits() as usize;
+    let point = if fraction.is_empty() && places == 0 {
+        ""
+    } else {
+        "."
+    };
+    format!("{whole}{point}{fraction:0<places$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_have_the_places_of_their_currency() {
+        for (sum, currency, expected) in [
+            ("24745.7100", "AUD", "24745.71"),
+            ("-26931.071", "AUD", "-26931.071"),
+            ("-45", "AUD", "-45.00"),
+            ("0", "AUD", "0.00"),
+            ("1993", "JPY", "1993"),
+            ("-7.0", "JPY", "-7"),
+            ("0.50", "JPY", "0.5"),
+            ("1.5", "BHD", "1.500"),
+            ("2331.53", "XXX", "2331.53"),
+        ] {
+            let (sum, currency) = (Decimal::parse(sum), Currency::parse(currency));
+            assert_eq!(sum_text(&sum.unwrap(), currency.unwrap()), expected);
+        }
     }
 }
