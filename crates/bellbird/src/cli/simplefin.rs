@@ -11,7 +11,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 
 use super::arguments::{self, SettingArgs};
-use super::user::UserArgs;
+use super::user::{UserArgs, note_plan};
 use super::{actor, output};
 use crate::config::Settings;
 use crate::{instances, wiring};
@@ -79,15 +79,17 @@ async fn token(settings: &Settings, storage: &Storage, args: &TokenArgs) -> anyh
         create_setup_token(storage, user.id, Some(&args.name), &api_url).await?;
     let token = token.expose_secret();
     let advice = format!(
-        "Paste this token into the program within an hour, while the service is running. It gives the program access \
-         to the accounts of {}, at {api_url}.",
+        "Paste this token into the program within an hour, while the service is running. It lets the program \
+         read what the plan of {} allows, at {api_url}.",
         user.email
     );
     output::print_secret(
         &json!({"token": token, "expiresAt": expires_at}),
         token,
         &advice,
-    )
+    )?;
+    note_plan(&user);
+    Ok(())
 }
 
 /// Stores a new setup token. Returns its text for a program, and when it expires.

@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::actor;
 use super::arguments::{self, SettingArgs};
 use super::output::{self, format_instant};
-use super::user::{UserArgs, UserFilter};
+use super::user::{UserArgs, UserFilter, note_plan};
 use crate::wiring;
 use find::KeyRef;
 
@@ -197,6 +197,7 @@ async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
     let created = keys::create(&mut change, new).await?;
     change.commit().await?;
     NewKeyView::new(&user.email, &created).print()?;
+    note_plan(&user);
     let (record, keys) = (&created.record, storage.keys().list(user.id).await?);
     let namesakes = keys
         .iter()

@@ -166,6 +166,16 @@ impl UserRef {
     }
 }
 
+/// A remark for who makes a key of a user whose plan has no API access.
+pub(super) fn note_plan(user: &User) {
+    if user.plan == Plan::Saver {
+        output::note(&format!(
+            "The plan {} reads no accounts by API: `bellbird user set {} --plan developer` changes that",
+            user.plan, user.email
+        ));
+    }
+}
+
 fn details(user: &User) -> String {
     let timezone = user
         .timezone
