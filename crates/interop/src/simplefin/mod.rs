@@ -114,9 +114,9 @@ async fn create() -> Response {
     response
 }
 
-/// The same for whatever is unknown, used, expired or revoked, so that nobody learns which tokens
-/// there were.
-const FORBIDDEN: &str = "Forbidden: this setup token or access URL is not valid any more. A setup token works once, \
+/// The same for whatever is missing, unknown, used, expired or revoked, so that nobody learns which
+/// tokens there were.
+const FORBIDDEN: &str = "Forbidden: no setup token or access URL that is valid was sent. A setup token works once, \
     for an hour: make a new one where you got it\n";
 
 /// Errors are plain text. Actual takes JSON for an account set, and advises to unlink the accounts.

@@ -47,8 +47,11 @@ async fn claim_gives_an_access_url_once() {
     assert_plain(&second, 403);
     assert_starts(
         &second.text,
-        "Forbidden: this setup token or access URL is not valid any more",
+        "Forbidden: no setup token or access URL that is valid was sent",
     );
+    let nothing = app.get_without_key("/simplefin/accounts").await;
+    assert_plain(&nothing, 403);
+    assert_eq!(nothing.text, second.text);
     assert_eq!(audit(&app, created.id).await, ["claimed", "claim_rejected"]);
     assert_eq!(app.keys_of(app.olivia.user.id).await.len(), keys.len());
 
