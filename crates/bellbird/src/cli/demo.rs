@@ -380,7 +380,7 @@ fn text(view: &DemoView<'_>, paths: &[String], is_temporary: bool, is_local: boo
          once,\nwithin an hour:\n\n  {}\n\n\
          Let an assistant that speaks MCP read them: at {api}/mcp with that key, or by the command\n\n  \
          BELLBIRD_URL={api} BELLBIRD_KEY=$BELLBIRD_KEY bellbird mcp\n\n\
-         Save transactions as a file:\n\n  \
+         Save the transactions of the last 30 days as a file, or more with ?from=2026-01-01:\n\n  \
          curl -fsS -o transactions.csv -H \"Authorization: Bearer $BELLBIRD_KEY\" \
          '{api}/v1/export/transactions.csv'\n\n\
          {webhook}\
