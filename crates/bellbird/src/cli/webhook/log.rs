@@ -26,6 +26,8 @@ const HEAD: [&str; 11] = [
 ///
 /// The log covers 90 days, and 30 of events that all endpoints have accepted. It does not contain
 /// event bodies, because Bellbird does not store them.
+///
+/// Attempts are counted since the last redelivery. With --event, all of them are listed.
 #[derive(Args)]
 #[command(after_long_help = "Example:
   bellbird webhook deliveries 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --state failed")]
