@@ -232,5 +232,5 @@ async fn webhooks(console: &Console, zone: &LocalTime) -> Result<Check, StorageE
             count(disabled, "endpoint")
         )),
     };
-    Ok(check.see("/operator/deliveries", "Which?"))
+    Ok(check.see("/operator/deliveries?only=attention", "Which?"))
 }

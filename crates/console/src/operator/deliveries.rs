@@ -8,9 +8,14 @@ use http::{StatusCode, Uri};
 
 use super::{Emails, Operator, PAGE_ROWS};
 use crate::error_page::PageResult;
-use crate::list_query::{ListQuery, Pages};
+use crate::list_query::{Chip, ListQuery, Pages};
 use crate::pages::names::sanitized;
 use crate::pages::{LocalTime, SignedInFrame, When, page_response};
+
+/// What a query chooses. Without it, endpoints are listed too that somebody has paused.
+const FILTERS: [&str; 1] = ["only"];
+/// The value of what nobody has paused.
+const ATTENTION: &str = "attention";
 
 #[derive(Template)]
 #[template(path = "operator_deliveries.html")]
@@ -21,6 +26,8 @@ struct DeliveriesPage<'a> {
     oldest_due: Option<When>,
     /// To be sent again later.
     later: u64,
+    /// One.
+    chips: Vec<Chip>,
     /// Disabled or failing.
     rows: Vec<EndpointRow>,
     of_all: Vec<EndpointRow>,
@@ -50,6 +57,9 @@ impl EndpointRow {
         } = endpoint;
         let is_disabled = *status == EndpointStatus::Disabled;
         let text = match (is_disabled, failing_since) {
+            (true, _) if endpoint.is_paused() => {
+                format!("paused {}", disabled_reason.as_deref().unwrap_or_default())
+            }
             (true, _) => format!(
                 "disabled: {}",
                 sanitized(disabled_reason.as_deref().unwrap_or("no reason"))
@@ -75,12 +85,12 @@ impl EndpointRow {
 
 /// `GET /operator/deliveries`
 pub(super) async fn show(Operator(session): Operator, uri: Uri) -> PageResult {
-    let query = ListQuery::parse(uri.query(), &[]);
+    let query = ListQuery::parse(uri.query(), &FILTERS);
     let (storage, zone) = (session.storage(), session.zone());
     let overview = storage.deliveries().overview(zone.now).await?;
     let mut endpoints = storage
         .endpoints()
-        .list_troubled_after(query.start(), PAGE_ROWS + 1)
+        .list_troubled_after(query.start(), query.get("only") != ATTENTION, PAGE_ROWS + 1)
         .await?;
     let pages = query.cut(&mut endpoints, PAGE_ROWS, |endpoint| endpoint.id);
     let mut emails = Emails::default();
@@ -100,6 +110,7 @@ pub(super) async fn show(Operator(session): Operator, uri: Uri) -> PageResult {
         later: overview.pending.saturating_sub(overview.due),
         overview,
         oldest_due,
+        chips: vec![query.toggle("only", ATTENTION, "Needs attention")],
         rows,
         of_all,
         pages,

@@ -54,6 +54,25 @@ macro_rules! was_stopped {
 }
 pub(crate) use was_stopped;
 
+/// Endpoints that are disabled in a way that is given, or failing, also those of the installation
+/// that fail for one of its users. The candidates come from two indexes of few rows, so that no
+/// healthy endpoint is read.
+macro_rules! select_troubled {
+    ($($disabled:tt)*) => {
+        concat!(
+            select_endpoints!(
+                "WHERE e.id > $1 AND e.id IN (SELECT d.id FROM webhook_endpoints d WHERE d.status = 'disabled'
+                        UNION ALL SELECT f.endpoint_id FROM webhook_queues f
+                        WHERE f.failing_since IS NOT NULL AND f.endpoint_id > $1)
+                    AND ("
+            ),
+            $($disabled)*,
+            " OR (e.status <> 'disabled' AND EXISTS (SELECT 1 FROM webhook_queues q
+                WHERE q.endpoint_id = e.id AND q.failing_since >= e.enabled_at))) ORDER BY e.id LIMIT $2"
+        )
+    };
+}
+
 /// The last error of a delivery that ended because its endpoint is disabled.
 pub(crate) const ENDPOINT_DISABLED: &str = "endpoint disabled";
 
@@ -73,15 +92,9 @@ statements! {
 
     LIST_AFTER_OF_USER = select_endpoints!("WHERE e.user_id = $3 AND e.id > $1 ORDER BY e.id LIMIT $2");
 
-    /// Disabled or failing, also those of the installation that fail for one of its users. The
-    /// candidates come from two indexes of few rows, so that no healthy endpoint is read.
-    LIST_TROUBLED = select_endpoints!(
-        "WHERE e.id > $1 AND e.id IN (SELECT d.id FROM webhook_endpoints d WHERE d.status = 'disabled'
-                UNION ALL SELECT f.endpoint_id FROM webhook_queues f
-                WHERE f.failing_since IS NOT NULL AND f.endpoint_id > $1)
-            AND (e.status = 'disabled' OR EXISTS (SELECT 1 FROM webhook_queues q
-                WHERE q.endpoint_id = e.id AND q.failing_since >= e.enabled_at)) ORDER BY e.id LIMIT $2"
-    );
+    LIST_TROUBLED = select_troubled!("e.status = 'disabled'");
+
+    LIST_STOPPED_OR_FAILING = select_troubled!(was_stopped!());
 
     COUNT_STOPPED_BY_USER = concat!(
         "SELECT user_id, COUNT(*) FROM webhook_endpoints WHERE ", was_stopped!(),
@@ -275,15 +288,21 @@ impl Endpoints<'_> {
     }
 
     /// Endpoints behind this one that are disabled, or whose last attempt failed, oldest first. One
-    /// of the installation is listed if its last attempt failed for one of the users.
+    /// of the installation is listed if its last attempt failed for one of the users. With
+    /// `paused`, those that were disabled on purpose are listed too.
     pub async fn list_troubled_after(
         self,
         after: Option<EndpointId>,
+        paused: bool,
         limit: u32,
     ) -> Result<Vec<Endpoint>> {
         let after = after.map_or(Param::BEFORE_ALL_IDS, Param::from);
+        let statement = match paused {
+            true => LIST_TROUBLED,
+            false => LIST_STOPPED_OR_FAILING,
+        };
         self.db
-            .all(LIST_TROUBLED, params![after, limit], endpoint)
+            .all(statement, params![after, limit], endpoint)
             .await
     }
 

@@ -255,7 +255,9 @@ async fn endpoint_that_its_user_disabled_is_no_alarm() {
     let health = browser.get("/operator/health").await;
     health.assert_has("every enabled endpoint works");
     let list = browser.get("/operator/deliveries").await;
-    list.assert_has("<span class=\"status \">disabled: by user</span>");
+    list.assert_has("<span class=\"status \">paused by user</span>");
+    let which = "/operator/deliveries?only=attention";
+    browser.get(which).await.assert_has("none fails");
     let users = browser.get("/operator/users?only=attention").await;
     users.assert_lacks("<bdi>olivia@example.com</bdi></a>");
     let (endpoint, now) = ((olivia.id, hook.endpoint.id), app.clock.now());
@@ -265,6 +267,8 @@ async fn endpoint_that_its_user_disabled_is_no_alarm() {
         .unwrap();
     let health = browser.get("/operator/health").await;
     health.assert_has("1 endpoint disabled");
+    health.assert_has(which);
+    browser.get(which).await.assert_has("disabled: gone");
     let list = browser.get("/operator/deliveries").await;
     list.assert_has("<span class=\"status attention\">disabled: gone</span>");
 }

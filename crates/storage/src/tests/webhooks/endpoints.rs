@@ -189,6 +189,8 @@ both! {
             assert_eq!(find(db, id).await.is_paused(), is_paused, "{reason}");
             let disabled = db.deliveries().overview(at(2)).await.unwrap().disabled;
             assert_eq!(disabled, u64::from(!is_paused), "{reason}");
+            let listed = async |paused| db.endpoints().list_troubled_after(None, paused, 9).await.unwrap().len();
+            assert_eq!((listed(true).await, listed(false).await), (1, usize::from(!is_paused)), "{reason}");
         }
     }
 

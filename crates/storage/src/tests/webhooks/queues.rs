@@ -185,13 +185,13 @@ both! {
         };
         assert_eq!(shown().await, (Some(at(32)), Some(at(32))));
         assert_eq!(db.deliveries().overview(at(34)).await.unwrap().failing, 1);
-        assert_eq!(db.endpoints().list_troubled_after(None, 9).await.unwrap().len(), 1);
+        assert_eq!(db.endpoints().list_troubled_after(None, false, 9).await.unwrap().len(), 1);
         let [claim] = &claims(db, 60).await[..] else { panic!("only the first user's is due") };
         assert_eq!((claim.user_id, claim.is_unhealthy, claim.failing_since), (anna, true, Some(at(32))));
         assert!(in_tx!(db, endpoints::enable((OWNER, shared), at(70))).await.unwrap());
         assert_eq!(shown().await, (None, Some(at(32))));
         assert_eq!(db.deliveries().overview(at(70)).await.unwrap().failing, 0);
-        assert_eq!(db.endpoints().list_troubled_after(None, 9).await.unwrap(), []);
+        assert_eq!(db.endpoints().list_troubled_after(None, false, 9).await.unwrap(), []);
         let [claim] = &claims(db, 130).await[..] else { panic!("due again") };
         assert_eq!((claim.is_unhealthy, claim.failing_since), (false, None));
         attempt_all(db, claim, 131, AttemptOutcome::Retry(at(999))).await;
