@@ -1,5 +1,5 @@
 //! `/operator/users/{id}`: a user's plan, connections and keys. Its forms change the plan, make a
-//! sign-in link or send it by e-mail, end the sessions, and remove the user.
+//! sign-in link or send it by e-mail, allow to sign in, end the sessions, and remove the user.
 
 use askama::Template;
 use bellbird_domain::{Connection, ConnectionStatus, KeyStatus, Plan, User, UserId};
@@ -192,11 +192,10 @@ fn key_row(key: &KeyRecord, zone: &LocalTime) -> KeyRow {
 }
 
 /// `POST /operator/users/{id}`, with the field `plan`, `sign-in-link`, `send-link`, `end-sessions`,
-/// or `remove` and the user's address in `confirm-email`.
+/// `allow-sign-in`, or `remove` and the user's address in `confirm-email`.
 pub(super) async fn change(id: PathText, OperatorForm(form): OperatorForm) -> PageResult {
     const TOO_MANY: &str = "20 sign-in links of this user work already. Wait ten minutes.";
-    const MAY_NOT: &str =
-        "This user may not sign in, because nobody has verified the e-mail address.";
+    const MAY_NOT: &str = "This user may not sign in. Allow it first.";
     let id = id_of(id)?;
     let changed = submit(&form, id).await;
     let Err(Failure::Refused(refusal)) = &changed else {
@@ -243,6 +242,13 @@ async fn submit(form: &OwnForm, id: UserId) -> PageResult {
             ..Shown::default()
         };
         return page(session, id, shown).await;
+    } else if form.field("allow-sign-in").is_some() {
+        let to = UserChange {
+            console_sign_in: Some(true),
+            ..UserChange::default()
+        };
+        users::update(&mut change, id, &to).await?;
+        (Done::SignInAllowed, "access")
     } else if form.field("end-sessions").is_some() {
         sign_in::end_all_sessions(&mut change, id).await?;
         (Done::SessionsOfUserEnded, "access")

@@ -38,6 +38,8 @@ done! {
     SessionEnded => "signed-out", "That browser is signed out.";
     OtherSessionsEnded => "others-signed-out", "All other browsers are signed out.";
     SessionsOfUserEnded => "user-signed-out", "The user is signed out everywhere.";
+    SignInAllowed => "sign-in-allowed",
+        "The user may sign in. Next, give the user a link to sign in.";
     PlanSaved => "plan-saved", "The plan is saved.";
     UserAdded => "user-added",
         "The user is added. Next, give the user a link to sign in.";

@@ -173,6 +173,32 @@ impl Page {
     }
 }
 
+/// As after a restore, which forbids it to everybody.
+#[tokio::test]
+async fn operator_allows_a_user_to_sign_in() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in_operator().await;
+    let olivia = app.olivia.user.id;
+    let forbidden = UserChange {
+        console_sign_in: Some(false),
+        ..UserChange::default()
+    };
+    app.change_user_to(olivia, forbidden).await;
+    let path = format!("/operator/users/{olivia}");
+    let page = browser.get(&path).await;
+    page.assert_has("may not sign in until an operator");
+    page.assert_lacks("name=\"sign-in-link\"");
+    let refused = browser.post(&path, "sign-in-link=yes").await;
+    refused.assert_shows(400, "This user may not sign in. Allow it first.");
+    browser.try_submit(&path, "allow-sign-in=yes", 303).await;
+    assert!(app.user(olivia).await.console_sign_in);
+    let page = browser.get(&path).await;
+    page.assert_lacks("name=\"allow-sign-in\"");
+    page.assert_has("name=\"sign-in-link\"");
+    let rows = app.operator_audit().await;
+    assert_eq!(rows[0].detail.as_deref(), Some("may sign in: no → yes"));
+}
+
 /// Each filter finds its user, and leaves out the other.
 #[tokio::test]
 async fn users_are_filtered() {
