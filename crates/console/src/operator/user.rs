@@ -57,8 +57,10 @@ struct ConnectionRow {
     status: &'static str,
     is_active: bool,
     since: String,
-    /// None: never.
+    /// When its last sync began. None: never.
     synced: Option<When>,
+    /// When it was last read, in whatever way. None: never.
+    read: Option<When>,
     consent_end: Option<String>,
     /// Why the last sync failed.
     sync_error: Option<String>,
@@ -165,7 +167,11 @@ fn row(
         status: status_text(connection.status),
         is_active,
         since: zone.day(connection.created_at),
-        synced: connection.last_refreshed_at.map(|at| zone.when(at)),
+        synced: sync
+            .as_ref()
+            .and_then(|sync| sync.synced_at)
+            .map(|at| zone.when(at)),
+        read: connection.last_refreshed_at.map(|at| zone.when(at)),
         consent_end: connection
             .consent_expires_at
             .filter(|_| is_active)

@@ -173,6 +173,22 @@ impl Page {
     }
 }
 
+#[tokio::test]
+async fn bank_that_was_only_read_is_not_synced() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in_operator().await;
+    let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
+    app.refresh(user, connection.id).await;
+    let path = format!("/operator/users/{user}");
+    browser.get(&path).await.assert_has(", never synced.");
+    for connection in &app.olivia.connections {
+        app.sync(connection).await;
+    }
+    let page = browser.get(&path).await;
+    page.assert_has(". Synced <time");
+    page.assert_lacks(", never synced.");
+}
+
 /// As after a restore, which forbids it to everybody.
 #[tokio::test]
 async fn operator_allows_a_user_to_sign_in() {
