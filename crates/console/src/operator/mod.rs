@@ -28,7 +28,7 @@ use crate::not_found;
 use crate::session::{OwnForm, Session};
 use crate::state::Console;
 
-pub(crate) use setup::PATH as SETUP_PATH;
+pub(crate) use setup::{PATH as SETUP_PATH, steps_left};
 
 /// Where the page of providers is.
 const PROVIDERS_PATH: &str = "/operator/providers";

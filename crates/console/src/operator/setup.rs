@@ -36,6 +36,26 @@ pub(super) async fn in_progress(console: &Console) -> Result<Option<FirstStart>,
     Ok(found.filter(|found| found.done_at.is_none()))
 }
 
+/// What an operator has still to do on a first start. None: nothing, or the user is no operator.
+pub(crate) async fn steps_left(session: &Session) -> Result<Option<&'static str>, StorageError> {
+    if !session.is_operator {
+        return Ok(None);
+    }
+    let Some(found) = in_progress(session).await? else {
+        return Ok(None);
+    };
+    let keeps_key = session.site.master_key.is_none() || found.key_kept_at.is_some();
+    let is_linkable = !session.connections.links().providers().is_empty();
+    Ok(match (keeps_key, is_linkable) {
+        (false, false) => {
+            Some("Keep a copy of the master key, and choose where accounts are read.")
+        }
+        (false, true) => Some("Keep a copy of the master key."),
+        (true, false) => Some("Choose where accounts are read."),
+        (true, true) => None,
+    })
+}
+
 /// `GET /operator/setup`
 pub(super) async fn show(Operator(session): Operator) -> PageResult {
     let found = in_progress(&session).await?.ok_or(Failure::NotFound)?;
@@ -61,7 +81,8 @@ fn page(
     page_response(status, &page)
 }
 
-/// `POST /operator/setup`, with the field `download`, `kept`, or `finish`.
+/// `POST /operator/setup`, with the field `download`, `kept`, or `finish`, whose value is `link` to
+/// go on with a bank.
 pub(super) async fn change(OperatorForm(form): OperatorForm) -> PageResult {
     const NOT_KEPT: &str = "Keep a copy of the key, and then tick the box.";
     let session = &form.session;
@@ -69,20 +90,23 @@ pub(super) async fn change(OperatorForm(form): OperatorForm) -> PageResult {
         return Err(Failure::NotFound);
     };
     let downloads = form.field("download").is_some();
-    let finishes = form.field("finish").is_some();
+    let finishes = form.field("finish");
     if downloads && !found.offers_key(session.clock.now()) {
         return Err(Failure::NotFound);
     }
-    if !downloads && !finishes && form.field("kept") != Some("yes") {
+    if !downloads && finishes.is_none() && form.field("kept") != Some("yes") {
         return Ok(page(session, key, &found, Some(NOT_KEPT)));
     }
     let mut change = session.begin_as_operator().await?;
     let next = if downloads {
         first_start::record_key_download(&mut change).await?;
         download(key)
-    } else if finishes {
+    } else if let Some(next) = finishes {
         first_start::finish(&mut change).await?;
-        session.redirect("/connections")
+        session.redirect(match next {
+            "link" => "/connections",
+            _ => "/overview",
+        })
     } else {
         first_start::keep_key(&mut change).await?;
         session.redirect(PROVIDERS_PATH)

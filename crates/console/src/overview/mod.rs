@@ -18,6 +18,7 @@ use futures_util::stream::FuturesUnordered;
 use http::Uri;
 
 use crate::error_page::PageResult;
+use crate::operator;
 use crate::pages::{BankNames, SignedInFrame, rendered_part};
 use crate::plan;
 use crate::session::Session;
@@ -33,8 +34,8 @@ use query::OverviewQuery;
 struct OverviewPage<'a> {
     frame: &'a SignedInFrame<'a>,
     attention: &'a Attention,
-    /// Whether the operator has a step of the first start to take.
-    continues_setup: bool,
+    /// What the operator has to do on the first start.
+    setup: Option<&'static str>,
     /// Nothing is linked yet.
     is_empty: bool,
     /// The parts without amounts, of which that of balances is as high as the one that follows.
@@ -55,8 +56,7 @@ pub(crate) async fn show(session: Session, uri: Uri) -> PageResult {
         storage.accounts().list(session.user(), u32::MAX, 0),
         storage.endpoints().list(session.user()),
     )?;
-    let continues_setup = session.is_operator
-        && (storage.first_start().find().await?).is_some_and(|found| found.done_at.is_none());
+    let setup = operator::steps_left(&session).await?;
     let frame = session.frame("/overview");
     let linkable = session.connections.links().providers();
     let names = Arc::new(BankNames::new(&connections, &accounts, &session.zone()));
@@ -78,7 +78,7 @@ pub(crate) async fn show(session: Session, uri: Uri) -> PageResult {
     let page = OverviewPage {
         frame: &frame,
         attention: &attention,
-        continues_setup,
+        setup,
         is_empty,
         expected: [balances.expected(), money.expected()],
     };

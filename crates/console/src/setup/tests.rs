@@ -345,7 +345,8 @@ async fn key_is_offered_for_an_hour_and_until_it_is_kept() {
     let page = world.get(path).await;
     assert!(page.text.contains("that hour is over"), "{}", page.text);
     assert_eq!(world.post(path, "kept=yes").await.status, 303);
-    assert_eq!(world.post(path, "finish=yes").await.status, 303);
+    let done = world.post(path, "finish=yes").await;
+    assert_eq!(done.location(), "/console/overview");
 
     let mut world = FirstStartWorld::with_operator().await;
     world.post(path, "kept=yes").await;
@@ -409,7 +410,7 @@ async fn operator_keeps_the_key_before_providers_follow() {
     );
     let page = world.get("/operator/providers").await;
     assert!(page.text.contains("Step 3 of 3") && page.text.contains("Use the sandbox"));
-    let done = world.post("/operator/setup", "finish=yes").await;
+    let done = world.post("/operator/setup", "finish=link").await;
     assert_eq!(done.location(), "/console/connections");
     assert_eq!(world.get("/operator/setup").await.status, 404);
     let late = world.post("/operator/setup", "download=yes").await;
@@ -430,6 +431,17 @@ async fn start_page_says_what_is_not_set_up_yet() {
     assert!(start.text.contains("not set up yet"), "{}", start.text);
     assert!(!start.text.contains("sign-in") && !start.text.contains("console login"));
     let mut world = FirstStartWorld::with_operator().await;
+    let key = "Keep a copy of the master key, and choose where accounts are read.";
+    for (form, steps) in [
+        ("", Some(key)),
+        ("kept=yes", Some("<p>Choose where accounts are read.</p>")),
+        ("finish=yes", None),
+    ] {
+        world.post("/operator/setup", form).await;
+        let page = world.get("/overview").await.text;
+        assert_eq!(page.contains("not set up yet"), steps.is_some(), "{page}");
+        assert!(steps.is_none_or(|steps| page.contains(steps)), "{page}");
+    }
     world.cookies.clear();
     let start = world.get("/").await;
     assert!(!start.text.contains("not set up yet"), "{}", start.text);

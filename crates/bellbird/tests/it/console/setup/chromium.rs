@@ -58,6 +58,10 @@ fn from_an_empty_folder_to_rows() {
     browser.click("button[name=sandbox][value=all]");
     browser.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)");
     browser.assert_accessible("setup-providers-sandbox");
+    browser.open(&format!("{console}/overview"));
+    let overview = browser.text();
+    assert!(!overview.contains("not set up yet"), "{overview}");
+    browser.open(&format!("{console}/operator/providers"));
     browser.click("button[name=finish]");
     assert_eq!(browser.url(), format!("{console}/connections"));
     browser.assert_accessible("setup-link");
