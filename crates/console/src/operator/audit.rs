@@ -46,7 +46,7 @@ const SUBJECTS: [(&str, &str); 16] = [
     ("delivery", "Deliveries"),
     ("operator_key", "Keys of operators"),
     ("provider_settings", "Providers"),
-    ("database", "Backups"),
+    ("database", "Backups and restores"),
     ("first_start", "First start"),
     ("master_key", "Master key"),
 ];
@@ -242,12 +242,15 @@ fn action_words(action: &str) -> String {
         "provider_settings.remove" => "Credentials of a provider removed",
         "provider_settings.use_sandbox" => "Provider simulated",
         "database.backup" => "Backup made",
+        "database.cut_access" => "Backup restored, and all access ended",
+        "database.keep_access" => "Backup restored, with all access kept",
+        "secrets.rotate" => "Secrets sealed with another master key",
         "first_start.begin" => "First start begun",
         "first_start.code" => "Address of the first start printed",
         "first_start.claim" => "First start opened in a browser",
         "first_start.finish" => "First start finished",
         "master_key.download" => "Master key downloaded",
-        "master_key.keep" => "Master key kept",
+        "master_key.keep" => "Copy of the master key confirmed",
         "webhook_endpoint.ping" => "Test event sent",
         other => return action_text(other),
     };
@@ -379,6 +382,16 @@ impl File {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn restores_have_words() {
+        for action in ["database.cut_access", "database.keep_access"] {
+            assert!(
+                action_words(action).starts_with("Backup restored"),
+                "{action}"
+            );
+        }
+    }
 
     #[test]
     fn query_has_only_known_filters() {
