@@ -127,7 +127,8 @@ impl ListQuery {
         text.finish()
     }
 
-    /// A filter with a few values, each with its text. Without one, it has the text of any.
+    /// A filter with a few values, each with its text. Without one, it has the text of any, and
+    /// says so if the query has another value, which chooses nothing.
     pub(crate) fn menu(
         &self,
         name: &str,
@@ -142,7 +143,10 @@ impl ListQuery {
         let values = values.into_iter();
         links.extend(values.map(|(value, text)| link(&value.to_string(), text.to_string())));
         let shown = links.iter().find(|value| value.is_set);
-        let text = shown.map_or(any, |value| value.text.as_str()).to_owned();
+        let text = match shown {
+            Some(value) => value.text.clone(),
+            None => format!("{any} (unknown choice)"),
+        };
         let is_set = shown.is_some() && !chosen.is_empty();
         Chip {
             values: links,
@@ -248,6 +252,11 @@ mod tests {
         assert_eq!((&*other.query, other.is_set), ("what=key&by=c", false));
         let none = query("pages=2&what=").menu("what", "Anything", [("user", "Users")]);
         assert_eq!((&*none.text, none.is_set), ("Anything", false));
+        let unknown = query("what=x").menu("what", "Anything", [("user", "Users")]);
+        assert_eq!(
+            (&*unknown.text, unknown.is_set),
+            ("Anything (unknown choice)", false)
+        );
         assert!(!query("pages=2").has_filter() && page.has_filter());
     }
 

@@ -238,6 +238,8 @@ async fn users_are_filtered() {
         page.assert_status(200);
         page.assert_lists([has_olivia, has_ben]);
     }
+    let unknown = browser.get("/operator/users?plan=gold").await;
+    unknown.assert_has("All plans (unknown choice)");
     let page = browser.get("/operator/users").await;
     page.assert_has("1 webhook endpoint disabled");
     let found = browser.get("/operator/users?search=example").await;
