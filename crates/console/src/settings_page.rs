@@ -98,17 +98,21 @@ fn audit_rows(rows: &[AuditRow], sessions: &[SessionRecord], zone: &LocalTime) -
             (ActorKind::User, Some(browser)) => format!("in {browser}"),
             (ActorKind::User, None) => "in a browser of before".to_owned(),
             _ if row.actor == Actor::first_start() => "when Bellbird was set up".to_owned(),
-            (ActorKind::Command | ActorKind::Operator | ActorKind::OperatorKey, _) => {
-                "by an operator".to_owned()
-            }
+            (ActorKind::Command, _) => "by a command on the server".to_owned(),
+            (ActorKind::Operator | ActorKind::OperatorKey, _) => "by an operator".to_owned(),
         };
+        let detail = row
+            .detail
+            .as_deref()
+            .filter(|text| row.action != "session.create" && !text.is_empty());
+        let mut text = action_text(&row.action);
+        // Of others, it is what changed, and no name.
+        if detail.is_some() && row.actor.kind != ActorKind::User {
+            text.push(',');
+        }
         ActivityRow {
-            text: action_text(&row.action),
-            detail: row
-                .detail
-                .as_deref()
-                .filter(|text| row.action != "session.create" && !text.is_empty())
-                .map(sanitized),
+            text,
+            detail: detail.map(sanitized),
             at: zone.when(row.at),
             by,
         }
@@ -222,6 +226,8 @@ pub(crate) fn timezone_of(written: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use bellbird_domain::UserId;
+
     use super::*;
 
     #[test]
@@ -243,5 +249,28 @@ mod tests {
         for written in ["", "Mars", "Australia", "Sydney/Australia"] {
             assert!(timezone_of(written).is_err(), "{written}");
         }
+    }
+
+    #[test]
+    fn changes_by_others_say_who_and_how() {
+        let now = "2026-11-20T13:40:00Z".parse().unwrap();
+        let row = |actor| AuditRow {
+            id: Uuid::nil(),
+            at: now,
+            actor,
+            action: "operator.add".to_owned(),
+            user_id: None,
+            subject: None,
+            detail: Some("may sign in: no → yes".to_owned()),
+        };
+        let rows = [
+            row(Actor::command("root")),
+            row(Actor::operator(UserId::new())),
+        ];
+        let shown = audit_rows(&rows, &[], &LocalTime::of(None, now));
+        let by: Vec<_> = shown.iter().map(|row| row.by.as_str()).collect();
+        assert_eq!(by, ["by a command on the server", "by an operator"]);
+        assert_eq!(shown[0].text, "Made an operator,");
+        assert_eq!(shown[0].detail.as_deref(), Some("may sign in: no → yes"));
     }
 }

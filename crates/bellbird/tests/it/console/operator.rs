@@ -189,6 +189,16 @@ async fn bank_that_was_only_read_is_not_synced() {
     page.assert_lacks(", never synced.");
 }
 
+#[tokio::test]
+async fn settings_say_how_an_operator_changes_the_address() {
+    let app = App::start(Setup::default()).await;
+    let command = "user set</code> on the server changes it.";
+    let own = app.sign_in_operator().await.get("/settings").await;
+    own.assert_has(command);
+    let olivia = app.sign_in(app.olivia.user.id).await;
+    olivia.get("/settings").await.assert_lacks(command);
+}
+
 /// As after a restore, which forbids it to everybody.
 #[tokio::test]
 async fn operator_allows_a_user_to_sign_in() {
