@@ -39,10 +39,8 @@ struct DeliveryRow {
     created: When,
     state: &'static str,
     is_failed: bool,
-    /// Such as `tried 3 times`.
+    /// Such as `tried 3 times, last: 500 · 12 ms`, or `not tried: endpoint disabled`.
     tried: String,
-    /// What came of the last attempt. Empty: there was none.
-    last: String,
     can_redeliver: bool,
     next_attempt: Option<When>,
 }
@@ -94,11 +92,7 @@ async fn page(
             can_redeliver: is_enabled && is_failed && delivery.event_type != EventType::Ping,
             is_failed,
             // All that there were, also before it was sent again, as the user's log has them.
-            tried: match attempts.len() as u64 {
-                0 => "not tried yet".to_owned(),
-                attempts => format!("tried {}", count(attempts, "time")),
-            },
-            last: sanitized(&outcome(&delivery)),
+            tried: tried(attempts.len() as u64, &sanitized(&outcome(&delivery))),
             next_attempt: delivery.next_attempt_at.map(|at| zone.when(at)),
             delivery,
         });
@@ -115,6 +109,16 @@ async fn page(
     };
     let status = problem.map_or(StatusCode::OK, |_| StatusCode::CONFLICT);
     Ok(page_response(status, &page))
+}
+
+/// `last` is what came of the last attempt, or why there is none.
+fn tried(attempts: u64, last: &str) -> String {
+    match (attempts, last) {
+        (0, "") => "not tried".to_owned(),
+        (0, why) => format!("not tried: {why}"),
+        (times, "") => format!("tried {}", count(times, "time")),
+        (times, last) => format!("tried {}, last: {last}", count(times, "time")),
+    }
 }
 
 /// `POST /operator/deliveries/{id}`, with the fields `redeliver` and `user`, or `enable`.
@@ -153,5 +157,22 @@ pub(super) async fn change(id: PathText, OperatorForm(form): OperatorForm) -> Pa
             Some(why) => page(session, id, None, Some(why)).await,
             None => Err(refusal.into()),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn event_that_was_never_tried_has_no_last_attempt() {
+        for (attempts, last, words) in [
+            (0, "", "not tried"),
+            (0, "endpoint disabled", "not tried: endpoint disabled"),
+            (1, "", "tried 1 time"),
+            (3, "500 · 12 ms", "tried 3 times, last: 500 · 12 ms"),
+        ] {
+            assert_eq!(tried(attempts, last), words);
+        }
     }
 }

@@ -228,7 +228,7 @@ fn counts(delivery: &DeliveryRecord) -> String {
 /// How often an event was tried. After somebody has sent it again, the count begins again.
 pub(crate) fn tried(since_asked: u32, all: usize) -> String {
     let times = |count: usize| match count {
-        0 => "not tried yet".to_owned(),
+        0 => "not tried".to_owned(),
         1 => "tried once".to_owned(),
         many => format!("tried {many} times"),
     };
@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn attempts_are_counted_since_the_event_was_asked_for() {
-        assert_eq!(tried(0, 0), "not tried yet");
+        assert_eq!(tried(0, 0), "not tried");
         assert_eq!(tried(1, 1), "tried once");
         assert_eq!(tried(3, 3), "tried 3 times");
         assert_eq!(tried(1, 11), "tried once, and 10 before");
