@@ -24,7 +24,7 @@ use crate::state::Console;
 /// The sign-ins of this page, for the log and the metrics.
 const BY: &str = "identity_provider";
 
-/// `Retry-After` while the provider does not answer.
+/// `Retry-After` while the provider does not respond.
 const RETRY_AFTER_SECONDS: u64 = 10;
 
 /// `POST /sign-in/oidc`
@@ -142,7 +142,7 @@ fn provider_error(name: &str, error: ProviderError) -> Notice {
     match error {
         ProviderError::Unavailable(reason) => {
             tracing::warn!(reason, "could not ask the identity provider");
-            let title = "The identity provider does not answer";
+            let title = "The identity provider does not respond";
             notice(StatusCode::SERVICE_UNAVAILABLE, Tone::Waiting, title)
                 .with(&format!(
                     "{name} does not say who you are at the moment. Try again in a minute."

@@ -80,7 +80,7 @@ type Client = CoreClient<
 /// Why nobody is signed in. The texts are for the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProviderError {
-    /// It does not answer, or not as the specification says. Another attempt may succeed.
+    /// It does not respond, or not as the specification says. Another attempt may succeed.
     Unavailable(&'static str),
     /// It does not accept the code, or what it says of the user is not proven.
     Rejected(&'static str),
@@ -225,7 +225,7 @@ impl IdentityProvider {
                 RequestTokenError::ServerResponse(response) => {
                     Rejected(token_error(response.error().as_ref()))
                 }
-                RequestTokenError::Request(_) => Unavailable("its token endpoint does not answer"),
+                RequestTokenError::Request(_) => Unavailable("its token endpoint does not respond"),
                 _ => Unavailable("its token endpoint answers with something else than tokens"),
             })?;
         let token = tokens.id_token().ok_or(Rejected("no ID token"))?;
@@ -327,7 +327,7 @@ impl IdentityProvider {
                 DiscoveryError::Validation(_) => {
                     Unavailable("its metadata names another issuer than oidc.issuer")
                 }
-                DiscoveryError::Request(_) => Unavailable("it does not answer"),
+                DiscoveryError::Request(_) => Unavailable("it does not respond"),
                 DiscoveryError::Response(..) => Unavailable("it has no metadata below oidc.issuer"),
                 _ => Unavailable("its metadata or its keys cannot be read"),
             })
@@ -368,7 +368,7 @@ where
             UserInfoError::ClaimsVerification(_) => {
                 Rejected("its user info is about another subject")
             }
-            UserInfoError::Request(_) => Unavailable("its user info endpoint does not answer"),
+            UserInfoError::Request(_) => Unavailable("its user info endpoint does not respond"),
             _ => Unavailable("its user info cannot be read"),
         })
 }

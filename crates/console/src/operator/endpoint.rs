@@ -15,7 +15,7 @@ use crate::pages::names::sanitized;
 use crate::pages::{Done, SignedInFrame, When, count, page_response};
 use crate::session::{PathText, Session, id_of};
 use crate::state::Console;
-use crate::webhooks::log::{outcome, state_text, why_not_sent_again};
+use crate::webhooks::log::{outcome, why_not_sent_again};
 
 /// What a query chooses.
 const FILTERS: [&str; 1] = ["state"];
@@ -88,7 +88,7 @@ async fn page(
         rows.push(DeliveryRow {
             email,
             created: zone.when(delivery.created_at),
-            state: state_text(delivery.state),
+            state: delivery.state.as_str(),
             can_redeliver: is_enabled && is_failed && delivery.event_type != EventType::Ping,
             is_failed,
             // All that there were, also before it was sent again, as the user's log has them.
@@ -97,8 +97,7 @@ async fn page(
             delivery,
         });
     }
-    let states = DeliveryState::ALL.iter();
-    let states = states.map(|state| (state, state_text(*state)));
+    let states = DeliveryState::ALL.iter().map(|state| (state, state));
     let page = EndpointPage {
         frame: &session.frame("/operator/deliveries"),
         endpoint,

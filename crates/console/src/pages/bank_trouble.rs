@@ -51,7 +51,7 @@ impl BankTrouble {
                 "This service cannot use it now, until its operator corrects the settings.",
                 Remedy::Other,
             ),
-            ReadError::Unavailable { .. } => ("It does not answer now.", Remedy::Time),
+            ReadError::Unavailable { .. } => ("It does not respond now.", Remedy::Time),
             ReadError::NotFound | ReadError::WrongCategory => {
                 ("It was removed a moment ago.", Remedy::Other)
             }

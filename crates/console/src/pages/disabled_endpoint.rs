@@ -7,7 +7,7 @@ pub(crate) fn why_disabled(reason: Option<&str>) -> &'static str {
     match reason {
         Some("failing") => "It has failed for days. Repair it, then enable it.",
         Some("gone") => {
-            "It answered 410 Gone, which asks for no more events. Enable it if that was a mistake."
+            "It responded with 410 Gone, which asks for no more events. Enable it if that was a mistake."
         }
         Some("address not allowed") => {
             "Its address is one to which this service sends nothing. Give it another address, then enable it."

@@ -62,7 +62,7 @@ done! {
     SessionHasEnded => "session-has-ended", "That browser was signed out already.";
     ExampleDelivered => "example-delivered", "The example was sent, and your program accepted it.";
     ExampleNotDelivered => "example-not-delivered",
-        "The example was sent, but your program did not accept it. Send a test event to see its answer.";
+        "The example was sent, but your program did not accept it. Send a test event to see its response.";
     ExampleNotSent => "example-not-sent",
         "No example was sent. Wait a minute, or send a test event to see why.";
 }

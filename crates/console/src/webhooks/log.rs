@@ -179,7 +179,7 @@ fn row(
         }),
         rows: counts(delivery),
         created: zone.moment(delivery.created_at),
-        state: state_text(delivery.state),
+        state: delivery.state.as_str(),
         tone: match delivery.state {
             DeliveryState::Delivered => "good",
             DeliveryState::Failed => "attention",
@@ -247,7 +247,7 @@ pub(crate) fn outcome(delivery: &DeliveryRecord) -> String {
 
 fn outcome_of(status: Option<u16>, ms: Option<u32>, error: Option<&str>) -> String {
     let status = status.map(|status| status.to_string());
-    // What was answered says it all.
+    // The status says it all.
     let error = error
         .filter(|error| *error != "rejected")
         .map(str::to_owned);
@@ -257,15 +257,6 @@ fn outcome_of(status: Option<u16>, ms: Option<u32>, error: Option<&str>) -> Stri
         .flatten()
         .collect::<Vec<_>>()
         .join(" · ")
-}
-
-pub(crate) fn state_text(state: DeliveryState) -> &'static str {
-    match state {
-        DeliveryState::Pending => "to be sent",
-        DeliveryState::Waiting => "waits for an earlier event",
-        DeliveryState::Delivered => "delivered",
-        DeliveryState::Failed => "failed",
-    }
 }
 
 /// `POST /webhooks/endpoints/{id}`, with the field `redeliver` or `recover`.

@@ -1,4 +1,4 @@
-//! A test event, and what the endpoint answered. The answer is shown now, and stored nowhere.
+//! A test event, and how the endpoint responded. The response is shown now, and stored nowhere.
 
 use bellbird_api::docs::event_examples;
 use bellbird_domain::{EventId, EventType};
@@ -80,16 +80,18 @@ fn pinged(outcome: PingOutcome) -> Pinged {
     let ms = exchange.duration.as_millis();
     let text = match (exchange.status, exchange.shown()) {
         (Some(status), _) if exchange.is_success() => {
-            format!("The test event was delivered. Your program answered {status} after {ms} ms.")
+            format!(
+                "The test event was delivered. Your program responded with {status} after {ms} ms."
+            )
         }
         (Some(status), _) => format!(
-            "The test event was not delivered. Your program answered {status} after {ms} ms, and an event is delivered \
-             when the answer is from 200 to 299."
+            "The test event was not delivered. Your program responded with {status} after {ms} ms, and an event is \
+             delivered when the status is from 200 to 299."
         ),
         (None, Some(error)) => {
             format!("The test event was not delivered: {error}, after {ms} ms.")
         }
-        (None, None) => format!("The test event was not delivered: no answer within {ms} ms."),
+        (None, None) => format!("The test event was not delivered: no response within {ms} ms."),
     };
     Pinged {
         text,

@@ -296,7 +296,7 @@ async fn a_part_that_fails_spoils_no_other() {
     assert_lacks(&healthy, "not complete");
 }
 
-/// A bank that does not answer is named before the sums of the others.
+/// A bank that does not respond is named before the sums of the others.
 #[tokio::test]
 async fn a_bank_that_fails_is_named_before_the_sums() {
     let app = App::start(Setup::default()).await;
@@ -309,7 +309,7 @@ async fn a_bank_that_fails_is_named_before_the_sums() {
     let (_, balances) = page.split_once("As of ").unwrap();
     let (troubles, sums) = balances.split_once("<ul class=\"figures\">").unwrap();
     let text = text_of(troubles);
-    let said = "could not be read. It does not answer now.";
+    let said = "could not be read. It does not respond now.";
     assert_has(&text, said);
     assert_has(&text, "Try again");
     assert_has(sums, "NZD");

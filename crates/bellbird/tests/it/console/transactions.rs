@@ -397,7 +397,7 @@ async fn broken_bank_has_a_way_back_and_spoils_no_other() {
     app.bank("akahu").add_fault(Fault::status(500));
     let down = browser.get("/transactions").await;
     app.clear_faults();
-    down.assert_has("could not be read.</strong> It does not answer now.");
+    down.assert_has("could not be read.</strong> It does not respond now.");
     down.assert_has(">Try again</a>");
     let others = listed(&down.text);
     assert!(!others.is_empty() && !down.text.contains("Together"));

@@ -57,7 +57,7 @@ async fn endpoint_is_made_tried_repaired_and_deleted() {
     };
     let pinged = act("ping").await;
     pinged.assert_status(200);
-    pinged.assert_has("The test event was delivered. Your program answered 204");
+    pinged.assert_has("The test event was delivered. Your program responded with 204");
     let event = receiver.drain().remove(0);
     let first = format!("ping={}&tested=", made.id);
     let reloaded = browser.post("/webhooks", &first).await;
@@ -83,7 +83,7 @@ async fn endpoint_is_made_tried_repaired_and_deleted() {
     receiver.reply_with(Reply::Status(500));
     let failed = act("ping").await;
     failed.assert_has("was not delivered");
-    failed.assert_has("answered 500");
+    failed.assert_has("responded with 500");
     receiver.reply_with(Reply::Status(200));
     receiver.drain();
     let redeliver = format!("redeliver={}", event.id);

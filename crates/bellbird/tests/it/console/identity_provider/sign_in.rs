@@ -363,7 +363,7 @@ async fn provider_that_is_away_is_said_and_links_still_work() {
     let away = visitor.open(&url).await;
     away.assert_rejected(
         503,
-        "The identity provider does not answer",
+        "The identity provider does not respond",
         "at the callback",
     );
     // One that has not answered since the start.
@@ -374,7 +374,11 @@ async fn provider_that_is_away_is_said_and_links_still_work() {
     let app = App::start(Setup::with(|settings| settings.pages.oidc = Some(oidc))).await;
     for _ in 0..2 {
         let away = visitor.leave(&app).await;
-        away.assert_rejected(503, "The identity provider does not answer", "at the start");
+        away.assert_rejected(
+            503,
+            "The identity provider does not respond",
+            "at the start",
+        );
         assert_eq!(away.headers["retry-after"], "10");
     }
     app.page("/sign-in", None)
@@ -426,9 +430,9 @@ async fn wrong_settings_are_said_to_the_operator() {
             "its metadata names another issuer than oidc.issuer",
         ),
         (&elsewhere, "it has no metadata below oidc.issuer"),
-        ("http://127.0.0.1:1", "it does not answer"),
+        ("http://127.0.0.1:1", "it does not respond"),
         // Without TLS.
-        ("http://login.example", "it does not answer"),
+        ("http://login.example", "it does not respond"),
     ] {
         assert_eq!(checked(issuer).await, Err(expected), "{issuer}");
     }
@@ -444,7 +448,7 @@ async fn wrong_settings_are_said_to_the_operator() {
     });
     assert_eq!(
         checked(&large).await,
-        Err("it does not answer"),
+        Err("it does not respond"),
         "more than a provider says"
     );
 
