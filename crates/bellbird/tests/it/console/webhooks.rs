@@ -92,7 +92,7 @@ async fn endpoint_is_made_tried_repaired_and_deleted() {
     let operator = app.sign_in_operator().await;
     let path = format!("/operator/deliveries/{}", made.id);
     let listed = operator.get(&path).await;
-    listed.assert_has("endpoint.ping");
+    listed.assert_has("endpoint.<wbr>ping");
     listed.assert_lacks("name=\"redeliver\"");
     let form = format!("{redeliver}&user={user}");
     let again = operator.post(&path, &form).await;
