@@ -2,7 +2,9 @@
 //! sign-in link or send it by e-mail, allow to sign in, end the sessions, and remove the user.
 
 use askama::Template;
-use bellbird_domain::{Connection, ConnectionStatus, KeyStatus, Plan, User, UserId};
+use bellbird_domain::{
+    Connection, ConnectionCategory, ConnectionStatus, KeyStatus, Plan, User, UserId,
+};
 use bellbird_management::{Refusal, sign_in, users};
 use bellbird_providers::registry::provider_title;
 use bellbird_storage::{AuditFilter, KeyRecord, StorageError, SyncState, UserChange};
@@ -118,8 +120,9 @@ async fn page(session: &Session, id: UserId, shown: Shown<'_>) -> PageResult {
         connections.push(row(session, connection, sync, &zone));
     }
     let keys = storage.keys().list(id).await?;
-    let keys: Vec<_> = keys.iter().map(|key| key_row(key, &zone)).collect();
-    let programs = keys.iter().filter(|key| key.works).count();
+    let reads = user.plan.reads(ConnectionCategory::Banking);
+    let keys: Vec<_> = keys.iter().map(|key| key_row(key, reads, &zone)).collect();
+    let programs = keys.iter().filter(|key| key.works && reads).count();
     let endpoints = storage.endpoints().list(id).await?;
     let endpoint = |endpoint| EndpointRow::new(endpoint, Some(user.email.clone()), &zone);
     let is_local = is_loopback_url(&session.console_url());
@@ -180,9 +183,11 @@ fn row(
     }
 }
 
-fn key_row(key: &KeyRecord, zone: &LocalTime) -> KeyRow {
+/// `reads`: whether the plan of the user includes accounts.
+fn key_row(key: &KeyRecord, reads: bool, zone: &LocalTime) -> KeyRow {
     let key_status = key.status(zone.now);
     let status = match (key_status, key.expires_at) {
+        (KeyStatus::Active, _) if !reads => "reads nothing with this plan".to_owned(),
         (KeyStatus::Active, Some(at)) => format!("works until {}", zone.day(at)),
         (KeyStatus::Active, None) => "works".to_owned(),
         (KeyStatus::Expired, _) => "expired".to_owned(),

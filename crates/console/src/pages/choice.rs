@@ -228,6 +228,17 @@ mod tests {
     }
 
     #[test]
+    fn plan_that_reads_nothing_is_named_once() {
+        let mut page = page(vec![PROVIDER], Vec::new());
+        page.not_in_plan = vec![PROVIDER; 2];
+        assert_eq!(shown(&page).matches("for another plan").count(), 2);
+        page.providers.clear();
+        let html = shown(&page);
+        assert_eq!(html.matches("for another plan").count(), 1, "{html}");
+        assert!(html.contains("Your plan reads nothing that can be linked here."));
+    }
+
+    #[test]
     fn broken_connections_come_first_and_are_prominent() {
         let shown_with = |status| {
             let html = shown(&page(vec![PROVIDER], vec![connection(HOSTILE, status)]));

@@ -199,6 +199,19 @@ async fn settings_say_how_an_operator_changes_the_address() {
     olivia.get("/settings").await.assert_lacks(command);
 }
 
+#[tokio::test]
+async fn key_reads_nothing_with_a_plan_without_accounts() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in_operator().await;
+    let path = format!("/operator/users/{}", app.olivia.user.id);
+    let nothing = "reads nothing with this plan";
+    browser.get(&path).await.assert_lacks(nothing);
+    app.set_plan(app.olivia.user.id, Plan::Saver).await;
+    let page = browser.get(&path).await;
+    page.assert_has(nothing);
+    page.assert_has("No program reads for this user.");
+}
+
 /// As after a restore, which forbids it to everybody.
 #[tokio::test]
 async fn operator_allows_a_user_to_sign_in() {
