@@ -59,8 +59,8 @@ pub enum Refusal {
     #[error("There is no first start that awaits its operator")]
     NoFirstStart,
     #[error(
-        "There are connections or registered users of this provider, or somebody links one now: remove them first, \
-         because a simulated connection does not become a real one, nor the other way round"
+        "There are connections or registered users of this provider, or somebody is linking a bank: remove them first, \
+         because simulated connections cannot become real ones, nor real ones simulated"
     )]
     ProviderInUse,
     #[error("The connection is being removed and cannot be synced")]

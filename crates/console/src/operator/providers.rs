@@ -15,7 +15,7 @@ use secrecy::SecretString;
 use super::{Operator, OperatorForm, PROVIDERS_PATH, setup};
 use crate::error_page::{Failure, PageResult};
 use crate::local::is_loopback_url;
-use crate::pages::{LocalTime, SignedInFrame, page_response};
+use crate::pages::{LocalTime, SignedInFrame, page_response, sentence};
 use crate::provider_control::TestError;
 use crate::session::{OwnForm, Session};
 use crate::state::Console;
@@ -61,6 +61,8 @@ struct ProviderRow {
     fields: Vec<Field>,
     /// Why the credentials that were entered now are not stored.
     problem: Option<String>,
+    /// Why the provider is not changed.
+    refusal: Option<String>,
     offers_sandbox: bool,
     /// Whether somebody has a connection of it, or is on the way to one.
     is_in_use: bool,
@@ -105,10 +107,12 @@ struct Field {
     is_wrong: bool,
 }
 
-/// Credentials that were entered and not stored.
+/// A form that has changed nothing.
 struct Rejected {
     provider: &'static str,
     problem: String,
+    /// Whether the problem is in the credentials that were entered.
+    is_of_credentials: bool,
     /// The names of the settings that the provider rejects.
     fields: Vec<&'static str>,
 }
@@ -182,6 +186,11 @@ fn row(
         is_secret: setting.form == Form::Secret,
         is_wrong: rejected.is_some_and(|rejected| rejected.fields.contains(&setting.name)),
     };
+    let problem = |of_credentials| {
+        rejected
+            .filter(|rejected| rejected.is_of_credentials == of_credentials)
+            .map(|rejected| rejected.problem.clone())
+    };
     ProviderRow {
         declared,
         offers_sandbox: control.has_sandbox() && matches!(state, ProviderState::Off),
@@ -189,7 +198,8 @@ fn row(
         is_sandbox: console.frame.providers.is_sandbox(name),
         is_simulated: stored.is_some_and(|stored| stored.is_sandbox),
         fields: entered(declared).map(field).collect(),
-        problem: rejected.map(|rejected| rejected.problem.clone()),
+        problem: problem(true),
+        refusal: problem(false),
         is_in_use: false,
     }
 }
@@ -205,20 +215,19 @@ fn entered(declared: &'static Declaration) -> impl Iterator<Item = &'static Sett
 pub(super) async fn change(OperatorForm(form): OperatorForm) -> PageResult {
     let session = &form.session;
     let named = |field| form.field(field).and_then(declaration);
-    if let Some(declared) = named("set") {
-        if let Some(rejected) = set(&form, declared).await? {
-            return page(session, Some(rejected)).await;
-        }
+    let rejected = if let Some(declared) = named("set") {
+        set(&form, declared).await?
     } else if let Some(declared) = named("remove") {
-        let mut change = session.begin_as_operator().await?;
-        provider_settings::remove(&mut change, declared.name).await?;
-        change.commit().await?;
+        remove(session, declared).await?
     } else if let Some(declared) = named("sandbox") {
-        use_sandbox(session, &[declared]).await?;
+        use_sandbox(session, &[declared]).await?
     } else if form.field("sandbox") == Some("all") {
-        use_sandbox(session, PROVIDERS).await?;
+        use_sandbox(session, PROVIDERS).await?
     } else {
         return Err(Failure::InvalidForm);
+    };
+    if rejected.is_some() {
+        return page(session, rejected).await;
     }
     session.site.providers.apply().await?;
     // The line that says so is on top, and has the next button.
@@ -231,6 +240,7 @@ async fn set(form: &OwnForm, declared: &'static Declaration) -> Result<Option<Re
     let rejected = |problem: String, fields| Rejected {
         provider: declared.name.as_str(),
         problem,
+        is_of_credentials: true,
         fields,
     };
     let mut credentials = BTreeMap::new();
@@ -259,9 +269,42 @@ async fn set(form: &OwnForm, declared: &'static Declaration) -> Result<Option<Re
         return Ok(Some(rejected(problem, fields)));
     }
     let mut change = form.session.begin_as_operator().await?;
-    provider_settings::set(&mut change, declared.name, &credentials).await?;
+    let set = provider_settings::set(&mut change, declared.name, &credentials).await;
+    if let Some(rejected) = refused(declared, set)? {
+        return Ok(Some(rejected));
+    }
     change.commit().await?;
     Ok(None)
+}
+
+async fn remove(
+    session: &Session,
+    declared: &'static Declaration,
+) -> Result<Option<Rejected>, Refusal> {
+    let mut change = session.begin_as_operator().await?;
+    let removed = provider_settings::remove(&mut change, declared.name).await;
+    if let Some(rejected) = refused(declared, removed)? {
+        return Ok(Some(rejected));
+    }
+    change.commit().await?;
+    Ok(None)
+}
+
+/// What the page shows in place of a change of a provider that is in use.
+fn refused(
+    declared: &'static Declaration,
+    changed: Result<(), Refusal>,
+) -> Result<Option<Rejected>, Refusal> {
+    match changed {
+        Ok(()) => Ok(None),
+        Err(refusal @ Refusal::ProviderInUse) => Ok(Some(Rejected {
+            provider: declared.name.as_str(),
+            problem: sentence(&refusal.to_string()),
+            is_of_credentials: false,
+            fields: Vec::new(),
+        })),
+        Err(other) => Err(other),
+    }
 }
 
 /// What to do about an error of a test, and the settings that the provider rejects.
@@ -293,7 +336,10 @@ fn explain(declared: &'static Declaration, error: &TestError) -> (String, Vec<&'
 }
 
 /// Simulates those of the providers that are neither configured nor entered, opened or not.
-async fn use_sandbox(session: &Session, providers: &[&'static Declaration]) -> Result<(), Refusal> {
+async fn use_sandbox(
+    session: &Session,
+    providers: &[&'static Declaration],
+) -> Result<Option<Rejected>, Refusal> {
     let control = &session.site.providers;
     let stored = session.storage().provider_settings().list().await?;
     let is_entered = |name: &str| {
@@ -308,11 +354,15 @@ async fn use_sandbox(session: &Session, providers: &[&'static Declaration]) -> R
     };
     let free: Vec<_> = providers.iter().filter(is_free).collect();
     if free.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let mut change = session.begin_as_operator().await?;
     for declared in free {
-        provider_settings::use_sandbox(&mut change, declared.name).await?;
+        let used = provider_settings::use_sandbox(&mut change, declared.name).await;
+        if let Some(rejected) = refused(declared, used)? {
+            return Ok(Some(rejected));
+        }
     }
-    Ok(change.commit().await?)
+    change.commit().await?;
+    Ok(None)
 }

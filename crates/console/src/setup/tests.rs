@@ -673,6 +673,9 @@ async fn sandbox_in_use_is_not_stopped_and_removal_says_what_follows() {
     assert_eq!(world.get(path).await.text.matches(follows).count(), 1);
     let stopped = world.post(path, "remove=akahu").await;
     assert!(stopped.status.is_client_error(), "{}", stopped.status);
+    let why = "simulated connections cannot become real ones, nor real ones simulated.";
+    assert!(stopped.text.contains(why), "{}", stopped.text);
+    assert!(stopped.text.contains("<summary>Stop the sandbox</summary>"));
     let stored = world.storage().provider_settings().list().await.unwrap();
     assert!(stored[0].is_sandbox);
     assert_eq!(world.post(path, "remove=fiskil").await.status, 303);
