@@ -475,6 +475,11 @@ async fn link_that_no_phone_reaches_has_no_qr_code() {
         ..world.console.site()
     });
     world.make_operator().await;
+    let providers = world.get("/operator/providers").await.text;
+    assert!(
+        providers.contains("console.listen") && !providers.contains(".md"),
+        "{providers}"
+    );
     let users = world.storage().users().list().await.unwrap();
     let path = format!("/operator/users/{}", users[0].id);
     let linked = world.post(&path, "sign-in-link=yes").await;
