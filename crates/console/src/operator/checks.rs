@@ -20,7 +20,8 @@ const OVERDUE_AFTER: SignedDuration = SignedDuration::from_mins(10);
 /// What was checked, and what was found.
 pub(super) struct Check {
     pub(super) name: &'static str,
-    pub(super) is_good: bool,
+    /// None: there is nothing to judge yet.
+    is_good: Option<bool>,
     pub(super) text: String,
     /// The time that the text ends with.
     pub(super) at: Option<When>,
@@ -29,7 +30,7 @@ pub(super) struct Check {
 }
 
 impl Check {
-    fn new(is_good: bool, text: impl Into<String>) -> Self {
+    fn new(is_good: Option<bool>, text: impl Into<String>) -> Self {
         Self {
             name: "",
             is_good,
@@ -40,11 +41,20 @@ impl Check {
     }
 
     fn good(text: impl Into<String>) -> Self {
-        Self::new(true, text)
+        Self::new(Some(true), text)
     }
 
     fn bad(text: impl Into<String>) -> Self {
-        Self::new(false, text)
+        Self::new(Some(false), text)
+    }
+
+    /// Of its dot.
+    pub(super) fn class(&self) -> &'static str {
+        match self.is_good {
+            Some(true) => "good",
+            Some(false) => "attention",
+            None => "",
+        }
     }
 
     fn at(self, at: When) -> Self {
@@ -89,7 +99,7 @@ pub(super) async fn list(
         .into_iter()
         .filter_map(|(name, check)| Some(Check { name, ..check? }));
     let mut checks: Vec<_> = checks.collect();
-    checks.sort_by_key(|check| check.is_good);
+    checks.sort_by_key(|check| check.is_good != Some(false));
     Ok(checks)
 }
 
@@ -164,11 +174,11 @@ async fn backup(console: &Console, zone: &LocalTime) -> Result<Option<Check>, St
     let Some(at) = audit.unsaved_since().await? else {
         return Ok(None);
     };
-    let is_good = zone.now.duration_since(at) <= BACKUP_AGE_MAX;
-    let text = match (is_good, audit.last_backup_at().await?) {
-        (true, Some(_)) => "the last one",
-        (true, None) => "none yet of this database, which was made",
-        (false, _) => "make one with bellbird backup: none since",
+    let is_recent = zone.now.duration_since(at) <= BACKUP_AGE_MAX;
+    let (is_good, text) = match (is_recent, audit.last_backup_at().await?) {
+        (true, Some(_)) => (Some(true), "the last one"),
+        (true, None) => (None, "none yet of this database, which was made"),
+        (false, _) => (Some(false), "make one with bellbird backup: none since"),
     };
     Ok(Some(Check::new(is_good, text).at(zone.when(at))))
 }
@@ -233,4 +243,16 @@ async fn webhooks(console: &Console, zone: &LocalTime) -> Result<Check, StorageE
         )),
     };
     Ok(check.see("/operator/deliveries?only=attention", "Which?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_judged_yet_has_no_colour() {
+        let classes = [Check::good(""), Check::bad(""), Check::new(None, "")];
+        let classes = classes.map(|check| check.class());
+        assert_eq!(classes, ["good", "attention", ""]);
+    }
 }

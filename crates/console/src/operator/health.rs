@@ -8,6 +8,7 @@ use bellbird_domain::ConnectionStatus;
 use bellbird_providers::registry::provider_title;
 use bellbird_storage::{FailingJob, Instance, JobCounts, ProviderCalls, StorageError, job_kinds};
 use http::StatusCode;
+use jiff::SignedDuration;
 
 use super::checks::{self, Check, is_overdue};
 use super::{Operator, status_text, users};
@@ -18,6 +19,8 @@ use crate::state::Console;
 
 /// Failing jobs that are listed individually.
 const FAILING_SHOWN_MAX: u32 = 20;
+/// What is due within this time is due now, as the page is read.
+const DUE_NOW_WITHIN: SignedDuration = SignedDuration::from_secs(45);
 const OTHER_JOB: &str = "Job of another version";
 
 #[derive(Template)]
@@ -52,8 +55,8 @@ struct JobRow {
     /// Such as `2 due, 1 running`.
     state: String,
     is_good: bool,
-    /// When the next one is due, or since when the oldest is.
-    next: Option<When>,
+    /// When the next one is due, or since when the oldest is, behind a word for it.
+    next: Option<(&'static str, When)>,
 }
 
 struct FailingRow {
@@ -228,13 +231,48 @@ fn job_row(counts: JobCounts, zone: &LocalTime) -> JobRow {
         next: counts
             .next
             .filter(|_| is_overdue || (counts.due == 0 && counts.running == 0))
-            .map(|at| zone.when(at)),
+            .map(|at| {
+                let mut when = zone.when(at);
+                if is_overdue {
+                    return ("first due", when);
+                }
+                if at.duration_since(zone.now) < DUE_NOW_WITHIN {
+                    "now".clone_into(&mut when.text);
+                }
+                ("next", when)
+            }),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn job_that_is_due_in_a_moment_is_next_now() {
+        let now = "2026-11-20T13:40:00Z".parse().unwrap();
+        let zone = LocalTime::of(Some("UTC"), now);
+        for (seconds, due, label, text) in [
+            (-1, 0, "next", "now"),
+            (30, 0, "next", "now"),
+            (3 * 60, 0, "next", "in 3 minutes"),
+            (-3600, 1, "first due", "1 hour ago"),
+        ] {
+            let row = job_row(
+                JobCounts {
+                    kind: "cleanup".to_owned(),
+                    due,
+                    running: 0,
+                    waiting: 1,
+                    failing: 0,
+                    next: Some(now + SignedDuration::from_secs(seconds)),
+                },
+                &zone,
+            );
+            let (shown, at) = row.next.unwrap();
+            assert_eq!((shown, at.text.as_str()), (label, text));
+        }
+    }
 
     #[test]
     fn every_kind_of_job_has_words() {
