@@ -36,7 +36,7 @@ struct UsersPage<'a> {
     query: &'a ListQuery,
     search_chars_max: usize,
     chips: Vec<Chip>,
-    /// Such as `51 to 100 of 523`.
+    /// Such as `11 users`, or of a longer list `51 to 100 of 523`.
     counted: String,
     rows: Vec<UserRow>,
     pages: Pages,
@@ -114,7 +114,7 @@ async fn page(session: &Session, uri: &Uri, problem: Option<Problem<'_>>) -> Pag
     let pages = query.cut(&mut users, PAGE_ROWS, |user| user.id);
     let counted = match users.len() as u64 {
         0 => String::new(),
-        1 if before == 0 && all == 1 => "1 user".to_owned(),
+        rows if rows == all => count(all, "user"),
         _ if all > u64::from(COUNTED_MAX) => "more than 10,000 users".to_owned(),
         rows => rows_of_list(before + 1, before + rows, all),
     };

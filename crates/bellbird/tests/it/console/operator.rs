@@ -266,7 +266,7 @@ async fn users_are_filtered() {
     let page = browser.get("/operator/users").await;
     page.assert_has("1 webhook endpoint disabled");
     let found = browser.get("/operator/users?search=example").await;
-    found.assert_has("1 to 2 of 2");
+    found.assert_has("<p class=\"small\">2 users</p>");
     let revoked = browser.get("/operator/users?status=revoked").await;
     revoked.assert_has("consent withdrawn");
     revoked.assert_has("Show all users");
