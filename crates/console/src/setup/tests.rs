@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::ConnectInfo;
-use bellbird_domain::{Actor, ConnectionCategory, ProviderName};
-use bellbird_management::{first_start, provider_settings};
-use bellbird_storage::{NewConnection, Sealer, Storage};
+use bellbird_domain::{Actor, ConnectionCategory, Plan, ProviderName};
+use bellbird_management::{first_start, provider_settings, users};
+use bellbird_storage::{NewConnection, NewUser, Sealer, Storage};
 use http::header::{COOKIE, LOCATION, SET_COOKIE};
 use http::{HeaderMap, Request, StatusCode};
 use jiff::Timestamp;
@@ -684,6 +684,26 @@ async fn sandbox_in_use_is_not_stopped_and_removal_says_what_follows() {
     let stored = world.storage().provider_settings().list().await.unwrap();
     assert!(stored[0].is_sandbox);
     assert_eq!(world.post(path, "remove=fiskil").await.status, 303);
+}
+
+#[tokio::test]
+async fn audit_says_that_a_user_is_removed() {
+    let mut world = FirstStartWorld::with_operator().await;
+    let by = Actor::command("root");
+    let mut change = world.storage().begin_change(by, now()).await.unwrap();
+    let user = NewUser {
+        email: "gone@example.com",
+        plan: Plan::Saver,
+        timezone: None,
+        reference: None,
+        console_sign_in: true,
+    };
+    let user = users::create(&mut change, &user).await.unwrap();
+    users::remove(&mut change, user.id).await.unwrap();
+    change.commit().await.unwrap();
+    let audit = world.get("/operator/audit").await.text;
+    let words = format!("a removed user <code>{}</code>", user.id);
+    assert!(audit.contains(&words), "{audit}");
 }
 
 #[tokio::test]

@@ -212,6 +212,21 @@ async fn key_reads_nothing_with_a_plan_without_accounts() {
     page.assert_has("No program reads for this user.");
 }
 
+#[tokio::test]
+async fn page_of_a_user_does_not_repeat_whose_endpoint_it_is() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in_operator().await;
+    app.disabled_endpoint().await;
+    let of_olivia = "<bdi>olivia@example.com</bdi></a>";
+    let list = browser.get("/operator/deliveries").await;
+    list.assert_has(of_olivia);
+    let page = browser
+        .get(&format!("/operator/users/{}", app.olivia.user.id))
+        .await;
+    page.assert_has("No success yet.");
+    page.assert_lacks(of_olivia);
+}
+
 /// As after a restore, which forbids it to everybody.
 #[tokio::test]
 async fn operator_allows_a_user_to_sign_in() {
