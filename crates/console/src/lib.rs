@@ -68,8 +68,7 @@ use http::StatusCode;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::api_client::ApiClient;
-use crate::error_page::Failure;
-use crate::session::Session;
+use crate::session::not_found;
 use crate::state::{Console, Inner};
 
 pub use crate::emails::{EmailSettings, Mailer, SendError};
@@ -174,15 +173,6 @@ async fn purge_sums(console: Weak<Inner>) {
         };
         console.money_cache.purge_expired();
         console.rows_cache.purge_expired();
-    }
-}
-
-/// Where there is no page. It counts as a page, so that the limit does not show which paths there
-/// are. While the database is away, nobody is known to be signed in.
-async fn not_found(session: Result<Option<Session>, Failure>) -> Failure {
-    match session {
-        Err(limited @ Failure::TooManyOfUser(_)) => limited,
-        _ => Failure::NotFound,
     }
 }
 

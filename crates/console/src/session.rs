@@ -398,3 +398,12 @@ pub(crate) fn only_field<'a>(fields: &'a [(String, String)], name: &str) -> Opti
         .map(|(_, value)| value.as_str());
     values.next().filter(|_| values.next().is_none())
 }
+
+/// Where there is no page. It counts as a page, so that the limit does not show which paths there
+/// are. While the database is away, nobody is known to be signed in.
+pub(crate) async fn not_found(session: Result<Option<Session>, Failure>) -> Failure {
+    match session {
+        Err(limited @ Failure::TooManyOfUser(_)) => limited,
+        _ => Failure::NotFound,
+    }
+}

@@ -24,8 +24,7 @@ use bellbird_storage::{Storage, StorageError};
 use http::request::Parts;
 
 use crate::error_page::Failure;
-use crate::not_found;
-use crate::session::{OwnForm, Session};
+use crate::session::{OwnForm, Session, not_found};
 use crate::state::Console;
 
 pub(crate) use setup::{PATH as SETUP_PATH, steps_left};
