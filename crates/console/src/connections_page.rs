@@ -15,8 +15,8 @@ use secrecy::{ExposeSecret as _, SecretString};
 use crate::error_page::{Failure, PageResult};
 use crate::link::{Submitted, start_consent_session};
 use crate::pages::{
-    BankRow, BankRows, BankState, Done, ImageOrigins, LocalTime, REFRESH_AFTER, SignedInFrame,
-    page_with_images, status_text,
+    BankNames, BankRow, BankRows, BankState, Done, ImageOrigins, LocalTime, REFRESH_AFTER,
+    SignedInFrame, page_with_images, status_text,
 };
 use crate::session::{OwnForm, Session};
 
@@ -49,6 +49,8 @@ impl ConnectionsPage<'_> {
 /// A bank with what only its owner sees.
 struct OwnRow {
     bank: BankRow,
+    /// What tells it from others of its name.
+    full_name: String,
     history: Vec<HistoryRow>,
     /// Whether it is read on request.
     can_sync: bool,
@@ -92,6 +94,7 @@ async fn load(session: &Session, frame: &SignedInFrame<'_>) -> Result<Vec<OwnRow
     let storage = session.storage();
     let (accounts, _) = storage.accounts().list(session.user(), u32::MAX, 0).await?;
     let connections = storage.connections().list(session.user()).await?;
+    let names = BankNames::new(&connections, &accounts, &session.zone());
     let linked: Vec<_> = connections
         .into_iter()
         .map(|connection| {
@@ -119,7 +122,8 @@ async fn load(session: &Session, frame: &SignedInFrame<'_>) -> Result<Vec<OwnRow
     for bank in rows {
         let mut of_row = linked.iter().map(|one| &one.connection);
         if let Some(connection) = of_row.find(|connection| connection.id == bank.id) {
-            own.push(own_row(session, frame, bank, connection).await?);
+            let name = names.of(connection);
+            own.push(own_row(session, frame, bank, connection, name).await?);
         }
     }
     Ok(own)
@@ -130,6 +134,7 @@ async fn own_row(
     frame: &SignedInFrame<'_>,
     bank: BankRow,
     connection: &Connection,
+    full_name: String,
 ) -> Result<OwnRow, StorageError> {
     let (storage, user) = (session.storage(), connection.user_id);
     let (now, zone) = (session.now, session.zone());
@@ -160,6 +165,7 @@ async fn own_row(
     }
     Ok(OwnRow {
         bank,
+        full_name,
         history: history
             .iter()
             .map(|change| history_row(change, &zone))
