@@ -185,13 +185,13 @@ fn holds(accounts: &[AccountRow], is_one_of_several: bool) -> String {
     }
 }
 
-/// What has happened to a bank, for its owner, who is named by no text.
+/// What has happened to a bank, for its owner.
 pub(crate) fn status_text(status: ConnectionStatus) -> &'static str {
     match status {
         ConnectionStatus::Active => "Works again",
-        ConnectionStatus::Invalidated => "Its consent has expired",
+        ConnectionStatus::Invalidated => "Your consent has expired",
         ConnectionStatus::PendingMfa => "It asks you to confirm your sign-in",
-        ConnectionStatus::Revoked => "Its consent was withdrawn",
+        ConnectionStatus::Revoked => "Your consent was withdrawn",
         ConnectionStatus::Deleting => "It is being removed",
     }
 }

@@ -95,6 +95,16 @@ pub(crate) enum WayBack {
     Unknown,
 }
 
+impl WayBack {
+    /// Whether it was to renew the consent of a connection.
+    fn is_repair(self) -> bool {
+        matches!(
+            self,
+            Self::Console(Some(Retry(Some(_)))) | Self::Link { is_repair: true }
+        )
+    }
+}
+
 /// What the button of the console began: to reconnect this connection, or to link a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Retry(pub(crate) Option<ConnectionId>);
@@ -336,7 +346,7 @@ impl Notice {
                 .with("The provider has not confirmed your consent yet. This can take a few minutes.")
                 .with("This page checks again every few seconds. You can close it. Linking continues by itself.")
                 .with_way_to_banks(way),
-            CallbackOutcome::RemovedSince => Self::new(Tone::Neutral, "Nothing is linked any more")
+            CallbackOutcome::RemovedSince => Self::new(Tone::Neutral, "This is not linked any more")
                 .with("What you linked here has been removed since.")
                 .with_way_to_banks(way),
             CallbackOutcome::Finished(result) => {
@@ -398,7 +408,7 @@ impl Notice {
                 .with_accounts_hint(result, way)
                 .with_way_on(way, "Link another"),
             LinkOutcome::Reconnected => Self::new(Tone::Good, format!("{} reconnected", subject(&names)))
-                .with("Your programs work as before.")
+                .with("Programs that read it work as before.")
                 .with_accounts_hint(result, way)
                 .with_way_on(way, BACK_TO_BANKS),
             LinkOutcome::LinkedOther => Self::new(Tone::Attention, format!("{} linked separately", subject(&names)))
@@ -416,12 +426,16 @@ impl Notice {
                 .with("Everything that you consented to was linked already.")
                 .with_end(way)
                 .with_way_to_banks(way),
+            LinkOutcome::Declined if way.is_repair() => Self::new(Tone::Neutral, "Nothing has changed")
+                .with("You did not renew your consent.")
+                .with_retry(way, provider_name),
             LinkOutcome::Declined => Self::new(Tone::Neutral, "You did not give your consent")
                 .with("Nothing was changed.")
                 .with_retry(way, provider_name),
             LinkOutcome::Failed => {
                 let why = result.reason.as_deref().map(sentence);
-                Self::new(Tone::Attention, "That did not work")
+                let what = if way.is_repair() { "Reconnecting" } else { "Linking" };
+                Self::new(Tone::Attention, format!("{what} through {provider} did not work"))
                     .with(why.as_deref().unwrap_or("The provider could not complete it."))
                     .with("Nothing was linked.")
                     .with_retry(way, provider_name)
@@ -607,6 +621,7 @@ mod tests {
 
     #[test]
     fn every_outcome_has_its_title() {
+        let failed = format!("Linking through {} did not work", PROVIDERS[0].title);
         let titles = [
             (LinkOutcome::Linked, &["A"][..], "A is linked"),
             (LinkOutcome::Linked, &["A", "B"], "2 banks are linked"),
@@ -615,7 +630,7 @@ mod tests {
             (LinkOutcome::LinkedOther, &["A"], "A is linked separately"),
             (LinkOutcome::Unchanged, &[], "Nothing has changed"),
             (LinkOutcome::Declined, &[], "You did not give your consent"),
-            (LinkOutcome::Failed, &[], "That did not work"),
+            (LinkOutcome::Failed, &[], &failed),
             (
                 LinkOutcome::OwnedByOtherUser,
                 &[],
@@ -638,9 +653,15 @@ mod tests {
                 "{html}"
             );
         }
+        let kept = notice_with(
+            CallbackOutcome::Finished(result_of(LinkOutcome::Declined, &[], None)),
+            WayBack::Link { is_repair: true },
+        );
+        assert_eq!(kept.title, "Nothing has changed");
+        assert_eq!(kept.paragraphs, ["You did not renew your consent."]);
         assert_eq!(
             notice_with(CallbackOutcome::RemovedSince, WayBack::Unknown).title,
-            "Nothing is linked any more"
+            "This is not linked any more"
         );
     }
 

@@ -126,7 +126,7 @@ async fn broken_bank_comes_first_with_its_button() {
     let (_, broken) = page.text.split_once("Needs you").unwrap();
     let (broken, working) = broken.split_once(">Linked<").unwrap();
     for words in [
-        "Its consent was withdrawn",
+        "Your consent was withdrawn",
         ">Reconnect<",
         "class=\"strong\"",
     ] {

@@ -343,7 +343,7 @@ async fn overview_says_what_needs_the_user() {
     page.assert_has(">Reconnect<");
     let changed = [
         "<summary>History</summary>",
-        "<li>Its consent was withdrawn <span",
+        "<li>Your consent was withdrawn <span",
     ];
     assert!(
         changed.iter().all(|words| page.text.contains(words)),

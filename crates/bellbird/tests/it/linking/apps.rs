@@ -147,7 +147,7 @@ async fn browser_without_a_connection_returns_and_can_try_again() {
         if provider != "akahu" {
             // What went wrong is for the person to read.
             let failed = open(app.answer_consent_page(url, "error").await).await;
-            failed.assert_shows(200, "That did not work");
+            failed.assert_shows(200, "did not work");
             failed.assert_shows(200, "Try again");
             failed.assert_shows(200, BACK);
             app.assert_result(&link, LinkStatus::Failed, Some("failed"))

@@ -50,12 +50,12 @@ async fn result_stays_the_same_on_reload() {
             app.remove(connection.id).await;
         }
         let shown = open(&callback_url).await;
-        shown.assert_shows(200, "Nothing is linked any more");
+        shown.assert_shows(200, "This is not linked any more");
     }
     let link_url = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
     let failed = callback_from(&link_url, "fiskil", "error").await;
     let shown = open(&failed).await;
-    shown.assert_shows(200, "That did not work");
+    shown.assert_shows(200, "did not work");
     shown.assert_lacks("The provider could not complete it.");
     assert_eq!(open(&failed).await.text, shown.text);
 }

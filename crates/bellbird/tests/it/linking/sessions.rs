@@ -145,7 +145,7 @@ async fn reconnecting_working_connection_keeps_ids() {
             app.set_options(provider, &setting);
         }
         for (answer, words) in [
-            ("deny", "did not give your consent"),
+            ("deny", "did not renew your consent"),
             ("error", "did not work"),
         ] {
             if provider == "akahu" && answer == "error" {

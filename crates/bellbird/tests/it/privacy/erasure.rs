@@ -142,7 +142,7 @@ async fn removal_erases_every_identifier() {
         }
         open(&callback_url)
             .await
-            .assert_shows(200, "Nothing is linked any more");
+            .assert_shows(200, "This is not linked any more");
         assert!(matches!(open(&link_url).await.status, 404 | 410));
         assert_erased(&app, &connection, names).await;
         app.connections
