@@ -100,7 +100,17 @@ async fn test_email(settings: &Settings, args: &TestEmailArgs) -> anyhow::Result
         .email
         .as_ref()
         .context("console.smtp_url is not set, so no e-mails are sent")?;
-    let console_url = settings.console.expected_url().unwrap_or_default();
+    // That of a running service, which may listen elsewhere. A test needs no database.
+    let found = match wiring::open_storage(settings).await {
+        Ok(storage) => {
+            let found = instances::console_url(settings, &storage).await;
+            storage.close().await;
+            found.ok().flatten()
+        }
+        Err(_) => None,
+    };
+    let console_url = found.or_else(|| settings.console.expected_url());
+    let console_url = console_url.unwrap_or_default();
     let mailer =
         Mailer::new(email, &console_url).context("cannot set up TLS for the mail server")?;
     mailer

@@ -44,8 +44,7 @@ pub const DECLARATION: Declaration = Declaration {
     consents: "on my.akahu.nz",
     credentials_at: "at my.akahu.nz/developers",
     untested: Some(
-        "Without an App Secret, nothing tests the App ID Token before somebody links: Akahu answers a wrong one in the \
-         same way.",
+        "Without an App Secret, Bellbird cannot test the App ID Token. Whether it is right shows when somebody links.",
     ),
     words: &[
         ("status", "INACTIVE"),
