@@ -1,6 +1,8 @@
 //! `/connections`, the page *Banks*: what is linked, and how it is doing. Its forms link,
-//! reconnect, read and remove. A form that needs a link makes one for itself, which does what a
+//! reconnect, read, remove and confirm. A form that needs a link makes one for itself, which does what a
 //! link URL of the operator does.
+
+use std::collections::BTreeSet;
 
 use askama::Template;
 use bellbird_connections::{LinkTarget, LinkableProvider, LinkedConnection};
@@ -11,12 +13,13 @@ use http::header::REFRESH;
 use http::{HeaderMap, StatusCode};
 use jiff::SignedDuration;
 use secrecy::{ExposeSecret as _, SecretString};
+use uuid::Uuid;
 
 use crate::error_page::{Failure, PageResult};
-use crate::link::{Submitted, start_consent_session};
+use crate::link::{Submitted, in_own_task, start_consent_session};
 use crate::pages::{
     BankNames, BankRow, BankRows, BankState, Done, ImageOrigins, LocalTime, REFRESH_AFTER,
-    SignedInFrame, page_with_images, status_text,
+    SignedInFrame, UnfinishedRow, page_with_images, status_text,
 };
 use crate::session::{OwnForm, Session};
 
@@ -35,6 +38,8 @@ struct ConnectionsPage<'a> {
     /// Those that the plan includes.
     providers: Vec<LinkableProvider>,
     not_in_plan: Vec<LinkableProvider>,
+    /// What this browser began at a provider and did not return from, once for each provider.
+    unfinished: Vec<UnfinishedRow>,
     /// Those that have to be reconnected.
     broken: Vec<OwnRow>,
     working: Vec<OwnRow>,
@@ -66,10 +71,17 @@ struct HistoryRow {
 }
 
 /// `GET /connections`
-pub(crate) async fn show(session: Session) -> PageResult {
+pub(crate) async fn show(session: Session, headers: HeaderMap) -> PageResult {
     let frame = session.frame(PATH);
     let rows = load(&session, &frame).await?;
-    let linkable = session.connections.links().providers();
+    let links = session.connections.links();
+    let browser = session.cookies.browser.value(&headers);
+    let mut unfinished = links.find_unfinished(session.user(), browser).await?;
+    let mut seen = BTreeSet::new();
+    unfinished.retain(|one| seen.insert(one.provider.clone()));
+    let zone = session.zone();
+    let unfinished = unfinished.iter().map(|one| UnfinishedRow::of(one, &zone));
+    let linkable = links.providers();
     let (providers, not_in_plan) = linkable
         .into_iter()
         .partition(|provider| frame.plan.reads(provider.category));
@@ -80,6 +92,7 @@ pub(crate) async fn show(session: Session) -> PageResult {
         frame: &frame,
         providers,
         not_in_plan,
+        unfinished: unfinished.collect(),
         broken,
         working,
     };
@@ -189,7 +202,8 @@ fn history_row(change: &ConnectionAuditRow, zone: &LocalTime) -> HistoryRow {
     }
 }
 
-/// `POST /connections`, with one field: `provider`, `connection`, `sync` or `confirm-removal`.
+/// `POST /connections`, with one field: `provider`, `connection`, `session`, `sync` or
+/// `confirm-removal`.
 pub(crate) async fn change(headers: HeaderMap, form: OwnForm) -> PageResult {
     if let Some(id) = form.parsed::<ConnectionId>("sync") {
         return sync_now(&form.session, id).await;
@@ -198,13 +212,27 @@ pub(crate) async fn change(headers: HeaderMap, form: OwnForm) -> PageResult {
     let to = match Submitted::of_fields(form.fields(), &providers) {
         Some(Submitted::Start(to)) => to,
         Some(Submitted::Remove(id)) => return remove(&form.session, id).await,
-        Some(Submitted::Confirm(_) | Submitted::AskRemoval(_)) | None => {
-            return Err(Failure::InvalidForm);
-        }
+        Some(Submitted::Confirm(id)) => return confirm(&form.session, &headers, id).await,
+        Some(Submitted::AskRemoval(_)) | None => return Err(Failure::InvalidForm),
     };
     let url = create_link(&form.session, to).await?;
     let token = url.expose_secret().rsplit('/').next().unwrap_or_default();
     start_consent_session(&form.session, &headers, token.to_owned(), to).await
+}
+
+/// Confirms a consent session of this browser, which has not returned from the provider.
+async fn confirm(session: &Session, headers: &HeaderMap, id: Uuid) -> PageResult {
+    let browser = session.cookies.browser.value(headers);
+    let browser = browser.ok_or(Failure::InvalidForm)?.to_owned();
+    let (connections, user) = (session.connections.clone(), session.user());
+    let confirm = async move {
+        connections
+            .links()
+            .confirm_own_consent_session(user, id, &browser)
+            .await
+    };
+    in_own_task(session, confirm).await??;
+    Ok(session.redirect(PATH))
 }
 
 /// Makes a link for the console itself, which ends with the session.

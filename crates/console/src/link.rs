@@ -101,7 +101,7 @@ impl Submitted {
 
 /// Runs in a task of its own, so that a disconnect does not cancel it: when a user presses a button
 /// twice, the browser aborts the first request, and a half-started session would block the second.
-async fn in_own_task<T: Send + 'static>(
+pub(crate) async fn in_own_task<T: Send + 'static>(
     console: &Console,
     change: impl Future<Output = Result<T, ConnectionsError>> + Send + 'static,
 ) -> Result<Result<T, ConnectionsError>, Failure> {

@@ -3,6 +3,7 @@
 
 use bellbird_domain::{
     Account, Confirmation, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, User,
+    UserId,
 };
 use bellbird_storage::{ConsentSession, Link};
 use jiff::Timestamp;
@@ -111,7 +112,7 @@ impl Links<'_> {
         };
         let (is_open, is_used_up) = (self.is_open(&link), is_used_up(&link));
         let unfinished = if is_open {
-            self.unfinished_sessions(&user, browser).await?
+            self.find_unfinished(user.id, browser).await?
         } else {
             Vec::new()
         };
@@ -160,9 +161,10 @@ impl Links<'_> {
         })))
     }
 
-    async fn unfinished_sessions(
+    /// The sessions of a user that this browser started and that have no result yet, newest first.
+    pub async fn find_unfinished(
         self,
-        user: &User,
+        user: UserId,
         browser: Option<&str>,
     ) -> Result<Vec<UnfinishedSession>, ConnectionsError> {
         let Some(browser) = browser else {
@@ -172,12 +174,12 @@ impl Links<'_> {
             .0
             .storage
             .consent_sessions()
-            .list_unfinished(user.id, browser, self.0.clock.now())
+            .list_unfinished(user, browser, self.0.clock.now())
             .await?;
         if sessions.is_empty() {
             return Ok(Vec::new());
         }
-        let connections = self.0.storage.connections().list(user.id).await?;
+        let connections = self.0.storage.connections().list(user).await?;
         let is_unfinished = |session: &ConsentSession| {
             if session.confirmation == Confirmation::Confirmed {
                 // It continues until its callback or its end, because more consents may follow.
@@ -234,11 +236,22 @@ impl Links<'_> {
             .find_open_link(token)
             .await?
             .ok_or(ConnectionsError::LinkExpired)?;
+        self.confirm_own_consent_session(user.id, session, browser)
+            .await
+    }
+
+    /// As [`Self::confirm_consent_session`], for a user who is signed in.
+    pub async fn confirm_own_consent_session(
+        self,
+        user: UserId,
+        session: Uuid,
+        browser: &str,
+    ) -> Result<(), ConnectionsError> {
         let confirmed = self
             .0
             .storage
             .consent_sessions()
-            .confirm(user.id, session, browser, self.0.clock.now())
+            .confirm(user, session, browser, self.0.clock.now())
             .await?;
         let key = confirmed.ok_or(ConnectionsError::LinkExpired)?;
         self.run_session_now(&key).await

@@ -2,7 +2,7 @@
 //! sessions to confirm. A link for one provider or one connection offers nothing else.
 
 use askama::Template;
-use bellbird_connections::{AppReturn, LinkPage, LinkableProvider};
+use bellbird_connections::{AppReturn, LinkPage, LinkableProvider, UnfinishedSession};
 use bellbird_domain::Connection;
 use bellbird_providers::registry::provider_title;
 use jiff::Timestamp;
@@ -35,12 +35,24 @@ pub(crate) struct Choice<'a> {
     expires: (String, String),
 }
 
-struct UnfinishedRow {
-    id: String,
-    provider: String,
-    started: String,
+/// A consent session of this browser without a result.
+pub(crate) struct UnfinishedRow {
+    pub(crate) id: String,
+    pub(crate) provider: String,
+    pub(crate) started: String,
     /// Whether it waits for the provider, and not for the user.
-    is_confirmed: bool,
+    pub(crate) is_confirmed: bool,
+}
+
+impl UnfinishedRow {
+    pub(crate) fn of(session: &UnfinishedSession, zone: &LocalTime) -> Self {
+        Self {
+            id: session.id.to_string(),
+            provider: provider_title(&session.provider).to_owned(),
+            started: zone.time(session.started_at),
+            is_confirmed: session.is_confirmed,
+        }
+    }
 }
 
 impl<'a> Choice<'a> {
@@ -66,12 +78,8 @@ impl<'a> Choice<'a> {
         let (broken, working) = BankRow::list(shown, &rows)
             .into_iter()
             .partition(|row| row.is_broken);
-        let unfinished = page.unfinished.iter().map(|session| UnfinishedRow {
-            id: session.id.to_string(),
-            provider: provider_title(&session.provider).to_owned(),
-            started: rows.zone.time(session.started_at),
-            is_confirmed: session.is_confirmed,
-        });
+        let unfinished = page.unfinished.iter();
+        let unfinished = unfinished.map(|session| UnfinishedRow::of(session, &rows.zone));
         Self {
             frame,
             email: &page.email,
@@ -102,7 +110,7 @@ impl<'a> Choice<'a> {
 
 #[cfg(test)]
 mod tests {
-    use bellbird_connections::{LinkedConnection, UnfinishedSession};
+    use bellbird_connections::LinkedConnection;
     use bellbird_domain::{ConnectionCategory, ConnectionStatus};
     use bellbird_providers::registry::PROVIDERS;
     use uuid::Uuid;

@@ -3,9 +3,13 @@
 
 use bellbird_domain::{Connection, ConnectionStatus, Plan};
 use bellbird_sandbox::ConsentState;
+use jiff::SignedDuration;
+use serde_json::json;
 
+use super::Page;
 use super::pages::text_of;
 use crate::linking::chromium::{UserAction, leave_consent_pages};
+use crate::support::browser::{client, post};
 use crate::support::chromium::Browser;
 use crate::support::harness::{App, Person, Setup, simulated_providers};
 use crate::support::words::{assert_has, assert_lacks};
@@ -97,6 +101,55 @@ async fn banks_are_read_and_removed_by_their_user_only() {
     }
     let empty = browser.get("/overview").await;
     empty.assert_has("Nothing is linked yet");
+}
+
+/// In the browser that began it, also without the link that the console made for it.
+#[tokio::test]
+async fn unfinished_consent_is_confirmed_among_the_banks() {
+    let app = App::start(Setup::default()).await;
+    let other = app.sign_in(app.ben.user.id).await;
+    let begun = other.post("/connections", "provider=fiskil").await;
+    begun.assert_status(303);
+    let (url, set) = (
+        format!("{}/connections", app.console_url),
+        begun.set_cookies(),
+    );
+    let cookies = format!("bellbird-session={}; {set}", other.cookie);
+    let show = async || {
+        let request = client().get(&url).header("cookie", &cookies);
+        Page::of(request.send().await.unwrap()).await
+    };
+    let page = show().await;
+    page.assert_shows(200, "Not finished yet");
+    let (_, id) = page.text.split_once("name=\"session\" value=\"").unwrap();
+    let form = format!("session={}", id.split('"').next().unwrap());
+    let elsewhere = other.get("/connections").await;
+    elsewhere.assert_lacks("Not finished yet");
+    other.try_submit("/connections", &form, 400).await;
+    let request = post(&url, &form).header("cookie", &cookies);
+    let confirmed = Page::of(request.send().await.unwrap()).await;
+    confirmed.assert_leads_to("/connections");
+    show().await.assert_lacks("name=\"session\"");
+}
+
+/// Two logins at one bank are told apart where one of them is removed.
+#[tokio::test]
+async fn removal_names_which_of_two() {
+    let app = App::start(Setup::default()).await;
+    app.set_options("fiskil", &json!({"sameIds": false}));
+    let (user, first) = app.linked_user("twice@example.com", "fiskil").await;
+    app.advance_clock(SignedDuration::from_hours(1));
+    let (second, _) = app.link_at(user, "fiskil").await;
+    let page = app.sign_in(user).await.get("/connections").await;
+    assert_eq!(first[0].institution_name, second[0].institution_name);
+    let names: Vec<_> = page
+        .text
+        .split("<span>Remove\n<bdi>")
+        .skip(1)
+        .map(|rest| rest.split("</bdi>").next().unwrap())
+        .collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert_ne!(names[0], names[1]);
 }
 
 /// The broken one is first, in words for its owner, with the button that helps.
