@@ -193,6 +193,7 @@ impl Service {
             webhooks,
             providers: provider_loader,
             serves_sandbox: start.sandbox.is_some(),
+            settings_file: settings.file.clone(),
             master_key: master_key(&settings),
             demo,
         };

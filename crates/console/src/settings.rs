@@ -1,5 +1,6 @@
 //! The settings of the console, and what it takes when it starts.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,6 +62,8 @@ pub struct Site {
     pub providers: Arc<dyn ProviderControl>,
     /// Whether pages and logos of simulated providers are below the console.
     pub serves_sandbox: bool,
+    /// For commands that an operator runs beside the service. None: its settings need none.
+    pub settings_file: Option<PathBuf>,
     /// None: there is no first start to complete.
     pub master_key: Option<MasterKey>,
     /// Only in `bellbird demo`.

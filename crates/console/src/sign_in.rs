@@ -19,7 +19,7 @@ use crate::cookie::{Cookie, with_cookies};
 use crate::emails::asked_links::AskedLink;
 use crate::error_page::{Failure, PageResult};
 use crate::keys_page;
-use crate::pages::{Done, DoneAt, Frame, Notice, Tone, page_of, page_response};
+use crate::pages::{Done, DoneAt, Frame, Notice, SignedInFrame, Tone, page_of, page_response};
 use crate::prefetch::reject_prefetch;
 use crate::session::{Guest, GuestForm, OwnForm, PathText, Session};
 use crate::state::Console;
@@ -39,6 +39,15 @@ struct SignInPage<'a> {
     sends_links: bool,
     /// What the form that led here has done.
     done: Option<&'static str>,
+}
+
+/// Asks an operator whom no e-mail lets in again.
+#[derive(Template)]
+#[template(path = "sign_out.html")]
+struct SignOutPage<'a> {
+    frame: &'a SignedInFrame<'a>,
+    /// Prints a link for this user.
+    command: String,
 }
 
 /// `GET /sign-in`
@@ -256,13 +265,39 @@ async fn has_programs_of_others(guest: &Guest, begun: &BegunSession) -> Result<b
     Ok(has_key || !storage.endpoints().list(begun.user_id).await?.is_empty())
 }
 
-/// `POST /sign-out`
+/// `POST /sign-out`, with the field `sure` by an operator who needs a command to sign in again.
 pub(crate) async fn sign_out(form: OwnForm) -> PageResult {
-    match end_session(&form.session, form.session.id()).await {
+    let session = &form.session;
+    if form.field("sure").is_none() && needs_command(session) {
+        let page = SignOutPage {
+            frame: &session.frame("/sign-out"),
+            command: login_command(session),
+        };
+        return Ok(page_response(StatusCode::OK, &page));
+    }
+    match end_session(session, session.id()).await {
         // It may have ended already.
-        Ok(()) | Err(Refusal::NotFound(_)) => Ok(signed_out(&form.session)),
+        Ok(()) | Err(Refusal::NotFound(_)) => Ok(signed_out(session)),
         Err(refusal) => Err(refusal.into()),
     }
+}
+
+fn needs_command(session: &Session) -> bool {
+    let has_other_way = session.site.mailer.is_some()
+        || session.identity_provider.is_some()
+        || session.site.demo.is_some();
+    session.is_operator && !has_other_way
+}
+
+/// With the settings file of the service, which a command finds by itself only in some folders.
+fn login_command(session: &Session) -> String {
+    let file = session.site.settings_file.as_ref();
+    let file = file.map(|file| format!(" --config {}", file.display()));
+    format!(
+        "bellbird console login --user {}{}",
+        session.email,
+        file.unwrap_or_default()
+    )
 }
 
 /// Ends a session of the user, with its links.

@@ -145,6 +145,7 @@ impl TestConsole {
             webhooks,
             providers: Arc::new(FakeProviders),
             serves_sandbox: false,
+            settings_file: None,
             master_key: None,
             demo: None,
         }

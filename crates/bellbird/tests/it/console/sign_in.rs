@@ -134,6 +134,23 @@ async fn session_ends_by_sign_out_by_time_and_with_its_user() {
     keys.assert_needs_sign_in("two weeks later");
 }
 
+/// Nobody else lets the only operator in again.
+#[tokio::test]
+async fn operator_without_e_mail_is_asked_before_signing_out() {
+    let app = App::start(Setup::default()).await;
+    app.set_operator(app.ben.user.id, true).await;
+    let browser = app.sign_in(app.ben.user.id).await;
+    let asked = browser.post("/sign-out", "").await;
+    asked.assert_shows(200, "bellbird console login --user ben@example.com");
+    browser.get("/keys").await.assert_status(200);
+    let out = browser.post("/sign-out", "sure=yes").await;
+    out.assert_leads_to(SIGNED_OUT);
+    browser
+        .get("/keys")
+        .await
+        .assert_needs_sign_in("signed out");
+}
+
 #[tokio::test]
 async fn signing_in_again_ends_the_session_before() {
     let app = App::start(Setup::default()).await;
