@@ -97,10 +97,20 @@ pub(crate) async fn send_link(form: GuestForm) -> PageResult {
 }
 
 /// `GET /sign-in/{token}`
-pub(crate) async fn open_link(guest: Guest, token: PathText) -> PageResult {
+pub(crate) async fn open_link(
+    guest: Guest,
+    session: Option<Session>,
+    token: PathText,
+) -> PageResult {
     reject_prefetch(guest.headers())?;
+    let does_not_work = || match session {
+        Some(_) => link_notice()
+            .with_page_link("/overview", "Go on to your accounts")
+            .into_response(),
+        None => link_does_not_work(),
+    };
     let Ok(Path(token)) = token else {
-        return Ok(link_does_not_work());
+        return Ok(does_not_work());
     };
     let sessions = guest.storage().sessions();
     let lookup = sessions.find_link(&token, guest.browser(), guest.now);
@@ -116,7 +126,7 @@ pub(crate) async fn open_link(guest: Guest, token: PathText) -> PageResult {
             };
             Ok(page_response(StatusCode::OK, &page))
         }
-        None => Ok(link_does_not_work()),
+        None => Ok(does_not_work()),
     }
 }
 
@@ -333,8 +343,11 @@ pub(crate) fn sign_out_of(console: &Console, response: impl IntoResponse) -> Res
 
 /// It has expired, was used, or never existed: the page does not say which.
 fn link_does_not_work() -> Response {
+    link_notice().into_response()
+}
+
+fn link_notice() -> Notice {
     Notice::new(Tone::Attention, "This sign-in link does not work")
         .with("A link works once, and only for a while. Ask for a new one where you got this one.")
         .with_status(StatusCode::GONE)
-        .into_response()
 }

@@ -52,8 +52,11 @@ async fn link_signs_in_one_browser_once() {
     );
     for again in [get(&link, None).await, post(&link, None, "").await] {
         again.assert_signs_nobody_in(410);
+        again.assert_lacks("href=\"/overview\"");
     }
     let cookie = signed_in.cookie.unwrap();
+    let again = get(&link, Some(&cookie)).await;
+    again.assert_shows(410, "href=\"/overview\">Go on to your accounts</a>");
     for path in PAGES {
         let page = app.page(path, Some(&cookie)).await;
         let kept = page.headers["cache-control"].to_str().unwrap();
