@@ -137,8 +137,12 @@ async fn page(session: &Session, rejected: Option<Rejected>) -> PageResult {
         .collect();
     let is_unset = |row: &ProviderRow| matches!(row.state, ProviderState::Off);
     let url = &session.console_url();
+    let current = match first_start {
+        Some(_) => setup::PATH,
+        None => PROVIDERS_PATH,
+    };
     let page = ProvidersPage {
-        frame: &session.frame(PROVIDERS_PATH),
+        frame: &session.frame(current),
         offers_sandbox: session.site.providers.has_sandbox() && rows.iter().all(is_unset),
         is_linkable: !session.connections.links().providers().is_empty(),
         rows,
