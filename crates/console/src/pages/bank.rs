@@ -120,6 +120,7 @@ impl BankRow {
     }
 
     /// Rows in the order of what they need: to be reconnected, to be renewed soon, and nothing.
+    /// Those of one name are beside each other.
     pub(crate) fn list<'a>(
         linked: impl IntoIterator<Item = &'a LinkedConnection>,
         page: &BankRows<'_>,
@@ -134,7 +135,10 @@ impl BankRow {
         let mut rows: Vec<_> = rows
             .map(|(one, name)| Self::new(one, page, of_name(name)))
             .collect();
-        rows.sort_by_key(|row| (!row.is_broken, !row.is_ending));
+        rows.sort_by_key(|row| {
+            let first_of_name = names.iter().position(|name| *name == row.institution.name);
+            (!row.is_broken, !row.is_ending, first_of_name)
+        });
         rows
     }
 

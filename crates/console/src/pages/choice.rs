@@ -354,8 +354,8 @@ mod tests {
         let mut page = page(vec![PROVIDER], vec![]);
         page.connections = vec![
             linked("A", &["One", "Two", "Three"]),
-            linked("A", &["Four"]),
             linked("B", &["Five", "Six"]),
+            linked("A", &["Four"]),
         ];
         let html = shown(&page);
         let lines: Vec<_> = html

@@ -76,6 +76,16 @@ async fn settings_show_what_happened() {
     ] {
         assert_has(happened, words);
     }
+    let (_, sessions) = text.split_once("Where you are signed in").unwrap();
+    let (since, _) = sessions.split_once(". Last used").unwrap();
+    assert!(
+        since.contains(':'),
+        "the time tells sessions apart: {since}"
+    );
+    assert_has(
+        &text,
+        "This service sends none, because it has no mail server.",
+    );
     let (audit, user) = (app.storage.audit(), Some(app.ben.user.id));
     let rows = audit.list_before(None, user, 9).await.unwrap();
     let actions: Vec<_> = rows
