@@ -1,6 +1,6 @@
 //! `/connections`, the page *Banks*: what is linked, and how it is doing. Its forms link,
-//! reconnect, read, remove and confirm. A form that needs a link makes one for itself, which does what a
-//! link URL of the operator does.
+//! reconnect, read, remove and confirm. A form that needs a link makes one for itself, which does
+//! what a link URL of the operator does.
 
 use std::collections::BTreeSet;
 
