@@ -67,8 +67,8 @@ impl RemovalArgs {
     /// what will be removed, and asks. Any answer but yes is an error.
     pub(super) fn confirm(self, plan: &impl Serialize, description: &str) -> anyhow::Result<bool> {
         if self.dry_run {
-            return output::print(plan, |_| format!("{description}\n\nNothing was changed."))
-                .map(|()| false);
+            output::print_with_note(plan, description, "Nothing was changed.")?;
+            return Ok(false);
         }
         if self.yes || output::is_json() {
             return Ok(true);

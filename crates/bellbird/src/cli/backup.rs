@@ -91,7 +91,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &BackupArgs) -> anyhow::Re
 
 async fn record_elsewhere(storage: &Storage) -> anyhow::Result<()> {
     record(storage).await?;
-    output::print(&json!({"recorded": true}), |_| {
+    output::print_done(&json!({"recorded": true}), |_| {
         "Recorded a backup that was made elsewhere.".to_owned()
     })
 }
@@ -144,23 +144,21 @@ async fn back_up(
         keys: needed_keys(&contents.secrets, &configured),
         deleted,
     };
-    output::print(&view, |view| {
-        let deleted = match view.deleted.len() {
-            0 => String::new(),
-            older => format!(
-                " Deleted {}.",
-                count(older as u64, "older backup", "older backups")
-            ),
-        };
-        format!(
-            "Backed up {} and {} to {} ({} bytes).{deleted}\n{}",
-            count(view.users, "user", "users"),
-            count(view.connections, "connection", "connections"),
-            view.file,
-            view.bytes,
-            describe(&view.keys)
-        )
-    })
+    let deleted = match view.deleted.len() {
+        0 => String::new(),
+        older => format!(
+            " Deleted {}.",
+            count(older as u64, "older backup", "older backups")
+        ),
+    };
+    let prose = format!(
+        "Backed up {} and {} ({} bytes).{deleted}\n{}",
+        count(view.users, "user", "users"),
+        count(view.connections, "connection", "connections"),
+        view.bytes,
+        describe(&view.keys)
+    );
+    output::print_with_note(&view, &view.file, &prose)
 }
 
 /// Deletes all but the newest backups that this command made in a folder. Their names sort by time.

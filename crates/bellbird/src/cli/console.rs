@@ -68,7 +68,7 @@ async fn login(settings: &Settings, args: &UserArgs) -> anyhow::Result<()> {
         "Open this link in a browser within ten minutes, while the service is running. It signs in {}.",
         user.email
     );
-    output::print_secret(
+    output::print_with_note(
         &json!({"url": url.expose_secret()}),
         url.expose_secret(),
         &advice,
@@ -82,7 +82,7 @@ async fn forget_identity(settings: &Settings, args: &UserArgs) -> anyhow::Result
     let forgotten = sign_in::forget_identities(&mut change, user.id).await?;
     change.commit().await?;
     storage.close().await;
-    output::print(
+    output::print_done(
         &json!({"userId": user.id, "forgotten": forgotten}),
         |_| match forgotten {
             0 => format!("{} has no account of an identity provider.", user.email),
@@ -118,7 +118,7 @@ async fn test_email(settings: &Settings, args: &TestEmailArgs) -> anyhow::Result
         .await
         .context("could not send the e-mail")?;
     let server = email.server();
-    output::print(&json!({"server": server, "address": args.address}), |_| {
+    output::print_done(&json!({"server": server, "address": args.address}), |_| {
         format!(
             "{server} took an e-mail for {}. See that it arrives.",
             args.address

@@ -112,7 +112,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &ExportArgs) -> anyhow::Re
         return Ok(());
     };
     let view = json!({"file": args.output, "rows": rows, "bytes": bytes, "leftOut": left_out});
-    output::print(&view, |_| {
+    output::print_done(&view, |_| {
         format!("Wrote {} to {}.", count(rows, "row", "rows"), args.output)
     })
 }

@@ -17,7 +17,7 @@ pub(super) async fn run(settings: &SettingArgs) -> anyhow::Result<()> {
         .with_context(|| format!("could not migrate the {location}"))?;
     let view = json!({ "database": storage.kind(), "location": location, "applied": applied });
     storage.close().await;
-    output::print(&view, |_| {
+    output::print_done(&view, |_| {
         if applied.is_empty() {
             format!("The {location} is up to date.")
         } else {

@@ -141,20 +141,17 @@ async fn list(storage: &Storage) -> anyhow::Result<()> {
         .into_iter()
         .map(|record| KeyView::new(record, now))
         .collect();
-    output::print(&views, |views| {
-        let none =
-            "No operator keys yet. Create one with `bellbird operator-key create --name NAME`.";
-        let head = [
-            "name",
-            "key",
-            "status",
-            "created",
-            "last used",
-            "expires",
-            "id",
-        ];
-        output::list(views, none, head, KeyView::row)
-    })
+    let none = "No operator keys yet. Create one with `bellbird operator-key create --name NAME`.";
+    let head = [
+        "name",
+        "key",
+        "status",
+        "created",
+        "last used",
+        "expires",
+        "id",
+    ];
+    output::print_list(&views, none, head, KeyView::row, &[])
 }
 
 async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
@@ -169,7 +166,7 @@ async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
     };
     change.commit().await?;
     let view = KeyView::new(record, now);
-    output::print(&view, |view| {
+    output::print_done(&view, |view| {
         format!("Revoked the operator key {}.", view.record.name)
     })
 }
@@ -177,10 +174,8 @@ async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
 async fn audit(storage: &Storage, args: &AuditArgs) -> anyhow::Result<()> {
     let user = args.filter.find(storage).await?.map(|user| user.id);
     let rows = storage.audit().list_before(None, user, args.limit).await?;
-    output::print(&rows, |rows| {
-        let head = ["at", "action", "user id", "subject", "by"];
-        output::list(rows, "No changes yet.", head, audit_row)
-    })
+    let head = ["at", "action", "user id", "subject", "by"];
+    output::print_list(&rows, "No changes yet.", head, audit_row, &[])
 }
 
 fn audit_row(row: &AuditRow) -> [String; 5] {

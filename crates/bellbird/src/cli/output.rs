@@ -1,4 +1,4 @@
-//! Output of commands: results go to standard output, everything else to standard error.
+//! Output of commands: data and secrets go to standard output, prose to standard error.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -79,7 +79,7 @@ pub(super) struct UsageError(pub String);
 #[error("the command failed")]
 pub(super) struct AlreadyPrinted;
 
-/// Prints the value as one line of JSON, or as the text that `text` returns.
+/// Prints the value as one line of JSON, or as the data that `text` returns.
 pub(super) fn print<T: Serialize>(
     value: &T,
     text: impl FnOnce(&T) -> String,
@@ -92,18 +92,48 @@ pub(super) fn print<T: Serialize>(
     print_text(&text)
 }
 
-/// Prints a secret alone on standard output, so that a script can keep it, and what to do with it
-/// on standard error. With `--json`, prints the value only.
-pub(super) fn print_secret(
+/// As [`print`], and prose about the data on standard error after it. Either may be empty. A secret
+/// is alone on standard output, where a script can keep it.
+pub(super) fn print_with_note(
     value: &impl Serialize,
-    secret: &str,
-    advice: &str,
+    data: &str,
+    prose: &str,
 ) -> anyhow::Result<()> {
-    print(value, |_| secret.to_owned())?;
-    if !is_json() {
-        note(advice);
+    if is_json() || !data.is_empty() {
+        print(value, |_| data.to_owned())?;
+    }
+    if !is_json() && !prose.is_empty() {
+        note(prose);
     }
     Ok(())
+}
+
+/// Says on standard error what was done. With `--json`, prints the value instead.
+pub(super) fn print_done<T: Serialize>(
+    value: &T,
+    prose: impl FnOnce(&T) -> String,
+) -> anyhow::Result<()> {
+    print_with_note(value, "", &prose(value))
+}
+
+/// Prints a list as a table, and prose about its rows on standard error. An empty list is prose.
+pub(super) fn print_list<T: Serialize, const N: usize>(
+    items: &[T],
+    none: &str,
+    head: [&str; N],
+    row: impl Fn(&T) -> [String; N],
+    prose: &[String],
+) -> anyhow::Result<()> {
+    let (data, none) = if items.is_empty() {
+        (String::new(), Some(none))
+    } else {
+        (table(head, items.iter().map(row)), None)
+    };
+    let prose: Vec<_> = none
+        .into_iter()
+        .chain(prose.iter().map(String::as_str))
+        .collect();
+    print_with_note(&items, &data, &prose.join("\n"))
 }
 
 /// Prints text with a final newline. A closed pipe is not an error: the reader has read enough.
@@ -262,20 +292,6 @@ pub(super) fn table<const N: usize>(
         .map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end())
         .collect();
     lines.join("\n")
-}
-
-/// Formats a list as a table, or as this text if it is empty.
-pub(super) fn list<T, const N: usize>(
-    items: &[T],
-    none: &str,
-    head: [&str; N],
-    row: impl Fn(&T) -> [String; N],
-) -> String {
-    if items.is_empty() {
-        none.to_owned()
-    } else {
-        table(head, items.iter().map(row))
-    }
 }
 
 /// Formats names and values, one pair per line.

@@ -23,5 +23,5 @@ pub(super) async fn run(settings: &SettingArgs) -> anyhow::Result<()> {
             None => bail!("Not ready: status {status}"),
         }
     }
-    output::print(&json!({"status": word}), |_| "Ready.".to_owned())
+    output::print_done(&json!({"status": word}), |_| "Ready.".to_owned())
 }

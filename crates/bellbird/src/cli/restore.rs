@@ -91,7 +91,7 @@ async fn restore(settings: &Settings, file: &Path, args: &RestoreArgs) -> anyhow
     let mut view = apply(staged.storage(), args).await?;
     let replaced = staged.put_in_place(Timestamp::now()).await?;
     view.replaced = replaced.map(|path| path.display().to_string());
-    output::print(&view, |view| {
+    output::print_done(&view, |view| {
         let mut text = format!("Restored {}.", file.display());
         if let Some(replaced) = &view.replaced {
             text = format!("{text} The replaced database is {replaced}.");
@@ -160,7 +160,7 @@ async fn decide(settings: &Settings, args: &RestoreArgs) -> anyhow::Result<()> {
     }
     storage.close().await;
     drop(lock);
-    output::print(&view, next_steps)
+    output::print_done(&view, next_steps)
 }
 
 /// The keys of these secrets that are not configured.

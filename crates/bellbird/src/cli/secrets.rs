@@ -121,7 +121,7 @@ async fn rotate(storage: &Storage) -> anyhow::Result<()> {
         instances: running.len(),
         error,
     };
-    output::print(&view, |view| {
+    output::print_done(&view, |view| {
         let checked = match view.instances {
             0 => "No instance of the service runs now".to_owned(),
             1 => "One instance of the service runs, and was checked".to_owned(),

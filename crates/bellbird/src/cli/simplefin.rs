@@ -62,7 +62,7 @@ async fn revoke(storage: &Storage, args: &UserArgs) -> anyhow::Result<()> {
     let mut change = actor::begin_change(storage).await?;
     let revoked = setup_tokens::revoke(&mut change, user.id).await?;
     change.commit().await?;
-    output::print(&json!({"revoked": revoked}), |_| match revoked {
+    output::print_done(&json!({"revoked": revoked}), |_| match revoked {
         0 => "No setup token was waiting. `bellbird key list` shows the keys of claimed ones."
             .to_owned(),
         1 => "1 setup token revoked.".to_owned(),
@@ -83,7 +83,7 @@ async fn token(settings: &Settings, storage: &Storage, args: &TokenArgs) -> anyh
          read what the plan of {} allows, at {api_url}.",
         user.email
     );
-    output::print_secret(
+    output::print_with_note(
         &json!({"token": token, "expiresAt": expires_at}),
         token,
         &advice,

@@ -114,7 +114,7 @@ pub(super) async fn run(
             new_link.id
         ));
     }
-    output::print_secret(&printed, url, &advice)
+    output::print_with_note(&printed, url, &advice)
 }
 
 pub(super) async fn status(connections: &Connections, args: &LinkStatusArgs) -> anyhow::Result<()> {

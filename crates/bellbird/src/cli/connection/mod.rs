@@ -218,25 +218,23 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
             removal,
         })
         .collect();
-    output::print(&views, |views| {
-        let none = "No connections yet. Create one with `bellbird connection link` or `bellbird connection import`.";
-        let head = [
-            "user",
-            "institution",
-            "provider",
-            "accounts",
-            "status",
-            "consent ends",
-            "refreshed",
-            "id",
-        ];
-        let mut parts = vec![output::list(views, none, head, ListedConnection::row)];
-        parts.extend(removals.iter().map(|removal| {
-            let (id, status) = (removal.connection.id, removal_status(removal));
-            format!("{id} is being removed: {status}")
-        }));
-        parts.join("\n\n")
-    })
+    let none = "No connections yet. Create one with `bellbird connection link` or `bellbird connection import`.";
+    let head = [
+        "user",
+        "institution",
+        "provider",
+        "accounts",
+        "status",
+        "consent ends",
+        "refreshed",
+        "id",
+    ];
+    let removing = removals.iter().map(|removal| {
+        let (id, status) = (removal.connection.id, removal_status(removal));
+        format!("{id} is being removed: {status}")
+    });
+    let removing: Vec<_> = removing.collect();
+    output::print_list(&views, none, head, ListedConnection::row, &removing)
 }
 
 /// Describes a pending removal: its last error, its attempts and its next attempt.

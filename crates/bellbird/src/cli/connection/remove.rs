@@ -164,7 +164,7 @@ async fn remove(
         error: ErrorView::of(error.as_slice()),
     };
     if removed || output::is_json() {
-        output::print(&view, |_| {
+        output::print_done(&view, |_| {
             if args.local_only {
                 format!(
                     "Removed the connection to {name} here. Its consent stays active until the user withdraws it at \

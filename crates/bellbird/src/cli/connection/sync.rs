@@ -116,10 +116,10 @@ pub(super) async fn run(
             let synced = &reports[..];
             output::print(&FailedSync { error, synced }, |_| String::new())?;
         }
-        _ => output::print(&reports, |_| match &targets[..] {
-            [] => "No connections to sync.".to_owned(),
-            _ => text(&done),
-        })?,
+        _ if targets.is_empty() => {
+            output::print_done(&reports, |_| "No connections to sync.".to_owned())?;
+        }
+        _ => output::print(&reports, |_| text(&done))?,
     }
     if !output::is_json() {
         note_undelivered(storage, &done).await?;

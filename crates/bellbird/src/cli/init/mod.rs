@@ -130,7 +130,8 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &InitArgs) -> anyhow::
     let made = make(&settings, &storage, &answers).await;
     storage.close().await;
     let flag = setting_args.data_dir_flag();
-    output::print(&made?, |view| text(view, &flag))
+    let view = made?;
+    output::print_with_note(&view, &view.sign_in_url, &text(&view, &flag))
 }
 
 impl Answers {
@@ -324,12 +325,10 @@ fn text(view: &InitView, flag: &str) -> String {
         None => format!("bellbird serve{flag}"),
     };
     format!(
-        "{}Start it with `{start}`, unless it runs already, and open this link within ten minutes. It signs in \
-         {}.\n\n  {}\n\nLater, the console is at {}, and `bellbird console login --user {}{flag}` prints another \
-         link.",
+        "{}Start it with `{start}`, unless it runs already, and open this link within ten minutes. It signs in {}.\n\n\
+         Later, the console is at {}, and `bellbird console login --user {}{flag}` prints another link.",
         made.unwrap_or_default(),
         view.email,
-        view.sign_in_url,
         view.console_url,
         view.email
     )

@@ -113,7 +113,7 @@ impl<'a> NewKeyView<'a> {
     }
 
     pub(super) fn print(&self) -> anyhow::Result<()> {
-        output::print_secret(self, self.key, &self.advice())
+        output::print_with_note(self, self.key, &self.advice())
     }
 }
 
@@ -237,20 +237,18 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
         .into_iter()
         .map(|(user, record)| KeyView::new(user, record, now))
         .collect();
-    output::print(&views, |views| {
-        let none = "No keys yet. Create one with `bellbird key create --user USER --name NAME`.";
-        let head = [
-            "user",
-            "name",
-            "key",
-            "status",
-            "created",
-            "last used",
-            "expires",
-            "id",
-        ];
-        output::list(views, none, head, KeyView::row)
-    })
+    let none = "No keys yet. Create one with `bellbird key create --user USER --name NAME`.";
+    let head = [
+        "user",
+        "name",
+        "key",
+        "status",
+        "created",
+        "last used",
+        "expires",
+        "id",
+    ];
+    output::print_list(&views, none, head, KeyView::row, &[])
 }
 
 async fn show(storage: &Storage, key: &KeyRef) -> anyhow::Result<()> {
@@ -313,7 +311,7 @@ async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<()> {
         format_instant(replaced.expires_at),
         replaced.id
     );
-    output::print_secret(&view, view.new.key, &advice)
+    output::print_with_note(&view, view.new.key, &advice)
 }
 
 async fn revoke(storage: &Storage, key: &KeyRef) -> anyhow::Result<()> {
@@ -323,7 +321,7 @@ async fn revoke(storage: &Storage, key: &KeyRef) -> anyhow::Result<()> {
     let revoked = keys::revoke(&mut change, record.id).await?;
     change.commit().await?;
     let view = view(storage, revoked, now).await?;
-    output::print(&view, |view| {
+    output::print_done(&view, |view| {
         format!("Revoked the key {} of {}.", view.record.name, view.user)
     })
 }

@@ -263,31 +263,28 @@ async fn add(storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
         other => other?,
     };
     change.commit().await?;
-    output::print(&user, |user| {
-        format!(
-            "Added.\n\n{}\n\nNext: bellbird key create --user {} --name NAME",
-            details(user),
-            user.email
-        )
-    })
+    let next = format!(
+        "Added. Next: bellbird key create --user {} --name NAME",
+        user.email
+    );
+    output::print_with_note(&user, &details(&user), &next)
 }
 
 async fn list(storage: &Storage) -> anyhow::Result<()> {
     let users = storage.users().list().await?;
-    output::print(&users, |users| {
-        let none = "No users yet. Add one with `bellbird user add --email EMAIL`.";
-        let head = ["e-mail", "plan", "timezone", "operator", "created", "id"];
-        output::list(users, none, head, |user| {
-            output::row![
-                user.email,
-                user.plan,
-                output::or_dash(user.timezone.as_ref()),
-                yes_or_no(user.is_operator),
-                output::format_instant(user.created_at),
-                user.id,
-            ]
-        })
-    })
+    let none = "No users yet. Add one with `bellbird user add --email EMAIL`.";
+    let head = ["e-mail", "plan", "timezone", "operator", "created", "id"];
+    let row = |user: &User| {
+        output::row![
+            user.email,
+            user.plan,
+            output::or_dash(user.timezone.as_ref()),
+            yes_or_no(user.is_operator),
+            output::format_instant(user.created_at),
+            user.id,
+        ]
+    };
+    output::print_list(&users, none, head, row, &[])
 }
 
 async fn set(storage: &Storage, args: &SetArgs) -> anyhow::Result<()> {
@@ -328,5 +325,5 @@ async fn set(storage: &Storage, args: &SetArgs) -> anyhow::Result<()> {
         other => other?,
     };
     update.commit().await?;
-    output::print(&user, |user| format!("Changed.\n\n{}", details(user)))
+    output::print_with_note(&user, &details(&user), "Changed.")
 }

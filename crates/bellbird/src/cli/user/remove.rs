@@ -62,7 +62,7 @@ pub(super) async fn run(
         return Ok(());
     }
     remove(settings, storage, args, &user).await?;
-    output::print(&user, |user| {
+    output::print_done(&user, |user| {
         format!(
             "Removed {} with all keys and webhook endpoints.",
             user.email

@@ -112,7 +112,7 @@ pub(super) async fn add(
         api_version: endpoint.api_version,
         status: endpoint.status,
     };
-    output::print_secret(&view, view.secret, &view.advice())?;
+    output::print_with_note(&view, view.secret, &view.advice())?;
     if let Some(unresolved) = unresolved {
         output::note(&format!(
             "{unresolved}. The endpoint was added; each delivery resolves the name again"
@@ -192,5 +192,5 @@ pub(super) async fn rotate_secret(storage: &Storage, args: &EndpointArgs) -> any
         secret: rotated.secret.expose_secret(),
         old_secret_expires_at: rotated.old_expires_at,
     };
-    output::print_secret(&view, view.secret, &view.advice())
+    output::print_with_note(&view, view.secret, &view.advice())
 }

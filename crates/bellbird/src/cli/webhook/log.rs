@@ -87,15 +87,12 @@ pub(super) async fn deliveries(storage: &Storage, args: &DeliveriesArgs) -> anyh
         .deliveries()
         .list(user, endpoint.id, args.state, args.limit)
         .await?;
-    output::print(&records, |records| {
-        let none = match args.state {
-            None => "No deliveries yet.".to_owned(),
-            Some(state) => format!("No {state} deliveries."),
-        };
-        let mut parts = vec![output::list(records, &none, HEAD, delivery_row)];
-        parts.extend(advice::disabled(&endpoint));
-        parts.join("\n\n")
-    })
+    let none = match args.state {
+        None => "No deliveries yet.".to_owned(),
+        Some(state) => format!("No {state} deliveries."),
+    };
+    let disabled = advice::disabled(&endpoint);
+    output::print_list(&records, &none, HEAD, delivery_row, disabled.as_slice())
 }
 
 async fn attempts(
@@ -110,10 +107,8 @@ async fn attempts(
     if records.is_empty() && storage.webhook_events().find(user, event).await?.is_none() {
         return Err(event_not_found(endpoint, event));
     }
-    output::print(&records, |records| {
-        let head = ["attempt", "at", "duration", "response"];
-        output::list(records, "No attempts yet.", head, attempt_row)
-    })
+    let head = ["attempt", "at", "duration", "response"];
+    output::print_list(&records, "No attempts yet.", head, attempt_row, &[])
 }
 
 /// Describes an endpoint's response: its status, the error, or both.

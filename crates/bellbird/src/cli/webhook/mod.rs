@@ -211,13 +211,10 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
         Some(user) => storage.endpoints().list(user.id).await?,
         None => storage.endpoints().list_all().await?,
     };
-    output::print(&endpoints, |endpoints| {
-        let none = "No endpoints yet. Add one with `bellbird webhook add --user USER --url URL`.";
-        let head = ["url", "events", "status", "delivered", "created", "id"];
-        let mut parts = vec![output::list(endpoints, none, head, row)];
-        parts.extend(endpoints.iter().filter_map(advice::disabled));
-        parts.join("\n\n")
-    })
+    let none = "No endpoints yet. Add one with `bellbird webhook add --user USER --url URL`.";
+    let head = ["url", "events", "status", "delivered", "created", "id"];
+    let disabled: Vec<_> = endpoints.iter().filter_map(advice::disabled).collect();
+    output::print_list(&endpoints, none, head, row, &disabled)
 }
 
 /// What `webhook show --json` prints.

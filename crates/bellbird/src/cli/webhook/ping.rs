@@ -72,7 +72,7 @@ pub(super) async fn ping(
     };
     let outcome = outcome(exchange);
     if view.delivered || output::is_json() {
-        output::print(&view, |_| format!("Delivered: the endpoint {outcome}."))?;
+        output::print_done(&view, |_| format!("Delivered: the endpoint {outcome}."))?;
     }
     if view.delivered {
         return Ok(());

@@ -89,7 +89,7 @@ pub(super) async fn redeliver(storage: &Storage, args: &RedeliverArgs) -> anyhow
     change.commit().await?;
     let view =
         json!({"eventId": event, "endpointId": endpoint.id, "state": DeliveryState::Pending});
-    output::print(&view, |_| {
+    output::print_done(&view, |_| {
         "Queued for redelivery. A running service sends it now.".to_owned()
     })
 }
@@ -117,7 +117,7 @@ pub(super) async fn recover(storage: &Storage, args: &RecoverArgs) -> anyhow::Re
         check_enabled(&args.endpoint.find(storage).await?)?;
     }
     let view = json!({"endpointId": endpoint.id, "recovered": recovered});
-    output::print(&view, |_| match recovered {
+    output::print_done(&view, |_| match recovered {
         0 => format!(
             "Nothing to recover since {}.",
             output::format_instant(since)

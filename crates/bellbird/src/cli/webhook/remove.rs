@@ -64,7 +64,7 @@ pub(super) async fn remove(storage: &Storage, args: &RemoveArgs) -> anyhow::Resu
     let removed = endpoints::remove(&mut change, id).await;
     removed.map_err(|refusal| endpoint_error(id, refusal))?;
     change.commit().await?;
-    output::print(&json!({"id": id, "removed": true}), |_| {
+    output::print_done(&json!({"id": id, "removed": true}), |_| {
         format!("Removed the endpoint {}.", endpoint.url)
     })
 }

@@ -64,9 +64,7 @@ pub(super) async fn set(
     let endpoint = endpoint.map_err(|refusal| endpoint_error(before.id, refusal))?;
     change.commit().await?;
     let user = user_of(storage, &before).await?;
-    output::print(&endpoint, |endpoint| {
-        format!("Changed.\n\n{}", details(endpoint, user.as_deref()))
-    })?;
+    output::print_with_note(&endpoint, &details(&endpoint, user.as_deref()), "Changed.")?;
     if let Some(unresolved) = url.and_then(|url| url.unresolved) {
         output::note(&format!(
             "{unresolved}. The endpoint was changed; each delivery resolves the name again"

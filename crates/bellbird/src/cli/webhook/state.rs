@@ -85,5 +85,5 @@ pub(super) async fn disable(storage: &Storage, args: &EndpointArgs) -> anyhow::R
 }
 
 fn print(endpoint: &Endpoint, outcome: &str) -> anyhow::Result<()> {
-    output::print(endpoint, |endpoint| format!("{outcome}: {}.", endpoint.url))
+    output::print_done(endpoint, |endpoint| format!("{outcome}: {}.", endpoint.url))
 }

@@ -125,7 +125,8 @@ impl Deployment {
         self.service.as_ref().unwrap().0.url("opsUrl")
     }
 
-    /// Runs documented commands with the names of this deployment. Returns their standard output.
+    /// Runs documented commands with the names of this deployment. Returns their standard output,
+    /// and their standard error after it.
     fn shell(&self, commands: &str) -> String {
         let (server, _) = self.url.rsplit_once('/').unwrap();
         let commands = commands
@@ -145,7 +146,7 @@ impl Deployment {
             .envs(variables.filter_map(|(name, value)| Some((name, value?))));
         let output = bash.stdin(Stdio::null()).output().unwrap();
         assert!(output.status.success(), "{commands}\n{}", errors(&output));
-        String::from_utf8(output.stdout).unwrap()
+        String::from_utf8(output.stdout.clone()).unwrap() + &errors(&output)
     }
 
     /// A name that no other test uses.
@@ -248,7 +249,7 @@ async fn restore(database: Database, keep_access: &str) -> (Deployment, Access, 
     };
     let printed = deployment.shell(&documented(&[section, "### Back up"]));
     if database == Database::Sqlite {
-        assert_starts(&printed, "Backed up 1 user and 1 connection to backup.db (");
+        assert_starts(&printed, "backup.db\nBacked up 1 user and 1 connection (");
         assert_has(&printed, "A restore needs the master key: `main` (");
         let backup = deployment.workdir.folder.path().join("backup.db");
         assert_eq!(mode_of(&backup), 0o600);
@@ -607,7 +608,7 @@ async fn backup_age(deployment: &Deployment) -> u64 {
 #[tokio::test]
 async fn backup_made_elsewhere_is_recorded() {
     let mut deployment = Deployment::start(Database::of_test()).await;
-    let printed = deployment.workdir.text("backup --made-elsewhere");
+    let printed = deployment.workdir.said("backup --made-elsewhere");
     assert_eq!(printed, "Recorded a backup that was made elsewhere.\n");
     deployment.serve();
     let age = backup_age(&deployment).await;

@@ -291,7 +291,7 @@ fn doctor_and_test_email_speak_to_the_mail_server() {
         let found = &found[0];
         if reason.is_empty() {
             assert_eq!(*found, format!("ok 127.0.0.1:{port} takes the login"));
-            let printed = workdir.text("console test-email me@example.com");
+            let printed = workdir.said("console test-email me@example.com");
             let sent = "took an e-mail for me@example.com. See that it arrives.";
             assert_eq!(printed, format!("127.0.0.1:{port} {sent}\n"));
         } else {

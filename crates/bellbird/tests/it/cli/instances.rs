@@ -360,7 +360,7 @@ async fn warns_of_an_instance_that_rejects_the_address() {
     assert_has(&obstacle, setting);
     eventually(async || workdir.json("webhook list")[0]["status"] == "disabled").await;
     for command in ["webhook list", &format!("webhook deliveries {id}")] {
-        let shown = workdir.text(command);
+        let shown = errors(&workdir.run(command));
         let why = format!("The endpoint {id} is disabled (address not allowed): ");
         assert_has(&shown, &why);
         assert_has(&shown, &format!("restart the service with {setting}"));

@@ -8,7 +8,7 @@ use crate::support::deployment::Deployment;
 use crate::support::fields::assert_fields;
 use crate::support::harness::{Database, simulated_providers};
 use crate::support::process::{
-    ANY_SANDBOX_PORTS, MASTER_KEY, RunningCommand, Workdir, names, text,
+    ANY_SANDBOX_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, names, text,
 };
 use crate::support::words::{assert_has, assert_starts};
 
@@ -113,7 +113,9 @@ fn connection_is_imported_shown_and_removed() {
         "user": "me@example.com", "accounts": accounts, "withdrawsConsent": true, "dryRun": true,
     });
     assert_fields(&planned, &plan);
-    let planned = workdir.text(&format!("{remove} --dry-run --local-only"));
+    let planned = workdir.run(&format!("{remove} --dry-run --local-only"));
+    assert_eq!(errors(&planned), "Nothing was changed.\n");
+    let planned = String::from_utf8(planned.stdout).unwrap();
     assert_has(&planned, "xxxx");
     assert_has(&planned, "the consent stays active");
     assert_eq!(workdir.json(&show)["status"], "active");

@@ -24,7 +24,7 @@ async fn unknown_schema_is_explained() {
     } = Deployment::start_on(database, 50, &[]).await;
     let is_file = url.starts_with("sqlite:");
     if is_file {
-        workdir.text("backup before.db");
+        workdir.json("backup before.db");
     }
     execute(
         &url,
@@ -48,7 +48,7 @@ async fn unknown_schema_is_explained() {
         let error = workdir.error(&format!("restore {path}"), 1);
         assert_eq!(error, format!("error: nothing was restored: {REASON}"));
         workdir.set("BELLBIRD_DATABASE__URL", &url);
-        workdir.text("restore before.db");
+        workdir.json("restore before.db");
         assert_eq!(workdir.json("user list").as_array().unwrap().len(), 0);
     }
     sandbox.end();

@@ -154,7 +154,7 @@ async fn single_instance_rotates_its_key() {
         ["ok 2 secrets: 2 with key `2027`; all can be opened"]
     );
     assert_eq!(
-        deployment.workdir.text("secrets rotate"),
+        deployment.workdir.said("secrets rotate"),
         "Resealed with key `2027`: 0. Already sealed with it: 2. Not opened: 0.\n\
          One instance of the service runs, and was checked.\n"
     );

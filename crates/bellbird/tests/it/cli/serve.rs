@@ -121,7 +121,7 @@ async fn outside_readiness_follows_the_renewals_of_the_instance() {
 
     let ops = service.url("opsUrl");
     workdir.set("BELLBIRD_OPS__LISTEN", ops.strip_prefix("http://").unwrap());
-    assert_eq!(workdir.text("ready"), "Ready.\n");
+    assert_eq!(workdir.said("ready"), "Ready.\n");
     assert_eq!(workdir.json("ready"), json!({"status": "ok"}));
     execute(
         &database,

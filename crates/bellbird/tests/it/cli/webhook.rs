@@ -315,7 +315,7 @@ async fn a_ping_is_sent_at_once_and_logged() {
 
     all.json(&format!("webhook deliveries {id}"));
     all.json(&format!("webhook deliveries {id} --event {event}"));
-    let shown = workdir.text(&format!("webhook ping {id}"));
+    let shown = workdir.said(&format!("webhook ping {id}"));
     assert_starts(&shown, "Delivered: the endpoint responded with 200 after ");
     for (filter, count) in [
         ("--limit 1", 1),

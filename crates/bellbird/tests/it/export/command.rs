@@ -88,13 +88,13 @@ async fn file_has_mode_0600_and_replaces_an_older_one() {
     let mode = fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let wrote = format!("Wrote {rows} rows to out/a.jsonl.\n");
-    assert_eq!(workdir.text(&line), wrote);
+    assert_eq!(workdir.said(&line), wrote);
     let stdout = workdir.text(&line.replace("out/a.jsonl", "-"));
     assert_eq!(stdout, file);
     // Through a link, what it points to is replaced.
     symlink("a.jsonl", out.join("link")).unwrap();
     let line = format!("{USER} --format ofx --account {account} --output out/link");
-    assert_starts(&workdir.text(&line), "Wrote ");
+    assert_starts(&workdir.said(&line), "Wrote ");
     let file = fs::read_to_string(&path).unwrap();
     assert_starts(&file, "OFXHEADER:100\n");
     symlink("nothing", out.join("dangling")).unwrap();

@@ -81,6 +81,14 @@ impl Workdir {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// What a command that succeeds says on standard error. It writes nothing to standard output.
+    pub(crate) fn said(&self, line: &str) -> String {
+        let output = self.run(line);
+        assert_eq!(output.status.code(), Some(0), "{line}: {}", errors(&output));
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{line}");
+        errors(&output)
+    }
+
     /// The secret that a command prints, alone on standard output, and what it says about it on
     /// standard error.
     pub(crate) fn secret(&self, line: &str) -> (String, String) {

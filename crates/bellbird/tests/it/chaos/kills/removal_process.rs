@@ -133,7 +133,7 @@ async fn restarted_service_resumes_removal() {
     let hidden = format!("is hidden, but its consent is not withdrawn yet: {rejected}");
     assert!(error.contains(&hidden), "{error}");
     assert_eq!(removal.list()[0]["removal"]["lastError"], rejected);
-    let shown = workdir.text("connection list --user me@example.com");
+    let shown = errors(&workdir.run("connection list --user me@example.com"));
     let pending = format!("{connection} is being removed: the provider rejected");
     assert!(shown.contains(&pending), "{shown}");
     let assert_doctor = |code: i32, verdict: &str, words: &str| {
