@@ -31,6 +31,9 @@ use bellbird_api::serve::{self, Listener, ServeOptions};
 
 /// Time to send a response after the request's own deadline, when the service stops.
 const STOP_MARGIN: Duration = Duration::from_secs(5);
+/// Why a part of the service does not start there.
+pub(crate) const SQLITE_SERVES_ONE: &str =
+    "SQLite serves one instance, so that has to do everything: leave out --only, or use PostgreSQL";
 
 /// How long requests in flight may continue when the service stops.
 pub fn stop_timeout(settings: &Settings) -> Duration {
@@ -79,9 +82,7 @@ impl Service {
         }
         let lock = lock(&settings)?;
         if lock.is_some() && !start.roles.are_all() {
-            bail!(
-                "SQLite serves one instance, so that has to do everything: leave out --only, or use PostgreSQL"
-            );
+            bail!(SQLITE_SERVES_ONE);
         }
         let id = Uuid::now_v7();
         let storage = wiring::open(&settings, start.sealer.clone())

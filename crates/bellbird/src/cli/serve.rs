@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 
+use anyhow::bail;
 use bellbird_domain::Clock;
 use clap::Args;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -55,7 +56,10 @@ pub(super) struct ServeArgs {
 }
 
 pub(super) async fn run(setting_args: &SettingArgs, args: &ServeArgs) -> anyhow::Result<()> {
+    let roles = Roles::only(args.only.clone());
     let first = match setting_args.first_start_folder()? {
+        // Before anything is made.
+        Some(_) if !roles.are_all() => bail!(service::SQLITE_SERVES_ONE),
         Some(folder) => FirstStart::begin(&folder, None)?,
         None => None,
     };
@@ -84,7 +88,6 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &ServeArgs) -> anyhow:
     // Says what is wrong with them before anything else is opened.
     wiring::providers(&settings)?;
     let sealer = wiring::required_sealer(&settings).await?;
-    let roles = Roles::only(args.only.clone());
     let sandbox = sandbox(&settings);
     let start = Start {
         roles,

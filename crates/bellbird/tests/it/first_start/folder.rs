@@ -88,6 +88,15 @@ fn copy_of_the_folder_is_an_installation_of_its_own() {
     assert_eq!((users(&folder), users(&copy)), (0, 1));
 }
 
+/// An installation that is made here has SQLite.
+#[test]
+fn first_start_with_a_part_of_the_service_makes_nothing() {
+    let workdir = Workdir::new();
+    let error = workdir.error(&format!("serve --only api {ANY_PORTS}"), 1);
+    assert_has(&error, "leave out --only, or use PostgreSQL");
+    assert!(!workdir.data_folder().exists());
+}
+
 #[test]
 fn lost_database_is_no_first_start() {
     let workdir = Workdir::new();
