@@ -32,6 +32,8 @@ use crate::wiring::{self, NotReady, Wiring};
 /// Signatures hold the time, and consents and keys end by it. The way to a provider takes a part of
 /// this.
 const PROVIDER_CLOCK_WRONG: SignedDuration = SignedDuration::from_secs(30);
+/// As the alert in `deploy/prometheus/rules.yml`.
+const BACKUP_AGE_MAX: SignedDuration = SignedDuration::from_hours(48);
 /// With less, the disk is full soon.
 const FREE_BYTES_NOTED: u64 = 256 * 1024 * 1024;
 
@@ -217,6 +219,8 @@ async fn check_database(checks: &mut Checks, settings: &Settings) -> Option<Vec<
         ready @ (Ok(()) | Err(NotReady::AwaitsDecision)) => {
             checks.ok("database", format!("{location} is up to date"));
             check_disk(checks, &storage);
+            let checked = check_backup(checks, &storage).await;
+            checks.value("backup", checked);
             if ready.is_err() {
                 let hint = wiring::RESTORE_DECISION;
                 let detail =
@@ -265,6 +269,27 @@ fn check_disk(checks: &mut Checks, storage: &Storage) {
         );
         checks.note("disk", detail);
     }
+}
+
+/// Nothing about PostgreSQL without a recorded backup, which may have others.
+async fn check_backup(checks: &mut Checks, storage: &Storage) -> Result<(), StorageError> {
+    const NAME: &str = "backup";
+    let audit = storage.audit();
+    let Some(at) = audit.unsaved_since().await? else {
+        return Ok(());
+    };
+    let (last, shown) = (audit.last_backup_at().await?, output::format_instant(at));
+    if Timestamp::now().duration_since(at) > BACKUP_AGE_MAX {
+        checks.note(
+            NAME,
+            format!("none since {shown}: make one with `bellbird backup`"),
+        );
+    } else if last.is_some() {
+        checks.ok(NAME, format!("the last one at {shown}"));
+    } else {
+        checks.ok(NAME, "none yet of this database, which is new");
+    }
+    Ok(())
 }
 
 /// The instances that run on this machine.
@@ -363,8 +388,12 @@ async fn check_providers(checks: &mut Checks, settings: &Settings) {
     let Some(mut providers) = checks.value("providers", wiring::providers(settings)) else {
         return;
     };
+    let mut console_url = settings.console.expected_url();
     // What is wrong with the database has a check of its own.
     if let Ok(storage) = wiring::open_sealed_storage(settings).await {
+        if let Ok(of_service) = instances::console_url(settings, &storage).await {
+            console_url = of_service;
+        }
         if let Ok(wiring) = Wiring::new(settings, &storage).await {
             providers = wiring.providers.clone();
             for declared in PROVIDERS {
@@ -412,7 +441,7 @@ async fn check_providers(checks: &mut Checks, settings: &Settings) {
             checks.wrong("clock", detail);
         }
     }
-    check_linking(checks, settings, &providers);
+    check_linking(checks, settings, &providers, console_url);
 }
 
 /// A provider as it writes its name, and where it is called: `Fiskil at https://api.fiskil.com`.
@@ -462,7 +491,12 @@ async fn check_identity_provider(checks: &mut Checks, settings: &Settings) {
 }
 
 /// Reports the URLs for linking and for provider webhooks, with the providers that support each.
-fn check_linking(checks: &mut Checks, settings: &Settings, providers: &Registry) {
+fn check_linking(
+    checks: &mut Checks,
+    settings: &Settings,
+    providers: &Registry,
+    console_url: Option<String>,
+) {
     let names = |supports: fn(&dyn Provider) -> bool| -> String {
         let enabled = providers.enabled();
         let supporting = enabled.iter().filter(|Enabled { provider, .. }| {
@@ -474,7 +508,7 @@ fn check_linking(checks: &mut Checks, settings: &Settings, providers: &Registry)
             .collect::<Vec<_>>()
             .join(", ")
     };
-    let Some(url) = settings.console.expected_url() else {
+    let Some(url) = console_url else {
         let detail = "the system chooses the console's port: set console.listen or console.public_url for linking";
         return checks.note("linking", detail);
     };
@@ -510,10 +544,15 @@ fn text(report: &Report) -> String {
         };
         [check.name.clone(), verdict.to_owned(), check.detail.clone()]
     });
-    let summary = if report.ok {
-        "All checks passed."
-    } else {
-        "At least one check failed."
+    let is_note = |check: &&Check| check.verdict == Verdict::Note;
+    let notes = report.checks.iter().filter(is_note).count();
+    let summary = match (report.ok, notes) {
+        (false, _) => "At least one check failed.".to_owned(),
+        (true, 0) => "All checks passed.".to_owned(),
+        (true, notes) => {
+            let notes = output::count(notes as u64, "note", "notes");
+            format!("No check failed; {notes}.")
+        }
     };
     format!(
         "{}\n\nChecked by bellbird {}. {summary}",

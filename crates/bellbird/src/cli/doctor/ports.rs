@@ -10,6 +10,7 @@ use super::{Checks, Verdict};
 use crate::cli::listener;
 use crate::config::{Settings, on_this_machine};
 use crate::ops::ServiceInfo;
+use crate::roles::Role;
 use crate::wiring;
 use bellbird_api::serve;
 
@@ -27,13 +28,21 @@ pub(super) async fn check(checks: &mut Checks, settings: &Settings, running: Opt
     let has_api = running.is_none_or(|running| running.iter().any(is_api));
     // No row has the port of the ops listener.
     let has_ops = running.is_none_or(|running| !running.is_empty());
-    for (name, address, path, is_known) in [
+    let mut listeners = vec![
         ("api.listen", settings.api.listen, Some("/health"), has_api),
         ("console.listen", settings.console.listen, None, true),
         ("ops.listen", settings.ops_listen, Some("/live"), has_ops),
-    ] {
+    ];
+    let admin = settings
+        .admin_listen
+        .filter(|admin| *admin != settings.api.listen);
+    listeners.extend(admin.map(|admin| ("admin.listen", admin, None, true)));
+    for (name, address, path, is_known) in listeners {
         match serve::listen(address).await {
-            Ok(_) => checks.ok(name, format!("{address} is free")),
+            Ok(_) => {
+                let elsewhere = elsewhere(running.unwrap_or_default(), name);
+                checks.ok(name, format!("{address} is free{elsewhere}"));
+            }
             Err(error) if error.kind() != ErrorKind::AddrInUse => {
                 checks.wrong(name, format!("{address}: {error}"));
             }
@@ -84,6 +93,20 @@ fn foreign(
              bellbird.toml"
         ),
     }
+}
+
+/// Where the running service listens instead of a free address.
+fn elsewhere(running: &[Instance], listener: &str) -> String {
+    let with = |role: Role| running.iter().find(|instance| role.is_in(&instance.roles));
+    let url = match listener {
+        "api.listen" => with(Role::Api).map(|instance| &instance.api_url),
+        "console.listen" => with(Role::Console).map(|instance| &instance.console_url),
+        // No row has the others.
+        _ => None,
+    };
+    url.map_or_else(String::new, |url| {
+        format!("; the running service is at {url}")
+    })
 }
 
 /// The port of a URL such as `http://127.0.0.1:8080`.

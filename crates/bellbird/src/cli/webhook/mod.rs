@@ -133,7 +133,8 @@ impl EventUserArgs {
 
 fn status(endpoint: &Endpoint) -> String {
     match (&endpoint.disabled_reason, endpoint.failing_since) {
-        (Some(reason), _) => format!("{} ({reason})", endpoint.status),
+        (Some(reason), _) if endpoint.is_paused() => format!("{} ({reason})", endpoint.status),
+        (Some(reason), _) => format!("{} by the service ({reason})", endpoint.status),
         (None, Some(since)) => format!(
             "{} (failing since {})",
             endpoint.status,

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use super::commands::{without_folder, without_providers};
+use crate::support::port::free_port;
 use crate::support::process::{ANY_PORTS, MASTER_KEY, Workdir, text};
 use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
@@ -223,6 +224,19 @@ fn doctor_notes_listeners_that_are_open_without_https() {
         assert!(notes.lines().any(|line| line.starts_with(note)), "{notes}");
     }
     assert_lacks(&notes, "console.listen");
+}
+
+#[test]
+fn doctor_checks_the_listener_of_operators_and_the_last_backup() {
+    let mut workdir = Workdir::migrated_with_key();
+    let address = format!("127.0.0.1:{}", free_port());
+    workdir.set("BELLBIRD_ADMIN__LISTEN", &address);
+    assert_eq!(
+        workdir.doctor("admin.listen"),
+        [format!("ok {address} is free")]
+    );
+    workdir.json("backup backup.db");
+    assert_starts(&workdir.doctor("backup")[0], "ok the last one at 20");
 }
 
 /// A mail server that takes one login. Returns its port, and the e-mails that it has taken.

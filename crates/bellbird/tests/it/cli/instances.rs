@@ -114,6 +114,8 @@ async fn doctor_expects_used_ports_only_of_an_instance() {
     let address = api(&service).replace("http://", "");
     let expected = format!("ok {address} is in use; expected while the service runs");
     assert_eq!(check(&address), expected);
+    let elsewhere = format!("ok 127.0.0.1:0 is free; the running service is at http://{address}");
+    assert_eq!(check("127.0.0.1:0"), elsewhere);
     service.end();
 
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -359,6 +361,8 @@ async fn warns_of_an_instance_that_rejects_the_address() {
     assert_has(&obstacle, id);
     assert_has(&obstacle, setting);
     eventually(async || workdir.json("webhook list")[0]["status"] == "disabled").await;
+    let list = String::from_utf8(workdir.run("webhook list").stdout).unwrap();
+    assert_has(&list, "disabled by the service (address not allowed)");
     for command in ["webhook list", &format!("webhook deliveries {id}")] {
         let shown = errors(&workdir.run(command));
         let why = format!("The endpoint {id} is disabled (address not allowed): ");
