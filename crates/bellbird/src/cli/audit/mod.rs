@@ -15,7 +15,7 @@ use secrecy::ExposeSecret as _;
 use serde::Serialize;
 
 use super::arguments::{self, SettingArgs};
-use super::output::{self, ErrorView};
+use super::output::{self, ErrorView, count};
 use crate::audit::strings::{Counts, Strings};
 use crate::config::{Settings, client, terminal};
 use crate::wiring;
@@ -113,8 +113,9 @@ pub(super) async fn run(settings: &SettingArgs, args: &AuditArgs) -> anyhow::Res
     }
     if terminal::stderr_is_terminal() {
         output::note(&format!(
-            "Read {} rows. Searching in {} seconds.",
-            read.rows, args.wait
+            "Read {}. Searching in {}.",
+            count(read.rows, "row", "rows"),
+            count(args.wait, "second", "seconds")
         ));
     }
     tokio::time::sleep(Duration::from_secs(args.wait)).await;
@@ -134,12 +135,15 @@ pub(super) async fn run(settings: &SettingArgs, args: &AuditArgs) -> anyhow::Res
             Err(reason) => gaps.push(Gap::failed("memory", reason)),
         }
     }
+    let mut simulates = false;
     if let Some(storage) = storage {
+        let stored = storage.provider_settings().list().await?;
+        simulates = stored.iter().any(|provider| provider.is_sandbox);
         storage.close().await;
     }
     let failures: Vec<_> = places
         .iter()
-        .filter_map(Place::failure)
+        .filter_map(|place| place.failure(simulates))
         .chain(gaps.iter().filter_map(Gap::failure))
         .collect();
     let view = AuditView {
@@ -217,13 +221,12 @@ fn text(view: &AuditView) -> String {
         .iter()
         .map(|place| [place.name(), place.size.to_string(), counted(&place.found)]);
     let mut text = format!(
-        "Read {} rows of {} connections, and searched {} seconds later for {}.\n{} more strings are too short, or \
-         stored by design.\n\n{}",
-        view.rows,
-        view.connections,
-        view.waited_seconds,
+        "Read {} of {}, and searched {} later for {}.\nLeft out, because they are too short or stored by design: {}.\n\n{}",
+        count(view.rows, "row", "rows"),
+        count(view.connections as u64, "connection", "connections"),
+        count(view.waited_seconds, "second", "seconds"),
         counted(&view.strings),
-        view.strings_left_out,
+        count(view.strings_left_out, "string", "strings"),
         output::table(["place", "searched", "found"], rows),
     );
     for gap in &view.not_searched {

@@ -13,7 +13,7 @@ use crate::audit::files::visit_file;
 use crate::audit::memory::visit_memory;
 use crate::audit::process::{Listener, listener_of};
 use crate::audit::strings::{Counts, Search, Searcher};
-use crate::cli::doctor;
+use crate::cli::{doctor, output};
 use crate::config::Settings;
 use crate::config::client::URL;
 use crate::instances;
@@ -39,8 +39,8 @@ pub(super) enum Size {
 impl fmt::Display for Size {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rows(rows) => write!(out, "{rows} rows"),
-            Self::Bytes(bytes) => write!(out, "{bytes} bytes"),
+            Self::Rows(rows) => out.write_str(&output::count(*rows, "row", "rows")),
+            Self::Bytes(bytes) => out.write_str(&output::count(*bytes, "byte", "bytes")),
         }
     }
 }
@@ -50,16 +50,19 @@ impl Place {
         format!("{} {}", self.part, self.name)
     }
 
-    /// What to say if it contains something.
-    pub(super) fn failure(&self) -> Option<String> {
+    /// What to say if it contains something. `simulates`: the service has rows of its own.
+    pub(super) fn failure(&self, simulates: bool) -> Option<String> {
         if self.found.is_empty() {
             return None;
         }
-        let advice = if self.part == "memory" {
+        let advice = if self.part != "memory" {
+            ""
+        } else if simulates {
+            ": it simulates providers, so it keeps their rows in memory. Audit a service without them, or leave \
+             the memory out with --no-memory"
+        } else {
             ": another client or a sync may have read the same rows, so repeat it when nothing else reads. Trades that \
              somebody looked at stay for cache.trades_seconds (600 by default): add --wait 660"
-        } else {
-            ""
         };
         Some(format!(
             "{} contains {}{advice}",
@@ -276,6 +279,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::audit::strings::Kind;
 
     fn instance(host: &str, port: u16) -> Instance {
         Instance {
@@ -294,6 +298,25 @@ mod tests {
             clock_ahead_ms: 0,
             provider_calls: Default::default(),
         }
+    }
+
+    #[test]
+    fn simulated_rows_in_memory_have_an_advice_of_their_own() {
+        let place = |part| Place {
+            part,
+            name: "x".to_owned(),
+            size: Size::Rows(1),
+            found: Counts::from([(Kind::Description, 1)]),
+        };
+        for (part, simulates, advice) in [
+            ("memory", true, "it simulates providers"),
+            ("memory", false, "add --wait 660"),
+            ("table", true, "contains 1 description"),
+        ] {
+            let failure = place(part).failure(simulates).unwrap();
+            assert!(failure.contains(advice), "{failure}");
+        }
+        assert_eq!(place("table").size.to_string(), "1 row");
     }
 
     #[test]
