@@ -1,6 +1,8 @@
 //! `bellbird operator-key`: creates, lists and revokes keys for the operator's API, and shows what
 //! was done with them.
 
+use std::collections::HashMap;
+
 use bellbird_domain::{ActorKind, KeyStatus, OperatorKeyId, TimestampExt as _};
 use bellbird_management::values::KeyName;
 use bellbird_management::{Refusal, operator_keys};
@@ -174,22 +176,43 @@ async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
 async fn audit(storage: &Storage, args: &AuditArgs) -> anyhow::Result<()> {
     let user = args.filter.find(storage).await?.map(|user| user.id);
     let rows = storage.audit().list_before(None, user, args.limit).await?;
-    let head = ["at", "action", "user id", "subject", "by"];
-    output::print_list(&rows, "No changes yet.", head, audit_row, &[])
+    let names = Names::of(storage).await?;
+    let head = ["at", "action", "user", "subject", "detail", "by"];
+    let row = |row: &AuditRow| names.row(row);
+    output::print_list(&rows, "No changes yet.", head, row, &[])
 }
 
-fn audit_row(row: &AuditRow) -> [String; 5] {
-    let kind = match row.actor.kind {
-        ActorKind::Command => "command of",
-        ActorKind::OperatorKey => "key",
-        ActorKind::Operator => "user",
-        ActorKind::User => "session",
-    };
-    output::row![
-        format_instant(row.at),
-        row.action,
-        or_dash(row.user_id),
-        or_dash(row.subject.as_ref()),
-        format_args!("{kind} {}", row.actor.id),
-    ]
+/// E-mail addresses of users and names of operator keys, by id. Those that are removed have none.
+struct Names(HashMap<String, String>);
+
+impl Names {
+    async fn of(storage: &Storage) -> anyhow::Result<Self> {
+        let users = storage.users().list().await?.into_iter();
+        let keys = storage.operator_keys().list().await?.into_iter();
+        let users = users.map(|user| (user.id.to_string(), user.email));
+        let keys = keys.map(|key| (key.id.to_string(), key.name));
+        Ok(Self(users.chain(keys).collect()))
+    }
+
+    fn name(&self, id: &str) -> String {
+        self.0.get(id).map_or(id, String::as_str).to_owned()
+    }
+
+    fn row(&self, row: &AuditRow) -> [String; 6] {
+        let by = match row.actor.kind {
+            ActorKind::Command => format!("command of {}", row.actor.id),
+            ActorKind::OperatorKey => format!("key {}", self.name(&row.actor.id)),
+            ActorKind::Operator => self.name(&row.actor.id),
+            ActorKind::User => "the user".to_owned(),
+        };
+        let detail = row.detail.as_ref().filter(|detail| !detail.is_empty());
+        output::row![
+            format_instant(row.at),
+            row.action,
+            or_dash(row.user_id.map(|id| self.name(&id.to_string()))),
+            or_dash(row.subject.as_ref()),
+            or_dash(detail),
+            by,
+        ]
+    }
 }

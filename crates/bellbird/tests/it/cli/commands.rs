@@ -169,9 +169,17 @@ fn operator_key_lifecycle() {
     );
     all.json("operator-key list");
     all.json(&format!("operator-key revoke {id}"));
+    workdir.json("user add --email me@example.com --plan saver");
+    workdir.json("user set me@example.com --plan developer");
     let audit = workdir.text("operator-key audit");
-    assert_has(&audit, "operator_key.revoke");
-    assert_has(&audit, "command of ");
+    for shown in [
+        "operator_key.revoke",
+        "command of ",
+        "  me@example.com  ",
+        "plan: saver → developer",
+    ] {
+        assert_has(&audit, shown);
+    }
     all.run(&format!("operator-key revoke {}", Uuid::nil()));
     insta::assert_snapshot!(all.finish());
 }
