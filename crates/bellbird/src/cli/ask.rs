@@ -50,6 +50,41 @@ pub(super) fn until<T>(
     }
 }
 
+/// What is asked on a terminal before something is lost.
+pub(super) struct Question {
+    pub text: &'static str,
+    /// How to say it without a terminal.
+    pub flags: &'static str,
+    /// What happened if the answer is not yes.
+    pub declined: &'static str,
+}
+
+impl Question {
+    /// Shows on the terminal what will be done, and asks, unless `--yes` or `--json` is the answer.
+    /// Any answer but yes is an error.
+    pub(super) fn ask(&self, yes: bool, description: &str) -> anyhow::Result<()> {
+        if yes || output::is_json() {
+            return Ok(());
+        }
+        if !terminal::stdin_is_terminal() {
+            bail!(UsageError(self.flags.to_owned()));
+        }
+        output::note(description);
+        let answer = read(&format!("\n{} [y/N] ", self.text))?;
+        if !matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
+            bail!(self.declined);
+        }
+        Ok(())
+    }
+}
+
+const REMOVAL: Question = Question {
+    text: "Remove this?",
+    flags: "removing needs a confirmation, and standard input is no terminal: pass --yes to remove, or --dry-run to \
+            see what would be removed",
+    declined: "nothing was removed",
+};
+
 /// Flags of commands that remove something.
 #[derive(Clone, Copy, Args)]
 pub(super) struct RemovalArgs {
@@ -63,26 +98,12 @@ pub(super) struct RemovalArgs {
 }
 
 impl RemovalArgs {
-    /// Whether to remove it now: with `--dry-run`, only prints the plan, else shows on the terminal
-    /// what will be removed, and asks. Any answer but yes is an error.
+    /// Whether to remove it now: with `--dry-run`, only prints the plan, else asks.
     pub(super) fn confirm(self, plan: &impl Serialize, description: &str) -> anyhow::Result<bool> {
         if self.dry_run {
             output::print_with_note(plan, description, "Nothing was changed.")?;
             return Ok(false);
         }
-        if self.yes || output::is_json() {
-            return Ok(true);
-        }
-        if !terminal::stdin_is_terminal() {
-            let text = "removing needs a confirmation, and standard input is no terminal: pass --yes to remove, or \
-                        --dry-run to see what would be removed";
-            bail!(UsageError(text.to_owned()));
-        }
-        output::note(description);
-        let answer = read("\nRemove this? [y/N] ")?;
-        if !matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
-            bail!("nothing was removed");
-        }
-        Ok(true)
+        REMOVAL.ask(self.yes, description).map(|()| true)
     }
 }

@@ -12,17 +12,24 @@ use serde::Serialize;
 
 use super::actor;
 use super::arguments::SettingArgs;
+use super::ask::Question;
 use super::backup::needed_keys;
 use super::output::{self, count};
 use crate::config::Settings;
 use crate::wiring;
 
+const QUESTION: Question = Question {
+    text: "Replace this?",
+    flags: "replacing a database needs a confirmation, and standard input is no terminal: pass --yes to replace it",
+    declined: "nothing was restored",
+};
+
 /// Put a backup in the place of the SQLite database.
 ///
-/// Stop the service first. A restore cuts: no key, session, link, setup token or identity of the
-/// backup lets anybody in, and endpoints are paused, because the backup does not know what was
-/// revoked since. The command lists what to do then. The present database is kept beside the new
-/// one.
+/// Stop the service first. The command shows what it replaces, and asks. A restore cuts: no
+/// key, session, link, setup token or identity of the backup lets anybody in, and endpoints are
+/// paused, because the backup does not know what was revoked since. The command lists what to
+/// do then. The present database is kept beside the new one.
 ///
 /// With --keep-access, all of it works as before. Use it only if nothing was revoked, removed or
 /// changed since the backup.
@@ -32,7 +39,7 @@ use crate::wiring;
 /// without --keep-access.
 #[derive(Args)]
 #[command(group(ArgGroup::new("what").required(true).args(["file", "decide"])))]
-#[command(override_usage = "bellbird restore <FILE> [--keep-access]
+#[command(override_usage = "bellbird restore <FILE> [--keep-access] [--yes]
        bellbird restore --decide [--keep-access] [--yes]")]
 #[command(after_long_help = "Examples:
   bellbird restore /backups/bellbird-2026-11-20.db
@@ -49,9 +56,10 @@ pub(super) struct RestoreArgs {
     #[arg(long)]
     keep_access: bool,
 
-    /// With --decide: go on although the database is not known to be restored, as a physical copy
-    /// is not
-    #[arg(long, conflicts_with = "file")]
+    /// Replace the present database without asking. Needed where there is no terminal to ask on,
+    /// unless --json is set. With --decide: go on although the database is not known to be
+    /// restored, as a physical copy is not
+    #[arg(long)]
     yes: bool,
 }
 
@@ -83,11 +91,15 @@ async fn restore(settings: &Settings, file: &Path, args: &RestoreArgs) -> anyhow
              docs/backup.md, then run `bellbird restore --decide`"
         );
     };
+    if !file.exists() {
+        bail!("nothing was restored: there is no file {}", file.display());
+    }
     let sealer = wiring::optional_sealer(settings)?;
     let staged = StagedBackup::new(file, lock, sealer)
         .await
         .context("nothing was restored")?;
     check_keys(settings, staged.storage(), file).await?;
+    ask(settings, staged.storage(), file, args).await?;
     let mut view = apply(staged.storage(), args).await?;
     let replaced = staged.put_in_place(Timestamp::now()).await?;
     view.replaced = replaced.map(|path| path.display().to_string());
@@ -98,6 +110,35 @@ async fn restore(settings: &Settings, file: &Path, args: &RestoreArgs) -> anyhow
         }
         format!("{text}\n\n{}", next_steps(view))
     })
+}
+
+/// Asks before a database is replaced.
+async fn ask(
+    settings: &Settings,
+    backup: &Storage,
+    file: &Path,
+    args: &RestoreArgs,
+) -> anyhow::Result<()> {
+    let present = Storage::sqlite_path(settings.database.url.expose_secret());
+    if !present.is_some_and(|path| path.exists()) {
+        return Ok(());
+    }
+    let users = backup.users().list().await?.len() as u64;
+    let connections = backup.connections().list_all().await?.len() as u64;
+    let description = output::details(&[
+        ("replaces", &wiring::database_location(settings)),
+        (
+            "with",
+            &format_args!(
+                "{}: {}, {}",
+                file.display(),
+                count(users, "user", "users"),
+                count(connections, "connection", "connections")
+            ),
+        ),
+        ("keeps", &"the replaced database beside it"),
+    ]);
+    QUESTION.ask(args.yes, &description)
 }
 
 /// Cuts the access of a restored database, or keeps it.

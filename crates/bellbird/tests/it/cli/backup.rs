@@ -268,7 +268,7 @@ async fn restore(database: Database, keep_access: &str) -> (Deployment, Access, 
         );
         deployment.workdir.set(KEYS, &both_keys);
         let command = documented(&[section, "### Restore"]);
-        let printed = deployment.shell(&format!("{} {keep_access}", command.trim_end()));
+        let printed = deployment.shell(&format!("{} --yes {keep_access}", command.trim_end()));
         assert_starts(&printed, "Restored backup.db. The replaced database is /");
         printed
     } else {
@@ -629,6 +629,7 @@ async fn restore_fails_without_a_change() {
             "backup.db exists already, and nothing is overwritten",
         ),
         ("restore text.db", "text.db: not a SQLite database"),
+        ("restore none.db", "restored: there is no file none.db"),
         ("restore deployment.db", "the database itself"),
     ] {
         assert_has(&workdir.error(line, 1), reason);
@@ -642,7 +643,6 @@ async fn restore_fails_without_a_change() {
         "restore",
         "restore backup.db --decide",
         "restore --keep-access",
-        "restore backup.db --yes",
         "backup",
         "backup other.db --made-elsewhere",
     ] {
@@ -664,6 +664,9 @@ async fn restore_fails_without_a_change() {
             "text.db"
         ]
     );
+    // Nobody can be asked.
+    let error = workdir.error("restore backup.db", 2);
+    assert_has(&error, "pass --yes to replace it");
     // A database that cannot be read is replaced as well.
     fs::write(workdir.folder.path().join("deployment.db"), "damaged").unwrap();
     let printed = workdir.json("restore backup.db");
