@@ -36,7 +36,7 @@ pub(super) struct ErrorView {
     /// `not_found` or `database_unavailable`; omitted for every other failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'static str>,
-    /// Several reasons, one by one.
+    /// All of several reasons. The message is the first one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     details: Vec<String>,
 }
@@ -50,13 +50,14 @@ impl ErrorView {
 
     /// `None` if there is no reason.
     pub(super) fn of(reasons: &[String]) -> Option<Self> {
-        let details = match reasons {
-            [] => return None,
-            [_] => Vec::new(),
-            several => several.to_vec(),
+        let (first, more) = reasons.split_first()?;
+        let details = if more.is_empty() {
+            Vec::new()
+        } else {
+            reasons.to_vec()
         };
         Some(Self {
-            message: reasons.join("; "),
+            message: first.clone(),
             code: None,
             details,
         })
