@@ -14,6 +14,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use jiff::SignedDuration;
 use secrecy::SecretString;
+use uuid::Uuid;
 
 use super::output;
 use crate::config::place::{DATA_DIR, FoundFile, SETTINGS_FILE, Surroundings};
@@ -191,6 +192,18 @@ pub(super) fn event_id(text: &str) -> Result<EventId, String> {
 fn id<T: FromStr>(text: &str, list: &str) -> Result<T, String> {
     text.parse()
         .map_err(|_| format!("must be an id: `bellbird {list}` shows the ids"))
+}
+
+/// The id of a link session, which no command lists.
+pub(super) fn link_session_id(text: &str) -> Result<Uuid, String> {
+    text.parse().map_err(|_| {
+        "must be an id, as `bellbird connection link --return-url` prints it".to_owned()
+    })
+}
+
+pub(super) fn whole_number<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse()
+        .map_err(|_| "must be a whole number from 0 on, and not too large".to_owned())
 }
 
 pub(super) fn provider_name() -> PossibleValuesParser {

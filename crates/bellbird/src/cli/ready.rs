@@ -1,6 +1,6 @@
 //! `bellbird ready`: asks the running service whether it can serve.
 
-use anyhow::{Context as _, bail};
+use anyhow::{anyhow, bail};
 use serde_json::{Value, json};
 
 use super::arguments::SettingArgs;
@@ -8,8 +8,12 @@ use super::{listener, output};
 
 pub(super) async fn run(settings: &SettingArgs) -> anyhow::Result<()> {
     let address = settings.load(None)?.ops_listen;
-    let (status, body) = listener::get(address, "/ready").await.with_context(|| {
-        format!("no Bellbird responds at {address}: is it running, and with this ops.listen?")
+    let response = listener::get(address, "/ready").await;
+    let (status, body) = response.map_err(|error| {
+        let reason = error.kind();
+        anyhow!(
+            "no Bellbird responds at {address} ({reason}): is it running, and with this ops.listen?"
+        )
     })?;
     let body: Value = serde_json::from_str(&body).unwrap_or_default();
     let Some(word) = body["status"].as_str() else {

@@ -9,7 +9,7 @@ use bellbird_providers::registry::PROVIDERS;
 use bellbird_sandbox::{Description, Options};
 use clap::Args;
 
-use super::arguments::{SettingArgs, listen_address};
+use super::arguments::{self, SettingArgs, listen_address};
 use super::output;
 use crate::config::Settings;
 use crate::sandbox_beside::sandbox_settings;
@@ -60,6 +60,7 @@ pub(super) struct SandboxArgs {
 pub(super) struct DataArgs {
     /// Seed of the made-up data; the same seed gives the same people, amounts and row ids
     #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = arguments::whole_number::<u64>)]
     seed: u64,
 
     /// Number of transactions of the busiest account

@@ -54,7 +54,7 @@ pub(super) struct AuditArgs {
     wait: u64,
 
     /// Id of the service's process; by default the one that listens at BELLBIRD_URL
-    #[arg(long)]
+    #[arg(long, value_parser = arguments::whole_number::<u32>)]
     pid: Option<u32>,
 
     /// Leave out the memory

@@ -65,6 +65,7 @@ pub(crate) struct LinkArgs {
   bellbird connection link-status 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
 pub(crate) struct LinkStatusArgs {
     /// Id of the link session, as `connection link --return-url` prints it
+    #[arg(value_parser = arguments::link_session_id)]
     id: Uuid,
 }
 

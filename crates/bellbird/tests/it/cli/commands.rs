@@ -405,6 +405,8 @@ fn wrong_usage_exits_with_2_and_explains() {
         "serve --api-listen :8080",
         "serve --log-level loud",
         "demo --rows 0",
+        "demo --seed x",
+        "connection link-status abc",
         "sandbox --akahu-listen 8091",
         "connection import --user me@example.com --provider acme --credentials -",
     ];

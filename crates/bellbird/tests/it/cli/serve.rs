@@ -136,7 +136,10 @@ async fn outside_readiness_follows_the_renewals_of_the_instance() {
     );
     drop(service);
     let error = workdir.error("ready", 1);
-    assert_has(&error, "is it running, and with this ops.listen?");
+    assert_has(
+        &error,
+        "(connection refused): is it running, and with this ops.listen?",
+    );
 }
 
 /// As systemd does for a unit with `Type=notify`.
