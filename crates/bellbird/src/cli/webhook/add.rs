@@ -7,7 +7,7 @@ use bellbird_management::Refusal;
 use bellbird_management::endpoints::{self, CreatedEndpoint, NewEndpoint};
 use bellbird_storage::Storage;
 use bellbird_webhooks::endpoint::{ENDPOINTS_MAX, EndpointUrl, EndpointUrlError, in_order};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
@@ -26,6 +26,11 @@ use crate::config::Settings;
 /// signed as Standard Webhooks specifies, with a secret of the endpoint that is shown only once.
 /// There can be 20 endpoints of a user, and 20 for all.
 #[derive(Args)]
+#[command(group(ArgGroup::new("owner").args(["user", "all_users"]).required(true).multiple(true)))]
+#[command(
+    override_usage = "bellbird webhook add --url <URL> --user <USER> [--events <LIST>] [--api-version <VERSION>]
+       bellbird webhook add --url <URL> --all-users [--events <LIST>] [--api-version <VERSION>]"
+)]
 #[command(after_long_help = "Examples:
   bellbird webhook add --user me@example.com --url https://hooks.example.com/bellbird
   bellbird webhook add --user me@example.com --url https://hooks.example.com/bellbird \\
@@ -33,11 +38,7 @@ use crate::config::Settings;
   bellbird webhook add --all-users --url https://hooks.example.com/bellbird")]
 pub(crate) struct AddArgs {
     /// E-mail address or id of the user
-    #[arg(
-        long,
-        required_unless_present = "all_users",
-        conflicts_with = "all_users"
-    )]
+    #[arg(long, conflicts_with = "all_users")]
     user: Option<String>,
 
     /// Send the events of all users

@@ -620,6 +620,7 @@ fn usage_errors_list_accepted_values() {
     for line in [
         "webhook",
         "webhook add --user me@example.com",
+        "webhook add --url https://x.example",
         "webhook add --user me@example.com --url https://x.example --events balances.synced",
         "webhook add --user me@example.com --url https://x.example --events endpoint.ping",
         "webhook ping first",
