@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::super::arguments;
 use super::super::output::{self, format_instant};
-use super::{EndpointArgs, EventUserArgs, advice, event_not_found};
+use super::{EndpointArgs, EventUserArgs, REJECTED, advice, event_not_found};
 
 const HEAD: [&str; 11] = [
     "created",
@@ -114,6 +114,7 @@ async fn attempts(
 /// Describes an endpoint's response: its status, the error, or both.
 fn response(status: Option<u16>, error: Option<&str>) -> String {
     match (status, error) {
+        (Some(status), Some(REJECTED)) => status.to_string(),
         (Some(status), Some(error)) => format!("{status} ({error})"),
         (Some(status), None) => status.to_string(),
         (None, error) => output::or_dash(error),

@@ -74,6 +74,9 @@ pub(super) enum WebhookCommand {
     Recover(redeliver::RecoverArgs),
 }
 
+/// The stored error of an attempt whose status says more.
+const REJECTED: &str = "rejected";
+
 /// The endpoint that a command is about.
 #[derive(Args)]
 pub(super) struct EndpointArgs {

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::super::actor;
 use super::super::output::{self, ErrorView};
-use super::{EndpointArgs, endpoint_not_found, warn_of_rejections};
+use super::{EndpointArgs, REJECTED, endpoint_not_found, warn_of_rejections};
 use crate::config::Settings;
 use crate::wiring::Wiring;
 
@@ -36,7 +36,9 @@ fn outcome(
 ) -> String {
     let duration_ms = duration.as_millis();
     match (status, error) {
-        (Some(status), None) => format!("responded with {status} after {duration_ms} ms"),
+        (Some(status), None | Some(REJECTED)) => {
+            format!("responded with {status} after {duration_ms} ms")
+        }
         (Some(status), Some(error)) => {
             format!("responded with {status} after {duration_ms} ms ({error})")
         }
@@ -63,12 +65,16 @@ pub(super) async fn ping(
     change.commit().await?;
     warn_of_rejections(storage, &endpoint).await?;
     let exchange = &pinged.exchange;
+    let error = exchange.error.map(|error| match exchange.status {
+        Some(status) if error == REJECTED => format!("status {status}"),
+        _ => error.to_owned(),
+    });
     let view = PingView {
         event_id: pinged.event_id,
         delivered: exchange.is_success(),
         status: exchange.status,
         duration_ms: u64::try_from(exchange.duration.as_millis()).unwrap_or(u64::MAX),
-        error: ErrorView::of(exchange.error.map(str::to_owned).as_slice()),
+        error: ErrorView::of(error.as_slice()),
     };
     let outcome = outcome(exchange);
     if view.delivered || output::is_json() {

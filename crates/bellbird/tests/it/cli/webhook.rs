@@ -332,18 +332,19 @@ async fn a_ping_is_sent_at_once_and_logged() {
 
 #[tokio::test]
 async fn failed_ping_exits_with_1_and_explains() {
+    const REFUSED: &str = "connection refused";
     let workdir = workdir_with_user().await;
     let (failing, _sent) = receiver(500);
     let closed = format!("http://127.0.0.1:{}/", free_port());
-    for (url, status, reason) in [
-        (failing, json!(500), "rejected"),
-        (closed, Value::Null, "connection refused"),
+    for (url, status, stored, message, reason) in [
+        (failing, json!(500), "rejected", "status 500", " 500 "),
+        (closed, Value::Null, REFUSED, REFUSED, REFUSED),
     ] {
         let id = text(&add(&workdir, &url), "id").to_owned();
         let output = workdir.run(&format!("webhook ping {id} --json"));
         assert_eq!(output.status.code(), Some(1));
         let pinged: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let error = json!({ "message": reason });
+        let error = json!({ "message": message });
         let expected = json!({"delivered": false, "status": status, "error": error});
         assert_fields(&pinged, &expected);
         let error = errors(&output);
@@ -356,7 +357,7 @@ async fn failed_ping_exits_with_1_and_explains() {
         assert_eq!(failed.as_array().unwrap().len(), 2);
         assert_fields(
             &failed[0],
-            &json!({"lastStatus": status, "lastError": reason}),
+            &json!({"lastStatus": status, "lastError": stored}),
         );
         assert!(failed[0]["endedAt"].is_string(), "{failed}");
         assert!(
