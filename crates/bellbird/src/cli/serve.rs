@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::arguments::{ListenArgs, SettingArgs};
 use super::output;
 use super::{actor, init, secrets};
-use crate::config::{self, Settings, terminal};
+use crate::config::{self, Address, Settings, terminal};
 use crate::first_start::{self, FirstStart};
 use crate::instances::{self, Finding};
 use crate::provider_loader::ProcessSandbox;
@@ -175,16 +175,21 @@ fn text(view: &ServeView<'_>, settings: &Settings) -> String {
         admin_url,
         ..
     } = view.urls;
+    let public = |address: &Address| {
+        let url = address.public_url.as_ref();
+        url.map_or_else(String::new, |url| format!(", public at {url}"))
+    };
+    let admin_url = admin_url.as_deref().unwrap_or_default();
     let urls = [
-        ("API    ", api_url.as_str()),
-        ("console", console_url),
-        ("ops    ", ops_url),
-        ("admin  ", admin_url.as_deref().unwrap_or_default()),
+        ("API    ", api_url.as_str(), public(&settings.api)),
+        ("console", console_url, public(&settings.console)),
+        ("ops    ", ops_url, String::new()),
+        ("admin  ", admin_url, String::new()),
     ];
     let lines: String = urls
         .iter()
-        .filter(|(_, url)| !url.is_empty())
-        .map(|(name, url)| format!("\n{name}  {url}"))
+        .filter(|(_, url, _)| !url.is_empty())
+        .map(|(name, url, public)| format!("\n{name}  {url}{public}"))
         .collect();
     let setup = view.setup_url.map(|url| setup_text(settings, url));
     let setup = setup.unwrap_or_default();

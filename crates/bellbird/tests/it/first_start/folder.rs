@@ -52,7 +52,8 @@ async fn second_start_finds_what_the_first_one_made() {
 
 #[test]
 fn first_start_says_where_everything_is() {
-    let workdir = Workdir::new();
+    let mut workdir = Workdir::new();
+    workdir.set("BELLBIRD_CONSOLE__PUBLIC_URL", "https://bank.example.com");
     let mut command = workdir.command(&format!("serve {ANY_PORTS}"));
     let mut child: Child = command.spawn().unwrap();
     let folder = workdir.data_folder();
@@ -67,7 +68,8 @@ fn first_start_says_where_everything_is() {
     child.wait().unwrap();
     let expected = format!("All of it is in {}:", folder.display());
     assert_has(&shown, &expected);
-    assert_has(&shown, "/setup/");
+    assert_has(&shown, "https://bank.example.com/setup/");
+    assert_has(&shown, ", public at https://bank.example.com\n");
 }
 
 #[test]
