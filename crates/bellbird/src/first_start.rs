@@ -42,6 +42,11 @@ pub struct FirstStart {
     _lock: File,
 }
 
+/// A random master key with this id, as secrets.key has it.
+pub fn new_master_key(id: &str) -> String {
+    format!("{id}:{}", STANDARD.encode(random_bytes::<32>().as_slice()))
+}
+
 impl FirstStart {
     /// Makes the folder with the key, or goes on with those of a start that was interrupted. The
     /// settings have `public_url` as the URL of API and console.
@@ -140,8 +145,7 @@ impl FirstStart {
         let mark = "Bellbird has begun its first start in this folder. The next start goes on.\n";
         self.write(MARK, mark)?;
         if !self.has(KEY_FILE) {
-            let key = STANDARD.encode(random_bytes::<32>().as_slice());
-            self.write(KEY_FILE, &format!("main:{key}\n"))?;
+            self.write(KEY_FILE, &format!("{}\n", new_master_key("main")))?;
         }
         self.write_draft(SETTINGS_FILE, &settings_text(public_url))
     }

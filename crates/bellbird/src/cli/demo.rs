@@ -12,7 +12,7 @@ use bellbird_management::keys::{self, NewKey};
 use bellbird_management::users;
 use bellbird_providers::registry::ProviderSettings;
 use bellbird_sandbox::Description;
-use bellbird_storage::{NewUser, Storage, UserChange};
+use bellbird_storage::{NewUser, Sealer, Storage, UserChange};
 use clap::Args;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
@@ -24,6 +24,7 @@ use super::sandbox::DataArgs;
 use super::webhook::add::{self as webhook, checked_url};
 use super::{actor, output, simplefin};
 use crate::config::{Settings, terminal};
+use crate::first_start;
 use crate::roles::Roles;
 use crate::sandbox_beside::{SandboxBeside, simulate_others};
 use crate::service::{self, Service, Start};
@@ -76,6 +77,9 @@ struct DemoView<'a> {
     webhook_secret: Option<&'a str>,
     /// None if its URL has a password.
     database: Option<&'a str>,
+    /// The master key, if none is configured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secrets_key: Option<&'a str>,
     sandbox: &'a Description,
 }
 
@@ -101,7 +105,11 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let folder = use_temporary_database(&mut settings)?;
     let sandbox = Arc::new(SandboxBeside::new(&settings, args.data.options()));
     let database = shown_database(&settings);
-    let sealer = wiring::optional_sealer(&settings)?;
+    let made_key = first_start::new_master_key("demo");
+    let (sealer, secrets_key) = match wiring::sealer(&settings)? {
+        Some(sealer) => (sealer, None),
+        None => (Sealer::parse(&made_key)?, Some(made_key.as_str())),
+    };
     let start = Start {
         roles: Roles::all(),
         sealer,
@@ -151,6 +159,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
         simplefin_token: token.expose_secret(),
         webhook_secret: endpoint.as_ref().map(|made| made.secret.expose_secret()),
         database: database.as_deref(),
+        secrets_key,
         sandbox: description,
     };
     let paths = if output::is_json() {
@@ -355,10 +364,13 @@ fn text(view: &DemoView<'_>, paths: &[String], is_temporary: bool, is_local: boo
     } else {
         String::new()
     };
-    let database = match view.database {
-        Some(url) => format!("BELLBIRD_DATABASE__URL='{url}'"),
-        None => "that of database.url".to_owned(),
+    let mut settings = match view.database {
+        Some(url) => format!("export BELLBIRD_DATABASE__URL='{url}'"),
+        None => "database.url as it is set here".to_owned(),
     };
+    if let Some(key) = view.secrets_key {
+        settings.push_str(&format!("\n  export BELLBIRD_SECRETS__KEY='{key}'"));
+    }
     let webhook = view.webhook_secret.map_or_else(String::new, |secret| {
         format!(
             "Webhook events of the last thirty days are being sent. Their receiver verifies them with this secret, and \
@@ -367,7 +379,7 @@ fn text(view: &DemoView<'_>, paths: &[String], is_temporary: bool, is_local: boo
         )
     });
     let fate = if is_temporary {
-        ", deleted at the end"
+        ", which is deleted at the end,"
     } else {
         ""
     };
@@ -384,7 +396,7 @@ fn text(view: &DemoView<'_>, paths: &[String], is_temporary: bool, is_local: boo
          curl -fsS -o transactions.csv -H \"Authorization: Bearer $BELLBIRD_KEY\" \
          '{api}/v1/export/transactions.csv'\n\n\
          {webhook}\
-         The database for `bellbird user`, `key` and `simplefin token`{fate}:\n\n  {database}\n\n\
+         Commands such as `bellbird user` and `bellbird webhook` find the database{fate} with\n\n  {settings}\n\n\
          The API reference is at {api}/docs, and metrics are at {ops}/metrics. Press Ctrl-C to stop.",
         view.api_key,
         curls.join("\n\n"),

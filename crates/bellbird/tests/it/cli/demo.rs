@@ -205,10 +205,16 @@ async fn demo_output_can_be_run() {
     let begin = "Bellbird is running at http://127.0.0.1:";
     assert_starts(&running.ready_line, begin);
     let (mut key, mut urls) = (String::new(), Vec::new());
+    let mut beside = Workdir::new();
     let mut line = String::new();
     while !line.starts_with("The API reference is at") {
         if let Some(found) = line.trim().strip_prefix("export BELLBIRD_KEY=") {
             key = found.to_owned();
+        }
+        for name in ["BELLBIRD_DATABASE__URL", "BELLBIRD_SECRETS__KEY"] {
+            if line.trim().starts_with(&format!("export {name}=")) {
+                beside.set(name, line.split('\'').nth(1).unwrap());
+            }
         }
         if line.contains("curl") {
             urls.push(line.split('\'').nth(1).unwrap().to_owned());
@@ -235,6 +241,10 @@ async fn demo_output_can_be_run() {
         assert_eq!(status, 200, "{url}");
         assert!(!body["data"].as_array().unwrap().is_empty(), "{url}");
     }
+    // A command that seals a secret.
+    beside.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
+    let add = "webhook add --user demo@bellbird.example --url http://127.0.0.1:8099/";
+    assert_starts(&beside.field(add, "secret"), "whsec_");
     let (code, rest, _) = running.stop("-TERM");
     assert_eq!(code, Some(0));
     assert!(rest.ends_with("The demo has ended.\n"), "{rest}");
