@@ -40,7 +40,7 @@ pub(super) enum ConnectionCommand {
     /// withdrawn at the provider. The list shows the last error of the withdrawal.
     #[command(after_long_help = "Example:
   bellbird connection list --user me@example.com")]
-    List(UserFilter),
+    List(ListArgs),
     Show(ShowArgs),
     Sync(SyncArgs),
     Remove(RemoveArgs),
@@ -70,6 +70,16 @@ pub(super) struct ImportArgs {
     /// File with the credentials, or - for standard input
     #[arg(long, value_name = "FILE")]
     credentials: String,
+}
+
+#[derive(Args)]
+pub(super) struct ListArgs {
+    #[command(flatten)]
+    user: UserFilter,
+
+    /// Show only those with this status
+    #[arg(long, value_parser = arguments::one_of(ConnectionStatus::ALL, ConnectionStatus::as_str))]
+    status: Option<ConnectionStatus>,
 }
 
 /// Show a connection with its accounts and its history.
@@ -187,8 +197,8 @@ impl ListedConnection<'_> {
     }
 }
 
-async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
-    let user = args.find(storage).await?.map(|user| user.id);
+async fn list(storage: &Storage, args: &ListArgs) -> anyhow::Result<()> {
+    let user = args.user.find(storage).await?.map(|user| user.id);
     let mut removals = storage.removals().list().await?;
     removals.retain(|removal| user.is_none_or(|user| removal.connection.user_id == user));
     let mut listed = match user {
@@ -197,6 +207,10 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
     };
     // Pending removals come last, and only from `removals`: the two reads are not one transaction.
     listed.retain(|connection| connection.status != ConnectionStatus::Deleting);
+    if let Some(status) = args.status {
+        listed.retain(|connection| connection.status == status);
+        removals.retain(|removal| removal.connection.status == status);
+    }
     let others = listed.iter().map(|connection| (connection, None));
     let pending = removals
         .iter()
@@ -218,7 +232,12 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
             removal,
         })
         .collect();
-    let none = "No connections yet. Create one with `bellbird connection link` or `bellbird connection import`.";
+    let none = match args.status {
+        Some(status) => format!("No connection is {status}."),
+        None => {
+            "No connections yet. Create one with `bellbird connection link` or `bellbird connection import`.".to_owned()
+        }
+    };
     let head = [
         "user",
         "institution",
@@ -234,7 +253,7 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
         format!("{id} is being removed: {status}")
     });
     let removing: Vec<_> = removing.collect();
-    output::print_list(&views, none, head, ListedConnection::row, &removing)
+    output::print_list(&views, &none, head, ListedConnection::row, &removing)
 }
 
 /// Describes a pending removal: its last error, its attempts and its next attempt.

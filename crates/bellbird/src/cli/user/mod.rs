@@ -2,7 +2,7 @@
 
 mod remove;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use bellbird_domain::user::DEFAULT_TIMEZONE;
 use bellbird_domain::{Plan, User, UserId};
 use bellbird_management::{Refusal, users};
@@ -252,9 +252,11 @@ async fn add(storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
         console_sign_in: true,
     };
     let mut change = actor::begin_change(storage).await?;
-    let user = match users::create(&mut change, &new).await {
+    let created = users::create(&mut change, &new).await;
+    let user = match created {
         Err(Refusal::InUse(REFERENCE_IN_USE)) => {
-            bail!("another user has this reference: `bellbird user list --json` shows all of them")
+            drop(change);
+            return Err(reference_in_use(storage, reference).await?);
         }
         Err(Refusal::InUse(_)) => {
             let email = &args.email;
@@ -270,6 +272,19 @@ async fn add(storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
     output::print_with_note(&user, &details(&user), &next)
 }
 
+/// The error that names who has the reference.
+async fn reference_in_use(
+    storage: &Storage,
+    reference: Option<&str>,
+) -> anyhow::Result<anyhow::Error> {
+    let reference = reference.unwrap_or_default();
+    let found = storage.users().find_by_reference(reference).await?;
+    let owner = found.map_or_else(|| "another user".to_owned(), |user| user.email);
+    Ok(anyhow!(
+        "{owner} has the reference {reference}: choose another one"
+    ))
+}
+
 async fn list(storage: &Storage) -> anyhow::Result<()> {
     let users = storage.users().list().await?;
     let none = "No users yet. Add one with `bellbird user add --email EMAIL`.";
@@ -283,6 +298,16 @@ async fn list(storage: &Storage) -> anyhow::Result<()> {
             output::format_instant(user.created_at),
             user.id,
         ]
+    };
+    if users.iter().all(|user| user.reference.is_none()) {
+        return output::print_list(&users, none, head, row, &[]);
+    }
+    let [email, plan, timezone, operator, created, id] = head;
+    let head = [email, "reference", plan, timezone, operator, created, id];
+    let row = |user: &User| {
+        let reference = output::or_dash(user.reference.as_ref());
+        let [email, plan, timezone, operator, created, id] = row(user);
+        [email, reference, plan, timezone, operator, created, id]
     };
     output::print_list(&users, none, head, row, &[])
 }
@@ -314,9 +339,11 @@ async fn set(storage: &Storage, args: &SetArgs) -> anyhow::Result<()> {
         console_sign_in: Some(console_sign_in),
     };
     let mut update = actor::begin_change(storage).await?;
-    let user = match users::update(&mut update, user.id, &change).await {
+    let updated = users::update(&mut update, user.id, &change).await;
+    let user = match updated {
         Err(Refusal::InUse(REFERENCE_IN_USE)) => {
-            bail!("another user has this reference: `bellbird user list --json` shows all of them")
+            drop(update);
+            return Err(reference_in_use(storage, args.reference.as_deref()).await?);
         }
         Err(Refusal::InUse(_)) => bail!(
             "another user has the e-mail address {}: `bellbird user list` shows all of them",

@@ -116,6 +116,7 @@ fn user_lifecycle() {
         "user set me@example.com --email Other@example.com",
         "user set other@example.com --reference customer-17",
         "user set me@example.com --reference customer-17",
+        "user list",
         "user set other@example.com --no-reference",
         "user set other@example.com --operator",
         "user set other@example.com --plan saver",

@@ -88,6 +88,11 @@ fn connection_is_imported_shown_and_removed() {
     listed["user"] = json!("me@example.com");
     listed["accounts"] = json!(accounts.as_array().unwrap().len());
     assert_eq!(workdir.json("connection list"), json!([listed]));
+    let list = |status: &str| workdir.json(&format!("connection list --status {status}"));
+    assert_eq!(
+        (list("active"), list("revoked")),
+        (json!([listed]), json!([]))
+    );
     let table = workdir.text("connection list");
     assert_starts(&table, "USER ");
     assert_has(&table, "\nme@example.com  ");
