@@ -168,6 +168,7 @@ pub fn run() -> ExitCode {
         }
     };
     output::set_json(cli.json);
+    output::set_data_dir_flag(cli.settings.data_dir_flag());
     match block_on(execute(cli)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => output::report_failure(&error),

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::error::ErrorKind;
@@ -19,6 +20,31 @@ pub(super) const JSON_POSITION: usize = 900;
 
 /// Whether results are printed as JSON: the flag `--json` of every command.
 static IS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// ` --data-dir FOLDER`, if the command has it.
+static DATA_DIR_FLAG: OnceLock<String> = OnceLock::new();
+
+/// Before a command runs, so that the commands which it names find the same installation.
+pub(super) fn set_data_dir_flag(flag: String) {
+    let _ = DATA_DIR_FLAG.set(flag);
+}
+
+/// The text, in which each command in backticks has the flag `--data-dir` of this one.
+pub(super) fn with_data_dir(text: &str) -> String {
+    with_flag(text, DATA_DIR_FLAG.get().map_or("", String::as_str))
+}
+
+fn with_flag(text: &str, flag: &str) -> String {
+    let parts = text.split('`').zip([false, true].into_iter().cycle());
+    let parts = parts.map(|(part, is_quoted)| {
+        if is_quoted && part.starts_with("bellbird ") {
+            format!("{part}{flag}")
+        } else {
+            part.to_owned()
+        }
+    });
+    parts.collect::<Vec<_>>().join("`")
+}
 
 /// Before a command runs.
 pub(super) fn set_json(is_json: bool) {
@@ -149,7 +175,7 @@ pub(super) fn print_text(text: &str) -> anyhow::Result<()> {
 
 /// Prints a remark on standard error.
 pub(super) fn note(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", with_data_dir(text));
 }
 
 /// Prints errors on standard error, after the result. Fails if there are any.
@@ -336,4 +362,21 @@ pub(super) fn format_instant(instant: impl Into<Option<Timestamp>>) -> String {
 /// Formats a value that may be absent.
 pub(super) fn or_dash(value: Option<impl Display>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_in_backticks_get_the_flag() {
+        let text = "run `bellbird user list` or `systemctl start bellbird`, see `bellbird key";
+        assert_eq!(with_flag(text, ""), text);
+        let shown = with_flag(
+            "`bellbird init`: run `x`, then `bellbird user list`.",
+            " -d y",
+        );
+        let expected = "`bellbird init -d y`: run `x`, then `bellbird user list -d y`.";
+        assert_eq!(shown, expected);
+    }
 }

@@ -111,7 +111,7 @@ pub(super) async fn run(
     if args.return_url.is_some() {
         printed["id"] = json!(new_link.id);
         advice.push_str(&format!(
-            "\nIts result: bellbird connection link-status {}",
+            "\nIts result: `bellbird connection link-status {}`",
             new_link.id
         ));
     }

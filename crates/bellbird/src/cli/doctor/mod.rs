@@ -542,7 +542,8 @@ fn text(report: &Report) -> String {
             Verdict::Note => "note",
             Verdict::Wrong => "WRONG",
         };
-        [check.name.clone(), verdict.to_owned(), check.detail.clone()]
+        let detail = output::with_data_dir(&check.detail);
+        [check.name.clone(), verdict.to_owned(), detail]
     });
     let is_note = |check: &&Check| check.verdict == Verdict::Note;
     let notes = report.checks.iter().filter(is_note).count();

@@ -129,9 +129,8 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &InitArgs) -> anyhow::
     let storage = wiring::open_sealed_storage(&settings).await?;
     let made = make(&settings, &storage, &answers).await;
     storage.close().await;
-    let flag = setting_args.data_dir_flag();
     let view = made?;
-    output::print_with_note(&view, &view.sign_in_url, &text(&view, &flag))
+    output::print_with_note(&view, &view.sign_in_url, &text(&view))
 }
 
 impl Answers {
@@ -310,8 +309,7 @@ pub(super) fn contents() -> String {
     lines.join("\n")
 }
 
-/// `flag` is what other commands need to find the same installation.
-fn text(view: &InitView, flag: &str) -> String {
+fn text(view: &InitView) -> String {
     let made = view.folder.as_ref().map(|folder| {
         let contents = contents();
         format!("Bellbird is in {}:\n\n{contents}\n\n", folder.display())
@@ -321,12 +319,12 @@ fn text(view: &InitView, flag: &str) -> String {
         fs::metadata(folder).is_ok_and(|folder| folder.uid() != geteuid().as_raw())
     };
     let start = match view.folder.as_ref().filter(|folder| is_of_service(folder)) {
-        Some(_) => "systemctl start bellbird".to_owned(),
-        None => format!("bellbird serve{flag}"),
+        Some(_) => "systemctl start bellbird",
+        None => "bellbird serve",
     };
     format!(
         "{}Start it with `{start}`, unless it runs already, and open this link within ten minutes. It signs in {}.\n\n\
-         Later, the console is at {}, and `bellbird console login --user {}{flag}` prints another link.",
+         Later, the console is at {}, and `bellbird console login --user {}` prints another link.",
         made.unwrap_or_default(),
         view.email,
         view.console_url,

@@ -305,7 +305,7 @@ async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<()> {
         old_key_expires_at: replaced.expires_at,
     };
     let advice = format!(
-        "{}\nThe old key {}... works until {}. To end it now: bellbird key revoke {}",
+        "{}\nThe old key {}... works until {}. To end it now: `bellbird key revoke {}`",
         view.new.advice(),
         replaced.prefix,
         format_instant(replaced.expires_at),

@@ -266,7 +266,7 @@ async fn add(storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
     };
     change.commit().await?;
     let next = format!(
-        "Added. Next: bellbird key create --user {} --name NAME",
+        "Added. Next: `bellbird key create --user {} --name NAME`",
         user.email
     );
     output::print_with_note(&user, &details(&user), &next)

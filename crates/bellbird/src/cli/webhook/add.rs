@@ -80,7 +80,7 @@ impl NewEndpointView<'_> {
         let id = self.id;
         format!(
             "Store this secret: it is not shown again. The receiver verifies event signatures with it; see \
-             docs/webhooks.md.\nThe endpoint {id} receives {}.\n\nNext: bellbird webhook ping {id}",
+             docs/webhooks.md.\nThe endpoint {id} receives {}.\n\nNext: `bellbird webhook ping {id}`",
             names(self.events)
         )
     }

@@ -307,7 +307,7 @@ fn secrets_are_alone_on_standard_output() {
         (
             &format!("{add}/b"),
             "whsec_",
-            "Next: bellbird webhook ping ",
+            "Next: `bellbird webhook ping ",
         ),
         (
             &format!("webhook rotate-secret {endpoint}"),

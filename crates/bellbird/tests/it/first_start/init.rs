@@ -50,6 +50,11 @@ fn commands_that_init_shows_name_its_folder() {
     ] {
         assert_has(&shown, command);
     }
+    let error = workdir.error("user show you@example.com --data-dir mine", 1);
+    assert_has(
+        &error,
+        "`bellbird user list --data-dir mine` shows all of them",
+    );
     // The folder of a service: only root can give it away.
     let folder = workdir.data_folder();
     std::fs::create_dir_all(&folder).unwrap();
