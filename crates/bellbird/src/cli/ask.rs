@@ -98,6 +98,10 @@ pub(super) struct RemovalArgs {
 }
 
 impl RemovalArgs {
+    pub(super) fn is_dry_run(self) -> bool {
+        self.dry_run
+    }
+
     /// Whether to remove it now: with `--dry-run`, only prints the plan, else asks.
     pub(super) fn confirm(self, plan: &impl Serialize, description: &str) -> anyhow::Result<bool> {
         if self.dry_run {

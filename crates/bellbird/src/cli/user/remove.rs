@@ -16,7 +16,9 @@ use crate::wiring::Wiring;
 /// Remove a user with all API keys and webhook endpoints. Remove the user's connections first.
 ///
 /// The command shows what it removes, and asks. If linking in the browser registered the user at a
-/// provider, the registration is removed there too.
+/// provider, the registration is removed there too. With --connections, the connections need not be
+/// removed first: all access of the user ends at once, and a running service withdraws the consents
+/// before it removes the user.
 #[derive(Args)]
 #[command(override_usage = "bellbird user remove [OPTIONS] <USER>")]
 #[command(after_long_help = "Examples:
@@ -31,6 +33,10 @@ pub(crate) struct RemoveArgs {
     #[arg(long)]
     local_only: bool,
 
+    /// Remove the user's connections too, and withdraw their consents
+    #[arg(long, conflicts_with = "local_only")]
+    connections: bool,
+
     #[command(flatten)]
     removal: RemovalArgs,
 }
@@ -41,11 +47,22 @@ pub(crate) struct RemoveArgs {
 struct PlannedRemoval<'a> {
     #[serde(flatten)]
     user: &'a User,
+    /// Names of the institutions whose consents are withdrawn first.
+    connections: Vec<String>,
     keys: usize,
     endpoints: usize,
     /// Names of the providers.
     registrations: Vec<String>,
     dry_run: bool,
+}
+
+/// What `--connections --json` prints.
+#[derive(Serialize)]
+struct BegunRemoval<'a> {
+    #[serde(flatten)]
+    user: &'a User,
+    /// The service has to complete it.
+    pending: bool,
 }
 
 pub(super) async fn run(
@@ -54,12 +71,22 @@ pub(super) async fn run(
     args: &RemoveArgs,
 ) -> anyhow::Result<()> {
     let user = args.user.find(storage).await?;
-    if users::has_connections(storage, user.id).await? {
+    let plan = plan(storage, &user, args.local_only).await?;
+    let has_connections = !plan.connections.is_empty();
+    if has_connections && !args.connections && !args.removal.is_dry_run() {
         return Err(still_connected(&user));
     }
-    let plan = plan(storage, &user, args.local_only).await?;
     if !args.removal.confirm(&plan, &describe(&plan))? {
+        if has_connections && !args.connections && !output::is_json() {
+            output::note(&format!(
+                "This needs --connections: {}.",
+                still_connected(&user)
+            ));
+        }
         return Ok(());
+    }
+    if has_connections {
+        return begin(storage, &user).await;
     }
     remove(settings, storage, args, &user).await?;
     output::print_done(&user, |user| {
@@ -68,6 +95,29 @@ pub(super) async fn run(
             user.email
         )
     })
+}
+
+/// Removes what lets the user in. The service removes the connections, and then the user.
+async fn begin(storage: &Storage, user: &User) -> anyhow::Result<()> {
+    let mut change = actor::begin_change(storage).await?;
+    if users::begin_removal(&mut change, user.id).await? {
+        change.commit().await?;
+    } else {
+        drop(change);
+    }
+    output::print_done(
+        &BegunRemoval {
+            user,
+            pending: true,
+        },
+        |_| {
+            format!(
+                "All access of {0} has ended. A running service withdraws the consents and then removes {0}; `bellbird \
+             connection list` shows what is left.",
+                user.email
+            )
+        },
+    )
 }
 
 async fn plan<'a>(
@@ -80,8 +130,16 @@ async fn plan<'a>(
     } else {
         storage.provider_users().list(user.id).await?
     };
+    let connections = storage.connections();
+    let connections = connections
+        .list_after(None, Some(user.id), u32::MAX)
+        .await?;
     Ok(PlannedRemoval {
         user,
+        connections: connections
+            .into_iter()
+            .map(|connection| connection.institution_name)
+            .collect(),
         keys: storage.keys().list(user.id).await?.len(),
         endpoints: storage.endpoints().list(user.id).await?.len(),
         registrations: registered
@@ -97,6 +155,7 @@ fn describe(plan: &PlannedRemoval<'_>) -> String {
         ("id", &plan.user.id),
         ("e-mail", &plan.user.email),
         ("plan", &plan.user.plan),
+        ("withdraws", &output::or_none(plan.connections.join(", "))),
         ("API keys", &plan.keys),
         ("webhook endpoints", &plan.endpoints),
         (
@@ -134,7 +193,7 @@ async fn remove(
 fn still_connected(user: &User) -> anyhow::Error {
     anyhow::anyhow!(
         "{0} still has connections: `bellbird connection list --user {0}` shows them, and `bellbird connection remove \
-         ID` withdraws the consent of each",
+         ID` withdraws the consent of each. `bellbird user remove {0} --connections` removes all of it",
         user.email
     )
 }

@@ -107,7 +107,13 @@ fn connection_is_imported_shown_and_removed() {
     assert_eq!(
         workdir.error("user remove me@example.com --yes", 1),
         "error: me@example.com still has connections: `bellbird connection list --user me@example.com` shows them, \
-         and `bellbird connection remove ID` withdraws the consent of each"
+         and `bellbird connection remove ID` withdraws the consent of each. `bellbird user remove me@example.com \
+         --connections` removes all of it"
+    );
+    let planned = workdir.json("user remove me@example.com --dry-run");
+    assert_eq!(
+        planned["connections"],
+        json!([connection["institutionName"]])
     );
     let synced = workdir.json("connection sync --user me@example.com");
     assert_eq!(synced[0]["connectionId"], id);
@@ -128,6 +134,19 @@ fn connection_is_imported_shown_and_removed() {
     let left = workdir.json("connection list --user me@example.com");
     assert_eq!(left, json!([]));
     workdir.json("user remove me@example.com");
+
+    // With all connections, which the service removes.
+    workdir.json("user add --email me@example.com");
+    workdir.import("me@example.com", &description["credentials"][0]);
+    let removed = workdir.json("user remove me@example.com --connections");
+    assert_eq!(removed["pending"], true);
+    let service = workdir.start("serve");
+    let is_gone = |_| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        workdir.json("user list") == json!([])
+    };
+    assert!((0..300).any(is_gone));
+    service.end();
     sandbox.end();
 }
 
