@@ -221,7 +221,8 @@ fn text(view: &AuditView) -> String {
         .iter()
         .map(|place| [place.name(), place.size.to_string(), counted(&place.found)]);
     let mut text = format!(
-        "Read {} of {}, and searched {} later for {}.\nLeft out, because they are too short or stored by design: {}.\n\n{}",
+        "Read {} of {}, and searched {} later for {}.\nLeft out, because they are too short or stored by design: \
+         {}.\n\n{}",
         count(view.rows, "row", "rows"),
         count(view.connections as u64, "connection", "connections"),
         count(view.waited_seconds, "second", "seconds"),

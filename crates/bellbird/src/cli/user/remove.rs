@@ -105,19 +105,17 @@ async fn begin(storage: &Storage, user: &User) -> anyhow::Result<()> {
     } else {
         drop(change);
     }
-    output::print_done(
-        &BegunRemoval {
-            user,
-            pending: true,
-        },
-        |_| {
-            format!(
-                "All access of {0} has ended. A running service withdraws the consents and then removes {0}; `bellbird \
+    let view = BegunRemoval {
+        user,
+        pending: true,
+    };
+    output::print_done(&view, |_| {
+        format!(
+            "All access of {0} has ended. A running service withdraws the consents and then removes {0}; `bellbird \
              connection list` shows what is left.",
-                user.email
-            )
-        },
-    )
+            user.email
+        )
+    })
 }
 
 async fn plan<'a>(
