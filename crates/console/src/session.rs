@@ -399,9 +399,12 @@ pub(crate) fn only_field<'a>(fields: &'a [(String, String)], name: &str) -> Opti
     values.next().filter(|_| values.next().is_none())
 }
 
+/// Whoever is signed in, for the menus of a page that is missing.
+pub(crate) type Anybody = Result<Option<Session>, Failure>;
+
 /// Where there is no page. It counts as a page, so that the limit does not show which paths there
 /// are. While the database is away, nobody is known to be signed in.
-pub(crate) async fn not_found(session: Result<Option<Session>, Failure>) -> Failure {
+pub(crate) async fn not_found(session: Anybody) -> Failure {
     match session {
         Err(limited @ Failure::TooManyOfUser(_)) => limited,
         _ => Failure::NotFound,

@@ -20,7 +20,7 @@ use crate::error_page::{self, Failure, PageResult};
 use crate::operator::SETUP_PATH;
 use crate::pages::{Frame, Notice, Tone, page_response};
 use crate::prefetch::reject_prefetch;
-use crate::session::{Guest, GuestForm, PathText};
+use crate::session::{Anybody, Guest, GuestForm, PathText};
 use crate::settings_page::timezone_of;
 use crate::sign_in::{BrowserSession, record_sign_in};
 use crate::state::Console;
@@ -76,7 +76,7 @@ fn right_code(code: PathText, found: &FirstStart, guest: &Guest) -> Option<Strin
 }
 
 /// `GET /setup/{code}`
-pub(crate) async fn open(guest: Guest, code: PathText) -> PageResult {
+pub(crate) async fn open(_: Anybody, guest: Guest, code: PathText) -> PageResult {
     let found = find(&guest).await?.ok_or(Failure::NotFound)?;
     reject_prefetch(guest.headers())?;
     if has_claim(&guest, &found) {
@@ -136,7 +136,7 @@ async fn require_claim(guest: &Guest) -> Result<(), Failure> {
 }
 
 /// `GET /setup`
-pub(crate) async fn show(guest: Guest) -> PageResult {
+pub(crate) async fn show(_: Anybody, guest: Guest) -> PageResult {
     require_claim(&guest).await?;
     let form = Some(OperatorFields::default());
     Ok(page(&guest, StatusCode::OK, form))
