@@ -154,7 +154,7 @@ pub fn router(
         .route("/webhooks/{provider}", post(provider_events::receive))
         .merge(assets::routes())
         .fallback(not_found)
-        .method_not_allowed_fallback(async || Failure::MethodNotAllowed)
+        .method_not_allowed_fallback(async || error_page::Failure::MethodNotAllowed)
         .with_state(console.clone());
     attach(pages)
         .layer(from_fn_with_state(console.clone(), error_layer::show))
