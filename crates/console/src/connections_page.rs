@@ -10,7 +10,7 @@ use bellbird_domain::{Connection, ConnectionId, ConnectionStatus};
 use bellbird_management::{Refusal, connections, links};
 use bellbird_storage::{ConnectionAuditRow, StorageError};
 use http::header::REFRESH;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, StatusCode, Uri};
 use jiff::SignedDuration;
 use secrecy::{ExposeSecret as _, SecretString};
 use uuid::Uuid;
@@ -18,8 +18,8 @@ use uuid::Uuid;
 use crate::error_page::{Failure, PageResult};
 use crate::link::{Submitted, in_own_task, start_consent_session};
 use crate::pages::{
-    BankNames, BankRow, BankRows, BankState, Done, ImageOrigins, LocalTime, REFRESH_AFTER,
-    SignedInFrame, UnfinishedRow, page_with_images, status_text,
+    BankNames, BankRow, BankRows, BankState, Done, ImageOrigins, LocalTime, SignedInFrame,
+    UnfinishedRow, page_with_images, refresh_of, status_text,
 };
 use crate::session::{OwnForm, Session};
 
@@ -71,7 +71,7 @@ struct HistoryRow {
 }
 
 /// `GET /connections`
-pub(crate) async fn show(session: Session, headers: HeaderMap) -> PageResult {
+pub(crate) async fn show(session: Session, uri: Uri, headers: HeaderMap) -> PageResult {
     let frame = session.frame(PATH);
     let rows = load(&session, &frame).await?;
     let links = session.connections.links();
@@ -98,7 +98,7 @@ pub(crate) async fn show(session: Session, headers: HeaderMap) -> PageResult {
     };
     let mut response = page_with_images(StatusCode::OK, &page, origins);
     if is_syncing {
-        response.headers_mut().insert(REFRESH, REFRESH_AFTER);
+        response.headers_mut().insert(REFRESH, refresh_of(&uri));
     }
     Ok(response)
 }

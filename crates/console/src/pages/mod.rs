@@ -30,7 +30,9 @@ pub(crate) use institution::ImageOrigins;
 pub(crate) use local_time::{LocalTime, When, day_of_week, shown_day};
 pub(crate) use notice::{Notice, Retry, Tone, WayBack};
 pub(crate) use number::{Money, Number};
-pub(crate) use response::{REFRESH_AFTER, page_response, page_with_images, rendered_part};
+pub(crate) use response::{
+    REFRESH_AFTER, page_response, page_with_images, refresh_of, rendered_part,
+};
 pub(crate) use signed_in::{
     DEVELOPER_PAGES, OPERATOR_PAGES, OWN_PAGES, PAGES, SignedInFrame, page_of,
 };
