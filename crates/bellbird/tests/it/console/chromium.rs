@@ -345,6 +345,9 @@ async fn everyday_tasks_take_few_clicks() {
     assert_has(&text, " Apr 2026");
 
     browser.click("nav a[href='/overview']");
+    browser.click("[slot=money] .chip[href*='last-month']");
+    browser.assert_at("#money");
+    browser.wait_for("Math.abs(document.querySelector('#money').getBoundingClientRect().top) < 32");
     browser.click(".bars a.what");
     assert!(browser.url().contains("category="), "{}", browser.url());
     assert!(browser.has(".transactions > li"), "{}", browser.text());
