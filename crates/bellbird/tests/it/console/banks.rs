@@ -179,7 +179,8 @@ async fn broken_bank_comes_first_with_its_button() {
     let page = browser.get("/connections").await;
     assert!(place(&page.text, last) < place(&page.text, first));
     let (_, broken) = page.text.split_once("Needs you").unwrap();
-    let (broken, working) = broken.split_once(">Linked<").unwrap();
+    let (broken, linking) = broken.split_once(">Link another").unwrap();
+    let (_, working) = linking.split_once(">Linked<").unwrap();
     for words in [
         "Your consent was withdrawn",
         ">Reconnect<",
