@@ -24,8 +24,9 @@ pub(super) struct EndingConsent {
 }
 
 impl Attention {
-    pub(super) fn is_empty(&self) -> bool {
-        self.troubles.is_empty() && self.ending.is_empty() && self.endpoints.is_empty()
+    /// Whether anything does not work.
+    pub(super) fn is_needed(&self) -> bool {
+        !self.troubles.is_empty() || !self.endpoints.is_empty()
     }
 
     /// `linkable` are the providers that users can link themselves.

@@ -352,6 +352,24 @@ async fn overview_says_what_needs_the_user() {
     );
 }
 
+/// Nothing is wrong yet, so one line with its button is enough.
+#[tokio::test]
+async fn consent_that_ends_soon_is_one_line() {
+    let app = App::start(Setup::default()).await;
+    let connection = app.connections_of(app.ben.user.id).await.remove(0);
+    let end = connection.consent_expires_at.expect("the bank says when");
+    let left = end.duration_since(app.clock.now());
+    app.advance_own_clock(left - SignedDuration::from_hours(4 * 24));
+    let browser = app.sign_in(app.ben.user.id).await;
+    let page = browser.get("/overview").await;
+    page.assert_has("Your consent for <bdi>");
+    page.assert_has(&format!(
+        "name=\"connection\" value=\"{}\">Renew",
+        connection.id
+    ));
+    page.assert_lacks("What needs you");
+}
+
 /// Two banks of one name are told apart wherever one is named alone.
 #[tokio::test]
 async fn banks_of_one_name_are_told_apart() {
