@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use askama::Template;
 use bellbird_domain::{
-    Account, Connection, ConnectionCategory, ConnectionStatus, Decimal, ExactSum,
+    Account, Connection, ConnectionCategory, ConnectionStatus, Currency, Decimal, ExactSum,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
@@ -18,6 +18,8 @@ use crate::session::Session;
 
 /// Accounts of one request for balances.
 const ACCOUNTS_MAX: usize = 100;
+/// Accounts that show at once. Those of more are behind their institutions.
+const OPEN_ACCOUNTS_MAX: usize = 8;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -41,6 +43,8 @@ struct BalancesPart<'a> {
     query: &'a OverviewQuery,
     state: BalancesState,
     net_worth: Vec<Money>,
+    /// Whether the accounts show at once.
+    is_open: bool,
     institutions: Vec<InstitutionBalances>,
     /// Institutions that could not be read, unless the page says already that they need the user.
     troubles: Vec<BankTrouble>,
@@ -98,18 +102,23 @@ impl BalancesOf {
         }
     }
 
-    /// The part before the balances are there: every institution, with the currencies of its
-    /// accounts.
+    /// The part before the balances are there, as high as with them: every institution, with the
+    /// currencies of its accounts, and the accounts that show at once.
     pub(super) fn expected(&self) -> String {
         let amounts = |currencies: BTreeSet<String>| -> Vec<Money> {
             currencies.into_iter().map(awaited).collect()
         };
         let institutions = self.connections.iter().map(|connection| {
-            let own = self.accounts_of(connection);
+            let own = || self.accounts_of(connection);
+            let shown = own().filter(|_| self.shows_accounts());
+            let rows = shown.map(|account| {
+                let amount = awaited(account.currency.to_string());
+                row(connection, account, Some(amount))
+            });
             self.institution(
                 connection,
-                amounts(own.map(|account| account.currency.to_string()).collect()),
-                Vec::new(),
+                amounts(own().map(|account| account.currency.to_string()).collect()),
+                rows.collect(),
             )
         });
         let all = self.accounts.iter();
@@ -141,6 +150,10 @@ impl BalancesOf {
         Ok(Balances { list, as_of })
     }
 
+    fn shows_accounts(&self) -> bool {
+        self.accounts.len() <= OPEN_ACCOUNTS_MAX
+    }
+
     fn accounts_of(&self, connection: &Connection) -> impl Iterator<Item = &Account> {
         let id = connection.id;
         self.accounts
@@ -154,6 +167,7 @@ impl BalancesOf {
             query: &self.query,
             state,
             net_worth: Vec::new(),
+            is_open: self.shows_accounts(),
             institutions: Vec::new(),
             troubles: Vec::new(),
             missing: 0,
@@ -197,9 +211,12 @@ impl BalancesOf {
             let mut sums = Sums::default();
             let mut rows = Vec::new();
             let mut failed = None;
+            // What a cache still has of a bank that needs the user is in no sum.
+            let is_broken = connection.status != ConnectionStatus::Active;
             for account in self.accounts_of(connection) {
                 let balance = of_account.get(account.id.to_string().as_str());
-                let (value, currency) = balance.map_or((None, None), |one| {
+                let read = balance.filter(|_| !is_broken);
+                let (value, currency) = read.map_or((None, None), |one| {
                     (one.current_balance.as_deref(), one.currency.as_deref())
                 });
                 failed = failed.or(balance.and_then(|one| one.error.as_deref()));
@@ -208,11 +225,14 @@ impl BalancesOf {
                     net_worth.add(currency, value);
                     Money::new(currency, value)
                 });
-                part.missing += usize::from(amount.is_none());
+                if amount.is_none() {
+                    part.missing += 1;
+                    sums.miss(account);
+                    net_worth.miss(account);
+                }
                 rows.push(row(connection, account, amount));
             }
-            let is_known = connection.status != ConnectionStatus::Active;
-            if let Some(code) = failed.filter(|_| !is_known) {
+            if let Some(code) = failed.filter(|_| !is_broken) {
                 let trouble = self.session.trouble_of_code(connection, code, None);
                 part.troubles.push(trouble.among(&self.names));
             }
@@ -239,31 +259,44 @@ fn row(connection: &Connection, account: &Account, amount: Option<Money>) -> Bal
 }
 
 fn awaited(currency: String) -> Money {
+    without_amount(currency, "…")
+}
+
+fn without_amount(currency: String, mark: &str) -> Money {
     Money {
         currency,
         number: Number {
-            text: "…".to_owned(),
+            text: mark.to_owned(),
             exact: None,
         },
     }
 }
 
-/// Exact sums by currency.
+/// Exact sums by currency. None: no balance is known in it.
 #[derive(Default)]
-struct Sums(BTreeMap<String, ExactSum>);
+struct Sums(BTreeMap<String, Option<ExactSum>>);
 
 impl Sums {
     fn add(&mut self, currency: &str, value: &str) {
         if let Ok(value) = Decimal::parse(value) {
             // The API gives no longer numbers.
-            let _ = self.0.entry(currency.to_owned()).or_default().add(&value);
+            let sum = self.0.entry(currency.to_owned()).or_default();
+            let _ = sum.get_or_insert_default().add(&value);
+        }
+    }
+
+    /// The currency of an account stays, although its balance is missing.
+    fn miss(&mut self, account: &Account) {
+        if account.currency != Currency::UNKNOWN {
+            self.0.entry(account.currency.to_string()).or_default();
         }
     }
 
     fn amounts(&self) -> Vec<Money> {
-        self.0
-            .iter()
-            .map(|(currency, sum)| Money::new(currency, sum.to_decimal().as_str()))
-            .collect()
+        let amount = |(currency, sum): (&String, &Option<ExactSum>)| match sum {
+            Some(sum) => Money::new(currency, sum.to_decimal().as_str()),
+            None => without_amount(currency.clone(), "–"),
+        };
+        self.0.iter().map(amount).collect()
     }
 }

@@ -86,7 +86,10 @@ async fn overview_shows_what_the_api_says() {
     let accounts = app.all_accounts(&app.olivia).await;
     let balances = app.balances(&app.olivia, &accounts).await;
     assert!(balances.len() > 5);
-    let lines = links(&page, "/transactions", "</li>");
+    let is_open = page.matches("<details class=\"institution\" open>").count() > 0;
+    assert_eq!(is_open, balances.len() <= 8, "few accounts show at once");
+    let (_, read) = page.rsplit_once("slot=\"balances\"").unwrap();
+    let lines = links(read, "/transactions", "</li>");
     let mut all = Vec::new();
     for balance in &balances {
         let account = accounts
@@ -314,6 +317,8 @@ async fn a_bank_that_fails_is_named_before_the_sums() {
     assert_has(&text, "Try again");
     assert_has(sums, "NZD");
     assert_has(sums, "not in the sums");
+    let (figures, _) = sums.split_once("</ul>").unwrap();
+    assert_has(&text_of(figures), "AUD –");
 }
 
 /// A bank whose consent has ended comes first, with the button that helps.
@@ -322,8 +327,14 @@ async fn overview_says_what_needs_the_user() {
     let app = App::start(Setup::default()).await;
     let browser: SignedIn<'_> = app.sign_in(app.ben.user.id).await;
     let connection = app.connections_of(app.ben.user.id).await.remove(0);
-    app.set_consent(&connection, ConsentState::Revoked).await;
     let button = format!("name=\"connection\"\n value=\"{}\"", connection.id);
+    let figures = |page: &str| {
+        let (_, figures) = page.rsplit_once("<ul class=\"figures\">").unwrap();
+        text_of(figures.split("</ul>").next().unwrap())
+    };
+    let before = browser.get("/overview").await;
+    assert_ne!(figures(&before.text), "AUD –");
+    app.set_consent(&connection, ConsentState::Revoked).await;
     let _ = app
         .connections
         .refreshes()
@@ -339,6 +350,7 @@ async fn overview_says_what_needs_the_user() {
     );
     assert!(text_of(needed).contains(&words), "{needed}");
     assert_eq!(page.text.matches(&button).count(), 1, "said once");
+    assert_eq!(figures(&page.text), "AUD –", "no balance of before");
     let page = browser.get("/connections").await;
     page.assert_has(">Reconnect<");
     let changed = [
