@@ -57,6 +57,7 @@ impl MoneyPart<'_> {
 pub(super) struct ShownMoney {
     /// Those with rows, the one with most rows first.
     currencies: Vec<String>,
+    chosen: Option<String>,
     /// Institutions that could not be read to the end of the period.
     troubles: Vec<BankTrouble>,
     /// None: there is no row.
@@ -151,12 +152,11 @@ fn without_sign(sum: &ExactSum) -> ExactSum {
 
 impl ShownMoney {
     fn is_in(&self, currency: &str) -> bool {
-        let shown = self.shown.as_ref();
-        shown.is_some_and(|shown| shown.currency == currency)
+        self.chosen.as_deref() == Some(currency)
     }
 
     /// Of those months. `wanted` is the code of a currency, and means nothing if there are no rows
-    /// in it.
+    /// in it, unless a bank that could not be read may have them.
     pub(super) fn new(
         sums: &MoneySums,
         months: Months,
@@ -175,12 +175,22 @@ impl ShownMoney {
         }
         let mut currencies: Vec<(Currency, u64)> = rows.into_iter().collect();
         currencies.sort_by_key(|(_, rows)| std::cmp::Reverse(*rows));
+        if let Some(wanted) = wanted.and_then(Currency::parse)
+            && !troubles.is_empty()
+            && currencies.iter().all(|(currency, _)| *currency != wanted)
+        {
+            currencies.push((wanted, 0));
+        }
         let mut found = currencies.iter().map(|(currency, _)| *currency);
         let chosen = found
             .clone()
             .find(|currency| Some(currency.as_str()) == wanted)
             .or_else(|| found.next());
-        let shown = chosen.map(|currency| {
+        let has_rows = |chosen: &Currency| {
+            let mut currencies = currencies.iter();
+            currencies.any(|(currency, rows)| currency == chosen && *rows > 0)
+        };
+        let shown = chosen.filter(has_rows).map(|currency| {
             let mut by_month: BTreeMap<Date, Sums> = BTreeMap::new();
             let mut by_category: BTreeMap<Option<Category>, Sums> = BTreeMap::new();
             for (month, group) in groups().filter(|(_, group)| group.currency == currency) {
@@ -201,6 +211,7 @@ impl ShownMoney {
         let codes = currencies.iter();
         Self {
             currencies: codes.map(|(currency, _)| currency.to_string()).collect(),
+            chosen: chosen.map(|currency| currency.to_string()),
             troubles,
             shown,
         }

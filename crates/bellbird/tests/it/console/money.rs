@@ -242,6 +242,22 @@ async fn one_currency_is_shown_at_a_time() {
     }
 }
 
+#[tokio::test]
+async fn chosen_currency_stays_while_its_bank_is_down() {
+    let app = App::start(Setup::default()).await;
+    let person = person_at_two_banks(&app).await;
+    let browser = app.sign_in(person.user.id).await;
+    app.fiskil()
+        .add_fault(Fault::status(500).at("/v1/banking/transactions"));
+    let page = browser.get("/overview?currency=AUD").await.text;
+    app.clear_faults();
+    let (_, money) = page.rsplit_once("slot=\"money\"").unwrap();
+    let chosen = money.split("aria-current=\"true\">").nth(2).unwrap();
+    assert_starts(chosen, "AUD");
+    assert_has(money, "could not be read");
+    assert_lacks(money, "By month, ");
+}
+
 /// A reload takes what was read before, and *Refresh* does not.
 #[tokio::test]
 async fn refresh_reads_again() {
