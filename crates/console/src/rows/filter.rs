@@ -323,7 +323,7 @@ impl Filter {
                 true => shown_day(from),
                 false => format!("{} to {}", shown_day(from), shown_day(to)),
             },
-            (None, _) => "Own days".to_owned(),
+            (None, _) => "Other days".to_owned(),
         }
     }
 

@@ -61,11 +61,13 @@ struct RowsPart<'a> {
     /// Such as `8 found since 29 Nov 2025 in 28 accounts.`
     summary: String,
     /// Of all rows, by currency, if the page has all of them and every bank was read.
-    sums: Vec<Together>,
+    sums: Vec<CurrencySum>,
     /// The search over more days.
     further: Option<String>,
     /// What is to be known about the end of the rows.
     note: Option<String>,
+    /// Banks that listed no row, which look as if all was well.
+    silent: Option<String>,
     days: Vec<DayRows<'a>>,
     files: Vec<FileLink>,
     newer: Option<String>,
@@ -73,7 +75,7 @@ struct RowsPart<'a> {
 }
 
 /// The sum of the rows of a currency.
-struct Together {
+struct CurrencySum {
     net: Money,
     /// Of the rows above and below zero, if there are both.
     in_and_out: Option<[Money; 2]>,
@@ -243,6 +245,7 @@ impl<K: ListKind> RowList<K> {
             },
             further: further.map(|query| self.link(&frame, &query)),
             note: self.note(&found),
+            silent: self.silent(&found),
             days: self.days_of(&found.rows),
             files: self.files(&found, before, &frame),
             newer: filter
@@ -268,6 +271,7 @@ impl<K: ListKind> RowList<K> {
             sums: Vec::new(),
             further: None,
             note: None,
+            silent: None,
             days: Vec::new(),
             files: Vec::new(),
             newer: None,
@@ -344,7 +348,7 @@ impl<K: ListKind> RowList<K> {
             (0, _) if found.stopped.is_some() => "No older ones yet".to_owned(),
             (0, _) => "No older ones".to_owned(),
             (_, true) if before == 0 && is_all => format!("{rows} found"),
-            (_, true) if before == 0 => format!("The newest {rows} found"),
+            (_, true) if before == 0 => format!("Showing the newest {rows}"),
             (_, true) if is_all => format!("{} found", rows_of_list(first, last, last)),
             (_, true) => format!("{} found", rows_between(first, last)),
             (_, false) if is_all => rows_of_list(first, last, last),
@@ -358,35 +362,35 @@ impl<K: ListKind> RowList<K> {
     }
 
     fn note(&self, found: &Found) -> Option<String> {
-        if let Some(stopped) = found.stopped {
-            let reached = found.older.map(|position| {
-                let zone = self.session.caller.timezone.clone();
-                let reached = position.instant.to_zoned(zone).date();
-                // That of a day without a time is at midnight of UTC.
-                found
-                    .rows
-                    .last()
-                    .map_or(reached, |row| row.day.max(reached))
-            });
-            let down_to = reached.map(|day| format!(", down to {}", shown_day(day)));
-            let down_to = down_to.unwrap_or_default();
-            return Some(match stopped {
-                Stopped::AtRows => format!(
-                    "Only the newest {},000 rows were read{down_to}.",
-                    READ_ROWS_MAX / 1_000
-                ),
-                Stopped::InTime => {
-                    format!(
-                        "Your {} took too long, so not all was read{down_to}.",
-                        K::WORDS.banks
-                    )
-                }
-            });
-        }
-        let is_empty = found.rows.is_empty() && self.filter.start().is_none();
-        is_empty
-            .then(|| self.linked.names.nothing_came_from(&found.silent))
-            .flatten()
+        let stopped = found.stopped?;
+        let reached = found.older.map(|position| {
+            let zone = self.session.caller.timezone.clone();
+            let reached = position.instant.to_zoned(zone).date();
+            // That of a day without a time is at midnight of UTC.
+            found
+                .rows
+                .last()
+                .map_or(reached, |row| row.day.max(reached))
+        });
+        let down_to = reached.map(|day| format!(", down to {}", shown_day(day)));
+        let down_to = down_to.unwrap_or_default();
+        Some(match stopped {
+            Stopped::AtRows => format!(
+                "Only the newest {},000 rows were read{down_to}.",
+                READ_ROWS_MAX / 1_000
+            ),
+            Stopped::InTime => format!(
+                "Your {} took too long, so not all was read{down_to}.",
+                K::WORDS.banks
+            ),
+        })
+    }
+
+    /// On the first page, for which every bank was asked.
+    fn silent(&self, found: &Found) -> Option<String> {
+        let is_first = self.filter.start().is_none() && found.stopped.is_none();
+        let names = &self.linked.names;
+        is_first.then(|| names.nothing_came_from(&found.silent))?
     }
 
     fn files(&self, found: &Found, before: u64, frame: &SignedInFrame<'_>) -> Vec<FileLink> {
@@ -435,7 +439,7 @@ impl<K: ListKind> RowList<K> {
 }
 
 /// Of each currency, in order.
-fn sums_of(rows: &[Row]) -> Vec<Together> {
+fn sums_of(rows: &[Row]) -> Vec<CurrencySum> {
     let mut sums: BTreeMap<&str, [ExactSum; 2]> = BTreeMap::new();
     for amount in rows.iter().filter_map(|row| row.amount.as_ref()) {
         // Several currencies that nobody knows are not one, and a sum without one of its rows would
@@ -452,7 +456,7 @@ fn sums_of(rows: &[Row]) -> Vec<Together> {
         let money = |sum: &ExactSum| Money::new(currency, sum.to_decimal().as_str());
         let nothing = ExactSum::default();
         let has_both = money_in != nothing && money_out != nothing;
-        Together {
+        CurrencySum {
             net: money(&money_in.plus(&money_out)),
             in_and_out: has_both.then(|| [&money_in, &money_out].map(money)),
         }

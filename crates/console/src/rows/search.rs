@@ -91,9 +91,16 @@ fn without_currency(text: &str) -> &str {
     }
 }
 
-/// `text` may have commas between the thousands.
+/// `text` may have commas between the thousands, or one as its decimal point: three digits follow
+/// that of thousands.
 fn amount_of(text: &str) -> Option<Decimal<'static>> {
-    let digits = text.replace(',', "");
+    let is_places = |places: &str| (1..=2).contains(&places.len()) && !places.contains('.');
+    let digits = match text.rsplit_once(',') {
+        Some((whole, places)) if is_places(places) && !whole.contains([',', '.']) => {
+            format!("{whole}.{places}")
+        }
+        _ => text.replace(',', ""),
+    };
     Decimal::parse(&digits).ok().map(Decimal::into_owned)
 }
 
@@ -155,6 +162,11 @@ mod tests {
             ("NZ$ 12.50", "-12.5", true),
             ("-AUD 1,042.50", "1042.5", true),
             ("12.50 aud", "-12.5", true),
+            ("814,20", "-814.2", true),
+            ("814,2 €", "-814.2", true),
+            ("1,042", "1042", true),
+            ("1,042", "1.042", false),
+            ("814,20", "81420", false),
             ("12", "-12.50", true),
             ("12", "12", true),
             ("12", "112.50", false),

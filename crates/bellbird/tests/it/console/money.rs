@@ -658,7 +658,7 @@ async fn an_account_a_period_and_a_text_filter_the_investments() {
     let expected = all.iter().filter(|trade| trade.symbol == "ETH").count();
     let said = match expected {
         1..=50 => format!(">{expected} found. As of "),
-        _ => ">The newest 50 found. As of ".to_owned(),
+        _ => ">Showing the newest 50. As of ".to_owned(),
     };
     assert!(
         expected > 0 && traded.contains(&said),
@@ -691,7 +691,7 @@ async fn a_broker_that_fails_spoils_no_other() {
     let is_broken = |row: &String| row.contains(&plain_text(&broken.institution_name));
     assert!(before.iter().any(is_broken), "{before:?}");
     assert!(!left.is_empty() && !left.iter().any(is_broken), "{left:?}");
-    page.assert_lacks("Together");
+    page.assert_lacks("Sum: ");
     let file = browser.get("/trades.csv").await;
     file.assert_shows(502, "There is no file");
     let file = browser.get("/trades.csv?partial=true").await;

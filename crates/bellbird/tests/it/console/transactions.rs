@@ -188,7 +188,7 @@ async fn filters_combine_and_the_file_has_what_the_page_shows() {
     let together = text_of(&page.text)
         .replace(',', "")
         .replace('\u{2212}', "-");
-    let (_, together) = together.split_once("Together ").unwrap();
+    let (_, together) = together.split_once("Sum: ").unwrap();
     let mut words = together.split(' ');
     assert_eq!(words.next(), Some(&*expected[0].currency));
     // All digits follow a number that is cut off.
@@ -388,6 +388,22 @@ async fn slow_bank_delays_only_its_own_rows() {
     assert!(page.text.trim_end().ends_with("</html>"));
 }
 
+/// A consent that has just ended can look like a bank without rows, beside the rows of others.
+#[tokio::test]
+async fn bank_that_lists_nothing_is_named() {
+    let app = App::start(Setup::default()).await;
+    let person = person_of_two_providers(&app).await;
+    let browser = app.sign_in(person.user.id).await;
+    let silent = &person.connections[0];
+    // Its status then counts as known for a minute.
+    let refreshes = app.connections.refreshes();
+    let _ = refreshes.run(person.user.id, silent.id).await;
+    app.set_consent(silent, ConsentState::Revoked).await;
+    let page = browser.get("/transactions").await;
+    assert!(!listed(&page.text).is_empty());
+    page.assert_has(&format!("Nothing came from {}", silent.institution_name));
+}
+
 #[tokio::test]
 async fn broken_bank_has_a_way_back_and_spoils_no_other() {
     let app = App::start(Setup::default()).await;
@@ -400,7 +416,7 @@ async fn broken_bank_has_a_way_back_and_spoils_no_other() {
     down.assert_has("could not be read.</strong> It does not respond now.");
     down.assert_has(">Try again</a>");
     let others = listed(&down.text);
-    assert!(!others.is_empty() && !down.text.contains("Together"));
+    assert!(!others.is_empty() && !down.text.contains("Sum: "));
     app.set_consent(broken, ConsentState::Revoked).await;
     app.advance_clock(jiff::SignedDuration::from_secs(61));
     let page = browser.get("/transactions").await;
