@@ -33,6 +33,8 @@ struct HoldingsPart<'a> {
     without_value: usize,
     /// Holdings with a value, but without a cost, which are in no gain.
     without_cost: usize,
+    /// Futures with a value, which are in no total and no gain.
+    futures: usize,
 }
 
 struct InCurrency {
@@ -84,6 +86,12 @@ impl Holding {
 
     fn gain(&self) -> Option<ExactSum> {
         sum_of(self.unrealized_pnl.as_deref()?)
+    }
+
+    /// By the symbol as brokers write it, because the API names no kinds. Its value is that of what
+    /// the contract is about, for which nobody has paid, so it is in no sum.
+    fn is_future(&self) -> bool {
+        self.symbol.starts_with('/')
     }
 }
 
@@ -154,7 +162,10 @@ pub(super) async fn part(list: &RowList<Trades>) -> String {
         troubles,
         currencies,
         without_value: count(|one| one.value().is_none()),
-        without_cost: count(|one| one.value().is_some() && one.gain().is_none()),
+        without_cost: count(|one| {
+            one.value().is_some() && one.gain().is_none() && !one.is_future()
+        }),
+        futures: count(|one| one.value().is_some() && one.is_future()),
     })
 }
 
@@ -184,7 +195,7 @@ fn in_currency(
 ) -> InCurrency {
     let (mut total, mut gain, mut cost) = <(ExactSum, ExactSum, ExactSum)>::default();
     for holding in holdings {
-        let Some(value) = holding.value() else {
+        let Some(value) = holding.value().filter(|_| !holding.is_future()) else {
             continue;
         };
         if let Some(own) = holding.gain() {
@@ -211,7 +222,7 @@ fn in_currency(
     InCurrency {
         total: Money::new(currency, total.to_decimal().as_str()),
         gain: (holdings.iter())
-            .any(|holding| holding.gain().is_some())
+            .any(|holding| holding.gain().is_some() && !holding.is_future())
             .then(|| Gain::new(&gain, &cost, currency)),
         rows: found
             .map(|holding| row(filter, currency, holding, &total))
@@ -220,7 +231,7 @@ fn in_currency(
 }
 
 fn row(filter: &Filter, currency: &str, holding: &Holding, total: &ExactSum) -> HoldingRow {
-    let (value, gain) = (holding.value(), holding.gain());
+    let (value, gain, is_future) = (holding.value(), holding.gain(), holding.is_future());
     let cost = value
         .as_ref()
         .zip(gain.as_ref())
@@ -242,9 +253,13 @@ fn row(filter: &Filter, currency: &str, holding: &Holding, total: &ExactSum) -> 
             .map(|price| Number::price(price, currency)),
         value: (holding.market_value.as_deref()).map(|value| Money::new(currency, value)),
         cost: (cost.as_ref()).map(|cost| Number::money(cost.to_decimal().as_str(), currency)),
-        share: value.as_ref().and_then(|value| percent(value, total)),
-        gain: gain
-            .zip(cost)
-            .map(|(gain, cost)| Gain::new(&gain, &cost, currency)),
+        share: (value.as_ref().filter(|_| !is_future)).and_then(|value| percent(value, total)),
+        gain: gain.zip(cost).map(|(gain, cost)| {
+            let gain = Gain::new(&gain, &cost, currency);
+            Gain {
+                percent: gain.percent.filter(|_| !is_future),
+                ..gain
+            }
+        }),
     }
 }

@@ -498,7 +498,7 @@ async fn holdings_are_those_of_the_api_with_exact_sums() {
         without > 0 && text_of_page.contains(&said),
         "{text_of_page}"
     );
-    let mut values = 0;
+    let (mut values, mut futures) = (0, 0);
     let (held, _) = page.split_once("<h2 id=\"trades\">").unwrap();
     for currency in ["USD", "CAD", "AUD"] {
         let own: Vec<Valued<'_>> = holdings
@@ -506,8 +506,10 @@ async fn holdings_are_those_of_the_api_with_exact_sums() {
             .filter(|one| one.currency == currency)
             .filter_map(Valued::of)
             .collect();
+        let is_future = |one: &Valued<'_>| one.holding.symbol.starts_with('/');
         let total = own
             .iter()
+            .filter(|one| !is_future(one))
             .fold(ExactSum::default(), |sum, one| sum.plus(&one.value));
         let (_, section) = held.split_once(&format!("Total in {currency}")).unwrap();
         let section = section.split("Total in ").next().unwrap();
@@ -520,11 +522,19 @@ async fn holdings_are_those_of_the_api_with_exact_sums() {
             .collect();
         for one in &own {
             let share = one.value.percent_of(&total).unwrap();
+            let (share, gain) = match is_future(one) {
+                true => (String::new(), shown(&text(&one.gain))),
+                false => (
+                    format!("{share} % of the total"),
+                    shown_gain(&one.gain, &one.cost()),
+                ),
+            };
+            futures += usize::from(is_future(one));
             let parts = [
                 format!("{currency} {}", shown(&text(&one.value))),
                 format!("cost {}", shown(&text(&one.cost()))),
-                format!("{share} % of the total"),
-                shown_gain(&one.gain, &one.cost()),
+                share,
+                gain,
                 plain_text(&one.holding.account_name),
             ];
             let has_all = |row: &&String| parts.iter().all(|part| row.contains(part));
@@ -540,7 +550,9 @@ async fn holdings_are_those_of_the_api_with_exact_sums() {
             .collect();
         assert!(sorted.is_sorted_by(|one, next| one >= next), "{rows:?}");
     }
-    assert!(values > 12);
+    assert!(values > 12 && futures > 0);
+    assert_has(&text_of_page, &format!("{futures} future"));
+    assert_has(&text_of_page, "not in the total and the gain");
     let option = "<a class=\"what\" href=\"/investments?search=EXRB++270115C00200000#trades\" \
                   title=\"EXRB  270115C00200000\"><bdi>EXRB 15 Jan 2027 call 200</bdi>";
     assert_has(&page, option);
