@@ -9,8 +9,8 @@ use super::institution::ImageOrigins;
 /// Seconds after which the browser reloads a page whose result or accounts are still unknown.
 pub(crate) const REFRESH_AFTER: HeaderValue = HeaderValue::from_static("5");
 
-/// As [`REFRESH_AFTER`], for a page that a form leads to. Its URL ends with a place on the page, and
-/// a browser reloads such a page only by a URL without one.
+/// As [`REFRESH_AFTER`], for a page that a form leads to. Its URL ends with a place on the page,
+/// and a browser reloads such a page only by a URL without one.
 pub(crate) fn refresh_of(uri: &Uri) -> HeaderValue {
     let url = format!("5; url=?{}", uri.query().unwrap_or_default());
     HeaderValue::try_from(url).unwrap_or(REFRESH_AFTER)

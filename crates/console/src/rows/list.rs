@@ -150,9 +150,9 @@ impl<K: ListKind> RowList<K> {
         Some(query)
     }
 
-    /// The rows that are there after a moment, and all of them when every bank has answered. Rows of
-    /// a slow bank may then come above and between those that are shown: the order by time counts
-    /// more than that nothing moves, and the first part says that banks are still asked.
+    /// The rows that are there after a moment, and all of them when every bank has answered. Rows
+    /// of a slow bank may then come above and between those that are shown: the order by time
+    /// counts more than that nothing moves, and the first part says that banks are still asked.
     pub(crate) fn parts(self: Arc<Self>) -> impl Stream<Item = String> + Send + 'static {
         self.progress.begin();
         let list = Arc::clone(&self);
