@@ -243,10 +243,6 @@ impl Fiskil {
                 id: consent.id,
             };
             async move {
-                // What is known of the consent may be from before its end.
-                if found.iter().all(Option::is_none) {
-                    self.consent_statuses.evict(&arrangement.id);
-                }
                 let ended = if found.iter().any(Option::is_none) {
                     self.check_consent_is_active(context, &arrangement)
                         .await

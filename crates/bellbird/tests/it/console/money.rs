@@ -337,25 +337,6 @@ async fn a_bank_that_fails_is_named_before_the_sums() {
     assert_has(&text_of(figures), "AUD –");
 }
 
-/// Also while its status of before still counts as known.
-#[tokio::test]
-async fn consent_that_ended_a_moment_ago_is_the_reason() {
-    let app = App::start(Setup::default()).await;
-    let person = person_at_two_banks(&app).await;
-    let browser = app.sign_in(person.user.id).await;
-    let ended = &person.connections[0];
-    let refreshes = app.connections.refreshes();
-    let _ = refreshes.run(person.user.id, ended.id).await;
-    app.set_consent(ended, ConsentState::Revoked).await;
-    let page = browser.get("/overview").await.text;
-    let (_, balances) = page.split_once("As of ").unwrap();
-    let (troubles, _) = balances.split_once("<ul class=\"figures\">").unwrap();
-    assert_has(
-        &text_of(troubles),
-        "needs you. Your consent has ended. Reconnect",
-    );
-}
-
 /// A bank whose consent has ended comes first, with the button that helps.
 #[tokio::test]
 async fn overview_says_what_needs_the_user() {
