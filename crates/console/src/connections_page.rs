@@ -2,10 +2,8 @@
 //! reconnect, read, remove and confirm. A form that needs a link makes one for itself, which does
 //! what a link URL of the operator does.
 
-use std::collections::BTreeSet;
-
 use askama::Template;
-use bellbird_connections::{LinkTarget, LinkableProvider, LinkedConnection};
+use bellbird_connections::{ConnectionsError, LinkTarget, LinkableProvider, LinkedConnection};
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus};
 use bellbird_management::{Refusal, connections, links};
 use bellbird_storage::{ConnectionAuditRow, StorageError};
@@ -38,7 +36,7 @@ struct ConnectionsPage<'a> {
     /// Those that the plan includes.
     providers: Vec<LinkableProvider>,
     not_in_plan: Vec<LinkableProvider>,
-    /// What this browser began at a provider and did not return from, once for each provider.
+    /// What this browser began at a provider and did not return from.
     unfinished: Vec<UnfinishedRow>,
     /// Those that have to be reconnected.
     broken: Vec<OwnRow>,
@@ -48,6 +46,11 @@ struct ConnectionsPage<'a> {
 impl ConnectionsPage<'_> {
     fn has_banks(&self) -> bool {
         !self.broken.is_empty() || !self.working.is_empty()
+    }
+
+    /// Whether the user has to say what came of a consent.
+    fn awaits_answer(&self) -> bool {
+        self.unfinished.iter().any(|row| !row.is_confirmed)
     }
 }
 
@@ -76,16 +79,15 @@ pub(crate) async fn show(session: Session, uri: Uri, headers: HeaderMap) -> Page
     let rows = load(&session, &frame).await?;
     let links = session.connections.links();
     let browser = session.cookies.browser.value(&headers);
-    let mut unfinished = links.find_unfinished(session.user(), browser).await?;
-    let mut seen = BTreeSet::new();
-    unfinished.retain(|one| seen.insert(one.provider.clone()));
+    let unfinished = links.find_unfinished(session.user(), browser).await?;
     let zone = session.zone();
-    let unfinished = unfinished.iter().map(|one| UnfinishedRow::of(one, &zone));
     let linkable = links.providers();
     let (providers, not_in_plan) = linkable
         .into_iter()
         .partition(|provider| frame.plan.reads(provider.category));
-    let is_syncing = rows.iter().any(|row| row.is_syncing);
+    let changes_soon =
+        unfinished.iter().any(|one| one.is_confirmed) || rows.iter().any(|row| row.is_syncing);
+    let unfinished = unfinished.iter().map(|one| UnfinishedRow::of(one, &zone));
     let origins = ImageOrigins::of(rows.iter().map(|row| &row.bank.institution));
     let (broken, working) = rows.into_iter().partition(|row| row.bank.is_broken);
     let page = ConnectionsPage {
@@ -97,7 +99,7 @@ pub(crate) async fn show(session: Session, uri: Uri, headers: HeaderMap) -> Page
         working,
     };
     let mut response = page_with_images(StatusCode::OK, &page, origins);
-    if is_syncing {
+    if changes_soon {
         response.headers_mut().insert(REFRESH, refresh_of(&uri));
     }
     Ok(response)
@@ -231,8 +233,11 @@ async fn confirm(session: &Session, headers: &HeaderMap, id: Uuid) -> PageResult
             .confirm_own_consent_session(user, id, &browser)
             .await
     };
-    in_own_task(session, confirm).await??;
-    Ok(session.redirect(PATH))
+    match in_own_task(session, confirm).await? {
+        // Pressed twice, or returned meanwhile: the page shows what has come of it.
+        Ok(()) | Err(ConnectionsError::LinkExpired) => Ok(session.redirect(PATH)),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Makes a link for the console itself, which ends with the session.

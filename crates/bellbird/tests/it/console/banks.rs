@@ -6,8 +6,8 @@ use bellbird_sandbox::ConsentState;
 use jiff::SignedDuration;
 use serde_json::json;
 
-use super::Page;
 use super::pages::text_of;
+use super::{Page, SignedIn};
 use crate::linking::chromium::{UserAction, leave_consent_pages};
 use crate::support::browser::{client, post};
 use crate::support::chromium::Browser;
@@ -105,33 +105,69 @@ async fn banks_are_read_and_removed_by_their_user_only() {
     empty.assert_has("Nothing is linked yet");
 }
 
-/// In the browser that began it, also without the link that the console made for it.
+/// By the user and in the browser that began it, also without the link that the console made for it.
 #[tokio::test]
 async fn unfinished_consent_is_confirmed_among_the_banks() {
     let app = App::start(Setup::default()).await;
-    let other = app.sign_in(app.ben.user.id).await;
-    let begun = other.post("/connections", "provider=fiskil").await;
-    begun.assert_status(303);
-    let (url, set) = (
-        format!("{}/connections", app.console_url),
-        begun.set_cookies(),
+    let (owner, other) = (
+        app.sign_in(app.ben.user.id).await,
+        app.sign_in(app.olivia.user.id).await,
     );
-    let cookies = format!("bellbird-session={}; {set}", other.cookie);
-    let show = async || {
-        let request = client().get(&url).header("cookie", &cookies);
+    let begin = async || {
+        let begun = owner.post("/connections", "provider=fiskil").await;
+        begun.assert_status(303);
+        begun.set_cookies()
+    };
+    let (set, set_elsewhere) = (begin().await, begin().await);
+    let url = format!("{}/connections", app.console_url);
+    let cookies = |of: &SignedIn<'_>, set: &str| format!("bellbird-session={}; {set}", of.cookie);
+    let (own, elsewhere, of_other) = (
+        cookies(&owner, &set),
+        cookies(&owner, &set_elsewhere),
+        cookies(&other, &set),
+    );
+    let show = async |cookies: &str| {
+        let request = client().get(&url).header("cookie", cookies);
         Page::of(request.send().await.unwrap()).await
     };
-    let page = show().await;
+    let page = show(&own).await;
     page.assert_shows(200, "Not finished yet");
+    page.assert_has("If you gave none, start again");
+    assert!(!page.headers.contains_key("refresh"), "the user is awaited");
     let (_, id) = page.text.split_once("name=\"session\" value=\"").unwrap();
+    let session = format!(
+        "name=\"session\" value=\"{}\"",
+        id.split('"').next().unwrap()
+    );
     let form = format!("session={}", id.split('"').next().unwrap());
-    let elsewhere = other.get("/connections").await;
-    elsewhere.assert_lacks("Not finished yet");
-    other.try_submit("/connections", &form, 400).await;
-    let request = post(&url, &form).header("cookie", &cookies);
-    let confirmed = Page::of(request.send().await.unwrap()).await;
-    confirmed.assert_leads_to("/connections");
-    show().await.assert_lacks("name=\"session\"");
+    let confirm = async |cookies: &str| {
+        let request = post(&url, &form).header("cookie", cookies);
+        let confirmed = Page::of(request.send().await.unwrap()).await;
+        confirmed.assert_leads_to("/connections");
+    };
+    show(&elsewhere).await.assert_lacks(&session);
+    show(&of_other).await.assert_lacks("Not finished yet");
+    owner
+        .get("/connections")
+        .await
+        .assert_lacks("Not finished yet");
+    owner.try_submit("/connections", &form, 400).await;
+    for refused in [&elsewhere, &of_other] {
+        confirm(refused).await;
+        show(&own).await.assert_has(&session);
+    }
+    // The button can be pressed twice.
+    for _ in 0..2 {
+        confirm(&own).await;
+        let page = show(&own).await;
+        page.assert_lacks("name=\"session\"");
+        page.assert_shows(200, "Waiting for");
+        page.assert_lacks("If you gave none");
+        assert!(
+            page.headers.contains_key("refresh"),
+            "the provider is awaited"
+        );
+    }
 }
 
 /// Two logins at one bank are told apart where one of them is removed.
