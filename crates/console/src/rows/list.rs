@@ -388,11 +388,15 @@ impl<K: ListKind> RowList<K> {
         })
     }
 
-    /// On the first page, for which every bank was asked.
+    /// On the first page, for which every bank was asked. Beside the rows of others it is said only
+    /// where a bank has rows as a rule: few brokers have a trade in every month, and few banks a row
+    /// of every category.
     fn silent(&self, found: &Found) -> Option<String> {
-        let is_first = self.filter.start().is_none() && found.stopped.is_none();
-        let names = &self.linked.names;
-        is_first.then(|| names.nothing_came_from(&found.silent))?
+        let filter = &self.filter;
+        let is_first = filter.start().is_none() && found.stopped.is_none();
+        let is_usual = K::HAS_CATEGORIES && !filter.has_chosen_days() && !filter.leaves_rows_out();
+        let is_said = is_first && (found.rows.is_empty() || is_usual);
+        is_said.then(|| self.linked.names.nothing_came_from(&found.silent))?
     }
 
     fn files(&self, found: &Found, before: u64, frame: &SignedInFrame<'_>) -> Vec<FileLink> {

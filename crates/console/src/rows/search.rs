@@ -91,13 +91,13 @@ fn without_currency(text: &str) -> &str {
     }
 }
 
-/// `text` may have commas between the thousands, or one as its decimal point: three digits follow
-/// that of thousands.
+/// `text` may have commas between the thousands, or one as its decimal point, with dots between the
+/// thousands then: three digits follow that of thousands.
 fn amount_of(text: &str) -> Option<Decimal<'static>> {
     let is_places = |places: &str| (1..=2).contains(&places.len()) && !places.contains('.');
     let digits = match text.rsplit_once(',') {
-        Some((whole, places)) if is_places(places) && !whole.contains([',', '.']) => {
-            format!("{whole}.{places}")
+        Some((whole, places)) if is_places(places) && !whole.contains(',') => {
+            format!("{}.{places}", whole.replace('.', ""))
         }
         _ => text.replace(',', ""),
     };
@@ -164,6 +164,8 @@ mod tests {
             ("12.50 aud", "-12.5", true),
             ("814,20", "-814.2", true),
             ("814,2 €", "-814.2", true),
+            ("1.234,56", "1234.56", true),
+            ("1.234.567,8 €", "-1234567.8", true),
             ("1,042", "1042", true),
             ("1,042", "1.042", false),
             ("814,20", "81420", false),

@@ -402,6 +402,11 @@ async fn bank_that_lists_nothing_is_named() {
     let page = browser.get("/transactions").await;
     assert!(!listed(&page.text).is_empty());
     page.assert_has(&format!("Nothing came from {}", silent.institution_name));
+    for filter in ["search=a", "period=3m"] {
+        let page = browser.get(&format!("/transactions?{filter}")).await;
+        assert!(!listed(&page.text).is_empty());
+        page.assert_lacks("Nothing came from");
+    }
 }
 
 #[tokio::test]
