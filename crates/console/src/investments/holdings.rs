@@ -38,7 +38,9 @@ struct HoldingsPart<'a> {
 }
 
 struct InCurrency {
-    total: Money,
+    code: String,
+    /// None: no holding counts.
+    total: Option<Number>,
     gain: Option<Gain>,
     rows: Vec<HoldingRow>,
 }
@@ -88,10 +90,15 @@ impl Holding {
         sum_of(self.unrealized_pnl.as_deref()?)
     }
 
-    /// By the symbol as brokers write it, because the API names no kinds. Its value is that of what
-    /// the contract is about, for which nobody has paid, so it is in no sum.
+    /// By the symbol as most brokers write it, because the API names no kinds. Its value is that of
+    /// what the contract is about, for which nobody has paid, so it is in no sum.
     fn is_future(&self) -> bool {
         self.symbol.starts_with('/')
+    }
+
+    /// What it adds to the total.
+    fn counted_value(&self) -> Option<ExactSum> {
+        self.value().filter(|_| !self.is_future())
     }
 }
 
@@ -195,7 +202,7 @@ fn in_currency(
 ) -> InCurrency {
     let (mut total, mut gain, mut cost) = <(ExactSum, ExactSum, ExactSum)>::default();
     for holding in holdings {
-        let Some(value) = holding.value().filter(|_| !holding.is_future()) else {
+        let Some(value) = holding.counted_value() else {
             continue;
         };
         if let Some(own) = holding.gain() {
@@ -220,7 +227,10 @@ fn in_currency(
         wanted.finds(texts.into_iter().chain(names), None, currency)
     });
     InCurrency {
-        total: Money::new(currency, total.to_decimal().as_str()),
+        code: currency.to_owned(),
+        total: (holdings.iter())
+            .any(|holding| holding.counted_value().is_some())
+            .then(|| Number::money(total.to_decimal().as_str(), currency)),
         gain: (holdings.iter())
             .any(|holding| holding.gain().is_some() && !holding.is_future())
             .then(|| Gain::new(&gain, &cost, currency)),
