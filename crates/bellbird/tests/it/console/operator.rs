@@ -240,8 +240,10 @@ async fn operator_allows_a_user_to_sign_in() {
     app.change_user_to(olivia, forbidden).await;
     let path = format!("/operator/users/{olivia}");
     let page = browser.get(&path).await;
-    page.assert_has("may not sign in until an operator");
+    page.assert_has("because a restore forbade it to everybody");
+    page.assert_has("The user is no operator.");
     page.assert_lacks("name=\"sign-in-link\"");
+    page.assert_lacks("name=\"send-link\"");
     let refused = browser.post(&path, "sign-in-link=yes").await;
     refused.assert_shows(400, "This user may not sign in. Allow it first.");
     browser.try_submit(&path, "allow-sign-in=yes", 303).await;
