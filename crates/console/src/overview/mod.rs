@@ -63,6 +63,9 @@ pub(crate) async fn show(session: Session, uri: Uri) -> PageResult {
     let attention = Attention::of(&connections, &names, &endpoints, &linkable, &session);
     let query = OverviewQuery::of(uri.query());
     let is_empty = connections.is_empty();
+    let currencies = accounts.iter();
+    let currencies = currencies.map(|account| (account.connection_id, account.currency));
+    let currencies = currencies.collect();
     let balances = BalancesOf {
         session: Arc::clone(&session),
         query: query.clone(),
@@ -74,6 +77,7 @@ pub(crate) async fn show(session: Session, uri: Uri) -> PageResult {
         session: Arc::clone(&session),
         query,
         names,
+        currencies,
     };
     let page = OverviewPage {
         frame: &frame,

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use bellbird_api::http::Problem;
 use bellbird_api::http::problem::problem_for_category;
-use bellbird_domain::{Bound, Category, ConnectionCategory, DateFilter, Transaction};
+use bellbird_domain::{
+    Bound, Category, ConnectionCategory, ConnectionId, Currency, DateFilter, Transaction,
+};
 use bellbird_reads::summary::{GroupBy, Summary};
 use bellbird_reads::{ReadError, SelectError, SelectedAccounts, Selection, Transactions};
 use futures_util::StreamExt as _;
@@ -30,6 +32,8 @@ pub(super) struct MoneyOf {
     pub(super) session: Arc<Session>,
     pub(super) query: OverviewQuery,
     pub(super) names: Arc<BankNames>,
+    /// Of the accounts of each connection.
+    pub(super) currencies: Vec<(ConnectionId, Currency)>,
 }
 
 /// Sums by category, of each month by its first day.
@@ -74,7 +78,11 @@ impl MoneyOf {
 
     fn shown(&self, months: Months, sums: &MoneySums, troubles: Vec<BankTrouble>) -> String {
         let wanted = self.query.currency.as_deref();
-        let shown = ShownMoney::new(sums, months, self.session.today(), wanted, troubles);
+        let is_unread = |id: ConnectionId| troubles.iter().any(|trouble| trouble.id == id);
+        let unread = self.currencies.iter().filter(|(id, _)| is_unread(*id));
+        let unread: Vec<Currency> = unread.map(|(_, currency)| *currency).collect();
+        let today = self.session.today();
+        let shown = ShownMoney::new(sums, months, today, wanted, &unread, troubles);
         rendered_part(&self.view(MoneyState::Read(Box::new(shown))))
     }
 

@@ -156,12 +156,13 @@ impl ShownMoney {
     }
 
     /// Of those months. `wanted` is the code of a currency, and means nothing if there are no rows
-    /// in it, unless a bank that could not be read may have them.
+    /// in it, unless an account that could not be read is in it: those are `unread`.
     pub(super) fn new(
         sums: &MoneySums,
         months: Months,
         today: Date,
         wanted: Option<&str>,
+        unread: &[Currency],
         troubles: Vec<BankTrouble>,
     ) -> Self {
         let is_shown = |month: Date| months.iter().any(|one| one == month);
@@ -176,7 +177,7 @@ impl ShownMoney {
         let mut currencies: Vec<(Currency, u64)> = rows.into_iter().collect();
         currencies.sort_by_key(|(_, rows)| std::cmp::Reverse(*rows));
         if let Some(wanted) = wanted.and_then(Currency::parse)
-            && !troubles.is_empty()
+            && unread.contains(&wanted)
             && currencies.iter().all(|(currency, _)| *currency != wanted)
         {
             currencies.push((wanted, 0));

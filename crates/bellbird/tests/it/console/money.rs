@@ -250,12 +250,16 @@ async fn chosen_currency_stays_while_its_bank_is_down() {
     app.fiskil()
         .add_fault(Fault::status(500).at("/v1/banking/transactions"));
     let page = browser.get("/overview?currency=AUD").await.text;
+    let other = browser.get("/overview?currency=QQQ").await.text;
     app.clear_faults();
     let (_, money) = page.rsplit_once("slot=\"money\"").unwrap();
     let chosen = money.split("aria-current=\"true\">").nth(2).unwrap();
     assert_starts(chosen, "AUD");
     assert_has(money, "could not be read");
     assert_lacks(money, "By month, ");
+    let (_, money) = other.rsplit_once("slot=\"money\"").unwrap();
+    assert_has(money, "By month, NZD");
+    assert_lacks(money, ">QQQ<");
 }
 
 /// A reload takes what was read before, and *Refresh* does not.
