@@ -2,13 +2,15 @@
 //! Opening it signs in only the browser that asked for it: any other browser is asked first,
 //! because mail scanners open links too, and because somebody else may have sent the link.
 
+use std::borrow::Cow;
+
 use askama::Template;
 use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
-use bellbird_domain::{KeyId, KeyStatus, TimestampExt as _};
+use bellbird_domain::{KeyId, KeyStatus, TimestampExt as _, User};
 use bellbird_management::Refusal;
 use bellbird_management::sign_in as management;
-use bellbird_storage::{BegunSession, NewSession, SESSION_TTL, SignedIn, StorageError};
+use bellbird_storage::{BegunSession, NewSession, SESSION_TTL, SignedIn, StorageError, UserFilter};
 use http::StatusCode;
 use http::header::HeaderName;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -19,6 +21,7 @@ use crate::cookie::{Cookie, with_cookies};
 use crate::emails::asked_links::AskedLink;
 use crate::error_page::{Failure, PageResult};
 use crate::keys_page;
+use crate::pages::names::sanitized;
 use crate::pages::{Done, DoneAt, Frame, Notice, SignedInFrame, Tone, page_of, page_response};
 use crate::prefetch::reject_prefetch;
 use crate::session::{Guest, GuestForm, OwnForm, PathText, Session};
@@ -37,6 +40,8 @@ struct SignInPage<'a> {
     identity_provider: Option<&'a str>,
     /// Whether links are sent by e-mail.
     sends_links: bool,
+    /// Whether commands need the folder of the settings file.
+    has_settings_file: bool,
     /// What the form that led here has done.
     done: Option<&'static str>,
 }
@@ -48,6 +53,8 @@ struct SignOutPage<'a> {
     frame: &'a SignedInFrame<'a>,
     /// Prints a link for this user.
     command: String,
+    /// Whether another operator can make one.
+    has_other_operator: bool,
 }
 
 /// `GET /sign-in`
@@ -61,6 +68,7 @@ pub(crate) async fn show(guest: Guest, session: Option<Session>) -> Response {
         email: None,
         identity_provider: guest.identity_provider.as_ref().map(|one| &*one.name),
         sends_links: guest.site.mailer.is_some(),
+        has_settings_file: guest.site.settings_file.is_some(),
         done: done.and_then(|done| done.text_at("sign-in")),
     };
     page_response(StatusCode::OK, &page)
@@ -103,8 +111,12 @@ pub(crate) async fn open_link(
     token: PathText,
 ) -> PageResult {
     reject_prefetch(guest.headers())?;
-    let does_not_work = || match session {
-        Some(_) => link_notice()
+    let does_not_work = || match &session {
+        Some(session) => link_notice()
+            .with(&format!(
+                "You are signed in as {} in this browser.",
+                sanitized(&session.email)
+            ))
             .with_page_link("/overview", "Go on to your accounts")
             .into_response(),
         None => link_does_not_work(),
@@ -122,6 +134,7 @@ pub(crate) async fn open_link(
                 email: Some(&link.email),
                 identity_provider: None,
                 sends_links: false,
+                has_settings_file: false,
                 done: None,
             };
             Ok(page_response(StatusCode::OK, &page))
@@ -282,6 +295,7 @@ pub(crate) async fn sign_out(form: OwnForm) -> PageResult {
         let page = SignOutPage {
             frame: &session.frame("/sign-out"),
             command: login_command(session),
+            has_other_operator: has_other_operator(session).await?,
         };
         return Ok(page_response(StatusCode::OK, &page));
     }
@@ -299,15 +313,36 @@ fn needs_command(session: &Session) -> bool {
     session.is_operator && !has_other_way
 }
 
+/// Whether somebody else may sign in as an operator.
+async fn has_other_operator(session: &Session) -> Result<bool, StorageError> {
+    let operators = UserFilter {
+        operators_only: true,
+        ..UserFilter::default()
+    };
+    let users = session.storage().users();
+    let operators = users.list_matching(&operators, None, u32::MAX).await?;
+    let is_other = |user: &User| user.id != session.user() && user.console_sign_in;
+    Ok(operators.iter().any(is_other))
+}
+
 /// With the settings file of the service, which a command finds by itself only in some folders.
 fn login_command(session: &Session) -> String {
     let file = session.site.settings_file.as_ref();
-    let file = file.map(|file| format!(" --config {}", file.display()));
+    let file = file.map(|file| format!(" --config {}", shell_word(&file.to_string_lossy())));
     format!(
         "bellbird console login --user {}{}",
-        session.email,
+        shell_word(&session.email),
         file.unwrap_or_default()
     )
+}
+
+/// In single quotes, if a shell would not take it as one word.
+fn shell_word(text: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./_-".contains(c);
+    match text.chars().all(is_plain) {
+        true => text.into(),
+        false => format!("'{}'", text.replace('\'', r"'\''")).into(),
+    }
 }
 
 /// Ends a session of the user, with its links.
@@ -350,4 +385,22 @@ fn link_notice() -> Notice {
     Notice::new(Tone::Attention, "This sign-in link does not work")
         .with("A link works once, and only for a while. Ask for a new one where you got this one.")
         .with_status(StatusCode::GONE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_is_quoted_where_a_shell_needs_it() {
+        for (text, word) in [
+            ("me+banks@example.com", "me+banks@example.com"),
+            ("/etc/bellbird/bellbird.toml", "/etc/bellbird/bellbird.toml"),
+            ("/my files/bellbird.toml", "'/my files/bellbird.toml'"),
+            ("o'neill@example.com", r"'o'\''neill@example.com'"),
+            ("$(id)@example.com", "'$(id)@example.com'"),
+        ] {
+            assert_eq!(shell_word(text), word);
+        }
+    }
 }

@@ -238,6 +238,7 @@ fn job_row(counts: JobCounts, zone: &LocalTime) -> JobRow {
                 }
                 if at.duration_since(zone.now) < DUE_NOW_WITHIN {
                     "now".clone_into(&mut when.text);
+                    return ("", when);
                 }
                 ("next", when)
             }),
@@ -249,12 +250,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn job_that_is_due_in_a_moment_is_next_now() {
+    fn job_that_is_due_in_a_moment_is_due_now() {
         let now = "2026-11-20T13:40:00Z".parse().unwrap();
         let zone = LocalTime::of(Some("UTC"), now);
         for (seconds, due, label, text) in [
-            (-1, 0, "next", "now"),
-            (30, 0, "next", "now"),
+            (-1, 0, "", "now"),
+            (30, 0, "", "now"),
             (3 * 60, 0, "next", "in 3 minutes"),
             (-3600, 1, "first due", "1 hour ago"),
         ] {

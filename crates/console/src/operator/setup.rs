@@ -52,7 +52,9 @@ pub(crate) async fn steps_left(session: &Session) -> Result<Option<&'static str>
         }
         (false, true) => Some("Keep a copy of the master key."),
         (true, false) => Some("Choose where accounts are read."),
-        (true, true) => None,
+        // Without a key, no form ends it.
+        (true, true) if session.site.master_key.is_none() => None,
+        (true, true) => Some("Finish the first start."),
     })
 }
 

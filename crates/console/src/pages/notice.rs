@@ -408,7 +408,10 @@ impl Notice {
                 .with_accounts_hint(result, way)
                 .with_way_on(way, "Link another"),
             LinkOutcome::Reconnected => Self::new(Tone::Good, format!("{} reconnected", subject(&names)))
-                .with("Programs that read it work as before.")
+                .with(match names.len() {
+                    2.. => "Programs that read them work as before.",
+                    _ => "Programs that read it work as before.",
+                })
                 .with_accounts_hint(result, way)
                 .with_way_on(way, BACK_TO_BANKS),
             LinkOutcome::LinkedOther => Self::new(Tone::Attention, format!("{} linked separately", subject(&names)))

@@ -57,6 +57,7 @@ async fn link_signs_in_one_browser_once() {
     let cookie = signed_in.cookie.unwrap();
     let again = get(&link, Some(&cookie)).await;
     again.assert_shows(410, "href=\"/overview\">Go on to your accounts</a>");
+    again.assert_has("You are signed in as ben@example.com in this browser.");
     for path in PAGES {
         let page = app.page(path, Some(&cookie)).await;
         let kept = page.headers["cache-control"].to_str().unwrap();
@@ -145,6 +146,10 @@ async fn operator_without_e_mail_is_asked_before_signing_out() {
     let browser = app.sign_in(app.ben.user.id).await;
     let asked = browser.post("/sign-out", "").await;
     asked.assert_shows(200, "bellbird console login --user ben@example.com");
+    asked.assert_lacks("Another operator");
+    app.set_operator(app.olivia.user.id, true).await;
+    let asked = browser.post("/sign-out", "").await;
+    asked.assert_has("Another operator can also make one");
     browser.get("/keys").await.assert_status(200);
     let out = browser.post("/sign-out", "sure=yes").await;
     out.assert_leads_to(SIGNED_OUT);

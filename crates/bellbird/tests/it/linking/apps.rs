@@ -6,6 +6,7 @@ use bellbird_connections::{
     ReturnOrigin, ReturnUrlError,
 };
 use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
+use bellbird_providers::registry::provider_title;
 use bellbird_sandbox::{ConsentState, Fault};
 use bellbird_storage::{NewLink, in_tx};
 use jiff::SignedDuration;
@@ -147,7 +148,8 @@ async fn browser_without_a_connection_returns_and_can_try_again() {
         if provider != "akahu" {
             // What went wrong is for the person to read.
             let failed = open(app.answer_consent_page(url, "error").await).await;
-            failed.assert_shows(200, "did not work");
+            let title = provider_title(provider);
+            failed.assert_shows(200, &format!("Linking through {title} did not work"));
             failed.assert_shows(200, "Try again");
             failed.assert_shows(200, BACK);
             app.assert_result(&link, LinkStatus::Failed, Some("failed"))

@@ -55,7 +55,7 @@ async fn result_stays_the_same_on_reload() {
     let link_url = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
     let failed = callback_from(&link_url, "fiskil", "error").await;
     let shown = open(&failed).await;
-    shown.assert_shows(200, "did not work");
+    shown.assert_shows(200, "Linking through Fiskil did not work");
     shown.assert_lacks("The provider could not complete it.");
     assert_eq!(open(&failed).await.text, shown.text);
 }
