@@ -409,8 +409,8 @@ impl Notice {
                 .with_way_on(way, "Link another"),
             LinkOutcome::Reconnected => Self::new(Tone::Good, format!("{} reconnected", subject(&names)))
                 .with(match names.len() {
-                    2.. => "Programs that read them work as before.",
-                    _ => "Programs that read it work as before.",
+                    1 => "Programs that read it work as before.",
+                    _ => "Programs that read them work as before.",
                 })
                 .with_accounts_hint(result, way)
                 .with_way_on(way, BACK_TO_BANKS),
