@@ -389,7 +389,7 @@ impl<K: ListKind> RowList<K> {
     }
 
     /// On the first page, for which every bank was asked. Beside the rows of others it is said only
-    /// where a bank has rows as a rule: few brokers have a trade in every month, and few banks a row
+    /// where a bank has rows as a rule: few brokers have a trade every month, and few banks a row
     /// of every category.
     fn silent(&self, found: &Found) -> Option<String> {
         let filter = &self.filter;

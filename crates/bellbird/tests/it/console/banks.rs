@@ -105,7 +105,7 @@ async fn banks_are_read_and_removed_by_their_user_only() {
     empty.assert_has("Nothing is linked yet");
 }
 
-/// By the user and in the browser that began it, also without the link that the console made for it.
+/// By the user and in the browser that began it, also without the link that the console made.
 #[tokio::test]
 async fn unfinished_consent_is_confirmed_among_the_banks() {
     let app = App::start(Setup::default()).await;
