@@ -479,7 +479,7 @@ async fn link_that_no_phone_reaches_has_no_qr_code() {
     world.make_operator().await;
     let providers = world.get("/operator/providers").await.text;
     assert!(
-        providers.contains("console.listen") && !providers.contains("at-home.md"),
+        providers.contains("console.listen") && !providers.contains("at-home"),
         "{providers}"
     );
     let users = world.storage().users().list().await.unwrap();

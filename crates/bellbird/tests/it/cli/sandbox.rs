@@ -135,9 +135,9 @@ fn connection_is_imported_shown_and_removed() {
     assert_eq!(left, json!([]));
     workdir.json("user remove me@example.com");
 
-    // With all connections, which the service removes.
+    // With all connections, which the service removes. The first consent is withdrawn already.
     workdir.json("user add --email me@example.com");
-    workdir.import("me@example.com", &description["credentials"][0]);
+    workdir.import("me@example.com", &description["credentials"][1]);
     let removed = workdir.json("user remove me@example.com --connections");
     assert_eq!(removed["pending"], true);
     let service = workdir.start("serve");

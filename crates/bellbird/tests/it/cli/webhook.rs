@@ -473,7 +473,8 @@ async fn missed_deliveries_are_recovered() {
     let created = missed.iter().map(|delivery| instant(delivery, "createdAt"));
     let since = format!("{:.0}", created.min().unwrap());
     let command = format!("`bellbird webhook recover {id} --since {since}`");
-    assert_starts(&hint, &format!("{} deliveries failed", missed.len()));
+    assert_starts(&hint, "Enabled: ");
+    assert_has(&hint, &format!("\n{} deliveries failed", missed.len()));
     assert!(output.status.success() && hint.contains(&command), "{hint}");
 
     let redelivered = workdir.json(&redeliver);
@@ -488,9 +489,9 @@ async fn missed_deliveries_are_recovered() {
 
     // Disabling cancels the pending deliveries, and removing the endpoint deletes them.
     let output = workdir.run(&format!("webhook disable {id}"));
-    assert_starts(
+    assert_has(
         &errors(&output),
-        &format!("{} deliveries cancelled", missed.len()),
+        &format!("\n{} deliveries cancelled", missed.len()),
     );
     workdir.json(&format!("webhook remove {id}"));
     assert_eq!(workdir.json("webhook list"), json!([]));
