@@ -91,15 +91,16 @@ async fn restore(settings: &Settings, file: &Path, args: &RestoreArgs) -> anyhow
              docs/backup.md, then run `bellbird restore --decide`"
         );
     };
-    if !file.exists() {
+    let exists = file.try_exists();
+    if !exists.with_context(|| format!("nothing was restored: {}", file.display()))? {
         bail!("nothing was restored: there is no file {}", file.display());
     }
+    ask(settings, file, args)?;
     let sealer = wiring::optional_sealer(settings)?;
     let staged = StagedBackup::new(file, lock, sealer)
         .await
         .context("nothing was restored")?;
     check_keys(settings, staged.storage(), file).await?;
-    ask(settings, staged.storage(), file, args).await?;
     let mut view = apply(staged.storage(), args).await?;
     let replaced = staged.put_in_place(Timestamp::now()).await?;
     view.replaced = replaced.map(|path| path.display().to_string());
@@ -112,30 +113,15 @@ async fn restore(settings: &Settings, file: &Path, args: &RestoreArgs) -> anyhow
     })
 }
 
-/// Asks before a database is replaced.
-async fn ask(
-    settings: &Settings,
-    backup: &Storage,
-    file: &Path,
-    args: &RestoreArgs,
-) -> anyhow::Result<()> {
+/// Asks before a database is replaced. The backup is copied later, so that Ctrl-C leaves no copy.
+fn ask(settings: &Settings, file: &Path, args: &RestoreArgs) -> anyhow::Result<()> {
     let present = Storage::sqlite_path(settings.database.url.expose_secret());
-    if !present.is_some_and(|path| path.exists()) {
+    if !present.is_some_and(|path| path.try_exists().unwrap_or(true)) {
         return Ok(());
     }
-    let users = backup.users().list().await?.len() as u64;
-    let connections = backup.connections().list_all().await?.len() as u64;
     let description = output::details(&[
         ("replaces", &wiring::database_location(settings)),
-        (
-            "with",
-            &format_args!(
-                "{}: {}, {}",
-                file.display(),
-                count(users, "user", "users"),
-                count(connections, "connection", "connections")
-            ),
-        ),
+        ("with", &file.display()),
         ("keeps", &"the replaced database beside it"),
     ]);
     QUESTION.ask(args.yes, &description)

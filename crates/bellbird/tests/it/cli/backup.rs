@@ -261,7 +261,7 @@ async fn restore(database: Database, keep_access: &str) -> (Deployment, Access, 
 
     // The restore, first without the key of the backup.
     let printed = if database == Database::Sqlite {
-        let error = deployment.workdir.error("restore backup.db", 1);
+        let error = deployment.workdir.error("restore backup.db --yes", 1);
         assert_has(
             &error,
             "nothing was restored: backup.db needs a master key that is not in secrets.key: `main`",
@@ -628,9 +628,9 @@ async fn restore_fails_without_a_change() {
             "backup backup.db",
             "backup.db exists already, and nothing is overwritten",
         ),
-        ("restore text.db", "text.db: not a SQLite database"),
+        ("restore text.db --yes", "text.db: not a SQLite database"),
         ("restore none.db", "restored: there is no file none.db"),
-        ("restore deployment.db", "the database itself"),
+        ("restore deployment.db --yes", "the database itself"),
     ] {
         assert_has(&workdir.error(line, 1), reason);
     }
@@ -649,6 +649,10 @@ async fn restore_fails_without_a_change() {
         let error = workdir.error(line, 2);
         assert_has(&error, "Usage: bellbird ");
     }
+    // Nobody can be asked, which is said before the file is read.
+    for line in ["restore backup.db", "restore text.db"] {
+        assert_has(&workdir.error(line, 2), "pass --yes to replace it");
+    }
     let mut names: Vec<_> = fs::read_dir(workdir.folder.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
@@ -664,9 +668,6 @@ async fn restore_fails_without_a_change() {
             "text.db"
         ]
     );
-    // Nobody can be asked.
-    let error = workdir.error("restore backup.db", 2);
-    assert_has(&error, "pass --yes to replace it");
     // A database that cannot be read is replaced as well.
     fs::write(workdir.folder.path().join("deployment.db"), "damaged").unwrap();
     let printed = workdir.json("restore backup.db");

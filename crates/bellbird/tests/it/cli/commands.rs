@@ -524,11 +524,7 @@ fn removing_asks() {
     assert_fields(&planned, &expected);
     assert_eq!(workdir.json("user list").as_array().unwrap().len(), 1);
     for (answer, is_removed) in [("n", false), ("", false), ("y", true)] {
-        let mut terminal = on_terminal(&workdir, "user remove me@example.com");
-        let mut stdin = terminal.stdin.take().unwrap();
-        writeln!(stdin, "{answer}").unwrap();
-        drop(stdin);
-        let output = terminal.wait_with_output().unwrap();
+        let output = on_terminal(&workdir, "user remove me@example.com", answer);
         let shown = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_has(&shown, "API keys           1");
         assert_has(&shown, "Remove this? [y/N] ");
@@ -540,8 +536,23 @@ fn removing_asks() {
     }
 }
 
-/// Runs a command on a terminal, with `script` of util-linux. Its standard input is what is typed.
-fn on_terminal(workdir: &Workdir, line: &str) -> std::process::Child {
+/// A file that is no database shows that the question comes before it is read.
+#[test]
+fn restoring_asks_first() {
+    let workdir = Workdir::migrated();
+    std::fs::write(workdir.path().join("text.db"), "no database").unwrap();
+    for (answer, is_read) in [("n", false), ("y", true)] {
+        let output = on_terminal(&workdir, "restore text.db", answer);
+        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_has(&shown, "Replace this? [y/N] ");
+        assert_has(&shown, "error: nothing was restored");
+        assert_eq!(shown.contains("not a SQLite database"), is_read, "{shown}");
+        assert!(!output.status.success(), "{shown}");
+    }
+}
+
+/// Runs a command on a terminal, with `script` of util-linux, and types the answer.
+fn on_terminal(workdir: &Workdir, line: &str, answer: &str) -> std::process::Output {
     let mut command = std::process::Command::new("script");
     let line = format!("{} {line}", env!("CARGO_BIN_EXE_bellbird"));
     command
@@ -551,7 +562,11 @@ fn on_terminal(workdir: &Workdir, line: &str) -> std::process::Child {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    command.spawn().expect("script of util-linux")
+    let mut terminal = command.spawn().expect("script of util-linux");
+    let mut stdin = terminal.stdin.take().unwrap();
+    writeln!(stdin, "{answer}").unwrap();
+    drop(stdin);
+    terminal.wait_with_output().unwrap()
 }
 
 #[test]
