@@ -49,6 +49,8 @@ struct PlannedRemoval<'a> {
     user: &'a User,
     /// Names of the institutions whose consents are withdrawn first.
     connections: Vec<String>,
+    /// Whether the removal fails, because connections are left that it does not remove.
+    still_connected: bool,
     keys: usize,
     endpoints: usize,
     /// Names of the providers.
@@ -71,21 +73,20 @@ pub(super) async fn run(
     args: &RemoveArgs,
 ) -> anyhow::Result<()> {
     let user = args.user.find(storage).await?;
-    let plan = plan(storage, &user, args.local_only).await?;
-    let has_connections = !plan.connections.is_empty();
-    if has_connections && !args.connections && !args.removal.is_dry_run() {
-        return Err(still_connected(&user));
+    let plan = plan(storage, &user, args).await?;
+    if plan.still_connected && !args.removal.is_dry_run() {
+        return Err(still_connected(&user, args));
     }
     if !args.removal.confirm(&plan, &describe(&plan))? {
-        if has_connections && !args.connections && !output::is_json() {
+        if plan.still_connected && !output::is_json() {
             output::note(&format!(
-                "This needs --connections: {}.",
-                still_connected(&user)
+                "The removal would fail: {}.",
+                still_connected(&user, args)
             ));
         }
         return Ok(());
     }
-    if has_connections {
+    if !plan.connections.is_empty() {
         return begin(storage, &user).await;
     }
     remove(settings, storage, args, &user).await?;
@@ -121,23 +122,28 @@ async fn begin(storage: &Storage, user: &User) -> anyhow::Result<()> {
 async fn plan<'a>(
     storage: &Storage,
     user: &'a User,
-    local_only: bool,
+    args: &RemoveArgs,
 ) -> anyhow::Result<PlannedRemoval<'a>> {
-    let registered = if local_only {
+    let registered = if args.local_only {
         Vec::new()
     } else {
         storage.provider_users().list(user.id).await?
     };
     let connections = storage.connections();
-    let connections = connections
+    let mut connections = connections
         .list_after(None, Some(user.id), u32::MAX)
         .await?;
+    let still_connected = !connections.is_empty() && !args.connections;
+    if args.local_only {
+        connections.clear();
+    }
     Ok(PlannedRemoval {
         user,
         connections: connections
             .into_iter()
             .map(|connection| connection.institution_name)
             .collect(),
+        still_connected,
         keys: storage.keys().list(user.id).await?.len(),
         endpoints: storage.endpoints().list(user.id).await?.len(),
         registrations: registered
@@ -172,7 +178,7 @@ async fn remove(
     let connections = Wiring::new(settings, storage).await?.connections(None);
     let prepared = users::prepare_removal(storage, &connections, user.id, args.local_only).await;
     match prepared {
-        Err(Refusal::StillConnected) => return Err(still_connected(user)),
+        Err(Refusal::StillConnected) => return Err(still_connected(user, args)),
         other => other.with_context(|| {
             format!(
                 "{} could not be unregistered at a provider (use --local-only to remove the user only here)",
@@ -182,16 +188,24 @@ async fn remove(
     }
     let mut change = actor::begin_change(storage).await?;
     match users::remove(&mut change, user.id).await {
-        Err(Refusal::StillConnected) => return Err(still_connected(user)),
+        Err(Refusal::StillConnected) => return Err(still_connected(user, args)),
         other => other?,
     }
     Ok(change.commit().await?)
 }
 
-fn still_connected(user: &User) -> anyhow::Error {
+fn still_connected(user: &User, args: &RemoveArgs) -> anyhow::Error {
+    let advice = if args.local_only {
+        "ID --local-only` removes each only here".to_owned()
+    } else {
+        format!(
+            "ID` withdraws the consent of each. `bellbird user remove {} --connections` removes all of it",
+            user.email
+        )
+    };
     anyhow::anyhow!(
         "{0} still has connections: `bellbird connection list --user {0}` shows them, and `bellbird connection remove \
-         ID` withdraws the consent of each. `bellbird user remove {0} --connections` removes all of it",
+         {advice}",
         user.email
     )
 }

@@ -10,7 +10,7 @@ use crate::support::harness::{Database, simulated_providers};
 use crate::support::process::{
     ANY_SANDBOX_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, names, text,
 };
-use crate::support::words::{assert_has, assert_starts};
+use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 /// Asserts that this describes all simulated providers, and nothing else.
 pub(super) fn assert_described(sandbox: &Value) {
@@ -111,10 +111,16 @@ fn connection_is_imported_shown_and_removed() {
          --connections` removes all of it"
     );
     let planned = workdir.json("user remove me@example.com --dry-run");
-    assert_eq!(
-        planned["connections"],
-        json!([connection["institutionName"]])
-    );
+    let plan = json!({"connections": [connection["institutionName"]], "stillConnected": true});
+    assert_fields(&planned, &plan);
+    let planned = workdir.json("user remove me@example.com --dry-run --connections");
+    assert_eq!(planned["stillConnected"], false);
+    let local = "user remove me@example.com --dry-run --local-only";
+    let plan = json!({"connections": [], "stillConnected": true});
+    assert_fields(&workdir.json(local), &plan);
+    let said = errors(&workdir.run(local));
+    assert_has(&said, "`bellbird connection remove ID --local-only`");
+    assert_lacks(&said, "--connections");
     let synced = workdir.json("connection sync --user me@example.com");
     assert_eq!(synced[0]["connectionId"], id);
     let remove = format!("connection remove {id}");
