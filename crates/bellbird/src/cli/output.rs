@@ -29,21 +29,23 @@ pub(super) fn set_data_dir_flag(flag: String) {
     let _ = DATA_DIR_FLAG.set(flag);
 }
 
-/// The text, in which each command in backticks has the flag `--data-dir` of this one.
+/// The text, in which each command in backticks has the flag `--data-dir` of this one. Names in the
+/// text may have backticks too.
 pub(super) fn with_data_dir(text: &str) -> String {
     with_flag(text, DATA_DIR_FLAG.get().map_or("", String::as_str))
 }
 
 fn with_flag(text: &str, flag: &str) -> String {
-    let parts = text.split('`').zip([false, true].into_iter().cycle());
-    let parts = parts.map(|(part, is_quoted)| {
-        if is_quoted && part.starts_with("bellbird ") {
-            format!("{part}{flag}")
-        } else {
-            part.to_owned()
+    const BEGIN: &str = "`bellbird ";
+    let mut parts = text.split(BEGIN);
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once('`') {
+            Some((command, rest)) => shown.extend([BEGIN, command, flag, "`", rest]),
+            None => shown.extend([BEGIN, part]),
         }
-    });
-    parts.collect::<Vec<_>>().join("`")
+    }
+    shown
 }
 
 /// Before a command runs.
@@ -373,10 +375,10 @@ mod tests {
         let text = "run `bellbird user list` or `systemctl start bellbird`, see `bellbird key";
         assert_eq!(with_flag(text, ""), text);
         let shown = with_flag(
-            "`bellbird init`: run `x`, then `bellbird user list`.",
+            "a`b: `bellbird init`: run `x`, then `bellbird user list`.",
             " -d y",
         );
-        let expected = "`bellbird init -d y`: run `x`, then `bellbird user list -d y`.";
+        let expected = "a`b: `bellbird init -d y`: run `x`, then `bellbird user list -d y`.";
         assert_eq!(shown, expected);
     }
 }
