@@ -7,7 +7,7 @@ use anyhow::{Context as _, anyhow};
 use bellbird_connections::{Connections, LinkTarget};
 use bellbird_console::Demo;
 use bellbird_domain::user::DEFAULT_TIMEZONE;
-use bellbird_domain::{AccountType, ApiKey, Clock, ConnectionCategory, Plan, User, UserId};
+use bellbird_domain::{AccountType, ApiKey, Clock, ConnectionCategory, Plan, User, UserId, random};
 use bellbird_management::keys::{self, NewKey};
 use bellbird_management::users;
 use bellbird_providers::registry::ProviderSettings;
@@ -105,7 +105,8 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let folder = use_temporary_database(&mut settings)?;
     let sandbox = Arc::new(SandboxBeside::new(&settings, args.data.options()));
     let database = shown_database(&settings);
-    let made_key = first_start::new_master_key("demo");
+    // The database may outlive the demo, and each run that makes a key makes another one.
+    let made_key = first_start::new_master_key(&format!("demo-{:016x}", random::number()));
     let (sealer, secrets_key) = match wiring::sealer(&settings)? {
         Some(sealer) => (sealer, None),
         None => (Sealer::parse(&made_key)?, Some(made_key.as_str())),

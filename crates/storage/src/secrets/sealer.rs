@@ -99,8 +99,8 @@ impl Sealer {
         Ok(Self(keys.into()))
     }
 
-    /// A sealer with one random key, for the demo and for tests, where no sealed value outlives the
-    /// process.
+    /// A sealer with one random key, for commands that need no master key, and for tests: no value
+    /// that it seals is opened by another process.
     pub fn random() -> Self {
         let key = random_bytes::<KEY_BYTES>();
         Self(Arc::new([
