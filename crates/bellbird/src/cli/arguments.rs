@@ -203,7 +203,7 @@ pub(super) fn link_session_id(text: &str) -> Result<Uuid, String> {
 
 pub(super) fn whole_number<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse()
-        .map_err(|_| "must be a whole number from 0 on, and not too large".to_owned())
+        .map_err(|_| "must be a whole number".to_owned())
 }
 
 pub(super) fn provider_name() -> PossibleValuesParser {

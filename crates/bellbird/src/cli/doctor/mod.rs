@@ -552,7 +552,7 @@ fn text(report: &Report) -> String {
         (true, 0) => "All checks passed.".to_owned(),
         (true, notes) => {
             let notes = output::count(notes as u64, "note", "notes");
-            format!("No check failed; {notes}.")
+            format!("No check failed, {notes}.")
         }
     };
     format!(
