@@ -131,7 +131,7 @@ mod mcp {
     }
 
     fn check_arguments(arguments: &Map<String, Value>) {
-        match arguments::read::<All>(arguments) {
+        match arguments::read::<All>(arguments, &[]) {
             Err(mistakes) => assert!(
                 (1..=12 + 5).contains(&mistakes.lines().count()),
                 "{mistakes}"
