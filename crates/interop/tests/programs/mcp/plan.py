@@ -202,9 +202,13 @@ def judge_text(text, content, name):
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
     demand_equal(len(cells), len(content[name]), f"lines of the table of {name}")
     for row, line in zip(content[name], cells, strict=True):
-        for member in ("amount", "day", "quantity", "net"):
+        for member in ("amount", "day", "quantity"):
             if member in row:
                 demand(row[member] in line, f"{member} {row[member]} is not in {line}")
+        # A sum has the places of its currency there.
+        if "net" in row:
+            sums = [Decimal(each) for each in line if re.fullmatch(r"-?\d+(\.\d+)?", each)]
+            demand(Decimal(row["net"]) in sums, f"net {row['net']} is not in {line}")
         # A longer one ends where it was cut.
         if len(row.get("payee", "")) <= 140 and "payee" in row:
             demand(cell(row["payee"]) in line, f"payee {row['payee']} is not in {line}")
