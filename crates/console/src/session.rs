@@ -403,7 +403,7 @@ pub(crate) fn only_field<'a>(fields: &'a [(String, String)], name: &str) -> Opti
 pub(crate) type Anybody = Result<Option<Session>, Failure>;
 
 /// Where there is no page. It counts as a page, so that the limit does not show which paths there
-/// are. While the database is away, nobody is known to be signed in.
+/// are. While the database is down, nobody is known to be signed in.
 pub(crate) async fn not_found(session: Anybody) -> Failure {
     match session {
         Err(limited @ Failure::TooManyOfUser(_)) => limited,

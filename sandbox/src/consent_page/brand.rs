@@ -1,4 +1,4 @@
-//! What the pages of each provider show, and what the app is told of a failure.
+//! What the pages of each provider show, and what the app receives about a failure.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -36,7 +36,7 @@ pub(crate) struct Brand {
     failures: BTreeMap<Reason, Failure>,
 }
 
-/// What the app and the user are told. In the provider's own words, except for the texts.
+/// What the app and the user read. In the provider's own words, except for the texts.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Failure {

@@ -54,7 +54,7 @@ impl SlowDelivery {
             counts.events,
             self.count("SELECT COUNT(*) FROM webhook_events").await
         );
-        // Only what was under way comes again.
+        // Only what was in progress comes again.
         assert!(counts.accepted - counts.events <= CONCURRENT_ATTEMPTS_MAX);
     }
 }

@@ -244,7 +244,7 @@ impl LinkFlow<'_> {
         assert_eq!(registered, expected, "users at the provider");
     }
 
-    /// Asserts that the app is told the connection.
+    /// Asserts that the app receives the connection.
     async fn assert_result(&self, session: Uuid, link_url: &str) {
         let app = self.app;
         let result = app.connections.links().find_link_session(session).await;

@@ -77,13 +77,13 @@ impl Linking {
         (link_url, text(&link, "id").to_owned())
     }
 
-    /// What the app is told.
+    /// What the app receives.
     fn result(&self, session: &str) -> Value {
         let line = format!("connection link-status {session}");
         self.deployment.workdir.json(&line)
     }
 
-    /// Asserts that the app is told the only connection.
+    /// Asserts that the app receives the only connection.
     fn assert_connected(&self, session: &str) {
         let result = self.result(session);
         let listed = self.deployment.workdir.json("connection list");

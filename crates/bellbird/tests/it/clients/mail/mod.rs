@@ -279,7 +279,7 @@ async fn what_a_mail_server_does_not_take_is_sent_later() {
     let user = app.ben.user.id;
     app.sign_in(user).await;
     app.send_emails().await;
-    // The server is away.
+    // The server is down.
     let due = app.due_emails().await.into_iter();
     let users: Vec<UserId> = due.map(|email| email.key.user_id).collect();
     assert_eq!(users, [user]);
