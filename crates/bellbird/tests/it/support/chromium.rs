@@ -295,10 +295,13 @@ impl Browser {
         self.press_at(&middle);
     }
 
+    /// Waits until the page has handled both events: a window that changes its size between them
+    /// would take the second one elsewhere. A page that is left may respond with an error.
     fn press_at(&mut self, middle: &Value) {
         for kind in ["mousePressed", "mouseReleased"] {
             let event = json!({"type": kind, "x": middle[0], "y": middle[1], "button": "left", "clickCount": 1});
-            self.send("Input.dispatchMouseEvent", event);
+            let id = self.send("Input.dispatchMouseEvent", event);
+            self.response(kind, id);
         }
     }
 
