@@ -1,5 +1,5 @@
 //! `/operator/providers`: the credentials of each provider, or that it is simulated. What the
-//! settings file or the environment sets wins, and the page says so. It shows no value again.
+//! settings file or the environment sets wins, and the page says so. It shows no stored value.
 
 use std::collections::BTreeMap;
 
@@ -105,6 +105,8 @@ struct Field {
     is_required: bool,
     is_secret: bool,
     is_wrong: bool,
+    /// What was entered now and is not stored. Empty if it is secret.
+    value: String,
 }
 
 /// A form that has changed nothing.
@@ -115,6 +117,8 @@ struct Rejected {
     is_of_credentials: bool,
     /// The names of the settings that the provider rejects.
     fields: Vec<&'static str>,
+    /// What was entered and is not secret, by the names of the settings.
+    entered: BTreeMap<&'static str, String>,
 }
 
 /// `GET /operator/providers`
@@ -189,6 +193,9 @@ fn row(
         is_required: declared.needs.contains(&setting.name),
         is_secret: setting.form == Form::Secret,
         is_wrong: rejected.is_some_and(|rejected| rejected.fields.contains(&setting.name)),
+        value: rejected
+            .and_then(|rejected| rejected.entered.get(setting.name).cloned())
+            .unwrap_or_default(),
     };
     let problem = |of_credentials| {
         rejected
@@ -246,6 +253,10 @@ async fn set(form: &OwnForm, declared: &'static Declaration) -> Result<Option<Re
         problem,
         is_of_credentials: true,
         fields,
+        entered: entered(declared)
+            .filter(|setting| setting.form == Form::Text)
+            .filter_map(|setting| Some((setting.name, form.field(setting.name)?.to_owned())))
+            .collect(),
     };
     let mut credentials = BTreeMap::new();
     for setting in entered(declared) {
@@ -306,6 +317,7 @@ fn refused(
             problem: sentence(&refusal.to_string()),
             is_of_credentials: false,
             fields: Vec::new(),
+            entered: BTreeMap::new(),
         })),
         Err(other) => Err(other),
     }

@@ -550,7 +550,7 @@ async fn reload_makes_no_second_key() {
 }
 
 #[tokio::test]
-async fn credentials_are_tested_and_never_shown() {
+async fn credentials_are_tested_and_secrets_never_shown() {
     let mut world = FirstStartWorld::with_operator().await;
     let path = "/operator/providers";
     let missing = world.post(path, "set=fiskil&client_id=id-17").await;
@@ -570,7 +570,12 @@ async fn credentials_are_tested_and_never_shown() {
         "{}",
         rejected.text
     );
-    assert!(!rejected.text.contains("wrong-9") && !rejected.text.contains("id-17"));
+    assert!(!rejected.text.contains("wrong-9") && rejected.text.contains("enter them again"));
+    assert!(
+        rejected.text.contains("value=\"id-17\""),
+        "{}",
+        rejected.text
+    );
     let form = format!("set=fiskil&client_id=id-17&client_secret={RIGHT_SECRET}");
     let set = world.post(path, &form).await;
     assert_eq!(
