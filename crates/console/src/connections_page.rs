@@ -9,7 +9,7 @@ use bellbird_management::{Refusal, connections, links};
 use bellbird_storage::{ConnectionAuditRow, StorageError};
 use http::header::REFRESH;
 use http::{HeaderMap, StatusCode, Uri};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use secrecy::{ExposeSecret as _, SecretString};
 use uuid::Uuid;
 
@@ -63,8 +63,9 @@ struct OwnRow {
     /// Whether it is read on request.
     can_sync: bool,
     is_open: bool,
-    /// Whether it is read now or within a minute, which the line of the form then says.
-    is_syncing: bool,
+    /// Since when it should be read, if it is read now or within a minute, which the line of the
+    /// form then says.
+    syncs_since: Option<Timestamp>,
 }
 
 /// What happened to a connection, and when.
@@ -85,8 +86,11 @@ pub(crate) async fn show(session: Session, uri: Uri, headers: HeaderMap) -> Page
     let (providers, not_in_plan) = linkable
         .into_iter()
         .partition(|provider| frame.plan.reads(provider.category));
-    let changes_soon =
-        unfinished.iter().any(|one| one.is_confirmed) || rows.iter().any(|row| row.is_syncing);
+    let confirmed = unfinished.iter().filter(|one| one.is_confirmed);
+    let awaited = confirmed.map(|one| one.started_at);
+    let awaited_since = awaited
+        .chain(rows.iter().filter_map(|row| row.syncs_since))
+        .max();
     let unfinished = unfinished.iter().map(|one| UnfinishedRow::of(one, &zone));
     let origins = ImageOrigins::of(rows.iter().map(|row| &row.bank.institution));
     let (broken, working) = rows.into_iter().partition(|row| row.bank.is_broken);
@@ -99,8 +103,9 @@ pub(crate) async fn show(session: Session, uri: Uri, headers: HeaderMap) -> Page
         working,
     };
     let mut response = page_with_images(StatusCode::OK, &page, origins);
-    if changes_soon {
-        response.headers_mut().insert(REFRESH, refresh_of(&uri));
+    if let Some(since) = awaited_since {
+        let refresh = refresh_of(&uri, session.now.duration_since(since));
+        response.headers_mut().insert(REFRESH, refresh);
     }
     Ok(response)
 }
@@ -165,12 +170,11 @@ async fn own_row(
         true => storage.syncs().find(user, connection.id).await?,
         false => None,
     };
-    let due_in = state
-        .as_ref()
-        .and_then(|state| state.next_at)
-        .map(|next| next.duration_since(now));
-    let is_running = due_in.is_some_and(|due_in| due_in <= SignedDuration::ZERO);
-    let is_requested = is_open && due_in.is_some_and(|due_in| due_in <= REQUESTED_WITHIN);
+    let next_at = state.as_ref().and_then(|state| state.next_at);
+    let is_due_within =
+        |time: SignedDuration| next_at.is_some_and(|next| next.duration_since(now) <= time);
+    let is_running = is_due_within(SignedDuration::ZERO);
+    let is_requested = is_open && is_due_within(REQUESTED_WITHIN);
     let mut bank = bank.with_links(connection.category, &frame.root);
     if is_running {
         bank.state = BankState::READING;
@@ -187,7 +191,7 @@ async fn own_row(
             .collect(),
         can_sync,
         is_open,
-        is_syncing: is_running || is_requested,
+        syncs_since: next_at.filter(|_| is_running || is_requested),
     })
 }
 

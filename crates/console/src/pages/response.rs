@@ -3,6 +3,7 @@
 use askama::Template;
 use axum::response::{Html, IntoResponse, Response};
 use http::{HeaderValue, StatusCode, Uri};
+use jiff::SignedDuration;
 
 use super::institution::ImageOrigins;
 
@@ -10,9 +11,11 @@ use super::institution::ImageOrigins;
 pub(crate) const REFRESH_AFTER: HeaderValue = HeaderValue::from_static("5");
 
 /// As [`REFRESH_AFTER`], for a page that a form leads to. Its URL ends with a place on the page,
-/// and a browser reloads such a page only by a URL without one.
-pub(crate) fn refresh_of(uri: &Uri) -> HeaderValue {
-    let url = format!("5; url=?{}", uri.query().unwrap_or_default());
+/// and a browser reloads such a page only by a URL without one. A page that waits for longer than a
+/// minute is reloaded less often, so that one that is left open does not ask all the time.
+pub(crate) fn refresh_of(uri: &Uri, waits_for: SignedDuration) -> HeaderValue {
+    let seconds = (waits_for.as_secs() / 12).max(5);
+    let url = format!("{seconds}; url=?{}", uri.query().unwrap_or_default());
     HeaderValue::try_from(url).unwrap_or(REFRESH_AFTER)
 }
 

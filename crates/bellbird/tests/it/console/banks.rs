@@ -163,11 +163,13 @@ async fn unfinished_consent_is_confirmed_among_the_banks() {
         page.assert_lacks("name=\"session\"");
         page.assert_shows(200, "Waiting for");
         page.assert_lacks("If you gave none");
-        assert!(
-            page.headers.contains_key("refresh"),
+        assert_eq!(
+            page.headers["refresh"], "5; url=?",
             "the provider is awaited"
         );
     }
+    app.advance_clock(SignedDuration::from_mins(12));
+    assert_eq!(show(&own).await.headers["refresh"], "60; url=?");
 }
 
 /// Two logins at one bank are told apart where one of them is removed.
