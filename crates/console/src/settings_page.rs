@@ -46,6 +46,8 @@ struct ActivityRow {
     text: String,
     /// The name of a key, the URL of an endpoint.
     detail: Option<String>,
+    /// The last digits of the id of a bank, which tell it from others, also once it is removed.
+    bank: Option<String>,
     at: When,
     by: String,
 }
@@ -110,9 +112,14 @@ fn audit_rows(rows: &[AuditRow], sessions: &[SessionRecord], zone: &LocalTime) -
         if detail.is_some() && row.actor.kind != ActorKind::User {
             text.push(',');
         }
+        let bank = row
+            .subject
+            .as_deref()
+            .filter(|_| row.action.starts_with("connection."));
         ActivityRow {
             text,
             detail: detail.map(sanitized),
+            bank: bank.and_then(|id| Some(id.rsplit_once('-')?.1.to_owned())),
             at: zone.when(row.at),
             by,
         }
@@ -251,26 +258,47 @@ mod tests {
         }
     }
 
-    #[test]
-    fn changes_by_others_say_who_and_how() {
-        let now = "2026-11-20T13:40:00Z".parse().unwrap();
-        let row = |actor| AuditRow {
+    fn operator_added(actor: Actor) -> AuditRow {
+        AuditRow {
             id: Uuid::nil(),
-            at: now,
+            at: "2026-11-20T13:40:00Z".parse().unwrap(),
             actor,
             action: "operator.add".to_owned(),
             user_id: None,
             subject: None,
             detail: Some("may sign in: no → yes".to_owned()),
-        };
-        let rows = [
-            row(Actor::command("root")),
-            row(Actor::operator(UserId::new())),
-        ];
-        let shown = audit_rows(&rows, &[], &LocalTime::of(None, now));
+        }
+    }
+
+    fn shown(rows: &[AuditRow]) -> Vec<ActivityRow> {
+        audit_rows(rows, &[], &LocalTime::of(None, rows[0].at))
+    }
+
+    #[test]
+    fn changes_by_others_say_who_and_how() {
+        let shown = shown(&[
+            operator_added(Actor::command("root")),
+            operator_added(Actor::operator(UserId::new())),
+        ]);
         let by: Vec<_> = shown.iter().map(|row| row.by.as_str()).collect();
         assert_eq!(by, ["by a command on the server", "by an operator"]);
         assert_eq!(shown[0].text, "Made an operator,");
         assert_eq!(shown[0].detail.as_deref(), Some("may sign in: no → yes"));
+    }
+
+    #[test]
+    fn removed_banks_are_told_apart() {
+        let removed = |id: &str, detail: Option<&str>| AuditRow {
+            action: "connection.remove".to_owned(),
+            subject: Some(id.to_owned()),
+            detail: detail.map(str::to_owned),
+            ..operator_added(Actor::command("root"))
+        };
+        let shown = shown(&[
+            removed("0191e7a0-7c3b-7def-8000-00aabbccddee", None),
+            removed("0191e7a0-7c3b-7def-8000-00aabbccddef", Some("Bank")),
+        ]);
+        let banks: Vec<_> = shown.iter().map(|row| row.bank.as_deref()).collect();
+        assert_eq!(banks, [Some("00aabbccddee"), Some("00aabbccddef")]);
     }
 }
