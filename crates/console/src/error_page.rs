@@ -21,10 +21,6 @@ use crate::state::Console;
 const PROVIDER_RETRY_AFTER_SECONDS: u64 = 10;
 const STORAGE_RETRY_AFTER_SECONDS: u64 = 2;
 
-const REQUEST_NEW_LINK: &str = "Ask for a new link where you got this one.";
-const INTERNAL_ERROR: &str = "Something went wrong on our side.";
-const SEE_LOG: &str = "The operator of this service can find the cause in its log.";
-
 /// Why a handler has no page of its own. As a response it has nothing to show, until a layer of the
 /// router makes its page.
 #[derive(Clone)]
@@ -56,21 +52,10 @@ pub(crate) enum Failure {
 /// What a handler shows.
 pub(crate) type PageResult = Result<Response, Failure>;
 
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(Arc::new(refusal))
-    }
-}
-
-impl From<StorageError> for Failure {
-    fn from(error: StorageError) -> Self {
-        Refusal::from(error).into()
-    }
-}
-
-impl From<ConnectionsError> for Failure {
-    fn from(error: ConnectionsError) -> Self {
-        Refusal::Connections(error).into()
+/// Of the errors of operations, of connections and of the database.
+impl<E: Into<Refusal>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Refused(Arc::new(error.into()))
     }
 }
 
@@ -173,7 +158,7 @@ pub(crate) fn link_used_up(back: Option<AppReturn>) -> Notice {
 fn invalid_link(title: &str, why: &str) -> Notice {
     Notice::new(Tone::Attention, title)
         .with(why)
-        .with(REQUEST_NEW_LINK)
+        .with("Ask for a new link where you got this one.")
         .with_new_link()
         .with_status(StatusCode::GONE)
 }
@@ -226,11 +211,7 @@ fn form_body_error(error: BodyError) -> Notice {
     did_not_work(status, text)
 }
 
-/// A database error is logged and never shown.
 fn connections_error(error: &ConnectionsError) -> Notice {
-    if let ConnectionsError::Storage(error) = error {
-        return storage_error(error);
-    }
     if matches!(error, ConnectionsError::LinkExpired) {
         let why = "It has expired, is used up, or does not allow this. Nothing was changed.";
         return invalid_link("This link no longer works", why);
@@ -261,39 +242,33 @@ fn status_of(error: &ConnectionsError) -> StatusCode {
     }
 }
 
+/// Logged, and never shown.
 fn storage_error(error: &StorageError) -> Notice {
-    if let StorageError::TooMany(text) = error {
-        return did_not_work(StatusCode::CONFLICT, text);
-    }
     tracing::error!(error = %Chain(error), "{}", error.log_message());
-    if !matches!(error, StorageError::Unavailable(_)) {
-        return internal_error();
+    match error {
+        StorageError::Unavailable(_) => try_again(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "This service is temporarily unavailable.",
+            STORAGE_RETRY_AFTER_SECONDS,
+        ),
+        _ => internal_error(),
     }
-    let why = "This service is temporarily unavailable.";
-    try_again(
-        StatusCode::SERVICE_UNAVAILABLE,
-        why,
-        STORAGE_RETRY_AFTER_SECONDS,
-    )
 }
 
-/// An operation of management that changed nothing.
+/// An operation that changed nothing.
 fn refused(refusal: &Refusal) -> Notice {
-    let why = match refusal {
-        Refusal::Storage(error) => return storage_error(error),
-        Refusal::Connections(error) => return connections_error(error),
-        Refusal::TooMany(text) => (*text).to_owned(),
-        other => format!("{other}."),
-    };
-    did_not_work(StatusCode::CONFLICT, &why)
+    match refusal {
+        Refusal::Storage(error) => storage_error(error),
+        Refusal::Connections(error) => connections_error(error),
+        Refusal::TooMany(text) => did_not_work(StatusCode::CONFLICT, text),
+        other => did_not_work(StatusCode::CONFLICT, &format!("{other}.")),
+    }
 }
 
 fn internal_error() -> Notice {
-    Notice::new(Tone::Attention, "That did not work")
-        .with(INTERNAL_ERROR)
-        .with(SEE_LOG)
-        .with_retry_link()
-        .with_status(StatusCode::INTERNAL_SERVER_ERROR)
+    let why = "Something went wrong on our side.";
+    did_not_work(StatusCode::INTERNAL_SERVER_ERROR, why)
+        .with("The operator of this service can find the cause in its log.")
 }
 
 /// After a panic. The handler's state is lost, so there is no page.
@@ -305,9 +280,6 @@ pub(crate) fn panic_response() -> Response {
 }
 
 fn accepts_html(headers: &HeaderMap) -> bool {
-    headers.get_all(ACCEPT).iter().any(|accept| {
-        accept
-            .to_str()
-            .is_ok_and(|accept| accept.contains("text/html"))
-    })
+    let is_html = |accept: &HeaderValue| accept.to_str().is_ok_and(|one| one.contains("text/html"));
+    headers.get_all(ACCEPT).iter().any(is_html)
 }
