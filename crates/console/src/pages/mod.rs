@@ -11,6 +11,7 @@ mod done;
 pub(crate) mod fixtures;
 mod frame;
 pub(crate) mod institution;
+mod link_outcome;
 mod local_time;
 pub(crate) mod names;
 mod notice;
@@ -27,8 +28,9 @@ pub(crate) use disabled_endpoint::why_disabled;
 pub(crate) use done::{Done, DoneAt};
 pub(crate) use frame::Frame;
 pub(crate) use institution::ImageOrigins;
+pub(crate) use link_outcome::{Retry, WayBack};
 pub(crate) use local_time::{LocalTime, When, day_of_week, shown_day};
-pub(crate) use notice::{Notice, Retry, Tone, WayBack};
+pub(crate) use notice::{Notice, Tone};
 pub(crate) use number::{Money, Number};
 pub(crate) use response::{
     REFRESH_AFTER, page_response, page_with_images, refresh_of, rendered_part,
