@@ -314,7 +314,7 @@ fn needs_command(session: &Session) -> bool {
 }
 
 /// Whether somebody else may sign in as an operator.
-async fn has_other_operator(session: &Session) -> Result<bool, StorageError> {
+pub(crate) async fn has_other_operator(session: &Session) -> Result<bool, StorageError> {
     let operators = UserFilter {
         operators_only: true,
         ..UserFilter::default()

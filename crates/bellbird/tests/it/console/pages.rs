@@ -164,6 +164,9 @@ async fn user_deletes_themselves_with_everything() {
     let left = browser.try_submit("/settings/leave", own, 200).await;
     assert_eq!(left.cookie.as_deref(), Some(""));
     assert_eq!(left.headers["clear-site-data"], "\"cache\", \"storage\"");
+    assert_eq!(app.get_as(&app.ben.key, "/v1/me").await.status, 401);
+    assert_eq!(app.connections_of(app.ben.user.id).await, [], "hidden");
+    app.run_due_jobs().await;
     let user = app.storage.users().find(app.ben.user.id).await.unwrap();
     assert!(user.is_none());
     assert_eq!(app.connections_of(app.ben.user.id).await, []);
