@@ -34,16 +34,23 @@ const CLEAR_SITE_DATA: HeaderName = HeaderName::from_static("clear-site-data");
 #[template(path = "sign_in.html")]
 struct SignInPage<'a> {
     frame: &'a Frame,
+    guest: &'a Guest,
     /// The user of the link. None: the browser has no link.
     email: Option<&'a str>,
-    /// Where the user can sign in instead of with a link.
-    identity_provider: Option<&'a str>,
-    /// Whether links are sent by e-mail.
-    sends_links: bool,
-    /// Whether commands need the folder of the settings file.
-    has_settings_file: bool,
     /// What the form that led here has done.
     done: Option<&'static str>,
+}
+
+impl<'a> SignInPage<'a> {
+    fn new(guest: &'a Guest, email: Option<&'a str>) -> Self {
+        let done = DoneAt::of_query(guest.query());
+        Self {
+            frame: &guest.frame,
+            guest,
+            email,
+            done: done.and_then(|done| done.text_at("sign-in")),
+        }
+    }
 }
 
 /// Asks an operator whom no e-mail lets in again.
@@ -62,16 +69,7 @@ pub(crate) async fn show(guest: Guest, session: Option<Session>) -> Response {
     if session.is_some() {
         return guest.redirect("/overview");
     }
-    let done = DoneAt::of_query(guest.query());
-    let page = SignInPage {
-        frame: &guest.frame,
-        email: None,
-        identity_provider: guest.identity_provider.as_ref().map(|one| &*one.name),
-        sends_links: guest.site.mailer.is_some(),
-        has_settings_file: guest.site.settings_file.is_some(),
-        done: done.and_then(|done| done.text_at("sign-in")),
-    };
-    page_response(StatusCode::OK, &page)
+    page_response(StatusCode::OK, &SignInPage::new(&guest, None))
 }
 
 /// `POST /sign-in`, with the field `email`: sends a link, if this is the address of a user. The
@@ -111,44 +109,34 @@ pub(crate) async fn open_link(
     token: PathText,
 ) -> PageResult {
     reject_prefetch(guest.headers())?;
-    let does_not_work = || match &session {
-        Some(session) => link_notice()
+    let token = text_of(token);
+    let sessions = guest.storage().sessions();
+    let lookup = sessions.find_link(&token, guest.browser(), guest.now);
+    match (guest.connections.unverified_read(lookup).await?, session) {
+        (Some(link), _) if link.is_of_browser => sign_in(&guest, &token).await,
+        (Some(link), _) => {
+            let page = SignInPage::new(&guest, Some(&link.email));
+            Ok(page_response(StatusCode::OK, &page))
+        }
+        (None, Some(session)) => Ok(link_does_not_work()
             .with(&format!(
                 "You are signed in as {} in this browser.",
                 sanitized(&session.email)
             ))
             .with_page_link("/overview", "Go on to your accounts")
-            .into_response(),
-        None => link_does_not_work(),
-    };
-    let Ok(Path(token)) = token else {
-        return Ok(does_not_work());
-    };
-    let sessions = guest.storage().sessions();
-    let lookup = sessions.find_link(&token, guest.browser(), guest.now);
-    match guest.connections.unverified_read(lookup).await? {
-        Some(link) if link.is_of_browser => sign_in(&guest, &token).await,
-        Some(link) => {
-            let page = SignInPage {
-                frame: &guest.frame,
-                email: Some(&link.email),
-                identity_provider: None,
-                sends_links: false,
-                has_settings_file: false,
-                done: None,
-            };
-            Ok(page_response(StatusCode::OK, &page))
-        }
-        None => Ok(does_not_work()),
+            .into_response()),
+        (None, None) => Ok(link_does_not_work().into_response()),
     }
+}
+
+/// The token of a link. One that is no text is that of no link.
+fn text_of(token: PathText) -> String {
+    token.map(|Path(token)| token).unwrap_or_default()
 }
 
 /// `POST /sign-in/{token}`: the answer of a browser that did not ask for the link.
 pub(crate) async fn use_link(token: PathText, form: GuestForm) -> PageResult {
-    match token {
-        Ok(Path(token)) => sign_in(&form.guest, &token).await,
-        Err(_) => Ok(link_does_not_work()),
-    }
+    sign_in(&form.guest, &text_of(token)).await
 }
 
 /// `POST /demo/sign-in`: signs in as the user of `bellbird demo`, for a browser on this machine.
@@ -191,7 +179,7 @@ async fn sign_in(guest: &Guest, link: &str) -> PageResult {
         }
         None => {
             record_sign_in("link", "link_does_not_work", None);
-            Ok(link_does_not_work())
+            Ok(link_does_not_work().into_response())
         }
     }
 }
@@ -243,11 +231,9 @@ impl<'a> BrowserSession<'a> {
     pub(crate) async fn begun(self, begun: &BegunSession, next: Option<&str>) -> PageResult {
         let guest = self.guest;
         let (sessions, cookies) = (guest.storage().sessions(), &guest.cookies);
-        let before = match cookies.session.value(guest.headers()) {
-            Some(before) => sessions.find(before, guest.now).await.ok().flatten(),
-            None => None,
-        };
-        if let Some(SignedIn { caller, .. }) = before {
+        if let Some(before) = cookies.session.value(guest.headers())
+            && let Ok(Some(SignedIn { caller, .. })) = sessions.find(before, guest.now).await
+        {
             sessions
                 .revoke(caller.user_id, caller.key_id.uuid())
                 .await?;
@@ -377,11 +363,7 @@ pub(crate) fn sign_out_of(console: &Console, response: impl IntoResponse) -> Res
 }
 
 /// It has expired, was used, or never existed: the page does not say which.
-fn link_does_not_work() -> Response {
-    link_notice().into_response()
-}
-
-fn link_notice() -> Notice {
+fn link_does_not_work() -> Notice {
     Notice::new(Tone::Attention, "This sign-in link does not work")
         .with("A link works once, and only for a while. Ask for a new one where you got this one.")
         .with_status(StatusCode::GONE)
