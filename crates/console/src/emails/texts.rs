@@ -28,46 +28,21 @@ pub(crate) struct InvitationEmail<'a> {
     pub(crate) url: &'a str,
 }
 
+/// Of each kind, and of each action of the kind `security`, there is a file with its text.
 #[derive(Template)]
-#[template(path = "emails/connection.txt")]
-struct ConnectionEmail<'a> {
+#[template(path = "emails/due.txt")]
+struct DueText<'a> {
+    email: &'a DueEmail,
     console_url: &'a str,
-    institution: &'a str,
-    /// The day. None: the consent has ended already.
+    /// Of the institution, browser or program, or the host of the endpoint.
+    name: String,
+    at: String,
+    /// The day on which a consent ends. None: it has ended already.
     ends_on: Option<String>,
-}
-
-#[derive(Template)]
-#[template(path = "emails/endpoint.txt")]
-struct EndpointEmail<'a> {
-    console_url: &'a str,
-    host: &'a str,
+    /// What can read accounts, and the page that lists it.
+    program: (&'static str, &'static str),
+    /// Why an endpoint is disabled.
     reason: &'static str,
-}
-
-#[derive(Template)]
-#[template(path = "emails/sign_in_link.txt")]
-struct SignInLinkEmail {
-    at: String,
-}
-
-#[derive(Template)]
-#[template(path = "emails/new_program.txt")]
-struct NewProgramEmail<'a> {
-    console_url: &'a str,
-    what: &'static str,
-    name: &'a str,
-    /// The page that lists it.
-    page: &'static str,
-    at: String,
-}
-
-#[derive(Template)]
-#[template(path = "emails/new_browser.txt")]
-struct NewBrowserEmail<'a> {
-    console_url: &'a str,
-    browser: &'a str,
-    at: String,
 }
 
 impl Text {
@@ -84,42 +59,27 @@ impl Text {
     pub(super) fn of_due(email: &DueEmail, console_url: &str) -> Result<Self, askama::Error> {
         let time = email.at.unwrap_or_default();
         let zone = LocalTime::of(email.timezone.as_deref(), time);
-        let at = format!("{}, at {}", zone.day(time), zone.time(time));
-        let (name, host) = (one_line(&email.name), host_of(&email.name));
-        match (email.key.kind, email.detail.as_str()) {
-            (EmailKind::Connection, _) => Self::of(&ConnectionEmail {
-                console_url,
-                institution: &name,
-                ends_on: email.at.map(|at| zone.day(at)),
-            }),
-            (EmailKind::Endpoint, reason) => Self::of(&EndpointEmail {
-                console_url,
-                host: &host,
-                reason: why_disabled(Some(reason)),
-            }),
-            (EmailKind::Security, "session.create") => Self::of(&NewBrowserEmail {
-                console_url,
-                browser: &name,
-                at,
-            }),
-            (EmailKind::Security, "sign_in_link.create") => Self::of(&SignInLinkEmail { at }),
-            (EmailKind::Security, action) => {
-                let (what, name, page) = match action {
-                    "setup_token.create" => ("setup token", &name, "programs"),
-                    "webhook_endpoint.create" | "webhook_endpoint.update" => {
-                        ("webhook endpoint", &host, "webhooks")
-                    }
-                    _ => ("API key", &name, "keys"),
-                };
-                Self::of(&NewProgramEmail {
-                    console_url,
-                    what,
-                    name,
-                    page,
-                    at,
-                })
-            }
-        }
+        let action = email.detail.as_str();
+        let is_endpoint =
+            email.key.kind == EmailKind::Endpoint || action.starts_with("webhook_endpoint.");
+        Self::of(&DueText {
+            email,
+            console_url,
+            name: match is_endpoint {
+                true => host_of(&email.name),
+                false => one_line(&email.name),
+            },
+            at: format!("{}, at {}", zone.day(time), zone.time(time)),
+            ends_on: email.at.map(|at| zone.day(at)),
+            program: match action {
+                "setup_token.create" => ("setup token", "programs"),
+                "webhook_endpoint.create" | "webhook_endpoint.update" => {
+                    ("webhook endpoint", "webhooks")
+                }
+                _ => ("API key", "keys"),
+            },
+            reason: why_disabled(Some(action)),
+        })
     }
 }
 
