@@ -3,7 +3,9 @@
 //! what a link URL of the operator does.
 
 use askama::Template;
-use bellbird_connections::{ConnectionsError, LinkTarget, LinkableProvider, LinkedConnection};
+use bellbird_connections::{
+    ConnectionsError, LinkTarget, LinkableProvider, LinkedConnection, UnfinishedSession,
+};
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus};
 use bellbird_management::{Refusal, connections, links};
 use bellbird_storage::{ConnectionAuditRow, StorageError};
@@ -17,7 +19,7 @@ use crate::error_page::{Failure, PageResult};
 use crate::link::{Submitted, in_own_task, start_consent_session};
 use crate::pages::{
     BankNames, BankRow, BankRows, BankState, Done, ImageOrigins, LocalTime, SignedInFrame,
-    UnfinishedRow, page_with_images, refresh_of, status_text,
+    page_with_images, refresh_of, status_text,
 };
 use crate::session::{OwnForm, Session};
 
@@ -37,7 +39,8 @@ struct ConnectionsPage<'a> {
     providers: Vec<LinkableProvider>,
     not_in_plan: Vec<LinkableProvider>,
     /// What this browser began at a provider and did not return from.
-    unfinished: Vec<UnfinishedRow>,
+    unfinished: Vec<UnfinishedSession>,
+    zone: LocalTime,
     /// Those that have to be reconnected.
     broken: Vec<OwnRow>,
     working: Vec<OwnRow>,
@@ -50,7 +53,7 @@ impl ConnectionsPage<'_> {
 
     /// Whether the user has to say what came of a consent.
     fn awaits_answer(&self) -> bool {
-        self.unfinished.iter().any(|row| !row.is_confirmed)
+        self.unfinished.iter().any(|one| !one.is_confirmed)
     }
 }
 
@@ -81,9 +84,8 @@ pub(crate) async fn show(session: Session, uri: Uri, headers: HeaderMap) -> Page
     let links = session.connections.links();
     let browser = session.cookies.browser.value(&headers);
     let unfinished = links.find_unfinished(session.user(), browser).await?;
-    let zone = session.zone();
-    let linkable = links.providers();
-    let (providers, not_in_plan) = linkable
+    let (providers, not_in_plan) = links
+        .providers()
         .into_iter()
         .partition(|provider| frame.plan.reads(provider.category));
     let confirmed = unfinished.iter().filter(|one| one.is_confirmed);
@@ -91,14 +93,14 @@ pub(crate) async fn show(session: Session, uri: Uri, headers: HeaderMap) -> Page
     let awaited_since = awaited
         .chain(rows.iter().filter_map(|row| row.syncs_since))
         .max();
-    let unfinished = unfinished.iter().map(|one| UnfinishedRow::of(one, &zone));
     let origins = ImageOrigins::of(rows.iter().map(|row| &row.bank.institution));
     let (broken, working) = rows.into_iter().partition(|row| row.bank.is_broken);
     let page = ConnectionsPage {
         frame: &frame,
         providers,
         not_in_plan,
-        unfinished: unfinished.collect(),
+        unfinished,
+        zone: session.zone(),
         broken,
         working,
     };

@@ -2,9 +2,8 @@
 //! sessions to confirm. A link for one provider or one connection offers nothing else.
 
 use askama::Template;
-use bellbird_connections::{AppReturn, LinkPage, LinkableProvider, UnfinishedSession};
+use bellbird_connections::{LinkPage, LinkableProvider};
 use bellbird_domain::Connection;
-use bellbird_providers::registry::provider_title;
 use jiff::Timestamp;
 
 use super::bank::{BankRow, BankRows};
@@ -17,47 +16,20 @@ use super::local_time::LocalTime;
 #[template(path = "choice.html")]
 pub(crate) struct Choice<'a> {
     frame: &'a Frame,
-    email: &'a str,
+    page: &'a LinkPage,
+    zone: LocalTime,
     /// Whether the link is for one connection.
     is_repair: bool,
-    offers_providers: bool,
-    can_remove: bool,
     providers: Vec<&'a LinkableProvider>,
     /// What could be linked here with another plan.
     not_in_plan: Vec<&'a LinkableProvider>,
     /// Those that have to be reconnected.
     broken: Vec<BankRow>,
     working: Vec<BankRow>,
-    unfinished: Vec<UnfinishedRow>,
-    is_used_up: bool,
-    app_return: Option<&'a AppReturn>,
-    /// As the page shows it, and in RFC 3339 for the `datetime` attribute.
-    expires: (String, String),
-}
-
-/// A consent session of this browser without a result.
-pub(crate) struct UnfinishedRow {
-    pub(crate) id: String,
-    pub(crate) provider: String,
-    pub(crate) started: String,
-    /// Whether it waits for the provider, and not for the user.
-    pub(crate) is_confirmed: bool,
-}
-
-impl UnfinishedRow {
-    pub(crate) fn of(session: &UnfinishedSession, zone: &LocalTime) -> Self {
-        Self {
-            id: session.id.to_string(),
-            provider: provider_title(&session.provider).to_owned(),
-            started: zone.time(session.started_at),
-            is_confirmed: session.is_confirmed,
-        }
-    }
 }
 
 impl<'a> Choice<'a> {
     pub(crate) fn new(frame: &'a Frame, page: &'a LinkPage, now: Timestamp) -> Self {
-        let is_repair = page.repair_target.is_some();
         let is_allowed = |provider: &&LinkableProvider| {
             page.provider
                 .as_deref()
@@ -78,28 +50,22 @@ impl<'a> Choice<'a> {
         let (broken, working) = BankRow::list(shown, &rows)
             .into_iter()
             .partition(|row| row.is_broken);
-        let unfinished = page.unfinished.iter();
-        let unfinished = unfinished.map(|session| UnfinishedRow::of(session, &rows.zone));
         Self {
             frame,
-            email: &page.email,
-            is_repair,
-            offers_providers: !is_repair && !page.is_used_up,
-            can_remove: is_repair || page.provider.is_none(),
+            page,
+            is_repair: page.repair_target.is_some(),
             providers: page.providers.iter().filter(is_allowed).collect(),
             not_in_plan: page.not_in_plan.iter().filter(is_allowed).collect(),
             broken,
             working,
-            unfinished: unfinished.collect(),
-            is_used_up: page.is_used_up,
-            app_return: page.app_return.as_ref(),
-            expires: (rows.zone.time(page.expires_at), page.expires_at.to_string()),
+            zone: rows.zone,
         }
     }
 
     /// Whether the page changes by itself soon.
     pub(crate) fn awaits_provider(&self) -> bool {
-        self.unfinished.iter().any(|session| session.is_confirmed)
+        let mut unfinished = self.page.unfinished.iter();
+        unfinished.any(|session| session.is_confirmed)
     }
 
     pub(crate) fn image_origins(&self) -> ImageOrigins {
@@ -110,7 +76,7 @@ impl<'a> Choice<'a> {
 
 #[cfg(test)]
 mod tests {
-    use bellbird_connections::LinkedConnection;
+    use bellbird_connections::{LinkedConnection, UnfinishedSession};
     use bellbird_domain::{ConnectionCategory, ConnectionStatus};
     use bellbird_providers::registry::PROVIDERS;
     use uuid::Uuid;
