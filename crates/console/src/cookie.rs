@@ -6,16 +6,6 @@ use http::header::{COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderValue};
 use secrecy::SecretString;
 
-/// Longer than a consent session, so that the user can return to its link URL afterwards.
-const BROWSER_MAX_AGE_SECONDS: u32 = 3600;
-/// As long as a link works at most.
-const LINK_MAX_AGE_SECONDS: u32 = 1800;
-/// How long a browser may be at the identity provider.
-const IDENTITY_PROVIDER_MAX_AGE_SECONDS: u32 = 600;
-/// How long a sign-in may take, to lead to the page that was asked for. As long as its link works.
-const PAGE_MAX_AGE_SECONDS: u32 = 600;
-/// As long as browsers keep a cookie at most.
-const KNOWN_BROWSER_MAX_AGE_SECONDS: u32 = 400 * 86_400;
 /// Of all values but that of a page. All are hexadecimal.
 const VALUE_BYTES: usize = 64;
 const PAGE_VALUE_BYTES_MAX: usize = 1_024;
@@ -40,15 +30,20 @@ pub(crate) struct Cookies {
 
 impl Cookies {
     pub(crate) fn new(console_url: &str) -> Self {
-        let session_seconds = u32::try_from(SESSION_MAX.as_secs()).unwrap_or(u32::MAX);
         let cookie = |name, max_age_seconds| Cookie::new(name, max_age_seconds, console_url);
         Self {
-            browser: cookie("bellbird", BROWSER_MAX_AGE_SECONDS),
-            link: cookie("bellbird-link", LINK_MAX_AGE_SECONDS),
-            session: cookie("bellbird-session", session_seconds),
-            known_browser: cookie("bellbird-known", KNOWN_BROWSER_MAX_AGE_SECONDS),
-            identity_provider: cookie("bellbird-oidc", IDENTITY_PROVIDER_MAX_AGE_SECONDS),
-            page: cookie("bellbird-page", PAGE_MAX_AGE_SECONDS),
+            // Longer than a consent session, so that the user can return to its link URL
+            // afterwards.
+            browser: cookie("bellbird", 3_600),
+            // As long as a link works at most.
+            link: cookie("bellbird-link", 1_800),
+            session: cookie("bellbird-session", SESSION_MAX.as_secs()),
+            // As long as browsers keep a cookie at most.
+            known_browser: cookie("bellbird-known", 400 * 86_400),
+            // How long a browser may be at the identity provider.
+            identity_provider: cookie("bellbird-oidc", 600),
+            // How long a sign-in may take, which is as long as its link works.
+            page: cookie("bellbird-page", 600),
         }
     }
 }
@@ -67,7 +62,7 @@ pub(crate) fn with_cookies(
 /// Name, lifetime and flags of a cookie.
 pub(crate) struct Cookie {
     name: String,
-    max_age_seconds: u32,
+    max_age_seconds: i64,
     is_https: bool,
 }
 
@@ -87,7 +82,7 @@ impl Cookie {
 
     /// Browsers store a `__Host-` cookie only over HTTPS. Without TLS, on this machine or in a home
     /// network, its name has no prefix, and any program on the same host can set it.
-    fn new(name: &str, max_age_seconds: u32, console_url: &str) -> Self {
+    fn new(name: &str, max_age_seconds: i64, console_url: &str) -> Self {
         let is_https = console_url.starts_with("https:");
         let prefix = if is_https { "__Host-" } else { "" };
         Self {
@@ -135,7 +130,7 @@ impl Cookie {
         self.with_age("", 0)
     }
 
-    fn with_age(&self, value: &str, max_age_seconds: u32) -> Option<HeaderValue> {
+    fn with_age(&self, value: &str, max_age_seconds: i64) -> Option<HeaderValue> {
         let Self { name, is_https, .. } = self;
         let secure = if *is_https { "; Secure" } else { "" };
         let cookie = format!(

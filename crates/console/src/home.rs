@@ -8,7 +8,7 @@ use crate::error_page::PageResult;
 use crate::local::is_addressed_locally;
 use crate::pages::{Frame, page_response};
 use crate::session::{Guest, Session};
-use crate::settings::{Demo, Site};
+use crate::settings::Site;
 use crate::setup;
 
 #[derive(Template)]
@@ -22,37 +22,14 @@ struct HomePage<'a> {
     awaits_operator: bool,
 }
 
-impl HomePage<'_> {
-    fn console_url(&self) -> &str {
-        self.site.console_url.trim_end_matches('/')
-    }
-
-    fn api_url(&self) -> &str {
-        self.site.api_url.trim_end_matches('/')
-    }
-
-    fn key_command(&self, demo: &Demo) -> String {
-        let database = demo
-            .database
-            .as_ref()
-            .map(|url| format!("BELLBIRD_DATABASE__URL='{url}' "));
-        format!(
-            "{}bellbird key create --user {} --name mine",
-            database.unwrap_or_default(),
-            demo.email
-        )
-    }
-}
-
 /// `GET /`
 pub(crate) async fn show(guest: Guest, session: Option<Session>) -> PageResult {
     if session.is_some() {
         return Ok(guest.redirect("/overview"));
     }
     let first_start = setup::find(&guest).await?;
-    if first_start
-        .as_ref()
-        .is_some_and(|found| setup::has_claim(&guest, found))
+    if let Some(found) = &first_start
+        && setup::has_claim(&guest, found)
     {
         return Ok(guest.redirect("/setup"));
     }

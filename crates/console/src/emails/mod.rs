@@ -115,7 +115,11 @@ impl Mailer {
 
     pub(crate) async fn send(&self, address: &str, text: Text) -> Result<(), SendError> {
         let sent = self.try_send(address, text).await;
-        let outcome = sent.as_ref().map_or_else(SendError::outcome, |()| "sent");
+        let outcome = match &sent {
+            Ok(()) => "sent",
+            Err(SendError::Rejected(_)) => "rejected",
+            Err(SendError::Unavailable(_)) => "failed",
+        };
         metrics::counter!("bellbird_emails_total", "outcome" => outcome).increment(1);
         sent
     }

@@ -3,6 +3,7 @@
 use std::error::Error as _;
 use std::io::{self, ErrorKind};
 
+use bellbird_connections::Url;
 use lettre::message::Mailbox;
 use lettre::transport::smtp::{AsyncSmtpTransportBuilder, Error};
 use lettre::{AsyncSmtpTransport, Tokio1Executor};
@@ -25,16 +26,6 @@ pub enum SendError {
     Unavailable(String),
 }
 
-impl SendError {
-    /// The label in metrics.
-    pub(super) fn outcome(&self) -> &'static str {
-        match self {
-            Self::Rejected(_) => "rejected",
-            Self::Unavailable(_) => "failed",
-        }
-    }
-}
-
 /// By which server e-mails are sent, and as whom.
 #[derive(Debug, Clone)]
 pub struct EmailSettings {
@@ -52,16 +43,15 @@ impl EmailSettings {
     /// Checks the URL of a mail server. TLS is used with every server but one on this machine.
     #[must_use]
     pub fn parse_url(text: &str) -> Option<SecretString> {
-        let [scheme, authority, host, query] = parts_of(text)?;
-        let name = host.parse::<http::uri::Authority>().ok()?.host().to_owned();
-        let url = match scheme {
-            "smtps" if query.is_empty() => text.to_owned(),
-            "smtp" if query.is_empty() && is_loopback_host(&name) => text.to_owned(),
-            "smtp" if query.is_empty() || query == "tls=required" => {
-                format!("smtp://{authority}?tls=required")
-            }
+        let mut url: Url = text.parse().ok()?;
+        let host = url.host_str().filter(|host| !host.is_empty())?;
+        match (url.scheme(), url.query()) {
+            ("smtps", None) => {}
+            ("smtp", None) if is_loopback_host(host) => {}
+            ("smtp", None | Some("tls=required")) => url.set_query(Some("tls=required")),
             _ => return None,
-        };
+        }
+        let url = String::from(url);
         AsyncSmtpTransport::<Tokio1Executor>::from_url(&url).ok()?;
         Some(url.into())
     }
@@ -81,32 +71,21 @@ impl EmailSettings {
     /// Host and port, without user and password: `mail.example.com:465`.
     #[must_use]
     pub fn server(&self) -> String {
-        let [scheme, _, host, query] = parts_of(self.url.expose_secret()).unwrap_or_default();
-        let port = match (scheme, query) {
+        let Ok(url) = self.url.expose_secret().parse::<Url>() else {
+            return String::new();
+        };
+        let port = match (url.scheme(), url.query()) {
             ("smtps", _) => 465,
-            (_, "") => 25,
+            (_, None) => 25,
             _ => 587,
         };
-        match host.parse::<http::uri::Authority>() {
-            Ok(host) if host.port().is_none() => format!("{host}:{port}"),
-            _ => host.to_owned(),
-        }
+        let host = url.host_str().unwrap_or_default();
+        format!("{host}:{}", url.port().unwrap_or(port))
     }
 
     pub(super) fn transport(&self) -> Result<AsyncSmtpTransportBuilder, Error> {
         AsyncSmtpTransport::<Tokio1Executor>::from_url(self.url.expose_secret())
     }
-}
-
-/// Scheme, authority, its host and port, and query.
-fn parts_of(url: &str) -> Option<[&str; 4]> {
-    let (scheme, rest) = url.split_once("://")?;
-    let (authority, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let host = authority
-        .rsplit_once('@')
-        .map_or(authority, |(_, host)| host)
-        .trim_end_matches('/');
-    Some([scheme, authority, host, query])
 }
 
 /// Names the kind of the error and the server, and none of its words, which may hold the recipient.
