@@ -61,8 +61,12 @@ pub(crate) async fn come_back(guest: Guest) -> PageResult {
     let has_issuer = parameters.iter().any(|(key, _)| key == "iss");
     let attempt = attempt.filter(|_| !has_issuer || single("iss") == Some(provider.issuer()));
     let Some(attempt) = attempt else {
-        record_sign_in(BY, "unknown_attempt", None);
-        return Ok(other_attempt().into_response());
+        // Another browser has begun it, or it has expired, or it was used.
+        let title = "This sign-in does not work any more";
+        let notice = notice(StatusCode::GONE, Tone::Attention, title).with(
+            "It works once, for ten minutes, in the browser that has begun it. Nothing was changed.",
+        );
+        return Ok(ended("unknown_attempt", notice));
     };
     let Some(permit) = provider.admit(guest.address()) else {
         return Ok(busy());
@@ -73,8 +77,12 @@ pub(crate) async fn come_back(guest: Guest) -> PageResult {
             .await
             .into_response(),
         None => {
-            record_sign_in(BY, "declined", None);
-            not_signed_in(&provider.name).into_response()
+            let title = "You are not signed in";
+            let notice = notice(StatusCode::FORBIDDEN, Tone::Neutral, title).with(&format!(
+                "{} has not signed you in. Nothing was changed.",
+                provider.name
+            ));
+            ended("declined", notice)
         }
     };
     Ok(with_cookies(response, [cookie.removal()]))
@@ -86,6 +94,7 @@ async fn sign_in(
     (permit, attempt): (ExchangePermit<'_>, &Attempt),
     code: &str,
 ) -> PageResult {
+    let name = &provider.name;
     let proven = match provider.identify(permit, attempt, code, guest.now).await {
         Ok(proven) => proven,
         Err(error) => {
@@ -94,14 +103,11 @@ async fn sign_in(
                 ProviderError::Rejected(_) => "rejected",
                 ProviderError::EmailNotVerified => "email_not_verified",
             };
-            record_sign_in(BY, outcome, None);
-            return Ok(provider_error(&provider.name, error).into_response());
+            return Ok(ended(outcome, provider_error(name, error)));
         }
     };
     let Ok(email) = parse_email(&proven.email) else {
-        record_sign_in(BY, "unknown_user", None);
-        let notice = unknown_user(&provider.name, &sanitized(&proven.email));
-        return Ok(notice.into_response());
+        return Ok(unknown_user(name, &sanitized(&proven.email)));
     };
     let identity = Identity {
         issuer: provider.issuer(),
@@ -114,21 +120,28 @@ async fn sign_in(
         .sessions()
         .sign_in_as(&identity, provider.new_plan(), &session.row(), guest.now)
         .await?;
-    let notice = match signed_in {
+    match signed_in {
         IdentitySignIn::Begun(begun) => {
             record_sign_in(BY, "signed_in", Some(&begun));
-            return session.begun(&begun, None).await;
+            session.begun(&begun, None).await
         }
-        IdentitySignIn::UnknownUser => {
-            record_sign_in(BY, "unknown_user", None);
-            unknown_user(&provider.name, &email)
-        }
+        IdentitySignIn::UnknownUser => Ok(unknown_user(name, &email)),
         IdentitySignIn::OtherIdentity => {
-            record_sign_in(BY, "other_identity", None);
-            other_identity(&provider.name, &email)
+            let title = "This is another account";
+            let notice = notice(StatusCode::FORBIDDEN, Tone::Attention, title)
+                .with(&format!(
+                    "The user {email} signs in with another account of {name}. Nothing was changed."
+                ))
+                .with("Use that account, or ask the operator of this service.");
+            Ok(ended("other_identity", notice))
         }
-    };
-    Ok(notice.into_response())
+    }
+}
+
+/// The page of a sign-in that has ended without a session.
+fn ended(outcome: &'static str, notice: Notice) -> Response {
+    record_sign_in(BY, outcome, None);
+    notice.into_response()
 }
 
 fn notice(status: StatusCode, tone: Tone, title: &str) -> Notice {
@@ -176,41 +189,12 @@ fn busy() -> Response {
     ([(REFRESH, REFRESH_AFTER)], page).into_response()
 }
 
-/// Another browser has begun it, or it has expired, or it was used.
-fn other_attempt() -> Notice {
-    let title = "This sign-in does not work any more";
-    notice(StatusCode::GONE, Tone::Attention, title).with(
-        "It works once, for ten minutes, in the browser that has begun it. Nothing was changed.",
-    )
-}
-
-fn not_signed_in(name: &str) -> Notice {
-    let why = format!("{name} has not signed you in. Nothing was changed.");
-    notice(
-        StatusCode::FORBIDDEN,
-        Tone::Neutral,
-        "You are not signed in",
-    )
-    .with(&why)
-}
-
-fn unknown_user(name: &str, email: &str) -> Notice {
+fn unknown_user(name: &str, email: &str) -> Response {
     let title = "You are not a user of this service";
-    notice(StatusCode::FORBIDDEN, Tone::Attention, title)
+    let notice = notice(StatusCode::FORBIDDEN, Tone::Attention, title)
         .with(&format!(
             "{name} knows you as {email}, and nobody may sign in here as that."
         ))
-        .with("Ask the operator of this service to add you, or sign in there as somebody else.")
-}
-
-fn other_identity(name: &str, email: &str) -> Notice {
-    notice(
-        StatusCode::FORBIDDEN,
-        Tone::Attention,
-        "This is another account",
-    )
-    .with(&format!(
-        "The user {email} signs in with another account of {name}. Nothing was changed."
-    ))
-    .with("Use that account, or ask the operator of this service.")
+        .with("Ask the operator of this service to add you, or sign in there as somebody else.");
+    ended("unknown_user", notice)
 }

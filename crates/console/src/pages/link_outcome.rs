@@ -83,7 +83,7 @@ impl Notice {
             connected: vec![Connected::of(&page.linked, frame)],
             ..Self::new(Tone::Attention, format!("Remove {name}?"))
         }
-        .with_button("danger", ("confirm-removal", &id), "Remove")
+        .with_button("danger", ("confirm-removal", id.as_str()), "Remove")
         .with_link("button quiet", None, "Keep it")
         .with(&format!(
             "Its accounts disappear from this service and from all your programs at once, and everything stored about \
