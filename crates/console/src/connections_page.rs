@@ -62,19 +62,14 @@ struct OwnRow {
     bank: BankRow,
     /// What tells it from others of its name.
     full_name: String,
-    history: Vec<HistoryRow>,
+    /// What happened to it, after the day of it.
+    history: Vec<(String, &'static str)>,
     /// Whether it is read on request.
     can_sync: bool,
     is_open: bool,
     /// Since when it should be read, if it is read now or within a minute, which the line of the
     /// form then says.
     syncs_since: Option<Timestamp>,
-}
-
-/// What happened to a connection, and when.
-struct HistoryRow {
-    day: String,
-    text: &'static str,
 }
 
 /// `GET /connections`
@@ -189,7 +184,7 @@ async fn own_row(
         full_name,
         history: history
             .iter()
-            .map(|change| history_row(change, &zone))
+            .map(|change| (zone.day(change.at), change_text(change)))
             .collect(),
         can_sync,
         is_open,
@@ -197,16 +192,12 @@ async fn own_row(
     })
 }
 
-fn history_row(change: &ConnectionAuditRow, zone: &LocalTime) -> HistoryRow {
-    let text = match (change.from, change.to, change.cause.as_str()) {
+fn change_text(change: &ConnectionAuditRow) -> &'static str {
+    match (change.from, change.to, change.cause.as_str()) {
         (None, ..) => "Linked",
         (_, _, "reconnected") => "You renewed your consent",
         (_, Some(status), _) => status_text(status),
         (_, None, _) => "Removed",
-    };
-    HistoryRow {
-        day: zone.day(change.at),
-        text,
     }
 }
 

@@ -94,15 +94,6 @@ pub(crate) struct EventPermits {
     pub(crate) reading: Semaphore,
 }
 
-impl EventPermits {
-    fn new() -> Self {
-        Self {
-            running: Semaphore::new(PROVIDER_EVENTS_CONCURRENT_MAX),
-            reading: Semaphore::new(PROVIDER_EVENTS_CONCURRENT_MAX),
-        }
-    }
-}
-
 impl Deref for Console {
     type Target = Inner;
 
@@ -125,7 +116,11 @@ impl Console {
         let send_links = |mailer: Mailer| {
             mailer.send_asked_links(context.storage().clone(), context.clock().clone(), store)
         };
-        let events = |name| (name, EventPermits::new());
+        let events = |name| {
+            let permits = || Semaphore::new(PROVIDER_EVENTS_CONCURRENT_MAX);
+            let (running, reading) = (permits(), permits());
+            (name, EventPermits { running, reading })
+        };
         let sign_in_at = |oidc| IdentityProvider::new(oidc, &site.console_url);
         // What nothing was found for takes room too.
         let bytes_of = |(_, query): &(_, String), rows: &CachedRows| query.len() + rows.bytes();
