@@ -62,8 +62,9 @@ impl Valkey {
     }
 
     pub(crate) fn start_again(&mut self) {
-        let mut command = script("test-valkey", self.network.as_ref());
-        command.arg(self.port.to_string()).stdin(Stdio::piped());
+        let mut command = script("test-server", self.network.as_ref());
+        command.args(["valkey", &self.port.to_string()]);
+        command.stdin(Stdio::piped());
         self.child = Some(command.spawn().unwrap());
         while TcpStream::connect((self.host(), self.port)).is_err() {
             std::thread::yield_now();

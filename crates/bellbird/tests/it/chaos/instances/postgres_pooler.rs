@@ -22,10 +22,10 @@ impl Pooler {
     fn start(database: &str) -> Self {
         let mut url: Url = database.parse().unwrap();
         let port = free_port();
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/test-pgbouncer");
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/test-server");
         let mut command = Command::new(script);
         command
-            .arg(port.to_string())
+            .args(["pgbouncer", &port.to_string()])
             .arg(url.port().unwrap().to_string())
             .stdin(Stdio::piped());
         let mut child = command.spawn().unwrap();

@@ -36,10 +36,10 @@ impl Cluster {
     }
 
     fn start_at(ports: Vec<u16>) -> Self {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/test-valkey");
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/test-server");
         let mut command = Command::new(script);
         command
-            .arg("cluster")
+            .arg("valkey-cluster")
             .args(ports.iter().map(u16::to_string))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());

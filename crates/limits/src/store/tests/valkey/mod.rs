@@ -43,10 +43,10 @@ impl Server {
     }
 
     fn start_at(port: u16) -> Self {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/test-valkey");
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/test-server");
         let mut command = Command::new(script);
         let mut child = command
-            .arg(port.to_string())
+            .args(["valkey", &port.to_string()])
             .stdin(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
