@@ -367,7 +367,7 @@ impl Browser {
                 return found;
             }
             let axe = std::fs::read_to_string(Path::new(AXE))
-                .expect("scripts/setup axe has installed axe");
+                .expect("scripts/setup browser has installed axe");
             self.evaluate(&format!("{axe}; null"));
         }
     }
