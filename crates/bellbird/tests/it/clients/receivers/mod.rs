@@ -18,7 +18,7 @@ use crate::support::harness::Database;
 use crate::support::port::free_port;
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, text};
 use process::Receiver;
-pub(crate) use process::installed;
+pub(crate) use process::{installed, installed_copy};
 
 /// The languages of the receivers.
 const RECEIVERS: [&str; 3] = ["python", "js", "rust"];

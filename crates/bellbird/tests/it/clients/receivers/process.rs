@@ -11,43 +11,47 @@ use super::{read, root};
 use crate::support::harness::eventually;
 use crate::support::process::Process;
 
-/// A path that `scripts/setup receivers` installs, or cargo builds with `--example receiver`.
+/// A path that `scripts/setup clients` installs, or cargo builds with `--example receiver`.
 pub(crate) fn installed(path: PathBuf) -> PathBuf {
     assert!(
         path.exists(),
-        "{} is missing: run scripts/setup receivers, or build the example receiver",
+        "{} is missing: run scripts/setup clients, or build the example receiver",
         path.display()
     );
     path
 }
 
-/// The copy of a file of docs/receivers in the folder where the libraries are installed.
-fn installed_copy(name: &str) -> PathBuf {
-    let copy = installed(root().join("target/receivers").join(name));
-    let is_current = read(&copy) == read(&root().join("docs/receivers").join(name));
+/// The copy of a file of `source` in the folder of `target` where its libraries are installed.
+pub(crate) fn installed_copy(place: &str, source: &str, name: &str) -> PathBuf {
+    let copy = installed(root().join("target").join(place).join(name));
+    let is_current = read(&copy) == read(&root().join(source).join(name));
     assert!(
         is_current,
-        "{} differs from docs/receivers: run scripts/setup receivers",
+        "{} differs from {source}: run scripts/setup clients",
         copy.display()
     );
     copy
+}
+
+fn receivers_copy(name: &str) -> PathBuf {
+    installed_copy("receivers", "docs/receivers", name)
 }
 
 /// The command that runs a receiver.
 fn program(language: &str) -> Command {
     match language {
         "python" => {
-            installed_copy("requirements.txt");
+            receivers_copy("requirements.txt");
             let mut command =
                 Command::new(installed(root().join("target/receivers/venv/bin/python")));
             command.arg(root().join("docs/receivers/receiver.py"));
             command
         }
         "js" => {
-            installed_copy("package-lock.json");
+            receivers_copy("package-lock.json");
             installed(root().join("target/receivers/node_modules/standardwebhooks"));
             let mut command = Command::new("node");
-            command.arg(installed_copy("receiver.mjs"));
+            command.arg(receivers_copy("receiver.mjs"));
             command
         }
         _ => {
