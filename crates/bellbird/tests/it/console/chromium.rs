@@ -9,6 +9,7 @@ use serde_json::json;
 use super::SIGNED_OUT;
 use crate::support::chromium::Browser;
 use crate::support::harness::{App, Setup};
+use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, text};
 use crate::support::words::assert_has;
 
 impl Browser {
@@ -362,4 +363,26 @@ async fn everyday_tasks_take_few_clicks() {
     browser.click(".bars a.what");
     assert!(browser.url().contains("category="), "{}", browser.url());
     assert!(browser.has(".transactions > li"), "{}", browser.text());
+}
+
+/// CONTRIBUTING.md says how this makes the pictures.
+#[test]
+fn demo_has_the_pages_of_docs_pictures() {
+    let workdir = Workdir::new();
+    let line = format!("demo --json --seed 7 --log-level error {ANY_PORTS}");
+    let demo = RunningCommand::start(&workdir, &line);
+    let ready = demo.json();
+    let console = text(&ready, "consoleUrl");
+    let mut browser = Browser::start();
+    browser.open(console);
+    browser.click("form[action$='/demo/sign-in'] button");
+    for (path, name, height) in [
+        ("/overview", "overview", 1280),
+        ("/connections", "connections", 900),
+        ("/operator/health", "health", 1180),
+    ] {
+        browser.open(&format!("{console}{path}"));
+        browser.assert_at(path);
+        browser.picture(name, 1120, height);
+    }
 }

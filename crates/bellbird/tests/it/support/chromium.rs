@@ -372,16 +372,28 @@ impl Browser {
         }
     }
 
-    /// Saves a picture of the whole page, if `BELLBIRD_SCREENSHOTS` is set.
+    /// A picture of the whole page.
     fn screenshot(&mut self, name: &str) {
+        self.save(
+            name,
+            json!({"format": "png", "captureBeyondViewport": true}),
+        );
+    }
+
+    /// A picture of the top of the page for the documentation, with two dots a pixel.
+    pub(crate) fn picture(&mut self, name: &str, width: u32, height: u32) {
+        self.size(width, height, false);
+        let clip = json!({"x": 0, "y": 0, "width": width, "height": height, "scale": 2});
+        self.save(name, json!({"format": "png", "clip": clip}));
+    }
+
+    /// Saves a picture, if `BELLBIRD_SCREENSHOTS` is set.
+    fn save(&mut self, name: &str, params: Value) {
         use base64::Engine as _;
         let Ok(folder) = std::env::var("BELLBIRD_SCREENSHOTS") else {
             return;
         };
-        let shot = self.call(
-            "Page.captureScreenshot",
-            json!({"format": "png", "captureBeyondViewport": true}),
-        );
+        let shot = self.call("Page.captureScreenshot", params);
         let bytes = base64::engine::general_purpose::STANDARD
             .decode(shot["data"].as_str().unwrap())
             .unwrap();
