@@ -13,6 +13,7 @@ const VALUE_BYTES_MAX: usize = 1024;
 const MARK_BYTES_MAX: usize = 256;
 
 /// What is chosen of the filters that a list has. Other parameters are ignored.
+#[derive(Clone)]
 pub(crate) struct ListQuery {
     /// In the order of the query. Empty: not chosen.
     pub(crate) filters: Vec<(&'static str, String)>,
@@ -56,13 +57,8 @@ impl ListQuery {
         for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
             if name == "pages" {
                 let is_mark = |mark: &&str| (1..=MARK_BYTES_MAX).contains(&mark.len());
-                found.pages = newest(
-                    value
-                        .split('~')
-                        .filter(is_mark)
-                        .map(str::to_owned)
-                        .collect(),
-                );
+                let marks = value.split('~').filter(is_mark).map(str::to_owned);
+                found.pages = newest(marks.collect());
             }
             let value = value.trim();
             let known = found.filters.iter_mut().find(|known| known.0 == name);
@@ -135,30 +131,33 @@ impl ListQuery {
         any: &str,
         values: impl IntoIterator<Item = (impl Display, impl Display)>,
     ) -> Chip {
-        let chosen = self.get(name);
-        let link = |value: &str, text: String| {
-            Chip::link(text, self.with(&[(name, value)]), value == chosen)
-        };
-        let mut links = vec![link("", any.to_owned())];
+        let mut links = vec![self.choice(name, "", any)];
         let values = values.into_iter();
-        links.extend(values.map(|(value, text)| link(&value.to_string(), text.to_string())));
+        links.extend(values.map(|(value, text)| self.choice(name, value, text)));
         let shown = links.iter().find(|value| value.is_set);
         let text = match shown {
             Some(value) => value.text.clone(),
             None => format!("{any} (unknown choice)"),
         };
-        let is_set = shown.is_some() && !chosen.is_empty();
+        let is_set = shown.is_some() && !self.get(name).is_empty();
         Chip {
             values: links,
             ..Chip::link(text, String::new(), is_set)
         }
     }
 
+    /// A link that chooses this value.
+    pub(crate) fn choice(&self, name: &str, value: impl Display, text: impl Display) -> Chip {
+        let value = value.to_string();
+        let query = self.with(&[(name, value.as_str())]);
+        Chip::link(text.to_string(), query, value == self.get(name))
+    }
+
     /// A link that chooses this value, or ends the filter if it is chosen.
-    pub(crate) fn toggle(&self, name: &str, value: &str, text: impl Into<String>) -> Chip {
+    pub(crate) fn toggle(&self, name: &str, value: &str, text: impl Display) -> Chip {
         let is_set = self.get(name) == value;
         let to = if is_set { "" } else { value };
-        Chip::link(text.into(), self.with(&[(name, to)]), is_set)
+        Chip::link(text.to_string(), self.with(&[(name, to)]), is_set)
     }
 
     /// The mark of the last row before the page. None: it is the first.

@@ -26,10 +26,10 @@ use crate::api_client::ApiClient;
 use crate::cookie::Cookies;
 use crate::emails::Mailer;
 use crate::emails::asked_links::AskedLink;
-use crate::money_cache::CachedMoney;
+use crate::money_cache::MoneySums;
 use crate::oidc::IdentityProvider;
 use crate::pages::{BankTrouble, Frame};
-use crate::rows::found::CachedRows;
+use crate::rows::found::Found;
 use crate::settings::{ConsoleSettings, Site};
 
 /// Maximum number of large events read, and of events processed, at the same time for each
@@ -78,9 +78,9 @@ pub(crate) struct Inner {
     pub(crate) cookies: Cookies,
     pub(crate) identity_provider: Option<IdentityProvider>,
     /// Sums of money in and out, by session.
-    pub(crate) money_cache: Expiring<KeyId, CachedMoney>,
+    pub(crate) money_cache: Expiring<KeyId, Arc<MoneySums>>,
     /// Pages of trades, by session and query.
-    pub(crate) rows_cache: Expiring<(KeyId, String), CachedRows>,
+    pub(crate) rows_cache: Expiring<(KeyId, String), Arc<Found>>,
     /// Of test events to webhook endpoints.
     pub(crate) ping_limit: RateLimiter<UserId>,
     /// By provider. Unknown names share the permits of the empty name.
@@ -123,7 +123,7 @@ impl Console {
         };
         let sign_in_at = |oidc| IdentityProvider::new(oidc, &site.console_url);
         // What nothing was found for takes room too.
-        let bytes_of = |(_, query): &(_, String), rows: &CachedRows| query.len() + rows.bytes();
+        let bytes_of = |(_, query): &(_, String), found: &Arc<Found>| query.len() + found.bytes();
         let inner = Inner {
             connections: context.connections().clone(),
             frame: Frame::new(&settings, &site, context.connections().registry()),
@@ -138,7 +138,7 @@ impl Console {
             asked_links: site.mailer.clone().map(send_links),
             cookies: Cookies::new(&site.console_url),
             identity_provider: settings.oidc.as_ref().map(sign_in_at),
-            money_cache: Expiring::new(MONEY_TTL, CACHE_BYTES_MAX, |_, sums: &CachedMoney| {
+            money_cache: Expiring::new(MONEY_TTL, CACHE_BYTES_MAX, |_, sums: &Arc<MoneySums>| {
                 sums.bytes()
             }),
             rows_cache: Expiring::new(settings.trades_cache, CACHE_BYTES_MAX, bytes_of),

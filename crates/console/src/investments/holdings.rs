@@ -1,19 +1,18 @@
 //! What the accounts hold, from `/v1/holdings`, by currency, with exact sums.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use askama::Template;
 use bellbird_domain::{Decimal, ExactSum};
-use bellbird_reads::Trades;
-use futures_util::StreamExt as _;
-use futures_util::stream;
+use futures_util::stream::{self, StreamExt as _};
 use serde::Deserialize;
 
 use crate::api_client::List;
 use crate::pages::names::sanitized;
 use crate::pages::{BankTrouble, Money, Number, SignedInFrame, rendered_part};
 use crate::rows::Symbol;
-use crate::rows::filter::{Filter, RowFilter};
+use crate::rows::filter::Filter;
 use crate::rows::linked::Bank;
 use crate::rows::list::RowList;
 
@@ -28,7 +27,7 @@ struct HoldingsPart<'a> {
     /// This page again.
     again: String,
     troubles: Vec<BankTrouble>,
-    currencies: Vec<InCurrency>,
+    currencies: Vec<InCurrency<'a>>,
     /// Holdings without a value, which are in no total.
     without_value: usize,
     /// Holdings with a value, but without a cost, which are in no gain.
@@ -37,35 +36,21 @@ struct HoldingsPart<'a> {
     futures: usize,
 }
 
-struct InCurrency {
-    code: String,
+/// The holdings of a currency, the most valuable first, and their sums.
+struct InCurrency<'a> {
+    code: &'a str,
     /// None: no holding counts.
-    total: Option<Number>,
+    total: Option<ExactSum>,
     gain: Option<Gain>,
-    rows: Vec<HoldingRow>,
-}
-
-struct HoldingRow {
-    symbol: Symbol,
-    name: Option<String>,
-    /// None: it says nothing new, because only one account is shown.
-    account: Option<String>,
-    /// The query of the page with its trades.
-    trades: String,
-    quantity: Number,
-    price: Option<Number>,
-    value: Option<Money>,
-    cost: Option<Number>,
-    /// Per cent of the total.
-    share: Option<String>,
-    gain: Option<Gain>,
+    /// Those that the search finds.
+    holdings: Vec<&'a Holding>,
 }
 
 /// Value minus cost.
+#[derive(Default)]
 struct Gain {
-    number: Number,
-    /// Of the cost.
-    percent: Option<String>,
+    sum: ExactSum,
+    cost: ExactSum,
 }
 
 #[derive(Deserialize)]
@@ -86,8 +71,12 @@ impl Holding {
         sum_of(self.market_value.as_deref()?)
     }
 
-    fn gain(&self) -> Option<ExactSum> {
-        sum_of(self.unrealized_pnl.as_deref()?)
+    fn gain(&self) -> Option<Gain> {
+        let (value, sum) = (self.value()?, sum_of(self.unrealized_pnl.as_deref()?)?);
+        Some(Gain {
+            cost: value.minus(&sum),
+            sum,
+        })
     }
 
     /// By the symbol as most brokers write it, because the API names no kinds. Its value is that of
@@ -96,9 +85,24 @@ impl Holding {
         self.symbol.starts_with('/')
     }
 
-    /// What it adds to the total.
-    fn counted_value(&self) -> Option<ExactSum> {
-        self.value().filter(|_| !self.is_future())
+    fn shown_symbol(&self) -> Symbol {
+        Symbol::new(&self.symbol)
+    }
+
+    /// None: it says no more than the symbol.
+    fn shown_name(&self) -> Option<String> {
+        let name = self.name.as_deref().map(sanitized)?;
+        let is_new = !name.is_empty() && name != self.shown_symbol().text;
+        is_new.then_some(name)
+    }
+
+    fn shown_account(&self) -> String {
+        sanitized(&self.account_name)
+    }
+
+    fn shown_price(&self) -> Option<Number> {
+        let price = self.current_price.as_ref()?;
+        Some(Number::price(price, &self.currency))
     }
 }
 
@@ -107,32 +111,42 @@ fn sum_of(number: &str) -> Option<ExactSum> {
     sum.add(&Decimal::parse(number).ok()?).then_some(sum)
 }
 
+impl InCurrency<'_> {
+    fn number(&self, sum: &ExactSum) -> Number {
+        Number::sum(sum, self.code)
+    }
+
+    /// Per cent of the total.
+    fn share(&self, holding: &Holding) -> Option<String> {
+        let value = holding.value().filter(|_| !holding.is_future())?;
+        percent(&value, self.total.as_ref()?)
+    }
+}
+
 impl Gain {
-    fn new(gain: &ExactSum, cost: &ExactSum, currency: &str) -> Self {
-        Self {
-            number: Number::money(gain.to_decimal().as_str(), currency),
-            percent: percent(gain, cost),
-        }
+    /// Of the cost.
+    fn percent(&self) -> Option<String> {
+        percent(&self.sum, &self.cost)
     }
 
     fn plus(&self) -> &'static str {
-        match self.number.is_positive() {
+        match self.sum > ExactSum::default() {
             true => "+",
             false => "",
         }
     }
 }
 
-/// With a sign if it is a gain.
 fn percent(part: &ExactSum, whole: &ExactSum) -> Option<String> {
     let percent = part.percent_of(whole)?;
     Some(Number::percent(percent.as_str()).text)
 }
 
 /// Of the accounts that the page shows.
-pub(super) async fn part(list: &RowList<Trades>) -> String {
+pub(super) async fn part(list: &RowList) -> String {
+    let filter = &list.filter;
     let mut reads = Vec::new();
-    for broker in list.linked.chosen(list.filter.account) {
+    for broker in list.linked.chosen(filter.account) {
         reads.push(read(list, broker));
     }
     let read: Vec<Result<Vec<Holding>, BankTrouble>> = stream::iter(reads)
@@ -148,18 +162,11 @@ pub(super) async fn part(list: &RowList<Trades>) -> String {
     }
     let mut by_currency: BTreeMap<&str, Vec<&Holding>> = BTreeMap::new();
     for holding in &holdings {
-        by_currency
-            .entry(&holding.currency)
-            .or_default()
-            .push(holding);
+        let same = by_currency.entry(&holding.currency).or_default();
+        same.push(holding);
     }
-    let filter = &list.filter;
-    let wanted = filter.rows();
-    let mut currencies: Vec<InCurrency> = by_currency
-        .iter()
-        .map(|(currency, holdings)| in_currency(filter, &wanted, currency, holdings))
-        .collect();
-    currencies.retain(|currency| !currency.rows.is_empty());
+    let currencies = by_currency.into_iter();
+    let currencies = currencies.map(|(code, holdings)| in_currency(filter, code, holdings));
     let count = |is: fn(&Holding) -> bool| holdings.iter().filter(|one| is(one)).count();
     let frame = list.session.frame("/investments");
     rendered_part(&HoldingsPart {
@@ -167,7 +174,7 @@ pub(super) async fn part(list: &RowList<Trades>) -> String {
         filter,
         again: format!("{}/investments?{}", frame.root, filter.query.this_page()),
         troubles,
-        currencies,
+        currencies: currencies.filter(|one| !one.holdings.is_empty()).collect(),
         without_value: count(|one| one.value().is_none()),
         without_cost: count(|one| {
             one.value().is_some() && one.gain().is_none() && !one.is_future()
@@ -176,7 +183,7 @@ pub(super) async fn part(list: &RowList<Trades>) -> String {
     })
 }
 
-async fn read(list: &RowList<Trades>, broker: &Bank) -> Result<Vec<Holding>, BankTrouble> {
+async fn read(list: &RowList, broker: &Bank) -> Result<Vec<Holding>, BankTrouble> {
     let (connection, session) = (&broker.connection, &list.session);
     let account = list.filter.account;
     let account = account.map(|id| format!("&accountId={id}"));
@@ -194,82 +201,31 @@ async fn read(list: &RowList<Trades>, broker: &Bank) -> Result<Vec<Holding>, Ban
     }
 }
 
-fn in_currency(
+fn in_currency<'a>(
     filter: &Filter,
-    wanted: &RowFilter,
-    currency: &str,
-    holdings: &[&Holding],
-) -> InCurrency {
-    let (mut total, mut gain, mut cost) = <(ExactSum, ExactSum, ExactSum)>::default();
-    for holding in holdings {
-        let Some(value) = holding.counted_value() else {
-            continue;
-        };
-        if let Some(own) = holding.gain() {
-            cost = cost.plus(&value.minus(&own));
-            gain = gain.plus(&own);
+    code: &'a str,
+    mut holdings: Vec<&'a Holding>,
+) -> InCurrency<'a> {
+    let (mut total, mut gain) = (None::<ExactSum>, None::<Gain>);
+    for holding in holdings.iter().filter(|one| !one.is_future()) {
+        if let Some(value) = holding.value() {
+            total = Some(total.unwrap_or_default().plus(&value));
         }
-        total = total.plus(&value);
+        if let Some(own) = holding.gain() {
+            let all = gain.get_or_insert_default();
+            all.sum = all.sum.plus(&own.sum);
+            all.cost = all.cost.plus(&own.cost);
+        }
     }
-    let mut sorted: Vec<(Option<ExactSum>, &Holding)> = holdings
-        .iter()
-        .map(|holding| (holding.value(), *holding))
-        .collect();
-    sorted.sort_by(|(one, first), (other, second)| {
-        other
-            .cmp(one)
-            .then_with(|| first.symbol.cmp(&second.symbol))
-    });
-    let found = sorted.into_iter().map(|(_, holding)| holding);
-    let found = found.filter(|holding| {
-        let texts = [holding.symbol.as_str()];
-        let names = holding.name.as_deref();
-        wanted.finds(texts.into_iter().chain(names), None, currency)
+    holdings.sort_by_cached_key(|one| (Reverse(one.value()), &one.symbol));
+    holdings.retain(|one| {
+        let texts = [Some(&*one.symbol), one.name.as_deref()];
+        filter.finds(texts.into_iter().flatten(), None, code)
     });
     InCurrency {
-        code: currency.to_owned(),
-        total: (holdings.iter())
-            .any(|holding| holding.counted_value().is_some())
-            .then(|| Number::money(total.to_decimal().as_str(), currency)),
-        gain: (holdings.iter())
-            .any(|holding| holding.gain().is_some() && !holding.is_future())
-            .then(|| Gain::new(&gain, &cost, currency)),
-        rows: found
-            .map(|holding| row(filter, currency, holding, &total))
-            .collect(),
-    }
-}
-
-fn row(filter: &Filter, currency: &str, holding: &Holding, total: &ExactSum) -> HoldingRow {
-    let (value, gain, is_future) = (holding.value(), holding.gain(), holding.is_future());
-    let cost = value
-        .as_ref()
-        .zip(gain.as_ref())
-        .map(|(value, gain)| value.minus(gain));
-    let symbol = Symbol::new(&holding.symbol);
-    let name = holding.name.as_deref().map(sanitized);
-    HoldingRow {
-        trades: filter.with_search(&holding.symbol),
-        name: name.filter(|name| !name.is_empty() && *name != symbol.text),
-        symbol,
-        account: filter
-            .account
-            .is_none()
-            .then(|| sanitized(&holding.account_name)),
-        quantity: Number::quantity(&holding.quantity),
-        price: holding
-            .current_price
-            .as_deref()
-            .map(|price| Number::price(price, currency)),
-        value: (holding.market_value.as_deref()).map(|value| Money::new(currency, value)),
-        cost: (cost.as_ref()).map(|cost| Number::money(cost.to_decimal().as_str(), currency)),
-        share: (value.as_ref().filter(|_| !is_future)).and_then(|value| percent(value, total)),
-        gain: gain.zip(cost).map(|(gain, cost)| {
-            let gain = Gain::new(&gain, &cost, currency);
-            Gain {
-                percent: gain.percent.filter(|_| !is_future),
-                ..gain
-            }
-        }),
+        code,
+        total,
+        gain,
+        holdings,
     }
 }

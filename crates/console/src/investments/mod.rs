@@ -12,21 +12,21 @@ use futures_util::stream::{FuturesOrdered, Stream};
 use http::{Uri, Version};
 
 use crate::error_page::PageResult;
-use crate::rows::file;
-use crate::rows::list::{self, RowList};
+use crate::rows::list::RowList;
+use crate::rows::{ListKind as _, file, page};
 use crate::session::Session;
 
 /// `GET /investments`
 pub(crate) async fn show(session: Session, uri: Uri) -> PageResult {
-    list::show::<Trades, _>(session, uri.query(), parts).await
+    page::show(session, Trades::PAGE, uri.query(), parts).await
 }
 
 /// In the order of the page. Both are read at the same time.
-fn parts(list: Arc<RowList<Trades>>) -> impl Stream<Item = String> + Send + 'static {
+fn parts(list: Arc<RowList>) -> impl Stream<Item = String> + Send + 'static {
     let mut parts = FuturesOrdered::new();
     let held = Arc::clone(&list);
     parts.push_back(async move { holdings::part(&held).await }.boxed());
-    parts.push_back(async move { list.whole_part().await }.boxed());
+    parts.push_back(async move { list.whole_part::<Trades>().await }.boxed());
     parts
 }
 

@@ -5,7 +5,7 @@ use bellbird_domain::Decimal;
 use crate::pages::Number;
 
 /// The height of a chart, and the width of the longest bar of a list, in their own units.
-pub(super) const LENGTH: u32 = 200;
+const LENGTH: u32 = 200;
 /// Characters of a label that fit beside a chart.
 const LABEL_CHARS_MAX: usize = 9;
 /// No amount counts as larger.

@@ -13,7 +13,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use askama::Template;
-use bellbird_domain::ConnectionCategory;
+use bellbird_domain::{Account, ConnectionCategory};
 use futures_util::stream::FuturesUnordered;
 use http::Uri;
 
@@ -63,9 +63,8 @@ pub(crate) async fn show(session: Session, uri: Uri) -> PageResult {
     let attention = Attention::of(&connections, &names, &endpoints, &linkable, &session);
     let query = OverviewQuery::of(uri.query());
     let is_empty = connections.is_empty();
-    let currencies = accounts.iter();
-    let currencies = currencies.map(|account| (account.connection_id, account.currency));
-    let currencies = currencies.collect();
+    let currency = |account: &Account| (account.connection_id, account.currency);
+    let currencies = accounts.iter().map(currency).collect();
     let balances = BalancesOf {
         session: Arc::clone(&session),
         query: query.clone(),

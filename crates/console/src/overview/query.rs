@@ -1,66 +1,56 @@
 //! The query of the overview: which months the sums of money in and out are about, in which
 //! currency, and how new what was read has to be.
 
+use std::fmt::Display;
+
 use jiff::civil::Date;
 use jiff::{Timestamp, ToSpan as _};
 
 use crate::list_query::ListQuery;
 use crate::months::Months;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Period {
-    ThisMonth,
-    LastMonth,
-    SixMonths,
-    TwelveMonths,
+/// Whole months, of which the last may not have ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Period {
+    pub(super) key: &'static str,
+    pub(super) label: &'static str,
+    /// How many months ago they begin.
+    back: i32,
+    count: i32,
 }
 
+pub(super) const PERIODS: &[Period] = &[
+    Period::new("this-month", "This month", 0, 1),
+    Period::new("last-month", "Last month", 1, 1),
+    SIX_MONTHS,
+    Period::new("12-months", "12 months", 11, 12),
+];
+const SIX_MONTHS: Period = Period::new("6-months", "6 months", 5, 6);
+
 impl Period {
-    pub(super) const ALL: [Self; 4] = [
-        Self::ThisMonth,
-        Self::LastMonth,
-        Self::SixMonths,
-        Self::TwelveMonths,
-    ];
-
-    fn key(self) -> &'static str {
-        match self {
-            Self::ThisMonth => "this-month",
-            Self::LastMonth => "last-month",
-            Self::SixMonths => "6-months",
-            Self::TwelveMonths => "12-months",
-        }
-    }
-
-    pub(super) fn label(self) -> &'static str {
-        match self {
-            Self::ThisMonth => "This month",
-            Self::LastMonth => "Last month",
-            Self::SixMonths => "6 months",
-            Self::TwelveMonths => "12 months",
-        }
-    }
-
-    pub(super) fn months(self, today: Date) -> Months {
-        let this = today.first_of_month();
-        let (back, count) = match self {
-            Self::ThisMonth => (0, 1),
-            Self::LastMonth => (1, 1),
-            Self::SixMonths => (5, 6),
-            Self::TwelveMonths => (11, 12),
-        };
-        Months {
-            first: this.saturating_sub(back.months()),
+    const fn new(key: &'static str, label: &'static str, back: i32, count: i32) -> Self {
+        Self {
+            key,
+            label,
+            back,
             count,
         }
     }
+
+    pub(super) fn months(&self, today: Date) -> Months {
+        Months {
+            first: today.first_of_month().saturating_sub(self.back.months()),
+            count: self.count,
+        }
+    }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct OverviewQuery {
-    pub(super) period: Period,
-    /// None: the one with the most transactions.
-    pub(super) currency: Option<String>,
+    /// Has only values that mean something, except the currency. Empty: the one with the most
+    /// transactions.
+    query: ListQuery,
+    pub(super) period: &'static Period,
     /// What was read before this time is to be read again.
     pub(super) not_before: Option<Timestamp>,
 }
@@ -68,35 +58,32 @@ pub(super) struct OverviewQuery {
 impl OverviewQuery {
     /// What cannot be read counts as absent.
     pub(super) fn of(query: Option<&str>) -> Self {
-        let fields = ListQuery::parse(query, &["period", "currency", "not-before"]);
-        let mut periods = Period::ALL.into_iter();
-        let period = periods.find(|period| period.key() == fields.get("period"));
-        let not_before = fields.parsed("not-before");
+        let mut query = ListQuery::parse(query, &["period", "currency", "not-before"]);
+        let mut periods = PERIODS.iter();
+        let period = periods.find(|period| period.key == query.get("period"));
+        query.set("period", period.map(|period| period.key));
+        let not_before = query.parsed("not-before");
+        query.set("not-before", None::<Timestamp>);
         Self {
-            period: period.unwrap_or(Period::SixMonths),
-            currency: Some(fields.get("currency").to_owned()).filter(|code| !code.is_empty()),
+            query,
+            period: period.unwrap_or(&SIX_MONTHS),
             not_before: not_before.and_then(|at| Timestamp::from_second(at).ok()),
         }
     }
 
-    /// The query of the page for another period or currency.
-    pub(super) fn link(&self, period: Period, currency: Option<&str>) -> String {
-        let mut query = form_urlencoded::Serializer::for_suffix("?".to_owned(), 1);
-        query.append_pair("period", period.key());
-        if let Some(currency) = currency {
-            query.append_pair("currency", currency);
-        }
-        query.finish()
+    pub(super) fn currency(&self) -> &str {
+        self.query.get("currency")
+    }
+
+    /// The query of this page with another period or currency, or which reads again what was read
+    /// before a time.
+    pub(super) fn link(&self, name: &str, value: impl Display) -> String {
+        format!("?{}", self.query.with(&[(name, &*value.to_string())]))
     }
 
     /// The query of this page.
     pub(super) fn same(&self) -> String {
-        self.link(self.period, self.currency.as_deref())
-    }
-
-    /// The query of this page, which reads again what was read before.
-    pub(super) fn link_not_before(&self, at: Timestamp) -> String {
-        format!("{}&not-before={}", self.same(), at.as_second())
+        format!("?{}", self.query.first())
     }
 }
 
@@ -112,26 +99,11 @@ mod tests {
     fn periods_are_whole_months() {
         let today = day("2026-11-29");
         for (period, first, end, name) in [
+            (&PERIODS[0], "2026-11-01", "2026-11-29", "November 2026"),
+            (&PERIODS[1], "2026-10-01", "2026-10-31", "October 2026"),
+            (&PERIODS[2], "2026-06-01", "2026-11-29", "Jun to Nov 2026"),
             (
-                Period::ThisMonth,
-                "2026-11-01",
-                "2026-11-29",
-                "November 2026",
-            ),
-            (
-                Period::LastMonth,
-                "2026-10-01",
-                "2026-10-31",
-                "October 2026",
-            ),
-            (
-                Period::SixMonths,
-                "2026-06-01",
-                "2026-11-29",
-                "Jun to Nov 2026",
-            ),
-            (
-                Period::TwelveMonths,
+                &PERIODS[3],
                 "2025-12-01",
                 "2026-11-29",
                 "Dec 2025 to Nov 2026",
@@ -144,28 +116,31 @@ mod tests {
             );
             assert_eq!(months.iter().count(), months.count as usize);
         }
-        let of = |period: Period| period.months(today);
-        assert!(of(Period::SixMonths).contain(of(Period::LastMonth)));
-        assert!(!of(Period::LastMonth).contain(of(Period::ThisMonth)));
-        assert!(!of(Period::SixMonths).contain(of(Period::TwelveMonths)));
+        let of = |at: usize| PERIODS[at].months(today);
+        assert!(of(2).contain(of(1)));
+        assert!(!of(1).contain(of(0)));
+        assert!(!of(2).contain(of(3)));
     }
 
     #[test]
     fn nonsense_counts_as_absent() {
         let nonsense = OverviewQuery::of(Some("period=year&currency=&not-before=%00&%ff&period"));
-        assert_eq!(nonsense.period, Period::SixMonths);
-        assert!(nonsense.currency.is_none() && nonsense.not_before.is_none());
+        assert_eq!(nonsense.period, &SIX_MONTHS);
+        assert!(nonsense.currency().is_empty() && nonsense.not_before.is_none());
+        assert_eq!(nonsense.same(), "?");
         let query = OverviewQuery::of(Some("period=last-month&currency=A%26B&not-before=7"));
         assert_eq!(query.not_before, Timestamp::from_second(7).ok());
         let links = [
-            query.link(query.period, query.currency.as_deref()),
-            query.link_not_before(Timestamp::from_second(9).unwrap()),
+            query.same(),
+            query.link("not-before", 9),
+            query.link("period", "x"),
         ];
         assert_eq!(
             links,
             [
                 "?period=last-month&currency=A%26B",
-                "?period=last-month&currency=A%26B&not-before=9"
+                "?period=last-month&currency=A%26B&not-before=9",
+                "?period=x&currency=A%26B"
             ]
         );
     }

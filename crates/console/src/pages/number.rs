@@ -1,6 +1,6 @@
 //! Numbers as pages show them: short enough to compare, and with the exact text one step away.
 
-use bellbird_domain::{Currency, Decimal};
+use bellbird_domain::{Currency, Decimal, ExactSum};
 
 /// Decimal places of an amount that is less than one of its currency's smallest unit, as of coins.
 const SMALL_PLACES: usize = 8;
@@ -32,6 +32,11 @@ impl Number {
             return Self::of(value, places, SMALL_PLACES);
         }
         number
+    }
+
+    /// As [`Self::money`], of a sum.
+    pub(crate) fn sum(sum: &ExactSum, currency: &str) -> Self {
+        Self::money(sum.to_decimal().as_str(), currency)
     }
 
     /// Of a security: as many places as there are.
@@ -121,6 +126,10 @@ impl Money {
             currency: currency.to_owned(),
             number: Number::money(value, currency),
         }
+    }
+
+    pub(crate) fn sum(currency: &str, sum: &ExactSum) -> Self {
+        Self::new(currency, sum.to_decimal().as_str())
     }
 }
 

@@ -22,8 +22,9 @@ use tokio::time::Instant;
 
 use super::ListKind;
 use super::filter::Filter;
-use super::find::{Lists, failed};
+use super::find::{Lists, errors_of, failed};
 use super::list::RowList;
+use crate::api_client::ApiError;
 use crate::error_page::PageResult;
 use crate::pages::{BankTrouble, Notice, Tone, why_not_read};
 use crate::session::Session;
@@ -71,16 +72,16 @@ pub(crate) async fn download<K: ListKind>(
     version: Version,
     uri: Uri,
 ) -> PageResult {
-    let list = RowList::<K>::load(session, uri.query()).await?;
+    let list = RowList::load(session, K::PAGE, uri.query()).await?;
     if version < Version::HTTP_11 {
         return Ok(no_file(StatusCode::BAD_REQUEST, OLD_HTTP));
     }
     if let Err(error) = list.filter.days() {
         return Ok(no_file(StatusCode::BAD_REQUEST, error.text));
     }
-    let (file, name) = match File::open(&list).await {
+    let (file, name) = match File::<K>::open(&list).await {
         Ok(opened) => opened,
-        Err(why) => return Ok(why.response()),
+        Err(error) => return Ok(not_read(&error)),
     };
     let pieces = stream::try_unfold(file, |mut file| async move {
         let piece = file.next_piece().await?;
@@ -106,34 +107,25 @@ fn notice(status: StatusCode, why: &str) -> Notice {
         .with_status(status)
 }
 
-/// Why a file could not be read.
-struct NotRead {
-    /// A sentence for the user.
-    why: String,
-    /// If that is a limit of the user's.
-    wait_seconds: Option<u64>,
-}
-
-impl NotRead {
-    fn new(why: String, status: StatusCode, wait_seconds: Option<u64>) -> Self {
-        let wait_seconds = wait_seconds.filter(|_| status == StatusCode::TOO_MANY_REQUESTS);
-        Self { why, wait_seconds }
-    }
-
-    fn response(&self) -> Response {
-        match self.wait_seconds {
-            Some(seconds) => notice(StatusCode::TOO_MANY_REQUESTS, &self.why)
-                .with_retry_after(seconds)
-                .into_response(),
-            None => no_file(StatusCode::BAD_GATEWAY, &self.why),
+/// A wait is said of a limit of the user's only.
+fn not_read(error: &ApiError) -> Response {
+    match error.retry_after {
+        Some(seconds) if error.status == StatusCode::TOO_MANY_REQUESTS => {
+            let notice = notice(error.status, &error.message);
+            notice.with_retry_after(seconds).into_response()
         }
+        _ => no_file(StatusCode::BAD_GATEWAY, &error.message),
     }
 }
 
-impl From<Problem> for NotRead {
+impl From<Problem> for ApiError {
     fn from(problem: Problem) -> Self {
-        let (status, wait) = (problem.status(), problem.retry_after());
-        Self::new(why_not_read(&problem), status, wait)
+        Self {
+            message: why_not_read(&problem),
+            code: problem.code().to_owned(),
+            status: problem.status(),
+            retry_after: problem.retry_after(),
+        }
     }
 }
 
@@ -141,34 +133,29 @@ impl From<Problem> for NotRead {
 /// `version` is the request's.
 pub(crate) async fn pass_on(session: &Session, path: &str, version: Version) -> Response {
     let opened = session.api.open(&session.caller, path, version).await;
-    opened.unwrap_or_else(|error| {
-        NotRead::new(error.message, error.status, error.retry_after).response()
-    })
+    opened.unwrap_or_else(|error| not_read(&error))
 }
 
 impl<K: ListKind> File<K> {
     /// Reads the first page of each list. Fails if a bank cannot be read, and the page did not say
     /// so.
-    async fn open(list: &RowList<K>) -> Result<(Box<Self>, FileName), NotRead> {
-        let RowList {
-            session, filter, ..
-        } = list;
-        let names = &list.linked.names;
+    async fn open(list: &Arc<RowList>) -> Result<(Box<Self>, FileName), ApiError> {
+        let (session, filter, names) = (&list.session, &list.filter, &list.linked.names);
         let (api, caller, now) = (&session.context, &session.caller, session.now);
         let permit = api.admit(K::quota(api.quotas()), caller, now).await?;
-        let lists = Lists::<K>::select(session, names, filter).await?;
+        let lists = Lists::<K>::select(session, names, filter.account, filter.dates()).await?;
         let name = name_of(&lists, filter);
-        let wanted = filter.rows();
         let mut lines = CsvLines::new(FOR_SPREADSHEETS);
         let mut header = Vec::new();
-        lines.header(K::COLUMNS, &mut header);
+        lines.header(K::PAGE.columns, &mut header);
         // A row that is not wanted is an empty line, because each row ends at most one page of a
         // provider, and so has a deadline of its own.
-        let zone = caller.timezone.clone();
+        let of_rows = Arc::clone(list);
         let line = move |row: &K::Row<'_>, place: K::Place| {
             let mut line = Vec::new();
-            if K::is_wanted(row, &wanted) {
-                K::write(row, K::day(row, place, &zone), &mut lines, &mut line);
+            if K::is_wanted(row, &of_rows.filter) {
+                let day = K::day(row, place, &of_rows.session.caller.timezone);
+                K::write(row, day, &mut lines, &mut line);
                 lines.end_line(&mut line);
             }
             Some(line)
@@ -177,34 +164,42 @@ impl<K: ListKind> File<K> {
         let mut merged = Merged::new(lists.ranges, None, give_up_at, line);
         let first = merged.next(&api.call_context(caller)).await;
         let mut troubles = lists.troubles;
-        troubles.extend(failed(session, names, &lists.contexts, &merged).await);
+        troubles.extend(failed(session, names, &lists.contexts, errors_of(&merged)).await);
         let lists_left_out = merged.failed();
         let is_nothing_left = lists_left_out == merged.lists().count();
         if !troubles.is_empty() && (is_nothing_left || filter.query.get("partial") != "true") {
             troubles.sort_unstable();
             let why = |one: &BankTrouble| format!("{} {} {}", one.name, one.what(), one.why);
             let why = troubles.iter().map(why).collect::<Vec<_>>().join(" ");
-            return Err(NotRead {
-                why,
-                wait_seconds: None,
+            return Err(ApiError {
+                message: why,
+                code: String::new(),
+                status: StatusCode::BAD_GATEWAY,
+                retry_after: None,
             });
         }
-        let first = first.unwrap_or_default();
-        let is_ended = first.is_none();
-        let first = first.filter(|line| !line.is_empty());
-        let file = Self {
+        let mut file = Self {
             console: session.console(),
             caller: caller.clone(),
             permit,
             merged,
             lists_left_out,
-            rows: u64::from(first.is_some()),
-            is_ended,
-            lines: [header].into_iter().chain(first).collect(),
+            lines: VecDeque::from([header]),
+            rows: 0,
             checked_at: Instant::now(),
             is_begun: false,
+            is_ended: false,
         };
+        file.push(first.unwrap_or_default());
         Ok((Box::new(file), name))
+    }
+
+    /// Takes a row that was read, or the end.
+    fn push(&mut self, row: Option<Vec<u8>>) {
+        self.is_ended = row.is_none();
+        let line = row.filter(|line| !line.is_empty());
+        self.rows += u64::from(line.is_some());
+        self.lines.extend(line);
     }
 
     async fn next_piece(&mut self) -> Result<Option<Bytes>, CutOff> {
@@ -243,10 +238,7 @@ impl<K: ListKind> File<K> {
             tracing::warn!(rows = self.rows, "file of the console cut off");
             return Err(CutOff);
         };
-        self.is_ended = next.is_none();
-        let line = next.filter(|line| !line.is_empty());
-        self.rows += u64::from(line.is_some());
-        self.lines.extend(line);
+        self.push(next);
         Ok(!self.is_ended)
     }
 
@@ -268,23 +260,18 @@ impl<K: ListKind> File<K> {
 /// `Ironbark-Bank_Everyday_2026-10-30_2026-11-29.csv`, or without account
 /// `transactions_2026-10-30_2026-11-29.csv`.
 fn name_of<K: ListKind>(lists: &Lists<K>, filter: &Filter) -> FileName {
-    let days = filter.days().unwrap_or_default();
-    let context = filter.account.and_then(|id| {
-        let contexts = lists.contexts.values().map(Arc::as_ref);
-        let mut accounts = contexts.flat_map(|context| {
-            let connection = &context.connection;
-            context
-                .accounts
-                .iter()
-                .map(move |account| (connection, account))
-        });
-        accounts.find(|(_, account)| account.id == id)
+    let account = filter.account.and_then(|id| {
+        lists.contexts.values().find_map(|context| {
+            let mut accounts = context.accounts.iter();
+            let account = accounts.find(|account| account.id == id)?;
+            Some((&*context.connection.institution_name, &*account.name))
+        })
     });
     let parts = NameParts {
-        institution: context.map(|(connection, _)| &*connection.institution_name),
-        account: context.map(|(_, account)| &*account.name),
-        resource: context.is_none().then_some(K::NAME),
-        days: (days.from, days.to),
+        institution: account.map(|(institution, _)| institution),
+        account: account.map(|(_, name)| name),
+        resource: account.is_none().then_some(K::PAGE.name),
+        days: filter.days().unwrap_or_default().unzip(),
         extension: "csv",
     };
     parts.name()

@@ -76,23 +76,16 @@ impl Period {
     }
 
     fn days(self, today: Date) -> Days {
-        let (from, to) = match self {
-            Self::All => return Days::default(),
+        Some(match self {
+            Self::All => return None,
             Self::ThirtyDays => (today.saturating_sub(30.days()), today),
             Self::ThisMonth => (today.first_of_month(), today),
             Self::LastMonth => {
-                let last = today
-                    .first_of_month()
-                    .yesterday()
-                    .unwrap_or(today.first_of_month());
+                let last = today.first_of_month().saturating_sub(1.day());
                 (last.first_of_month(), last)
             }
             Self::Months(months) => (today.saturating_sub(i64::from(months).months()), today),
-        };
-        Days {
-            from: Some(from),
-            to: Some(to),
-        }
+        })
     }
 
     /// The one that goes further back, for a search that did not find enough.
@@ -107,12 +100,8 @@ impl Period {
     }
 }
 
-/// The first and the last day. Neither: all days.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Days {
-    pub(super) from: Option<Date>,
-    pub(super) to: Option<Date>,
-}
+/// The first and the last day. None: all days.
+type Days = Option<(Date, Date)>;
 
 /// What is wrong with days that were typed, and at which field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,7 +111,7 @@ pub(crate) struct DayError {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CategoryChoice {
+pub(crate) enum CategoryChoice {
     Of(Category),
     /// Rows without a category.
     Without,
@@ -131,15 +120,7 @@ pub(super) enum CategoryChoice {
 }
 
 impl CategoryChoice {
-    fn parse(text: &str) -> Option<Self> {
-        match text {
-            "none" => Some(Self::Without),
-            "no-transfers" => Some(Self::NoTransfers),
-            key => Category::from_key(key).map(Self::Of),
-        }
-    }
-
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Of(category) => category.key(),
             Self::Without => "none",
@@ -147,7 +128,7 @@ impl CategoryChoice {
         }
     }
 
-    pub(super) fn label(self) -> &'static str {
+    pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Of(category) => category.label(),
             Self::Without => "No category",
@@ -192,8 +173,9 @@ pub(crate) struct Filter {
     pub(crate) query: ListQuery,
     pub(crate) account: Option<AccountId>,
     chosen_period: Option<Period>,
-    pub(super) category: Option<CategoryChoice>,
+    category: Option<CategoryChoice>,
     pub(super) currency: Option<Currency>,
+    wanted: Option<Wanted>,
     pub(super) today: Date,
     /// Those that the page offers, the one by default first.
     pub(super) periods: &'static [Period],
@@ -211,7 +193,7 @@ impl Filter {
     ) -> Self {
         let mut query = ListQuery::parse(query, &FILTERS);
         query.retain_pages::<PageStart>();
-        let partial = Some("true").filter(|chosen| *chosen == query.get("partial"));
+        let partial = Some("true").filter(|_| query.get("partial") == "true");
         query.set("partial", partial);
         let account = query
             .parsed::<AccountId>("account")
@@ -224,11 +206,14 @@ impl Filter {
             query.set("from", None::<Date>);
             query.set("to", None::<Date>);
         }
-        let category = CategoryChoice::parse(query.get("category")).filter(|_| has_categories);
+        let is_category = |choice: &CategoryChoice| choice.name() == query.get("category");
+        let category = CategoryChoice::all().find(is_category);
+        let category = category.filter(|_| has_categories);
         query.set("category", category.map(CategoryChoice::name));
         let currency = Currency::parse(query.get("currency")).filter(|_| has_categories);
         query.set("currency", currency);
         let search: String = query.get("search").chars().take(SEARCH_CHARS_MAX).collect();
+        let wanted = (!search.is_empty()).then(|| Wanted::from(&*search));
         query.set("search", Some(search));
         Self {
             query,
@@ -236,6 +221,7 @@ impl Filter {
             chosen_period,
             category,
             currency,
+            wanted,
             today,
             periods,
         }
@@ -245,13 +231,10 @@ impl Filter {
         self.query.get("search")
     }
 
-    /// The days as typed: the parameter, the label and the value.
-    pub(super) fn own_days(&self) -> [(&'static str, &'static str, &str); 2] {
-        [("from", "From"), ("to", "To")].map(|(name, label)| (name, label, self.query.get(name)))
-    }
-
     fn has_own_days(&self) -> bool {
-        self.own_days().iter().any(|(.., day)| !day.is_empty())
+        ["from", "to"]
+            .iter()
+            .any(|day| !self.query.get(day).is_empty())
     }
 
     /// None: days of the user's own.
@@ -272,7 +255,7 @@ impl Filter {
     }
 
     pub(crate) fn is_searched(&self) -> bool {
-        !self.search().is_empty()
+        self.wanted.is_some()
     }
 
     /// Whether rows of the days and accounts are left out.
@@ -300,29 +283,27 @@ impl Filter {
         let to = to.unwrap_or_else(|| self.today.max(from.unwrap_or(self.today)));
         let from = from.unwrap_or_else(|| to.saturating_sub(30.days()));
         let text = ORDER;
-        if from > to {
-            return Err(DayError { field: "to", text });
+        match from > to {
+            true => Err(DayError { field: "to", text }),
+            false => Ok(Some((from, to))),
         }
-        Ok(Days {
-            from: Some(from),
-            to: Some(to),
-        })
+    }
+
+    /// Those of a read. A page whose days are wrong does not read.
+    pub(super) fn dates(&self) -> DateFilter {
+        let (from, to) = self.days().unwrap_or_default().unzip();
+        DateFilter {
+            from: from.map(Bound::Day),
+            to: to.map(Bound::Day),
+        }
     }
 
     /// The value of the chip.
     pub(super) fn days_label(&self) -> String {
         match (self.period(), self.days()) {
             (Some(period), _) => period.label(),
-            (
-                None,
-                Ok(Days {
-                    from: Some(from),
-                    to: Some(to),
-                }),
-            ) => match from == to {
-                true => shown_day(from),
-                false => format!("{} to {}", shown_day(from), shown_day(to)),
-            },
+            (None, Ok(Some((from, to)))) if from == to => shown_day(from),
+            (None, Ok(Some((from, to)))) => format!("{} to {}", shown_day(from), shown_day(to)),
             (None, _) => "Other days".to_owned(),
         }
     }
@@ -332,15 +313,11 @@ impl Filter {
         self.query.start()
     }
 
-    /// All that is chosen but one parameter, for a form that has that one.
-    pub(super) fn pairs(&self, left_out: &str) -> Vec<(&'static str, &str)> {
-        let is_left_out = |name: &str| {
-            let is_of_days = matches!(name, "period" | "from" | "to");
-            name == left_out || (is_of_days && left_out == "period")
-        };
+    /// All that is chosen but some parameters, for a form that has those.
+    pub(super) fn pairs(&self, left_out: &[&str]) -> Vec<(&'static str, &str)> {
         let pairs = self.query.filters.iter();
         pairs
-            .filter(|(name, value)| !value.is_empty() && !is_left_out(name))
+            .filter(|(name, value)| !value.is_empty() && !left_out.contains(name))
             .map(|(name, value)| (*name, value.as_str()))
             .collect()
     }
@@ -361,39 +338,6 @@ impl Filter {
         self.is_searched().then(|| self.with_period(further))
     }
 
-    /// The rows that pass.
-    pub(crate) fn rows(&self) -> RowFilter {
-        RowFilter {
-            category: self.category,
-            currency: self.currency,
-            wanted: self.is_searched().then(|| Wanted::from(self.search())),
-        }
-    }
-}
-
-impl Days {
-    pub(super) fn filter(self) -> DateFilter {
-        DateFilter {
-            from: self.from.map(Bound::Day),
-            to: self.to.map(Bound::Day),
-        }
-    }
-
-    /// The parameters of the API.
-    pub(super) fn pairs(self) -> impl Iterator<Item = (&'static str, String)> {
-        let days = [("from", self.from), ("to", self.to)].into_iter();
-        days.filter_map(|(name, day)| Some((name, day?.to_string())))
-    }
-}
-
-/// Selects rows while they pass by.
-pub(crate) struct RowFilter {
-    category: Option<CategoryChoice>,
-    currency: Option<Currency>,
-    wanted: Option<Wanted>,
-}
-
-impl RowFilter {
     pub(super) fn has_category(&self, category: Option<Category>) -> bool {
         match self.category {
             None => true,
@@ -438,15 +382,14 @@ mod tests {
 
     fn days(query: &str) -> Result<(Date, Date), &'static str> {
         let days = filter(query).days();
-        days.map(|days| (days.from.unwrap(), days.to.unwrap()))
-            .map_err(|error| error.field)
+        days.map(Option::unwrap).map_err(|error| error.field)
     }
 
     #[test]
     fn all_days_are_those_of_a_page_that_offers_them() {
         const PERIODS: [Period; 2] = [Period::All, Period::Months(3)];
         for query in ["", "period=all", "search=x", "period=nonsense"] {
-            assert_eq!(filter_of(query, &PERIODS).days(), Ok(Days::default()));
+            assert_eq!(filter_of(query, &PERIODS).days(), Ok(None));
         }
         let filter = filter_of("search=x", &PERIODS);
         assert_eq!(
@@ -508,7 +451,11 @@ mod tests {
             filter.with_period(Period::ThisMonth),
             query.replace("3m", "month")
         );
-        let names: Vec<&str> = filter.pairs("search").iter().map(|pair| pair.0).collect();
+        let names: Vec<&str> = filter
+            .pairs(&["search"])
+            .iter()
+            .map(|pair| pair.0)
+            .collect();
         assert_eq!(names, ["account", "period", "category"]);
         assert_eq!(filter.further(), Some(query.replace("3m", "12m")));
     }

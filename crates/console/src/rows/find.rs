@@ -1,14 +1,14 @@
-//! Reads the rows of a page: of all chosen accounts, newest first, and of each list no more than
-//! the page needs.
+//! Selects the lists to read, and reads the rows of a page: of all chosen accounts, newest first,
+//! and of each list no more than the page needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bellbird_api::http::Problem;
 use bellbird_api::http::problem::problem_for_category;
-use bellbird_domain::ConnectionId;
-use bellbird_reads::merged::{Awaited, ListState, PositionLost};
-use bellbird_reads::{ConnectionContext, Merged, Range, SelectError, Selection};
+use bellbird_domain::{AccountId, ConnectionId, DateFilter};
+use bellbird_reads::merged::{self, Awaited, ListState, PositionLost};
+use bellbird_reads::{ConnectionContext, Merged, Range, ReadError, SelectError, Selection};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -56,12 +56,10 @@ impl Progress {
     pub(super) fn take(&self) -> (Vec<Row>, BTreeSet<ConnectionId>) {
         let mut seen = self.seen.lock().take().unwrap_or_default();
         keep_newest(&mut seen);
+        let rows = seen.into_iter().map(|(_, row)| row).collect();
         let asked = self.awaited.lock();
         let asked = asked.iter().flat_map(|awaited| awaited.lock().clone());
-        (
-            seen.into_iter().map(|(_, row)| row).collect(),
-            asked.map(|(connection, _)| connection).collect(),
-        )
+        (rows, asked.map(|(connection, _)| connection).collect())
     }
 }
 
@@ -71,47 +69,42 @@ fn keep_newest(seen: &mut Vec<(Timestamp, Row)>) {
 }
 
 /// The lists to read.
-pub(super) struct Lists<K: ListKind> {
-    pub(super) ranges: Vec<Range<K>>,
-    pub(super) contexts: BTreeMap<ConnectionId, Arc<ConnectionContext>>,
-    /// How many accounts of each bank.
-    accounts: BTreeMap<ConnectionId, usize>,
+pub(crate) struct Lists<K: ListKind> {
+    pub(crate) ranges: Vec<Range<K>>,
+    pub(crate) contexts: BTreeMap<ConnectionId, Arc<ConnectionContext>>,
     /// Of banks that cannot be read at all.
-    pub(super) troubles: Vec<BankTrouble>,
+    pub(crate) troubles: Vec<BankTrouble>,
 }
 
 impl<K: ListKind> Lists<K> {
-    /// Those of the chosen account, or of all. Calls no provider.
-    pub(super) async fn select(
+    /// Those of one account, or of all. Calls no provider.
+    pub(crate) async fn select(
         session: &Session,
         names: &BankNames,
-        filter: &Filter,
+        account: Option<AccountId>,
+        dates: DateFilter,
     ) -> Result<Self, Problem> {
         let (reads, caller, now) = (session.context.reads(), &session.caller, session.now);
-        let account = filter.account;
+        let category = K::PAGE.category;
         let selection = Selection {
             account_ids: account.as_ref().map(std::slice::from_ref),
-            category: Some(K::CATEGORY),
+            category: Some(category),
             ..Selection::default()
         };
         let selected = reads.select(caller, selection).await.map_err(|error| {
             let (SelectError::Connection(error) | SelectError::Account(error)) = error;
-            problem_for_category(&error, "Account", K::CATEGORY)
+            problem_for_category(&error, "Account", category)
         })?;
-        // A page whose days are wrong does not read.
-        let dates = filter.days().unwrap_or_default().filter();
         let mut lists = Self {
             ranges: Vec::new(),
             contexts: BTreeMap::new(),
-            accounts: BTreeMap::new(),
             troubles: Vec::new(),
         };
         for connection in selected.connections {
             let accounts = match connection {
                 Ok(accounts) => accounts,
                 Err(unreadable) => {
-                    let (connection, error) = (&unreadable.connection, &unreadable.error);
-                    let trouble = session.trouble(connection, error);
+                    let trouble = session.trouble(&unreadable.connection, &unreadable.error);
                     lists.troubles.push(trouble.among(names));
                     continue;
                 }
@@ -127,35 +120,41 @@ impl<K: ListKind> Lists<K> {
                     }
                 }
             }
-            let id = context.connection.id;
-            lists.accounts.insert(id, accounts.accounts().count());
-            lists.contexts.insert(id, Arc::clone(context));
+            lists
+                .contexts
+                .insert(context.connection.id, Arc::clone(context));
         }
         Ok(lists)
     }
 }
 
+/// Why lists of a bank have failed, by bank.
+pub(super) fn errors_of<K: ListKind, T: Send>(
+    merged: &Merged<'_, K, T>,
+) -> BTreeMap<ConnectionId, ReadError> {
+    let lists = merged.lists();
+    let failed = lists.filter_map(|list| match list.state {
+        ListState::Failed(error) => Some((list.connection_id, error.clone())),
+        _ => None,
+    });
+    failed.collect()
+}
+
 /// The banks of which a list has failed. Each is reported to the service, as the API does: a
 /// consent that is gone is a reason to ask the provider for its status. One that was removed
 /// meanwhile is left out.
-pub(super) async fn failed<K: ListKind, T: Send>(
+pub(crate) async fn failed(
     session: &Session,
     names: &BankNames,
     contexts: &BTreeMap<ConnectionId, Arc<ConnectionContext>>,
-    merged: &Merged<'_, K, T>,
+    errors: BTreeMap<ConnectionId, ReadError>,
 ) -> Vec<BankTrouble> {
-    let mut errors = BTreeMap::new();
-    for list in merged.lists() {
-        if let ListState::Failed(error) = list.state {
-            errors.insert(list.connection_id, error.clone());
-        }
-    }
+    let api = &session.context;
     let mut troubles = Vec::new();
     for (id, error) in errors {
         let Some(context) = contexts.get(&id) else {
             continue;
         };
-        let api = &session.context;
         let problem = api
             .after_failed_read(&session.caller, context, &error)
             .await;
@@ -179,25 +178,23 @@ pub(super) async fn find<K: ListKind>(
     let Lists {
         mut ranges,
         contexts,
-        accounts,
         troubles,
-    } = Lists::<K>::select(session, names, filter).await?;
+    } = Lists::<K>::select(session, names, filter.account, filter.dates()).await?;
     let after = filter.start().map(|start| start.after);
     if !filter.leaves_rows_out() {
         let smaller = |range: Range<K>| range.with_first_page_rows(FIRST_PAGE_ROWS);
         ranges = ranges.into_iter().map(smaller).collect();
     }
-    let (wanted, search) = (filter.rows(), filter.search().to_lowercase());
+    let search = filter.search().to_lowercase();
     let heard = Mutex::new(BTreeSet::new());
     let call = api.call_context(caller);
-    let time = call.deadline.saturating_duration_since(Instant::now());
     // The page is sent before its deadline.
-    let stop_at = call.deadline - time / 5;
+    let stop_at = merged::stop_at(&call);
     let merged = Merged::<K, Row>::new(ranges, after, stop_at, |row: &K::Row<'_>, place| {
         heard.lock().insert(K::account(row).connection_id);
         let zone = &caller.timezone;
         let day = K::day(row, place, zone);
-        let shown = K::is_wanted(row, &wanted).then(|| K::shown(row, day, zone, &search))?;
+        let shown = K::is_wanted(row, filter).then(|| K::shown(row, day, zone, &search))?;
         if after.is_none() {
             progress.see(K::instant(row), &shown);
         }
@@ -206,12 +203,14 @@ pub(super) async fn find<K: ListKind>(
     let mut merged = merged.with_rows_max(READ_ROWS_MAX);
     *progress.awaited.lock() = Some(merged.awaited());
     let mut found = Found {
+        revision: caller.revision,
+        today: filter.today,
         read_at: now,
         troubles,
         ..Found::default()
     };
-    let mut position = after;
     loop {
+        let position = merged.position();
         match merged.next(&call).await {
             Err(PositionLost) => {
                 found.is_lost = true;
@@ -221,10 +220,7 @@ pub(super) async fn find<K: ListKind>(
                 found.older = position;
                 break;
             }
-            Ok(Some(row)) => {
-                found.rows.push(row);
-                position = merged.position();
-            }
+            Ok(Some(row)) => found.rows.push(row),
             // A bank that is silent holds back no row of the others.
             Ok(None) if Instant::now() >= stop_at && merged.fail_unread() => {}
             Ok(None) if merged.is_stopped() => {
@@ -240,7 +236,7 @@ pub(super) async fn find<K: ListKind>(
             Ok(None) => break,
         }
     }
-    let failed = failed(session, names, &contexts, &merged).await;
+    let failed = failed(session, names, &contexts, errors_of(&merged)).await;
     drop((merged, permit));
     let bytes: usize = found.rows.iter().map(|row| row.facts.bytes()).sum();
     if bytes > FACTS_BYTES_MAX {
@@ -250,12 +246,14 @@ pub(super) async fn find<K: ListKind>(
     found.troubles.sort_unstable();
     found.troubles.dedup_by_key(|one| one.id);
     let heard = heard.into_inner();
-    let is_in_trouble = |id: &ConnectionId| found.troubles.iter().any(|one| one.id == *id);
-    let readable = accounts.iter().filter(|(id, _)| !is_in_trouble(id));
-    found.accounts = readable.map(|(_, accounts)| accounts).sum();
-    let silent = contexts
-        .keys()
-        .filter(|id| !heard.contains(id) && !is_in_trouble(id));
-    found.silent = silent.copied().collect();
+    let troubles = &found.troubles;
+    for (id, context) in contexts {
+        if troubles.iter().all(|one| one.id != id) {
+            found.accounts += context.accounts.len();
+            if !heard.contains(&id) {
+                found.silent.insert(id);
+            }
+        }
+    }
     Ok(found)
 }

@@ -1,7 +1,6 @@
 //! What a page of rows has found.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use bellbird_domain::ConnectionId;
 use bellbird_reads::merged::MergedPosition;
@@ -11,25 +10,12 @@ use jiff::civil::Date;
 use super::row::Row;
 use crate::pages::BankTrouble;
 
-/// A page of rows, the user's revision at which it was read, and its last day. Has no `Debug`,
-/// because it holds rows.
-#[derive(Clone)]
-pub(crate) struct CachedRows {
-    pub(super) revision: i64,
-    pub(super) today: Date,
-    pub(super) found: Arc<Found>,
-}
-
-impl CachedRows {
-    pub(crate) fn bytes(&self) -> usize {
-        let rows: usize = self.found.rows.iter().map(Row::bytes).sum();
-        size_of::<Self>() + size_of::<Found>() + rows
-    }
-}
-
-/// What was found.
+/// Has no `Debug`, because it holds rows.
 #[derive(Default)]
 pub(crate) struct Found {
+    /// The user's revision at which it was read, and the last day.
+    pub(super) revision: i64,
+    pub(super) today: Date,
     pub(super) read_at: Timestamp,
     pub(super) rows: Vec<Row>,
     /// Behind the last row, if more may follow.
@@ -39,15 +25,27 @@ pub(crate) struct Found {
     /// The rows at the beginning of the page are not those that were there.
     pub(super) is_lost: bool,
     pub(super) troubles: Vec<BankTrouble>,
-    /// Accounts that were read, of banks without a trouble.
+    /// Accounts of the banks without a trouble.
     pub(super) accounts: usize,
     /// Banks that listed no row at all.
     pub(super) silent: BTreeSet<ConnectionId>,
 }
 
+impl Found {
+    /// About how many bytes of memory it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.rows.iter().map(Row::bytes).sum::<usize>()
+    }
+
+    /// Whether nothing failed or ended early.
+    pub(super) fn is_complete(&self) -> bool {
+        self.troubles.is_empty() && self.stopped.is_none() && !self.is_lost
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stopped {
-    /// [`READ_ROWS_MAX`] were read.
+    /// As many rows were read as one page reads.
     AtRows,
     /// Time was up.
     InTime,

@@ -54,31 +54,29 @@ impl Linked {
 
     /// The bank of an account, and the account's name.
     pub(super) fn find(&self, id: AccountId) -> Option<(&Bank, &str)> {
-        self.banks.iter().find_map(|bank| {
-            let mut accounts = bank.accounts.iter();
-            let (_, name) = accounts.find(|(account, _)| *account == id)?;
-            Some((bank, &**name))
-        })
+        let mut banks = self.banks.iter();
+        banks.find_map(|bank| Some((bank, bank.name_of(id)?)))
     }
 
     /// Those of the chosen account, or all.
     pub(crate) fn chosen(&self, account: Option<AccountId>) -> impl Iterator<Item = &Bank> {
-        let chosen = account.and_then(|id| self.find(id));
-        let chosen = chosen.map(|(bank, _)| bank.id());
-        let is_chosen = move |bank: &&Bank| chosen.is_none_or(|id| bank.id() == id);
+        let is_chosen = move |bank: &&Bank| account.is_none_or(|id| bank.name_of(id).is_some());
         self.banks.iter().filter(is_chosen)
     }
 
     pub(super) fn names_of(&self, ids: &BTreeSet<ConnectionId>) -> Vec<&str> {
-        let banks = self.banks.iter().map(Bank::id);
-        let chosen = banks.filter(|id| ids.contains(id));
-        chosen.filter_map(|id| self.names.find(id)).collect()
+        let banks = self.banks.iter().map(|bank| bank.connection.id);
+        let named = banks.filter(|id| ids.contains(id));
+        named.filter_map(|id| self.names.find(id)).collect()
     }
 }
 
 impl Bank {
-    pub(crate) fn id(&self) -> ConnectionId {
-        self.connection.id
+    /// Of an account. None: it is not at this bank.
+    fn name_of(&self, id: AccountId) -> Option<&str> {
+        let mut accounts = self.accounts.iter();
+        let (_, name) = accounts.find(|(account, _)| *account == id)?;
+        Some(name)
     }
 
     fn new(console: &Console, connection: Connection, accounts: &[Account]) -> Self {

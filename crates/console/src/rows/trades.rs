@@ -7,47 +7,47 @@ use bellbird_reads::Trades;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use super::filter::{Period, RowFilter};
+use super::filter::{Filter, Period};
 use super::row::{Facts, Row, shown_text, shown_time};
-use super::{ListKind, Symbol, Words};
+use super::{ListKind, RowsPage, Symbol};
 use crate::pages::names::{sanitized, with_number};
 use crate::pages::{Money, Number};
 
 impl ListKind for Trades {
-    const CATEGORY: ConnectionCategory = ConnectionCategory::Brokerage;
-    const IS_CACHED: bool = true;
-    const PATH: &'static str = "/investments";
-    const ANCHOR: &'static str = "trades";
-    const NAME: &'static str = "trades";
-    const WORDS: Words = Words {
+    const PAGE: &'static RowsPage = &RowsPage {
+        category: ConnectionCategory::Brokerage,
+        is_cached: true,
+        path: "/investments",
+        anchor: "trades",
+        name: "trades",
         title: "Investments",
         bank: "broker",
         banks: "brokers",
         what_shows: "what it holds for you shows",
         awaited: "Reading what your brokers hold for you",
+        periods: &[
+            Period::All,
+            Period::ThirtyDays,
+            Period::Months(3),
+            Period::Months(12),
+        ],
+        search_placeholder: "Symbol or name",
+        has_categories: false,
+        columns: &[
+            "Date",
+            "Account",
+            "Broker",
+            "Type",
+            "Symbol",
+            "Name",
+            "Quantity",
+            "Price",
+            "Fees",
+            "Amount",
+            "Currency",
+            "Description",
+        ],
     };
-    const PERIODS: &'static [Period] = &[
-        Period::All,
-        Period::ThirtyDays,
-        Period::Months(3),
-        Period::Months(12),
-    ];
-    const SEARCH_PLACEHOLDER: &'static str = "Symbol or name";
-    const HAS_CATEGORIES: bool = false;
-    const COLUMNS: &'static [&'static str] = &[
-        "Date",
-        "Account",
-        "Broker",
-        "Type",
-        "Symbol",
-        "Name",
-        "Quantity",
-        "Price",
-        "Fees",
-        "Amount",
-        "Currency",
-        "Description",
-    ];
 
     fn quota(quotas: &Quotas) -> &QuotaClass {
         &quotas.brokerage
@@ -60,7 +60,7 @@ impl ListKind for Trades {
         }
     }
 
-    fn is_wanted(row: &Trade<'_>, filter: &RowFilter) -> bool {
+    fn is_wanted(row: &Trade<'_>, filter: &Filter) -> bool {
         let texts = [
             Some(&*row.symbol),
             row.name.as_deref(),

@@ -9,10 +9,10 @@ use http::{StatusCode, Uri, Version};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use super::filter::{Period, RowFilter};
-use super::list::{self, RowList};
+use super::filter::{Filter, Period};
+use super::list::RowList;
 use super::row::{Facts, Row, shown_text, shown_time};
-use super::{ListKind, Words, file};
+use super::{ListKind, RowsPage, file, page};
 use crate::error_page::PageResult;
 use crate::pages::Money;
 use crate::pages::names::{sanitized, with_number};
@@ -21,39 +21,39 @@ use crate::session::Session;
 const NO_TEXT: &str = "No description";
 
 impl ListKind for Transactions {
-    const CATEGORY: ConnectionCategory = ConnectionCategory::Banking;
-    const IS_CACHED: bool = false;
-    const PATH: &'static str = "/transactions";
-    const ANCHOR: &'static str = "";
-    const NAME: &'static str = "transactions";
-    const WORDS: Words = Words {
+    const PAGE: &'static RowsPage = &RowsPage {
+        category: ConnectionCategory::Banking,
+        is_cached: false,
+        path: "/transactions",
+        anchor: "",
+        name: "transactions",
         title: "Transactions",
         bank: "bank",
         banks: "banks",
         what_shows: "its transactions show",
         awaited: "Asking your banks",
+        periods: &[
+            Period::ThirtyDays,
+            Period::ThisMonth,
+            Period::LastMonth,
+            Period::Months(3),
+            Period::Months(12),
+        ],
+        search_placeholder: "Name or amount",
+        has_categories: true,
+        columns: &[
+            "Date",
+            "Account",
+            "Bank",
+            "Description",
+            "Merchant",
+            "Category",
+            "Amount",
+            "Currency",
+            "Status",
+            "Id",
+        ],
     };
-    const PERIODS: &'static [Period] = &[
-        Period::ThirtyDays,
-        Period::ThisMonth,
-        Period::LastMonth,
-        Period::Months(3),
-        Period::Months(12),
-    ];
-    const SEARCH_PLACEHOLDER: &'static str = "Name or amount";
-    const HAS_CATEGORIES: bool = true;
-    const COLUMNS: &'static [&'static str] = &[
-        "Date",
-        "Account",
-        "Bank",
-        "Description",
-        "Merchant",
-        "Category",
-        "Amount",
-        "Currency",
-        "Status",
-        "Id",
-    ];
 
     fn quota(quotas: &Quotas) -> &QuotaClass {
         &quotas.live
@@ -63,8 +63,9 @@ impl ListKind for Transactions {
         day
     }
 
-    fn is_wanted(row: &Transaction<'_>, filter: &RowFilter) -> bool {
+    fn is_wanted(row: &Transaction<'_>, filter: &Filter) -> bool {
         let currency = row.currency.unwrap_or(row.account.currency);
+        let currency = currency.as_str();
         let texts = [
             Some(&*row.description),
             row.merchant_name.as_deref(),
@@ -72,12 +73,8 @@ impl ListKind for Transactions {
             row.category.map(Category::label),
         ];
         filter.has_category(row.category)
-            && filter.has_currency(currency.as_str())
-            && filter.finds(
-                texts.into_iter().flatten(),
-                Some(&row.amount),
-                currency.as_str(),
-            )
+            && filter.has_currency(currency)
+            && filter.finds(texts.into_iter().flatten(), Some(&row.amount), currency)
     }
 
     fn shown(row: &Transaction<'_>, day: Date, zone: &TimeZone, search: &str) -> Row {
@@ -101,11 +98,7 @@ impl ListKind for Transactions {
         Row {
             day,
             account: row.account.id,
-            detail: row
-                .category
-                .iter()
-                .map(|one| one.label().to_owned())
-                .collect(),
+            detail: Vec::from_iter(row.category.map(|one| one.label().to_owned())),
             is_found_by_text: !has(&title) && text.as_deref().is_some_and(has),
             facts: Facts::default()
                 .and_unless(&title, "Description", &row.description)
@@ -144,15 +137,16 @@ impl ListKind for Transactions {
 
 /// `GET /transactions`
 pub(crate) async fn show(session: Session, uri: Uri) -> PageResult {
-    list::show::<Transactions, _>(session, uri.query(), RowList::parts).await
+    let parts = RowList::parts::<Transactions>;
+    page::show(session, Transactions::PAGE, uri.query(), parts).await
 }
 
 /// `GET /transactions.ofx`, of one account.
 pub(crate) async fn download_ofx(session: Session, version: Version, uri: Uri) -> PageResult {
-    let list = RowList::<Transactions>::load(session, uri.query()).await?;
+    let list = RowList::load(session, Transactions::PAGE, uri.query()).await?;
     let account = list.filter.account;
     let account = account.or_else(|| list.linked.first_account());
-    let Some(query) = account.and_then(|account| list.query_of(account)) else {
+    let Some(query) = account.and_then(|account| list.api_query(Some(account))) else {
         let why = "Choose an account and its days again.";
         return Ok(file::no_file(StatusCode::BAD_REQUEST, why));
     };
