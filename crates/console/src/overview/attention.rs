@@ -7,6 +7,7 @@ use bellbird_storage::{DISABLED_BY_USER, Endpoint};
 use crate::pages::{BankNames, BankTrouble, ends_soon, is_linkable, why_disabled};
 use crate::session::Session;
 
+#[derive(Default)]
 pub(super) struct Attention {
     /// Those whose consent has ended.
     pub(super) troubles: Vec<BankTrouble>,
@@ -37,42 +38,39 @@ impl Attention {
         linkable: &[LinkableProvider],
         session: &Session,
     ) -> Self {
-        let zone = session.zone();
+        let mut attention = Self::default();
         // What the plan does not read cannot be reconnected either.
         let plan = session.caller.plan;
-        let connections = || {
-            let connections = connections.iter();
-            connections.filter(move |connection| plan.reads(connection.category))
-        };
-        let troubles = connections()
-            .filter_map(|connection| BankTrouble::of_status(connection, linkable))
-            .map(|trouble| trouble.among(names));
-        let active =
-            connections().filter(|connection| connection.status == ConnectionStatus::Active);
-        let ending = active.filter_map(|connection| {
-            let end = connection.consent_expires_at?;
-            ends_soon(end, session.now).then(|| EndingConsent {
-                id: connection.id,
-                name: names.of(connection),
-                end: zone.day(end),
-                can_renew: is_linkable(connection, linkable),
-            })
-        });
-        let disabled = endpoints.iter().filter(|endpoint| {
-            let is_wanted = endpoint.disabled_reason.as_deref() == Some(DISABLED_BY_USER);
-            endpoint.status == EndpointStatus::Disabled && !is_wanted
-        });
-        let sentence = |endpoint: &Endpoint| {
-            let why = why_disabled(endpoint.disabled_reason.as_deref());
-            format!(
-                "Your webhook endpoint {} gets no events. {why}",
-                endpoint.url
-            )
-        };
-        Self {
-            troubles: troubles.collect(),
-            ending: ending.collect(),
-            endpoints: disabled.map(sentence).collect(),
+        for connection in connections.iter().filter(|one| plan.reads(one.category)) {
+            let trouble = BankTrouble::of_status(connection, linkable);
+            attention
+                .troubles
+                .extend(trouble.map(|trouble| trouble.among(names)));
+            let is_active = connection.status == ConnectionStatus::Active;
+            let end = connection.consent_expires_at.filter(|_| is_active);
+            if let Some(end) = end.filter(|end| ends_soon(*end, session.now)) {
+                attention.ending.push(EndingConsent {
+                    id: connection.id,
+                    name: names.of(connection),
+                    end: session.zone().day(end),
+                    can_renew: is_linkable(connection, linkable),
+                });
+            }
         }
+        for Endpoint {
+            url,
+            status,
+            disabled_reason,
+            ..
+        } in endpoints
+        {
+            let reason = disabled_reason.as_deref();
+            if *status == EndpointStatus::Disabled && reason != Some(DISABLED_BY_USER) {
+                let why = why_disabled(reason);
+                let text = format!("Your webhook endpoint {url} gets no events. {why}");
+                attention.endpoints.push(text);
+            }
+        }
+        attention
     }
 }
