@@ -14,7 +14,6 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{HeaderName, StatusCode};
-use serde::Serialize;
 use serde_json::json;
 
 use crate::error_page::{Failure, PageResult};
@@ -96,24 +95,20 @@ impl OwnData {
             .storage()
             .own_rows(table, self.user, self.after.as_ref())
             .await?;
-        let mut part = Vec::new();
-        let is_first_page = self.after.is_none();
-        if is_first_page {
+        let mut part = String::new();
+        if self.after.is_none() {
             let before = if self.table == 0 { "{" } else { ",\n" };
-            part.extend_from_slice(format!("{before}\"{}\": [", camel_case(table.name)).as_bytes());
+            part = format!("{before}\"{}\": [", camel_case(table.name));
         }
-        for (at, row) in rows.iter().enumerate() {
-            part.extend_from_slice(if is_first_page && at == 0 {
-                b"\n"
-            } else {
-                b",\n"
-            });
+        for row in rows {
+            let before = if part.ends_with('[') { "\n" } else { ",\n" };
+            part.push_str(before);
             // To memory, where it cannot fail.
-            let _ = row.serialize(&mut serde_json::Serializer::new(&mut part));
+            part.push_str(&serde_json::to_string(&row).unwrap_or_default());
         }
         self.after = next;
         if self.after.is_none() {
-            part.extend_from_slice(b"]");
+            part.push(']');
             self.table += 1;
         }
         Ok(Some((part.into(), self)))

@@ -1,7 +1,6 @@
 //! The file of a page of rows, for people: the same rows, all of the days, as CSV. A file that
 //! cannot be continued is cut off, so that no shorter one looks whole.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +27,6 @@ use crate::api_client::ApiError;
 use crate::error_page::PageResult;
 use crate::pages::{BankTrouble, Notice, Tone, why_not_read};
 use crate::session::Session;
-use crate::state::Console;
 
 /// A person opens it in a spreadsheet, and others choose the texts in it.
 pub(crate) const FOR_SPREADSHEETS: Options = Options {
@@ -52,17 +50,16 @@ struct CutOff;
 
 /// A file that is being sent.
 struct File<K: ListKind> {
-    console: Console,
+    list: Arc<RowList>,
     caller: Caller,
     permit: LivePermit,
     merged: Merged<'static, K, Vec<u8>>,
     /// Lists that failed at once. They are left out only if the page has said so.
     lists_left_out: usize,
     /// What was read and not sent.
-    lines: VecDeque<Vec<u8>>,
+    piece: Vec<u8>,
     rows: u64,
     checked_at: Instant,
-    is_begun: bool,
     is_ended: bool,
 }
 
@@ -179,45 +176,39 @@ impl<K: ListKind> File<K> {
             });
         }
         let mut file = Self {
-            console: session.console(),
+            list: Arc::clone(list),
             caller: caller.clone(),
             permit,
             merged,
             lists_left_out,
-            lines: VecDeque::from([header]),
+            piece: header,
             rows: 0,
             checked_at: Instant::now(),
-            is_begun: false,
             is_ended: false,
         };
         file.push(first.unwrap_or_default());
         Ok((Box::new(file), name))
     }
 
-    /// Takes a row that was read, or the end.
-    fn push(&mut self, row: Option<Vec<u8>>) {
-        self.is_ended = row.is_none();
-        let line = row.filter(|line| !line.is_empty());
-        self.rows += u64::from(line.is_some());
-        self.lines.extend(line);
+    /// Takes the line of a row that was read, or the end.
+    fn push(&mut self, line: Option<Vec<u8>>) {
+        self.is_ended = line.is_none();
+        let line = line.unwrap_or_default();
+        self.rows += u64::from(!line.is_empty());
+        self.piece.extend(line);
     }
 
     async fn next_piece(&mut self) -> Result<Option<Bytes>, CutOff> {
-        if self.is_begun && !self.is_ended {
+        if !self.is_ended {
             self.check().await?;
         }
-        self.is_begun = true;
-        let mut piece = Vec::new();
-        while piece.len() < PIECE_BYTES {
-            if self.checked_at.elapsed() >= CHECK_INTERVAL && !self.is_ended {
+        while self.piece.len() < PIECE_BYTES && !self.is_ended {
+            if self.checked_at.elapsed() >= CHECK_INTERVAL {
                 self.check().await?;
             }
-            if let Some(line) = self.lines.pop_front() {
-                piece.extend_from_slice(&line);
-            } else if self.is_ended || !self.read_row().await? {
-                break;
-            }
+            self.read_row().await?;
         }
+        let piece = std::mem::take(&mut self.piece);
         if piece.is_empty() {
             tracing::info!(rows = self.rows, "file of the console ended");
             return Ok(None);
@@ -225,10 +216,9 @@ impl<K: ListKind> File<K> {
         Ok(Some(piece.into()))
     }
 
-    /// Reads the next row. Returns false at the end.
-    async fn read_row(&mut self) -> Result<bool, CutOff> {
+    async fn read_row(&mut self) -> Result<(), CutOff> {
         // Each attempt to read a page of a provider has its own deadline.
-        let (api, caller) = (&self.console.context, &self.caller);
+        let (api, caller) = (&self.list.session.context, &self.caller);
         let next = self
             .merged
             .next_with_retries(&|| api.call_context(caller))
@@ -239,12 +229,12 @@ impl<K: ListKind> File<K> {
             return Err(CutOff);
         };
         self.push(next);
-        Ok(!self.is_ended)
+        Ok(())
     }
 
     /// A user who signs out, or whose plan ends, gets no further row.
     async fn check(&mut self) -> Result<(), CutOff> {
-        let api = &self.console.context;
+        let api = &self.list.session.context;
         let checked = api
             .check_again(K::quota(api.quotas()), &self.caller, None)
             .await;

@@ -10,7 +10,7 @@ use jiff::civil::Date;
 
 use super::search::Wanted;
 use crate::list_query::ListQuery;
-use crate::pages::shown_day;
+use crate::pages::{count, shown_day};
 
 /// What a query chooses. `partial` is of a file whose page has said that banks are missing, so it
 /// may lack them.
@@ -40,39 +40,43 @@ pub(crate) enum Period {
 
 impl Period {
     fn parse(text: &str) -> Option<Self> {
-        match text {
-            "all" => Some(Self::All),
-            "30d" => Some(Self::ThirtyDays),
-            "month" => Some(Self::ThisMonth),
-            "last-month" => Some(Self::LastMonth),
-            text => {
-                let months = text.strip_suffix('m')?.parse().ok()?;
-                (1..=MONTHS_MAX)
-                    .contains(&months)
-                    .then_some(Self::Months(months))
+        let mut named = [
+            Self::All,
+            Self::ThirtyDays,
+            Self::ThisMonth,
+            Self::LastMonth,
+        ]
+        .into_iter();
+        named.find(|period| period.name() == text).or_else(|| {
+            let months = text.strip_suffix('m')?.parse().ok()?;
+            let is_known = (1..=MONTHS_MAX).contains(&months);
+            is_known.then_some(Self::Months(months))
+        })
+    }
+
+    /// In a query, and on the page.
+    fn words(self) -> (String, String) {
+        let (name, label) = match self {
+            Self::All => ("all", "All days"),
+            Self::ThirtyDays => ("30d", "Last 30 days"),
+            Self::ThisMonth => ("month", "This month"),
+            Self::LastMonth => ("last-month", "Last month"),
+            Self::Months(months) => {
+                return (
+                    format!("{months}m"),
+                    format!("Last {}", count(months.into(), "month")),
+                );
             }
-        }
+        };
+        (name.to_owned(), label.to_owned())
     }
 
     fn name(self) -> String {
-        match self {
-            Self::All => "all".to_owned(),
-            Self::ThirtyDays => "30d".to_owned(),
-            Self::ThisMonth => "month".to_owned(),
-            Self::LastMonth => "last-month".to_owned(),
-            Self::Months(months) => format!("{months}m"),
-        }
+        self.words().0
     }
 
     pub(super) fn label(self) -> String {
-        match self {
-            Self::All => "All days".to_owned(),
-            Self::ThirtyDays => "Last 30 days".to_owned(),
-            Self::ThisMonth => "This month".to_owned(),
-            Self::LastMonth => "Last month".to_owned(),
-            Self::Months(1) => "Month up to today".to_owned(),
-            Self::Months(months) => format!("Last {months} months"),
-        }
+        self.words().1
     }
 
     fn days(self, today: Date) -> Days {

@@ -185,7 +185,6 @@ pub(super) async fn find<K: ListKind>(
         let smaller = |range: Range<K>| range.with_first_page_rows(FIRST_PAGE_ROWS);
         ranges = ranges.into_iter().map(smaller).collect();
     }
-    let search = filter.search().to_lowercase();
     let heard = Mutex::new(BTreeSet::new());
     let call = api.call_context(caller);
     // The page is sent before its deadline.
@@ -194,7 +193,7 @@ pub(super) async fn find<K: ListKind>(
         heard.lock().insert(K::account(row).connection_id);
         let zone = &caller.timezone;
         let day = K::day(row, place, zone);
-        let shown = K::is_wanted(row, filter).then(|| K::shown(row, day, zone, &search))?;
+        let shown = K::is_wanted(row, filter).then(|| K::shown(row, day, zone))?;
         if after.is_none() {
             progress.see(K::instant(row), &shown);
         }

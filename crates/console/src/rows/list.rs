@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -161,39 +162,19 @@ impl RowList {
 
 impl RowsPart<'_> {
     /// To the rows of the page with a query.
-    fn link(&self, query: &str) -> String {
+    fn link(&self, query: impl Display) -> String {
         let RowsPage { path, anchor, .. } = self.page;
         let mark = if anchor.is_empty() { "" } else { "#" };
         format!("{}{path}?{query}{mark}{anchor}", self.frame.root)
     }
 
-    /// This page again.
-    fn again(&self) -> String {
-        self.link(&self.filter.query.this_page())
-    }
-
-    /// From the newest row.
-    fn first(&self) -> String {
-        self.link(&self.filter.query.first())
-    }
-
-    fn newer(&self) -> Option<String> {
-        let query = self.filter.query.previous()?;
-        Some(self.link(&query))
-    }
-
+    /// The query of the page with older rows.
     fn older(&self) -> Option<String> {
         let start = PageStart {
             rows_before: self.last(),
             after: self.found.older?,
         };
-        Some(self.link(&self.filter.query.next(start)))
-    }
-
-    /// The search over more days.
-    fn further(&self) -> Option<String> {
-        let query = self.filter.further()?;
-        self.found.stopped.is_none().then(|| self.link(&query))
+        Some(self.filter.query.next(start))
     }
 
     /// How many rows there are before the page, and up to its end.

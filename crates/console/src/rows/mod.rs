@@ -63,8 +63,7 @@ pub(crate) trait ListKind: RowKind {
 
     fn is_wanted(row: &Self::Row<'_>, filter: &Filter) -> bool;
 
-    /// `search` is in lower case.
-    fn shown(row: &Self::Row<'_>, day: Date, zone: &TimeZone, search: &str) -> Row;
+    fn shown(row: &Self::Row<'_>, day: Date, zone: &TimeZone) -> Row;
 
     /// The fields of the file, in the order of its columns.
     fn write(row: &Self::Row<'_>, day: Date, lines: &mut CsvLines, out: &mut Vec<u8>);

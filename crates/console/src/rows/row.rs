@@ -25,9 +25,8 @@ pub(crate) struct Row {
     pub(crate) amount: Option<Money>,
     /// Below the title, before the account.
     pub(crate) detail: Vec<String>,
-    /// Behind the account, if there is room, or if the search has found it.
+    /// Behind the account.
     pub(crate) text: Option<String>,
-    pub(crate) is_found_by_text: bool,
     /// What else is known, for a row that is opened.
     pub(crate) facts: Facts,
 }

@@ -36,29 +36,21 @@ fn option_name(symbol: &str) -> Option<String> {
     let at = symbol.len().checked_sub(CODE_CHARS)?;
     let (underlying, code) = symbol.split_at_checked(at)?;
     let underlying = underlying.trim();
-    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let (day, rest) = code.split_at_checked(6)?;
-    let (year, month_and_day) = day.split_at_checked(2)?;
-    let (month, of_month) = month_and_day.split_at_checked(2)?;
-    let date = format!("20{year}-{month}-{of_month}").parse::<Date>();
-    let date = date.ok().filter(|_| is_number(day))?;
-    let kind = match rest.get(..1)? {
+    let (kind, strike) = rest.split_at_checked(1)?;
+    let kind = match kind {
         "C" => "call",
         "P" => "put",
         _ => return None,
     };
-    let (whole, thousandths) = rest.get(1..)?.split_at_checked(5)?;
-    if underlying.is_empty() || !is_number(whole) || !is_number(thousandths) {
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if underlying.is_empty() || !is_number(day) || !is_number(strike) {
         return None;
     }
-    let whole = match whole.trim_start_matches('0') {
-        "" => "0",
-        whole => whole,
-    };
-    let strike = match thousandths.trim_end_matches('0') {
-        "" => whole.to_owned(),
-        places => format!("{whole}.{places}"),
-    };
+    let date = Date::strptime("%y%m%d", day).ok()?;
+    let thousandths: u32 = strike.parse().ok()?;
+    let strike = format!("{}.{:03}", thousandths / 1_000, thousandths % 1_000);
+    let strike = strike.trim_end_matches('0').trim_end_matches('.');
     Some(format!("{underlying} {} {kind} {strike}", shown_day(date)))
 }
 

@@ -71,7 +71,7 @@ impl ListKind for Trades {
             && filter.finds(texts.into_iter().flatten(), None, &row.currency)
     }
 
-    fn shown(row: &Trade<'_>, day: Date, zone: &TimeZone, _: &str) -> Row {
+    fn shown(row: &Trade<'_>, day: Date, zone: &TimeZone) -> Row {
         let currency = &*row.currency;
         let symbol = (!row.symbol.is_empty()).then(|| Symbol::new(&row.symbol));
         let units = unless_zero(row.quantity.as_ref()).filter(|_| symbol.is_some());
@@ -100,7 +100,6 @@ impl ListKind for Trades {
             account: row.account.id,
             title: words.into_iter().flatten().collect::<Vec<_>>().join(" "),
             detail: detail.into_iter().flatten().collect(),
-            is_found_by_text: true,
             facts: Facts::default()
                 .and_unless(
                     description.as_deref().unwrap_or_default(),
@@ -193,7 +192,7 @@ mod tests {
             settlement_date: None,
             description: None,
         };
-        Trades::shown(&trade, day, &TimeZone::UTC, "")
+        Trades::shown(&trade, day, &TimeZone::UTC)
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl ListKind for Transactions {
             && filter.finds(texts.into_iter().flatten(), Some(&row.amount), currency)
     }
 
-    fn shown(row: &Transaction<'_>, day: Date, zone: &TimeZone, search: &str) -> Row {
+    fn shown(row: &Transaction<'_>, day: Date, zone: &TimeZone) -> Row {
         let text = |text: &str| Some(sanitized(text)).filter(|text| !text.trim().is_empty());
         let description = text(&row.description);
         // The merchant, or else the description.
@@ -88,10 +88,6 @@ impl ListKind for Transactions {
             }
             None => (description.unwrap_or_else(|| NO_TEXT.to_owned()), None),
         };
-        let has = |text: &str| {
-            let text = text.to_lowercase();
-            search.split_whitespace().any(|word| text.contains(word))
-        };
         let currency = row.currency.unwrap_or(row.account.currency);
         let amount = Money::new(currency.as_str(), row.amount.as_str());
         let time = row.day.is_none().then(|| shown_time(row.instant, zone));
@@ -99,7 +95,6 @@ impl ListKind for Transactions {
             day,
             account: row.account.id,
             detail: Vec::from_iter(row.category.map(|one| one.label().to_owned())),
-            is_found_by_text: !has(&title) && text.as_deref().is_some_and(has),
             facts: Facts::default()
                 .and_unless(&title, "Description", &row.description)
                 .and("More", row.extended_description.as_ref())
