@@ -73,7 +73,7 @@ pub(crate) async fn download<K: ListKind>(
     if version < Version::HTTP_11 {
         return Ok(no_file(StatusCode::BAD_REQUEST, OLD_HTTP));
     }
-    if let Err(error) = list.filter.days() {
+    if let Err(error) = list.filter.days {
         return Ok(no_file(StatusCode::BAD_REQUEST, error.text));
     }
     let (file, name) = match File::<K>::open(&list).await {
@@ -261,7 +261,7 @@ fn name_of<K: ListKind>(lists: &Lists<K>, filter: &Filter) -> FileName {
         institution: account.map(|(institution, _)| institution),
         account: account.map(|(_, name)| name),
         resource: account.is_none().then_some(K::PAGE.name),
-        days: filter.days().unwrap_or_default().unzip(),
+        days: filter.days.unwrap_or_default().unzip(),
         extension: "csv",
     };
     parts.name()

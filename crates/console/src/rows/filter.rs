@@ -107,6 +107,29 @@ impl Period {
 /// The first and the last day. None: all days.
 type Days = Option<(Date, Date)>;
 
+/// Days of the user's own. The last day alone is the end of thirty days, and the first day alone
+/// begins the days up to today.
+fn own_days(query: &ListQuery, today: Date) -> Result<Days, DayError> {
+    let day = |field| match query.get(field) {
+        "" => Ok(None),
+        text => match Bound::parse(text) {
+            Ok(Bound::Day(day)) => Ok(Some(day)),
+            _ => Err(DayError {
+                field,
+                text: NO_DAY,
+            }),
+        },
+    };
+    let (from, to) = (day("from")?, day("to")?);
+    let to = to.unwrap_or_else(|| today.max(from.unwrap_or(today)));
+    let from = from.unwrap_or_else(|| to.saturating_sub(30.days()));
+    let text = ORDER;
+    match from > to {
+        true => Err(DayError { field: "to", text }),
+        false => Ok(Some((from, to))),
+    }
+}
+
 /// What is wrong with days that were typed, and at which field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DayError {
@@ -176,7 +199,11 @@ pub(crate) struct Filter {
     /// Has only values that mean something, except days, which the user has typed.
     pub(crate) query: ListQuery,
     pub(crate) account: Option<AccountId>,
-    chosen_period: Option<Period>,
+    /// None: days of the user's own.
+    pub(super) period: Option<Period>,
+    /// Whether the user has chosen the days.
+    pub(super) has_chosen_days: bool,
+    pub(super) days: Result<Days, DayError>,
     category: Option<CategoryChoice>,
     pub(super) currency: Option<Currency>,
     wanted: Option<Wanted>,
@@ -219,10 +246,21 @@ impl Filter {
         let search: String = query.get("search").chars().take(SEARCH_CHARS_MAX).collect();
         let wanted = (!search.is_empty()).then(|| Wanted::from(&*search));
         query.set("search", Some(search));
+        let has_own_days = !query.get("from").is_empty() || !query.get("to").is_empty();
+        let by_default = match periods[0] {
+            Period::ThirtyDays if wanted.is_some() => Period::Months(SEARCHED_MONTHS),
+            first => first,
+        };
+        let period = (!has_own_days).then(|| chosen_period.unwrap_or(by_default));
         Self {
+            days: match period {
+                Some(period) => Ok(period.days(today)),
+                None => own_days(&query, today),
+            },
+            has_chosen_days: chosen_period.is_some() || has_own_days,
             query,
             account,
-            chosen_period,
+            period,
             category,
             currency,
             wanted,
@@ -235,29 +273,6 @@ impl Filter {
         self.query.get("search")
     }
 
-    fn has_own_days(&self) -> bool {
-        ["from", "to"]
-            .iter()
-            .any(|day| !self.query.get(day).is_empty())
-    }
-
-    /// None: days of the user's own.
-    pub(super) fn period(&self) -> Option<Period> {
-        if self.has_own_days() {
-            return None;
-        }
-        let by_default = match self.periods[0] {
-            Period::ThirtyDays if self.is_searched() => Period::Months(SEARCHED_MONTHS),
-            first => first,
-        };
-        Some(self.chosen_period.unwrap_or(by_default))
-    }
-
-    /// Whether the user has chosen the days.
-    pub(super) fn has_chosen_days(&self) -> bool {
-        self.chosen_period.is_some() || self.has_own_days()
-    }
-
     pub(crate) fn is_searched(&self) -> bool {
         self.wanted.is_some()
     }
@@ -267,35 +282,9 @@ impl Filter {
         self.is_searched() || self.category.is_some() || self.currency.is_some()
     }
 
-    /// The last day alone is the end of thirty days, and the first day alone begins the days up to
-    /// today.
-    pub(super) fn days(&self) -> Result<Days, DayError> {
-        if let Some(period) = self.period() {
-            return Ok(period.days(self.today));
-        }
-        let day = |field| match self.query.get(field) {
-            "" => Ok(None),
-            text => match Bound::parse(text) {
-                Ok(Bound::Day(day)) => Ok(Some(day)),
-                _ => Err(DayError {
-                    field,
-                    text: NO_DAY,
-                }),
-            },
-        };
-        let (from, to) = (day("from")?, day("to")?);
-        let to = to.unwrap_or_else(|| self.today.max(from.unwrap_or(self.today)));
-        let from = from.unwrap_or_else(|| to.saturating_sub(30.days()));
-        let text = ORDER;
-        match from > to {
-            true => Err(DayError { field: "to", text }),
-            false => Ok(Some((from, to))),
-        }
-    }
-
     /// Those of a read. A page whose days are wrong does not read.
     pub(super) fn dates(&self) -> DateFilter {
-        let (from, to) = self.days().unwrap_or_default().unzip();
+        let (from, to) = self.days.unwrap_or_default().unzip();
         DateFilter {
             from: from.map(Bound::Day),
             to: to.map(Bound::Day),
@@ -304,7 +293,7 @@ impl Filter {
 
     /// The value of the chip.
     pub(super) fn days_label(&self) -> String {
-        match (self.period(), self.days()) {
+        match (self.period, self.days) {
             (Some(period), _) => period.label(),
             (None, Ok(Some((from, to)))) if from == to => shown_day(from),
             (None, Ok(Some((from, to)))) => format!("{} to {}", shown_day(from), shown_day(to)),
@@ -338,7 +327,7 @@ impl Filter {
 
     /// The same search over more days.
     pub(super) fn further(&self) -> Option<String> {
-        let further = self.period()?.further()?;
+        let further = self.period?.further()?;
         self.is_searched().then(|| self.with_period(further))
     }
 
@@ -385,7 +374,7 @@ mod tests {
     }
 
     fn days(query: &str) -> Result<(Date, Date), &'static str> {
-        let days = filter(query).days();
+        let days = filter(query).days;
         days.map(Option::unwrap).map_err(|error| error.field)
     }
 
@@ -393,7 +382,7 @@ mod tests {
     fn all_days_are_those_of_a_page_that_offers_them() {
         const PERIODS: [Period; 2] = [Period::All, Period::Months(3)];
         for query in ["", "period=all", "search=x", "period=nonsense"] {
-            assert_eq!(filter_of(query, &PERIODS).days(), Ok(None));
+            assert_eq!(filter_of(query, &PERIODS).days, Ok(None));
         }
         let filter = filter_of("search=x", &PERIODS);
         assert_eq!(
@@ -401,7 +390,7 @@ mod tests {
             ("All days".to_owned(), None)
         );
         let days = Period::Months(3).days(TODAY);
-        assert_eq!(filter_of("period=3m", &PERIODS).days(), Ok(days));
+        assert_eq!(filter_of("period=3m", &PERIODS).days, Ok(days));
     }
 
     #[test]
@@ -470,7 +459,7 @@ mod tests {
         let mut periods = Vec::new();
         while let Some(query) = page.further() {
             page = filter(&query);
-            periods.push(page.period().unwrap().name());
+            periods.push(page.period.unwrap().name());
         }
         assert_eq!(periods, ["24m", "48m", "96m", "192m", "240m"]);
         assert_eq!(filter("").further(), None);

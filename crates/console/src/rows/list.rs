@@ -74,7 +74,7 @@ impl RowList {
     /// The query of the API for the days, of an account or of all. It has no search and category.
     /// None: the account or the days are unknown.
     pub(super) fn api_query(&self, account: Option<AccountId>) -> Option<String> {
-        let days = self.filter.days().ok()?;
+        let days = self.filter.days.ok()?;
         let mut query = form_urlencoded::Serializer::new(String::new());
         if let Some(account) = account {
             let (bank, _) = self.linked.find(account)?;
@@ -231,7 +231,7 @@ impl RowsPart<'_> {
             (false, 0) => format!("Showing the newest {last}"),
             (false, _) => format!("{range} found"),
         };
-        let days = match (filter.days(), filter.period()) {
+        let days = match (filter.days, filter.period) {
             (Ok(Some((from, to))), None | Some(Period::LastMonth)) => {
                 format!(" from {} to {}", shown_day(from), shown_day(to))
             }
@@ -309,7 +309,7 @@ impl RowsPart<'_> {
         let Self { filter, found, .. } = self;
         let is_first = filter.start().is_none() && found.stopped.is_none();
         let is_usual =
-            self.page.has_categories && !filter.has_chosen_days() && !filter.leaves_rows_out();
+            self.page.has_categories && !filter.has_chosen_days && !filter.leaves_rows_out();
         let is_said = is_first && (found.rows.is_empty() || is_usual);
         is_said.then(|| self.list.linked.names.nothing_came_from(&found.silent))?
     }

@@ -47,7 +47,7 @@ impl ListPage<'_> {
     }
 
     fn periods(&self) -> Vec<Chip> {
-        let chosen = self.filter.period();
+        let chosen = self.filter.period;
         let chip = |period: &Period| {
             let query = self.filter.with_period(*period);
             Chip::link(period.label(), query, chosen == Some(*period))
@@ -78,7 +78,7 @@ pub(crate) async fn show<P: Stream<Item = String> + Send + 'static>(
         page,
         linked: &list.linked,
         filter: &list.filter,
-        error: list.filter.days().err(),
+        error: list.filter.days.err(),
         api_url: list.session.api_url(),
         api_query: list.api_query(list.filter.account),
     });
