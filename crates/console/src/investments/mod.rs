@@ -23,11 +23,11 @@ pub(crate) async fn show(session: Session, uri: Uri) -> PageResult {
 
 /// In the order of the page. Both are read at the same time.
 fn parts(list: Arc<RowList>) -> impl Stream<Item = String> + Send + 'static {
-    let mut parts = FuturesOrdered::new();
     let held = Arc::clone(&list);
-    parts.push_back(async move { holdings::part(&held).await }.boxed());
-    parts.push_back(async move { list.whole_part::<Trades>().await }.boxed());
-    parts
+    FuturesOrdered::from_iter([
+        async move { holdings::part(&held).await }.boxed(),
+        async move { list.whole_part::<Trades>().await }.boxed(),
+    ])
 }
 
 /// `GET /holdings.csv`: all holdings, as the API gives them. Passes its file on while it is read.

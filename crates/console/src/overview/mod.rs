@@ -9,11 +9,11 @@ mod money;
 mod money_view;
 mod query;
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use askama::Template;
 use bellbird_domain::{Account, ConnectionCategory};
+use futures_util::FutureExt as _;
 use futures_util::stream::FuturesUnordered;
 use http::Uri;
 
@@ -41,9 +41,6 @@ struct OverviewPage<'a> {
     /// The parts without amounts, of which that of balances is as high as the one that follows.
     expected: [String; 2],
 }
-
-/// A part of the page as HTML, which the browser puts into the place of its name.
-type Part = Pin<Box<dyn Future<Output = String> + Send>>;
 
 pub(crate) async fn show(session: Session, uri: Uri) -> PageResult {
     let session = Arc::new(session);
@@ -85,8 +82,8 @@ pub(crate) async fn show(session: Session, uri: Uri) -> PageResult {
         is_empty,
         expected: [balances.expected(), money.expected()],
     };
-    let parts: FuturesUnordered<Part> = FuturesUnordered::new();
-    parts.push(Box::pin(async move { balances.part().await }));
-    parts.push(Box::pin(async move { money.part().await }));
-    Ok(stream::response(&rendered_part(&page), parts))
+    let page = rendered_part(&page);
+    // The browser puts each part into the place of its name.
+    let parts = FuturesUnordered::from_iter([balances.part().boxed(), money.part().boxed()]);
+    Ok(stream::response(&page, parts))
 }

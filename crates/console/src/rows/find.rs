@@ -2,7 +2,7 @@
 //! and of each list no more than the page needs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bellbird_api::http::Problem;
 use bellbird_api::http::problem::problem_for_category;
@@ -34,7 +34,7 @@ pub(super) const READ_ROWS_MAX: u64 = 20_000;
 pub(super) struct Progress {
     /// With their times, until the first part of the page was sent.
     seen: Mutex<Option<Vec<(Timestamp, Row)>>>,
-    awaited: Mutex<Option<Awaited>>,
+    awaited: OnceLock<Awaited>,
 }
 
 impl Progress {
@@ -57,9 +57,9 @@ impl Progress {
         let mut seen = self.seen.lock().take().unwrap_or_default();
         keep_newest(&mut seen);
         let rows = seen.into_iter().map(|(_, row)| row).collect();
-        let asked = self.awaited.lock();
-        let asked = asked.iter().flat_map(|awaited| awaited.lock().clone());
-        (rows, asked.map(|(connection, _)| connection).collect())
+        let lists = self.awaited.get().map(|lists| lists.lock().clone());
+        let lists = lists.into_iter().flatten();
+        (rows, lists.map(|(connection, _)| connection).collect())
     }
 }
 
@@ -200,7 +200,7 @@ pub(super) async fn find<K: ListKind>(
         Some(shown)
     });
     let mut merged = merged.with_rows_max(READ_ROWS_MAX);
-    *progress.awaited.lock() = Some(merged.awaited());
+    progress.awaited.get_or_init(|| merged.awaited());
     let mut found = Found {
         revision: caller.revision,
         today: filter.today,
