@@ -2,7 +2,7 @@
 //! that fails.
 
 use askama::Template;
-use bellbird_domain::{EndpointId, EndpointStatus, UserId};
+use bellbird_domain::UserId;
 use bellbird_storage::{DeliveryOverview, Endpoint};
 use http::{StatusCode, Uri};
 
@@ -10,7 +10,7 @@ use super::{Emails, Operator, PAGE_ROWS};
 use crate::error_page::PageResult;
 use crate::list_query::{Chip, ListQuery, Pages};
 use crate::pages::names::sanitized;
-use crate::pages::{LocalTime, SignedInFrame, When, page_response};
+use crate::pages::{LocalTime, SignedInFrame, page_response};
 
 /// What a query chooses. Without it, endpoints are listed too that somebody has paused.
 const FILTERS: [&str; 1] = ["only"];
@@ -21,9 +21,8 @@ const ATTENTION: &str = "attention";
 #[template(path = "operator_deliveries.html")]
 struct DeliveriesPage<'a> {
     frame: &'a SignedInFrame<'a>,
+    zone: LocalTime,
     overview: DeliveryOverview,
-    /// When the longest due attempt became due.
-    oldest_due: Option<When>,
     /// To be sent again later.
     later: u64,
     /// One.
@@ -36,49 +35,27 @@ struct DeliveriesPage<'a> {
 
 /// An endpoint, for an operator.
 pub(super) struct EndpointRow {
-    pub(super) id: EndpointId,
-    pub(super) url: String,
-    /// None: it receives the events of all users.
-    pub(super) user: Option<(UserId, String)>,
-    pub(super) status: String,
-    /// `good`, `attention`, or nothing if somebody has disabled it on purpose.
-    pub(super) class: &'static str,
-    pub(super) can_enable: bool,
-    pub(super) delivered: Option<When>,
+    pub(super) endpoint: Endpoint,
+    /// Of its user. None: it receives the events of all users.
+    pub(super) email: Option<String>,
 }
 
 impl EndpointRow {
-    pub(super) fn new(endpoint: &Endpoint, email: Option<String>, zone: &LocalTime) -> Self {
-        let Endpoint {
-            status,
-            disabled_reason,
-            failing_since,
-            ..
-        } = endpoint;
-        let is_disabled = *status == EndpointStatus::Disabled;
-        let text = match (is_disabled, failing_since) {
-            (true, _) if endpoint.is_paused() => {
-                format!("paused {}", disabled_reason.as_deref().unwrap_or_default())
-            }
-            (true, _) => format!(
-                "disabled: {}",
-                sanitized(disabled_reason.as_deref().unwrap_or("no reason"))
-            ),
-            (false, None) => "enabled".to_owned(),
-            (false, Some(since)) => format!("failing, first {}", zone.when(*since).text),
-        };
-        Self {
-            id: endpoint.id,
-            url: endpoint.url.clone(),
-            user: email.map(|email| (endpoint.user_id, email)),
-            status: text,
-            class: match (is_disabled, failing_since) {
-                (true, _) if endpoint.is_paused() => "",
-                (false, None) => "good",
-                _ => "attention",
-            },
-            can_enable: is_disabled,
-            delivered: endpoint.delivered_at.map(|at| zone.when(at)),
+    pub(super) fn status(&self, zone: &LocalTime) -> String {
+        match (&self.endpoint.disabled_reason, self.endpoint.failing_since) {
+            (Some(reason), _) if self.endpoint.is_paused() => format!("paused {reason}"),
+            (Some(reason), _) => format!("disabled: {}", sanitized(reason)),
+            (None, Some(since)) => format!("failing, first {}", zone.when(since).text),
+            (None, None) => "enabled".to_owned(),
+        }
+    }
+
+    /// `good`, `attention`, or nothing if somebody has disabled it on purpose.
+    pub(super) fn class(&self) -> &'static str {
+        match (&self.endpoint.disabled_reason, self.endpoint.failing_since) {
+            _ if self.endpoint.is_paused() => "",
+            (None, None) => "good",
+            _ => "attention",
         }
     }
 }
@@ -97,22 +74,21 @@ pub(super) async fn show(Operator(session): Operator, uri: Uri) -> PageResult {
     let mut rows = Vec::new();
     for endpoint in endpoints {
         let email = emails.find(storage, Some(endpoint.user_id)).await?;
-        rows.push(EndpointRow::new(&endpoint, email, &zone));
+        rows.push(EndpointRow { endpoint, email });
     }
     let of_all = storage.endpoints().list(UserId::INSTALLATION).await?;
-    let of_all = of_all
-        .iter()
-        .map(|endpoint| EndpointRow::new(endpoint, None, &zone))
-        .collect();
-    let oldest_due = overview.oldest_due.map(|at| zone.when(at));
+    let of_all = of_all.into_iter().map(|endpoint| EndpointRow {
+        endpoint,
+        email: None,
+    });
     let page = DeliveriesPage {
         frame: &session.frame("/operator/deliveries"),
+        zone,
         later: overview.pending.saturating_sub(overview.due),
         overview,
-        oldest_due,
         chips: vec![query.toggle("only", ATTENTION, "Needs attention")],
         rows,
-        of_all,
+        of_all: of_all.collect(),
         pages,
     };
     Ok(page_response(StatusCode::OK, &page))

@@ -12,10 +12,10 @@ use super::{Emails, Operator, OperatorForm, PAGE_ROWS};
 use crate::error_page::{Failure, PageResult};
 use crate::list_query::{Chip, ListQuery, Pages};
 use crate::pages::names::sanitized;
-use crate::pages::{Done, SignedInFrame, When, count, page_response};
+use crate::pages::{Done, LocalTime, SignedInFrame, page_response};
 use crate::session::{PathText, Session, id_of};
 use crate::state::Console;
-use crate::webhooks::log::{outcome, why_not_sent_again};
+use crate::webhooks::log::{outcome, tried, why_not_sent_again};
 
 /// What a query chooses.
 const FILTERS: [&str; 1] = ["state"];
@@ -24,7 +24,8 @@ const FILTERS: [&str; 1] = ["state"];
 #[template(path = "operator_endpoint.html")]
 struct EndpointPage<'a> {
     frame: &'a SignedInFrame<'a>,
-    endpoint: EndpointRow,
+    zone: LocalTime,
+    of: EndpointRow,
     /// One, of the states.
     chips: Vec<Chip>,
     rows: Vec<DeliveryRow>,
@@ -36,13 +37,9 @@ struct DeliveryRow {
     delivery: DeliveryRecord,
     /// None: the user is known from the endpoint, or removed.
     email: Option<String>,
-    created: When,
-    state: &'static str,
-    is_failed: bool,
-    /// Such as `tried 3 times, last: 500 · 12 ms`, or `not tried: endpoint disabled`.
+    /// Such as `tried 3 times: 500 · 12 ms`, or `not tried: endpoint disabled`.
     tried: String,
     can_redeliver: bool,
-    next_attempt: Option<When>,
 }
 
 /// `GET /operator/deliveries/{id}`
@@ -63,7 +60,7 @@ async fn page(
 ) -> PageResult {
     let endpoint = find(session, id).await?;
     let query = ListQuery::parse(query, &FILTERS);
-    let (storage, zone) = (session.storage(), session.zone());
+    let storage = session.storage();
     let before = query.start().map(|DeliveryPosition(at, event)| (at, event));
     let of = (endpoint.user_id, endpoint.id);
     let mut found = storage
@@ -74,33 +71,31 @@ async fn page(
     let mut emails = Emails::default();
     let email = emails.find(storage, Some(endpoint.user_id)).await?;
     let is_of_all = endpoint.user_id == UserId::INSTALLATION;
-    let endpoint = EndpointRow::new(&endpoint, email, &zone);
-    let is_enabled = !endpoint.can_enable;
     let mut rows = Vec::with_capacity(found.len());
     for delivery in found {
         let attempts = storage
             .deliveries()
             .list_attempts(delivery.user_id, id, delivery.event_id)
             .await?;
+        let tried = tried(delivery.attempts, attempts.len());
         let user = is_of_all.then_some(delivery.user_id);
-        let email = emails.find(storage, user).await?;
-        let is_failed = delivery.state == DeliveryState::Failed;
         rows.push(DeliveryRow {
-            email,
-            created: zone.when(delivery.created_at),
-            state: delivery.state.as_str(),
-            can_redeliver: is_enabled && is_failed && delivery.event_type != EventType::Ping,
-            is_failed,
-            // All that there were, also before it was sent again, as the user's log has them.
-            tried: tried(attempts.len() as u64, &sanitized(&outcome(&delivery))),
-            next_attempt: delivery.next_attempt_at.map(|at| zone.when(at)),
+            email: emails.find(storage, user).await?,
+            tried: match sanitized(&outcome(&delivery)) {
+                last if last.is_empty() => tried,
+                last => format!("{tried}: {last}"),
+            },
+            can_redeliver: endpoint.disabled_reason.is_none()
+                && delivery.state == DeliveryState::Failed
+                && delivery.event_type != EventType::Ping,
             delivery,
         });
     }
     let states = DeliveryState::ALL.iter().map(|state| (state, state));
     let page = EndpointPage {
         frame: &session.frame("/operator/deliveries"),
-        endpoint,
+        zone: session.zone(),
+        of: EndpointRow { endpoint, email },
         chips: vec![query.menu("state", "All states", states)],
         rows,
         pages,
@@ -110,23 +105,13 @@ async fn page(
     Ok(page_response(status, &page))
 }
 
-/// `last` is what came of the last attempt, or why there is none.
-fn tried(attempts: u64, last: &str) -> String {
-    match (attempts, last) {
-        (0, "") => "not tried".to_owned(),
-        (0, why) => format!("not tried: {why}"),
-        (times, "") => format!("tried {}", count(times, "time")),
-        (times, last) => format!("tried {}, last: {last}", count(times, "time")),
-    }
-}
-
 /// `POST /operator/deliveries/{id}`, with the fields `redeliver` and `user`, or `enable`.
 pub(super) async fn change(id: PathText, OperatorForm(form): OperatorForm) -> PageResult {
     let (id, session) = (id_of(id)?, &form.session);
     let owner = find(session, id).await?.user_id;
     let changed = async {
         let mut change = session.begin_as_operator().await?;
-        let done = match (
+        let (done, place) = match (
             form.parsed::<EventId>("redeliver"),
             form.parsed::<UserId>("user"),
             form.field("enable"),
@@ -141,37 +126,17 @@ pub(super) async fn change(id: PathText, OperatorForm(form): OperatorForm) -> Pa
                 endpoints::enable(&mut change, id).await?;
                 (Done::EndpointEnabled, "endpoint".to_owned())
             }
-            _ => return Ok(None),
+            _ => return Err(Failure::InvalidForm),
         };
         change.commit().await?;
-        Ok(Some(done))
+        let path = format!("/operator/deliveries/{id}");
+        Ok(done.redirect(session, &path, place))
     };
     match changed.await {
-        Ok(Some((done, place))) => {
-            let path = format!("/operator/deliveries/{id}");
-            Ok(done.redirect(session, &path, place))
-        }
-        Ok(None) => Err(Failure::InvalidForm),
-        Err(refusal) => match why_not_sent_again(&refusal) {
+        Ok(response) => Ok(response),
+        Err(failure) => match why_not_sent_again(&failure) {
             Some(why) => page(session, id, None, Some(why)).await,
-            None => Err(refusal.into()),
+            None => Err(failure),
         },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn event_that_was_never_tried_has_no_last_attempt() {
-        for (attempts, last, words) in [
-            (0, "", "not tried"),
-            (0, "endpoint disabled", "not tried: endpoint disabled"),
-            (1, "", "tried 1 time"),
-            (3, "500 · 12 ms", "tried 3 times, last: 500 · 12 ms"),
-        ] {
-            assert_eq!(tried(attempts, last), words);
-        }
     }
 }

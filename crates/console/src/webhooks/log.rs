@@ -2,16 +2,16 @@
 //! forms send events again.
 
 use askama::Template;
-use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventId, EventType};
+use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType};
 use bellbird_management::{Refusal, deliveries};
-use bellbird_storage::{AttemptRecord, DeliveryPosition, DeliveryRecord, Endpoint, StorageError};
+use bellbird_storage::{AttemptRecord, DeliveryPosition, DeliveryRecord, Endpoint};
 use http::{StatusCode, Uri};
 use jiff::SignedDuration;
 
 use super::endpoint::find_own;
 use crate::error_page::{Failure, PageResult};
 use crate::list_query::{ListQuery, Pages};
-use crate::pages::{BankNames, Done, SignedInFrame, When, page_response, why_disabled};
+use crate::pages::{BankNames, Done, LocalTime, SignedInFrame, page_response};
 use crate::session::{OwnForm, PathText, Session, id_of};
 
 /// Deliveries on one page.
@@ -31,10 +31,8 @@ const SINCE: [(&str, &str, i64); 4] = [
 #[template(path = "webhook_log.html")]
 struct LogPage<'a> {
     frame: &'a SignedInFrame<'a>,
-    id: EndpointId,
-    url: &'a str,
-    /// Why it is disabled, and what to do.
-    disabled: Option<&'static str>,
+    zone: LocalTime,
+    endpoint: &'a Endpoint,
     rows: Vec<DeliveryRow>,
     query: &'a ListQuery,
     pages: Pages,
@@ -49,27 +47,12 @@ struct NotSent {
 }
 
 struct DeliveryRow {
-    event_id: EventId,
-    event: &'static str,
+    delivery: DeliveryRecord,
+    attempts: Vec<AttemptRecord>,
     /// The bank that the event is about. Empty: none.
     bank: String,
     /// Such as `3 new, 1 changed`. Empty: the event has no rows.
     rows: String,
-    created: When,
-    state: &'static str,
-    tone: &'static str,
-    outcome: String,
-    tried: String,
-    next_attempt: Option<When>,
-    attempts: Vec<AttemptRow>,
-    can_redeliver: bool,
-}
-
-struct AttemptRow {
-    at: When,
-    /// The value of the header `webhook-timestamp`. None: no request was sent.
-    timestamp: Option<i64>,
-    outcome: String,
 }
 
 impl LogPage<'_> {
@@ -79,8 +62,20 @@ impl LogPage<'_> {
         (not_sent.event.as_ref() == event).then_some(not_sent.why)
     }
 
-    fn enabled(&self) -> bool {
-        self.disabled.is_none()
+    fn can_redeliver(&self, row: &DeliveryRow) -> bool {
+        self.endpoint.disabled_reason.is_none()
+            && row.delivery.event_type != EventType::Ping
+            && row.delivery.state != DeliveryState::Waiting
+    }
+}
+
+impl DeliveryRow {
+    fn tone(&self) -> &'static str {
+        match self.delivery.state {
+            DeliveryState::Delivered => "good",
+            DeliveryState::Failed => "attention",
+            DeliveryState::Pending | DeliveryState::Waiting => "",
+        }
     }
 }
 
@@ -90,120 +85,65 @@ pub(super) fn path(id: EndpointId) -> String {
 
 /// `GET /webhooks/endpoints/{id}`
 pub(crate) async fn show(session: Session, id: PathText, uri: Uri) -> PageResult {
-    let query = ListQuery::parse(uri.query(), &FILTERS);
     let endpoint = find_own(&session, id_of(id)?).await?;
-    page(&session, &endpoint, &query, None).await
+    page(&session, &endpoint, &uri, None).await
 }
 
 async fn page(
     session: &Session,
     endpoint: &Endpoint,
-    query: &ListQuery,
+    uri: &Uri,
     not_sent: Option<NotSent>,
 ) -> PageResult {
-    let (rows, pages) = load(session, endpoint, query).await?;
-    let status = match not_sent {
-        Some(_) => StatusCode::CONFLICT,
-        None => StatusCode::OK,
-    };
-    let page = LogPage {
-        frame: &session.frame("/webhooks"),
-        id: endpoint.id,
-        url: &endpoint.url,
-        disabled: is_disabled(endpoint).then(|| why_disabled(endpoint.disabled_reason.as_deref())),
-        rows,
-        query,
-        pages,
-        not_sent,
-    };
-    Ok(page_response(status, &page))
-}
-
-fn is_disabled(endpoint: &Endpoint) -> bool {
-    endpoint.status == EndpointStatus::Disabled
-}
-
-async fn load(
-    session: &Session,
-    endpoint: &Endpoint,
-    query: &ListQuery,
-) -> Result<(Vec<DeliveryRow>, Pages), StorageError> {
-    let (storage, user) = (session.storage(), session.user());
+    let query = ListQuery::parse(uri.query(), &FILTERS);
+    let (storage, user, zone) = (session.storage(), session.user(), session.zone());
     let deliveries = storage.deliveries();
     let before = query.start().map(|DeliveryPosition(at, event)| (at, event));
-    let mut found = match query.get("event") {
-        "" => {
+    let mut found = match (query.get("event"), query.parsed::<EventId>("event")) {
+        ("", _) => {
             let (of, state) = ((user, endpoint.id), query.parsed("state"));
             deliveries
                 .list_before(before, of, state, PAGE_ROWS + 1)
                 .await?
         }
-        event => match event.parse::<EventId>() {
-            Ok(event) => {
-                let found = deliveries.find(user, endpoint.id, event).await?;
-                found.into_iter().collect()
-            }
-            Err(_) => Vec::new(),
-        },
+        (_, Some(event)) => {
+            let found = deliveries.find(user, endpoint.id, event).await?;
+            found.into_iter().collect()
+        }
+        (_, None) => Vec::new(),
     };
     let pages = query.cut(&mut found, PAGE_ROWS, DeliveryRecord::position);
     let (connections, (accounts, _)) = tokio::try_join!(
         storage.connections().list(user),
         storage.accounts().list(user, u32::MAX, 0),
     )?;
-    let names = BankNames::new(&connections, &accounts, &session.zone());
+    let names = BankNames::new(&connections, &accounts, &zone);
     let mut rows = Vec::with_capacity(found.len());
     for delivery in found {
-        let attempts = deliveries
-            .list_attempts(user, endpoint.id, delivery.event_id)
-            .await?;
-        rows.push(row(&delivery, &attempts, endpoint, &names, session));
+        let bank = delivery.connection_id.map(|id| names.find(id));
+        let bank = bank.map(|bank| bank.unwrap_or("a bank that was removed"));
+        let attempts = deliveries.list_attempts(user, endpoint.id, delivery.event_id);
+        rows.push(DeliveryRow {
+            attempts: attempts.await?,
+            bank: bank.unwrap_or_default().to_owned(),
+            rows: counts(&delivery),
+            delivery,
+        });
     }
-    Ok((rows, pages))
-}
-
-fn row(
-    delivery: &DeliveryRecord,
-    attempts: &[AttemptRecord],
-    endpoint: &Endpoint,
-    names: &BankNames,
-    session: &Session,
-) -> DeliveryRow {
-    let zone = session.zone();
-    let bank = delivery.connection_id.map(|id| names.find(id));
-    DeliveryRow {
-        event_id: delivery.event_id,
-        event: delivery.event_type.as_str(),
-        bank: bank.map_or_else(String::new, |bank| {
-            bank.unwrap_or("a bank that was removed").to_owned()
-        }),
-        rows: counts(delivery),
-        created: zone.moment(delivery.created_at),
-        state: delivery.state.as_str(),
-        tone: match delivery.state {
-            DeliveryState::Delivered => "good",
-            DeliveryState::Failed => "attention",
-            DeliveryState::Pending | DeliveryState::Waiting => "",
-        },
-        outcome: outcome(delivery),
-        tried: tried(delivery.attempts, attempts.len()),
-        next_attempt: delivery.next_attempt_at.map(|at| zone.moment(at)),
-        attempts: attempts
-            .iter()
-            .map(|attempt| AttemptRow {
-                at: zone.moment(attempt.at),
-                timestamp: attempt.status.map(|_| attempt.at.as_second()),
-                outcome: outcome_of(
-                    attempt.status,
-                    Some(attempt.duration_ms),
-                    attempt.error.as_deref(),
-                ),
-            })
-            .collect(),
-        can_redeliver: !is_disabled(endpoint)
-            && delivery.event_type != EventType::Ping
-            && delivery.state != DeliveryState::Waiting,
-    }
+    let status = match not_sent {
+        Some(_) => StatusCode::CONFLICT,
+        None => StatusCode::OK,
+    };
+    let page = LogPage {
+        frame: &session.frame("/webhooks"),
+        zone,
+        endpoint,
+        rows,
+        query: &query,
+        pages,
+        not_sent,
+    };
+    Ok(page_response(status, &page))
 }
 
 fn counts(delivery: &DeliveryRecord) -> String {
@@ -263,54 +203,54 @@ fn outcome_of(status: Option<u16>, ms: Option<u32>, error: Option<&str>) -> Stri
 pub(crate) async fn change(id: PathText, uri: Uri, form: OwnForm) -> PageResult {
     let session = &form.session;
     let endpoint = find_own(session, id_of(id)?).await?;
-    let since = form
+    let hours = form
         .field("recover")
-        .and_then(|value| SINCE.iter().find(|(name, ..)| *name == value));
+        .and_then(|value| SINCE.iter().find(|(name, ..)| *name == value))
+        .map(|(.., hours)| SignedDuration::from_hours(*hours));
     let event = form.parsed::<EventId>("redeliver");
-    if event.is_some() == since.is_some() {
-        return Err(Failure::InvalidForm);
-    }
+    let path = path(endpoint.id);
     let sent = async {
-        if since.is_some() && is_disabled(&endpoint) {
-            return Err(Refusal::EndpointDisabled);
-        }
         let mut change = session.begin().await?;
-        let mut done = Done::EventRequested;
-        if let Some(event) = event {
-            deliveries::redeliver(&mut change, endpoint.id, None, event).await?;
-        }
-        if let Some((.., hours)) = since {
-            let since = session.now - SignedDuration::from_hours(*hours);
-            let user = session.user();
-            done = match deliveries::recover(&mut change, &endpoint, user, since).await? {
-                0 => Done::NoFailedEvents,
-                _ => Done::EventsRequested,
-            };
-        }
+        let done = match (event, hours) {
+            (Some(event), None) => {
+                deliveries::redeliver(&mut change, endpoint.id, None, event).await?;
+                Done::EventRequested.redirect(session, &format!("{path}?event={event}"), event)
+            }
+            (None, Some(_)) if endpoint.disabled_reason.is_some() => {
+                return Err(Refusal::EndpointDisabled.into());
+            }
+            (None, Some(hours)) => {
+                let (user, since) = (session.user(), session.now - hours);
+                let done = match deliveries::recover(&mut change, &endpoint, user, since).await? {
+                    0 => Done::NoFailedEvents,
+                    _ => Done::EventsRequested,
+                };
+                done.redirect(session, &path, "recover")
+            }
+            _ => return Err(Failure::InvalidForm),
+        };
         session.commit(change).await?;
         Ok(done)
     };
-    let why = match sent.await {
-        Ok(done) => {
-            let path = path(endpoint.id);
-            return Ok(match event {
-                Some(event) => done.redirect(session, &format!("{path}?event={event}"), event),
-                None => done.redirect(session, &path, "recover"),
-            });
-        }
-        Err(refusal) => why_not_sent_again(&refusal).ok_or(refusal)?,
-    };
-    let not_sent = Some(NotSent { event, why });
-    let query = ListQuery::parse(uri.query(), &FILTERS);
-    page(session, &endpoint, &query, not_sent).await
+    match sent.await {
+        Ok(response) => Ok(response),
+        Err(failure) => match why_not_sent_again(&failure) {
+            Some(why) => page(session, &endpoint, &uri, Some(NotSent { event, why })).await,
+            None => Err(failure),
+        },
+    }
 }
 
 /// Why an event is not sent again, if that is all that is wrong.
-pub(crate) fn why_not_sent_again(refusal: &Refusal) -> Option<&'static str> {
-    Some(match refusal {
-        Refusal::NotFound(_) => {
-            "This event cannot be sent again: it is not stored any more, or its bank is being removed."
-        }
+pub(crate) fn why_not_sent_again(failure: &Failure) -> Option<&'static str> {
+    const GONE: &str =
+        "This event cannot be sent again: it is not stored any more, or its bank is being removed.";
+    let refusal = match failure {
+        Failure::NotFound => return Some(GONE),
+        Failure::Refused(refusal) => refusal,
+        _ => return None,
+    };
+    Some(match **refusal {
         Refusal::PingRedelivered => "A test event is not sent again. Send another one.",
         Refusal::EndpointDisabled => "The endpoint is disabled. Enable it first.",
         Refusal::EventWaits => {

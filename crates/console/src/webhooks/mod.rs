@@ -7,29 +7,31 @@ mod ping;
 
 use askama::Template;
 use bellbird_api::docs::{EventExample, event_examples};
-use bellbird_domain::{EndpointId, EndpointStatus, EventType};
-use bellbird_management::Refusal;
-use bellbird_management::endpoints::{self, CreatedEndpoint, EndpointChange, NewEndpoint};
-use bellbird_storage::{DeliveryRecord, Endpoint, StorageError};
-use bellbird_webhooks::endpoint::{ENDPOINTS_MAX, EndpointUrl};
+use bellbird_domain::{EndpointId, EventType};
+use bellbird_management::endpoints::{self, EndpointChange, NewEndpoint};
+use bellbird_storage::{DeliveryRecord, Endpoint};
+use bellbird_webhooks::endpoint::ENDPOINTS_MAX;
 use http::StatusCode;
+use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use self::endpoint::{EndpointFields, description, find_own, is_in_plan};
-use self::log::outcome;
 use self::ping::Pinged;
 use crate::error_page::{Failure, PageResult};
-use crate::pages::{Done, SignedInFrame, When, page_response, why_disabled};
+use crate::pages::{Done, LocalTime, SignedInFrame, page_response};
 use crate::plan;
 use crate::session::{OwnForm, Session, newest_of};
+
+const PATH: &str = "/webhooks";
 
 #[derive(Template)]
 #[template(path = "webhooks.html")]
 struct WebhooksPage<'a> {
     frame: &'a SignedInFrame<'a>,
+    session: &'a Session,
+    zone: LocalTime,
     rows: Vec<EndpointRow>,
     shown: &'a Shown,
-    new: EndpointFields,
     /// The newest endpoint, for the form that makes one. Empty without endpoints.
     newest: String,
 }
@@ -44,27 +46,14 @@ enum Shown {
         kind: SecretKind,
     },
     Pinged(EndpointId, Pinged),
-    /// What is wrong with the fields.
-    Fields(Box<EndpointFields>),
+    /// With what is wrong with them.
+    Fields(EndpointFields),
 }
 
 struct EndpointRow {
-    id: EndpointId,
-    url: String,
-    events: Vec<&'static str>,
-    /// Why it is disabled, and what to do.
-    disabled: Option<&'static str>,
-    failing_since: Option<When>,
-    /// None: never.
-    delivered: Option<When>,
-    /// When a test event was last sent, and what came of it.
-    test: Option<(When, String)>,
-    /// The id of that event, for the form that sends one: one that is sent again has another.
-    tested: String,
-    /// The same for the form that makes a new secret: when the previous one ends.
-    rotated: String,
-    fields: EndpointFields,
-    is_edited: bool,
+    endpoint: Endpoint,
+    /// The last test event. None: none was sent.
+    test: Option<DeliveryRecord>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,8 +72,18 @@ impl WebhooksPage<'_> {
     /// What came of the test event that was just sent to an endpoint.
     fn pinged(&self, row: &EndpointRow) -> Option<&Pinged> {
         match self.shown {
-            Shown::Pinged(id, pinged) if *id == row.id => Some(pinged),
+            Shown::Pinged(id, pinged) if *id == row.endpoint.id => Some(pinged),
             _ => None,
+        }
+    }
+
+    /// Of the form of an endpoint. None: of the form that makes one.
+    fn fields(&self, endpoint: Option<&Endpoint>) -> EndpointFields {
+        match self.shown {
+            Shown::Fields(fields) if fields.id == endpoint.map(|endpoint| endpoint.id) => {
+                fields.clone()
+            }
+            _ => EndpointFields::of(self.session, endpoint),
         }
     }
 
@@ -105,64 +104,39 @@ pub(crate) async fn show(session: Session) -> PageResult {
 }
 
 async fn page(session: &Session, shown: Shown) -> PageResult {
-    let rows = rows(session, &shown).await?;
+    let (storage, user) = (session.storage(), session.user());
+    let mut rows = Vec::new();
+    for endpoint in storage.endpoints().list(user).await? {
+        let test = storage.deliveries().find_last_ping(user, endpoint.id);
+        rows.push(EndpointRow {
+            test: test.await?,
+            endpoint,
+        });
+    }
     let status = match &shown {
         Shown::Nothing | Shown::Secret { .. } => StatusCode::OK,
         Shown::Pinged(_, pinged) => pinged.status,
         Shown::Fields(_) => StatusCode::BAD_REQUEST,
     };
-    let new = match &shown {
-        Shown::Fields(fields) if fields.id.is_none() => EndpointFields::clone(fields),
-        _ => EndpointFields::of(session, None),
-    };
     let page = WebhooksPage {
-        frame: &session.frame("/webhooks"),
-        newest: newest_of(rows.iter().map(|row| row.id)),
+        frame: &session.frame(PATH),
+        session,
+        zone: session.zone(),
+        newest: newest_of(rows.iter().map(|row| row.endpoint.id)),
         rows,
         shown: &shown,
-        new,
     };
     Ok(page_response(status, &page))
 }
 
-async fn rows(session: &Session, shown: &Shown) -> Result<Vec<EndpointRow>, StorageError> {
-    let (storage, user, zone) = (session.storage(), session.user(), session.zone());
-    let mut rows = Vec::new();
-    for endpoint in storage.endpoints().list(user).await? {
-        let ping = storage.deliveries().find_last_ping(user, endpoint.id);
-        let ping = ping.await?;
-        let edited = match shown {
-            Shown::Fields(fields) if fields.id == Some(endpoint.id) => Some(&**fields),
-            _ => None,
-        };
-        let is_disabled = endpoint.status == EndpointStatus::Disabled;
-        let events = endpoint.event_types.iter();
-        rows.push(EndpointRow {
-            id: endpoint.id,
-            events: events.map(|event| event.as_str()).collect(),
-            disabled: is_disabled.then(|| why_disabled(endpoint.disabled_reason.as_deref())),
-            failing_since: endpoint.failing_since.map(|at| zone.when(at)),
-            delivered: endpoint.delivered_at.map(|at| zone.when(at)),
-            tested: tested(ping.as_ref()),
-            test: ping.map(|ping| (zone.moment(ping.created_at), outcome(&ping))),
-            rotated: rotation(endpoint.old_secret_expires_at),
-            fields: edited.map_or_else(
-                || EndpointFields::of(session, Some(&endpoint)),
-                EndpointFields::clone,
-            ),
-            is_edited: edited.is_some(),
-            url: endpoint.url,
-        });
-    }
-    Ok(rows)
-}
-
+/// The last test event, for the form that sends one: one that is sent again has another.
 fn tested(ping: Option<&DeliveryRecord>) -> String {
     ping.map(|ping| ping.event_id.to_string())
         .unwrap_or_default()
 }
 
-fn rotation(old_secret_expires_at: Option<jiff::Timestamp>) -> String {
+/// The same for the form that makes a new secret: when the previous one ends.
+fn rotated(old_secret_expires_at: Option<Timestamp>) -> String {
     old_secret_expires_at
         .map(|at| at.as_microsecond().to_string())
         .unwrap_or_default()
@@ -171,25 +145,14 @@ fn rotation(old_secret_expires_at: Option<jiff::Timestamp>) -> String {
 /// `POST /webhooks`, with the fields of an endpoint that is new or, with `edit`, changed, or with a
 /// field that says what to do, whose value is the endpoint's id.
 pub(crate) async fn change(form: OwnForm) -> PageResult {
-    let session = &form.session;
-    let changed = if let Some(fields) = EndpointFields::submitted(&form) {
-        if let Some(refused) = plan::refuse_form(session) {
-            return Ok(refused);
-        }
-        match fields.id {
-            Some(id) => update(session, id, fields).await,
-            None => create(&form, fields).await,
-        }
-    } else {
+    let Some(fields) = EndpointFields::submitted(&form) else {
         let (action, id) = chosen(&form).ok_or(Failure::InvalidForm)?;
-        act(&form, action, id).await
+        let endpoint = find_own(&form.session, id).await?;
+        return act(&form, action, &endpoint).await;
     };
-    match changed {
-        // The endpoint was deleted meanwhile.
-        Err(Failure::Refused(refusal)) if matches!(*refusal, Refusal::NotFound(_)) => {
-            Err(Failure::NotFound)
-        }
-        changed => changed,
+    match plan::refuse_form(&form.session) {
+        Some(refused) => Ok(refused),
+        None => save(&form, fields).await,
     }
 }
 
@@ -202,147 +165,119 @@ fn chosen(form: &OwnForm) -> Option<(&str, EndpointId)> {
     chosen.next().filter(|_| chosen.next().is_none())
 }
 
-fn too_many() -> String {
-    format!("You have {ENDPOINTS_MAX} endpoints, which is the limit. Delete one first.")
-}
-
-async fn wrong(session: &Session, mut fields: EndpointFields, problem: String) -> PageResult {
-    fields.problem = Some(problem);
-    page(session, Shown::Fields(Box::new(fields))).await
-}
-
-/// Asks no name server for an endpoint that would be one too many.
-async fn create(form: &OwnForm, fields: EndpointFields) -> PageResult {
+/// Makes an endpoint, or changes the one that the fields are of. Asks no name server for one that
+/// is not the user's, or would be one too many.
+async fn save(form: &OwnForm, mut fields: EndpointFields) -> PageResult {
     let session = &form.session;
-    let count = session.storage().endpoints().list(session.user()).await?;
-    if count.len() >= ENDPOINTS_MAX as usize {
-        return wrong(session, fields, too_many()).await;
-    }
-    let url = match fields.check().await {
-        Ok(url) => url,
-        Err(problem) => return wrong(session, fields, problem).await,
-    };
-    match insert(form, &url, &fields).await {
-        Ok(Some(created)) => {
-            let shown = Shown::Secret {
-                url: created.endpoint.url,
-                secret: created.secret,
-                kind: SecretKind::OfNewEndpoint,
-            };
-            page(session, shown).await
+    let user_id = session.user();
+    let is_one_too_many = match fields.id {
+        Some(id) => {
+            find_own(session, id).await?;
+            false
         }
-        Ok(None) => Ok(Done::SecretShownBefore.redirect(session, "/webhooks", "endpoints")),
-        Err(Refusal::TooManyEndpoints) => wrong(session, fields, too_many()).await,
-        Err(refusal) => Err(refusal.into()),
-    }
-}
-
-/// None: the form was sent before, and has made its endpoint.
-async fn insert(
-    form: &OwnForm,
-    url: &EndpointUrl,
-    fields: &EndpointFields,
-) -> Result<Option<CreatedEndpoint>, Refusal> {
-    let session = &form.session;
+        None => {
+            let own = session.storage().endpoints().list(user_id).await?;
+            own.len() >= ENDPOINTS_MAX as usize
+        }
+    };
+    let checked = match is_one_too_many {
+        true => Err(format!(
+            "You have {ENDPOINTS_MAX} endpoints, which is the limit. Delete one first."
+        )),
+        false => fields.check().await,
+    };
+    let url = match checked {
+        Ok(url) => url,
+        Err(problem) => {
+            fields.problem = Some(problem);
+            return page(session, Shown::Fields(fields)).await;
+        }
+    };
     let mut change = session.begin().await?;
-    let newest = endpoints::newest(&mut change, session.user()).await?;
+    if let Some(id) = fields.id {
+        let to = EndpointChange {
+            url: Some(&url),
+            events: Some(&fields.events),
+            ..EndpointChange::default()
+        };
+        endpoints::update(&mut change, id, to).await?;
+        session.commit(change).await?;
+        return Ok(Done::Saved.redirect(session, PATH, id));
+    }
+    let newest = endpoints::newest(&mut change, user_id).await?;
     if form.is_sent_again(newest) {
-        return Ok(None);
+        return Ok(Done::SecretShownBefore.redirect(session, PATH, "endpoints"));
     }
     let new = NewEndpoint {
-        user_id: session.user(),
-        url,
+        user_id,
+        url: &url,
         events: Some(&fields.events),
         api_version: None,
     };
     let created = endpoints::create(&mut change, new).await?;
     session.commit(change).await?;
-    Ok(Some(created))
+    let shown = Shown::Secret {
+        url: created.endpoint.url,
+        secret: created.secret,
+        kind: SecretKind::OfNewEndpoint,
+    };
+    page(session, shown).await
 }
 
-async fn update(session: &Session, id: EndpointId, fields: EndpointFields) -> PageResult {
-    find_own(session, id).await?;
-    let url = match fields.check().await {
-        Ok(url) => url,
-        Err(problem) => return wrong(session, fields, problem).await,
-    };
-    let mut change = session.begin().await?;
-    let to = EndpointChange {
-        url: Some(&url),
-        events: Some(&fields.events),
-        ..EndpointChange::default()
-    };
-    endpoints::update(&mut change, id, to).await?;
-    session.commit(change).await?;
-    Ok(Done::Saved.redirect(session, "/webhooks", id))
-}
-
-async fn act(form: &OwnForm, action: &str, id: EndpointId) -> PageResult {
-    let session = &form.session;
-    let endpoint = find_own(session, id).await?;
-    let row = id.to_string();
-    let (done, place) = match action {
+async fn act(form: &OwnForm, action: &str, endpoint: &Endpoint) -> PageResult {
+    let (session, id) = (&form.session, endpoint.id);
+    let redirect = |done: Done| Ok(done.redirect(session, PATH, id));
+    match action {
         "ping" => {
-            let deliveries = session.storage().deliveries();
-            let last = deliveries.find_last_ping(session.user(), id).await?;
-            let last = tested(last.as_ref());
-            if form.field("tested").is_none_or(|known| known == last) {
-                let pinged = ping::send(session, &endpoint).await?;
-                return page(session, Shown::Pinged(id, pinged)).await;
+            let last = session.storage().deliveries();
+            let last = tested(last.find_last_ping(session.user(), id).await?.as_ref());
+            if form.field("tested").is_some_and(|known| known != last) {
+                return redirect(Done::TestShownBefore);
             }
-            (Done::TestShownBefore, row)
+            let pinged = ping::send(session, endpoint).await?;
+            return page(session, Shown::Pinged(id, pinged)).await;
         }
         "example" => {
             let event_type = form.parsed("type").ok_or(Failure::NotFound)?;
-            let done = ping::send_example(session, &endpoint, event_type).await?;
-            (done, format!("example-{event_type}"))
+            let done = ping::send_example(session, endpoint, event_type).await?;
+            return Ok(done.redirect(session, PATH, format!("example-{event_type}")));
         }
-        "rotate" => match rotate(form, &endpoint).await? {
-            Some(shown) => return page(session, shown).await,
-            None => (Done::SecretShownBefore, row),
-        },
+        _ => {}
+    }
+    let mut change = session.begin().await?;
+    match action {
+        "rotate" => {
+            let new = endpoints::rotate_secret(&mut change, id).await?;
+            let before = rotated(new.endpoint.old_secret_expires_at);
+            if form.field("rotated").is_some_and(|known| known != before) {
+                return redirect(Done::SecretShownBefore);
+            }
+            session.commit(change).await?;
+            let shown = Shown::Secret {
+                url: new.endpoint.url,
+                secret: new.secret,
+                kind: match endpoint.disabled_reason.as_deref() {
+                    Some("secret broken") => SecretKind::Replaced,
+                    _ => SecretKind::Rotated,
+                },
+            };
+            page(session, shown).await
+        }
         "enable" => {
-            let mut change = session.begin().await?;
             endpoints::enable(&mut change, id).await?;
             session.commit(change).await?;
-            (Done::EndpointEnabled, row)
+            redirect(Done::EndpointEnabled)
         }
         "disable" => {
-            let mut change = session.begin().await?;
             if endpoints::disable(&mut change, id).await?.is_some() {
                 session.commit(change).await?;
             }
-            (Done::EndpointDisabled, row)
+            redirect(Done::EndpointDisabled)
         }
         _ => {
-            let mut change = session.begin().await?;
             endpoints::remove(&mut change, id).await?;
             session.commit(change).await?;
-            (Done::EndpointDeleted, "endpoints".to_owned())
+            Ok(Done::EndpointDeleted.redirect(session, PATH, "endpoints"))
         }
-    };
-    Ok(done.redirect(session, "/webhooks", place))
-}
-
-/// None: the form was sent before, and has made its secret.
-async fn rotate(form: &OwnForm, endpoint: &Endpoint) -> Result<Option<Shown>, Refusal> {
-    let session = &form.session;
-    let mut change = session.begin().await?;
-    let rotated = endpoints::rotate_secret(&mut change, endpoint.id).await?;
-    let before = rotation(rotated.endpoint.old_secret_expires_at);
-    if form.field("rotated").is_some_and(|known| known != before) {
-        return Ok(None);
     }
-    session.commit(change).await?;
-    let is_broken = endpoint.disabled_reason.as_deref() == Some("secret broken");
-    let kind = if is_broken {
-        SecretKind::Replaced
-    } else {
-        SecretKind::Rotated
-    };
-    Ok(Some(Shown::Secret {
-        url: rotated.endpoint.url,
-        secret: rotated.secret,
-        kind,
-    }))
 }
