@@ -6,7 +6,7 @@ use bellbird_domain::ConnectionStatus;
 use bellbird_storage::{CLOCK_NOTICED, Instance, JobCounts, StorageError};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::pages::{LocalTime, When, count};
+use crate::pages::count;
 use crate::state::Console;
 
 /// As the alert in `deploy/prometheus/rules.yml`.
@@ -24,7 +24,7 @@ pub(super) struct Check {
     is_good: Option<bool>,
     pub(super) text: String,
     /// The time that the text ends with.
-    pub(super) at: Option<When>,
+    pub(super) at: Option<Timestamp>,
     /// The page that shows more, and its link's text.
     pub(super) link: Option<(&'static str, &'static str)>,
 }
@@ -57,7 +57,7 @@ impl Check {
         }
     }
 
-    fn at(self, at: When) -> Self {
+    fn at(self, at: Timestamp) -> Self {
         Self {
             at: Some(at),
             ..self
@@ -82,18 +82,18 @@ pub(super) fn is_overdue(counts: &JobCounts, now: Timestamp) -> bool {
 pub(super) async fn list(
     console: &Console,
     instances: &[Instance],
-    zone: &LocalTime,
+    now: Timestamp,
 ) -> Result<Vec<Check>, StorageError> {
     let checks = [
         ("Database", Some(database(console))),
         ("Worker", Some(worker(instances))),
         ("Clock", clock(console, instances)),
         ("Versions", versions(instances)),
-        ("Backup", backup(console, zone).await?),
+        ("Backup", backup(console, now).await?),
         ("Valkey", shared_store(console).await),
         ("Banks", Some(banks(console).await?)),
-        ("Jobs", Some(jobs(console, zone).await?)),
-        ("Webhooks", Some(webhooks(console, zone).await?)),
+        ("Jobs", Some(jobs(console, now).await?)),
+        ("Webhooks", Some(webhooks(console, now).await?)),
     ];
     let checks = checks
         .into_iter()
@@ -137,22 +137,18 @@ fn clock(console: &Console, instances: &[Instance]) -> Option<Check> {
     let worst = instances
         .iter()
         .max_by_key(|instance| instance.clock_ahead_ms.unsigned_abs())?;
-    let ahead = SignedDuration::from_millis(worst.clock_ahead_ms);
-    Some(if ahead.abs() >= CLOCK_NOTICED {
-        let direction = if ahead.is_positive() {
-            "ahead of"
-        } else {
-            "behind"
-        };
-        let text = format!(
-            "that of {worst} is {} s {direction} the database's: set it by NTP",
-            ahead.abs().as_secs()
-        );
-        Check::bad(text)
-    } else {
-        let text = format!("within {} ms of the database's", ahead.abs().as_millis());
-        Check::good(text)
-    })
+    let apart = SignedDuration::from_millis(worst.clock_ahead_ms).abs();
+    if apart < CLOCK_NOTICED {
+        let text = format!("within {} ms of the database's", apart.as_millis());
+        return Some(Check::good(text));
+    }
+    let direction = match worst.clock_ahead_ms > 0 {
+        true => "ahead of",
+        false => "behind",
+    };
+    let apart = apart.as_secs();
+    let text = format!("that of {worst} is {apart} s {direction} the database's: set it by NTP");
+    Some(Check::bad(text))
 }
 
 /// Only during an upgrade.
@@ -169,18 +165,18 @@ fn versions(instances: &[Instance]) -> Option<Check> {
 }
 
 /// None: this is PostgreSQL, which may have backups that nobody records.
-async fn backup(console: &Console, zone: &LocalTime) -> Result<Option<Check>, StorageError> {
+async fn backup(console: &Console, now: Timestamp) -> Result<Option<Check>, StorageError> {
     let audit = console.storage().audit();
     let Some(at) = audit.unsaved_since().await? else {
         return Ok(None);
     };
-    let is_recent = zone.now.duration_since(at) <= BACKUP_AGE_MAX;
+    let is_recent = now.duration_since(at) <= BACKUP_AGE_MAX;
     let (is_good, text) = match (is_recent, audit.last_backup_at().await?) {
         (true, Some(_)) => (Some(true), "the last one"),
         (true, None) => (None, "none yet of this database, which was made"),
         (false, _) => (Some(false), "make one with bellbird backup: none since"),
     };
-    Ok(Some(Check::new(is_good, text).at(zone.when(at))))
+    Ok(Some(Check::new(is_good, text).at(at)))
 }
 
 async fn shared_store(console: &Console) -> Option<Check> {
@@ -204,44 +200,47 @@ async fn banks(console: &Console) -> Result<Check, StorageError> {
         })
         .map(|counted| counted.count)
         .sum();
-    let check = match broken {
+    let text = match broken {
         0 => return Ok(Check::good("no user has to reconnect one")),
-        1 => Check::bad("1 must be reconnected by its user"),
-        many => Check::bad(format!("{many} must be reconnected by their users")),
+        1 => "1 must be reconnected by its user".to_owned(),
+        many => format!("{many} must be reconnected by their users"),
     };
-    Ok(check.see("/operator/users?only=bank", "Whose?"))
+    Ok(Check::bad(text).see("/operator/users?only=bank", "Whose?"))
 }
 
-async fn jobs(console: &Console, zone: &LocalTime) -> Result<Check, StorageError> {
-    let mut counts = console.storage().jobs().count(zone.now).await?;
+async fn jobs(console: &Console, now: Timestamp) -> Result<Check, StorageError> {
+    let mut counts = console.storage().jobs().count(now).await?;
     counts.retain(|counts| job_kinds().any(|kind| kind == counts.kind));
-    let overdue = counts.iter().filter(|counts| is_overdue(counts, zone.now));
+    let overdue = counts.iter().filter(|counts| is_overdue(counts, now));
+    if let Some(at) = overdue.filter_map(|counts| counts.next).min() {
+        return Ok(Check::bad("overdue since").at(at));
+    }
     let failing: u64 = counts.iter().map(|counts| counts.failing).sum();
-    Ok(
-        match (overdue.filter_map(|counts| counts.next).min(), failing) {
-            (Some(at), _) => Check::bad("overdue since").at(zone.when(at)),
-            (None, 0) => Check::good("none is late, and none fails"),
-            (None, failing) => Check::bad(format!("{failing} failing")),
-        },
-    )
+    Ok(match failing {
+        0 => Check::good("none is late, and none fails"),
+        failing => Check::bad(format!("{failing} failing")),
+    })
 }
 
-async fn webhooks(console: &Console, zone: &LocalTime) -> Result<Check, StorageError> {
-    let overview = console.storage().deliveries().overview(zone.now).await?;
-    let is_late = |oldest: &Timestamp| zone.now.duration_since(*oldest) > OVERDUE_AFTER;
+async fn webhooks(console: &Console, now: Timestamp) -> Result<Check, StorageError> {
+    let overview = console.storage().deliveries().overview(now).await?;
+    let is_late = |oldest: &Timestamp| now.duration_since(*oldest) > OVERDUE_AFTER;
     if let Some(oldest) = overview.oldest_due.filter(is_late) {
         let text = format!("{} due, the first", count(overview.due, "event"));
-        return Ok(Check::bad(text).at(zone.when(oldest)));
+        return Ok(Check::bad(text).at(oldest));
     }
-    let check = match (overview.disabled, overview.failing) {
-        (0, 0) => return Ok(Check::good("every enabled endpoint works")),
-        (0, failing) => Check::bad(format!("{} failing", count(failing, "endpoint"))),
-        (disabled, 0) => Check::bad(format!("{} disabled", count(disabled, "endpoint"))),
-        (disabled, failing) => Check::bad(format!(
-            "{} disabled, {failing} failing",
-            count(disabled, "endpoint")
-        )),
-    };
+    let troubled = [
+        (overview.disabled, "disabled"),
+        (overview.failing, "failing"),
+    ];
+    let troubled = troubled.iter().filter(|(endpoints, _)| *endpoints > 0);
+    let texts: Vec<_> = troubled
+        .map(|(endpoints, how)| format!("{} {how}", count(*endpoints, "endpoint")))
+        .collect();
+    if texts.is_empty() {
+        return Ok(Check::good("every enabled endpoint works"));
+    }
+    let check = Check::bad(texts.join(", "));
     Ok(check.see("/operator/deliveries?only=attention", "Which?"))
 }
 

@@ -7,7 +7,7 @@ use askama::Template;
 use bellbird_domain::ConnectionStatus;
 use bellbird_storage::{FailingJob, Instance, JobCounts, ProviderCalls, StorageError, job_kinds};
 use http::StatusCode;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use super::checks::{self, Check, is_overdue};
 use super::{Operator, users};
@@ -106,8 +106,8 @@ pub(super) async fn show(Operator(session): Operator) -> PageResult {
     let instances = storage.instances().list(seen_at).await?;
     let page = HealthPage {
         frame: &session.frame("/operator/health"),
-        checks: checks::list(&session, &instances, &zone).await?,
-        providers: providers(&session, &instances, &zone).await?,
+        checks: checks::list(&session, &instances, zone.now).await?,
+        providers: providers(&session, &instances, zone.now).await?,
         zone,
         jobs,
         failing: storage.jobs().list_failing(FAILING_SHOWN_MAX).await?,
@@ -136,7 +136,7 @@ fn calls_of_all(console: &Console, instances: &[Instance]) -> BTreeMap<String, P
 async fn providers(
     console: &Console,
     instances: &[Instance],
-    zone: &LocalTime,
+    now: Timestamp,
 ) -> Result<Vec<ProviderRow>, StorageError> {
     let connections = console.storage().connections();
     let mut counts: BTreeMap<String, Vec<(ConnectionStatus, u64)>> = BTreeMap::new();
@@ -146,7 +146,7 @@ async fn providers(
             .or_default()
             .push((counted.status, counted.count));
     }
-    let ending = connections.count_ending(zone.now).await?;
+    let ending = connections.count_ending(now).await?;
     let mut calls = calls_of_all(console, instances);
     for name in calls.keys() {
         counts.entry(name.clone()).or_default();
