@@ -9,7 +9,7 @@ use bellbird_providers::registry::provider_title;
 use bellbird_storage::{NewUser, StorageError, UserFilter, UserNeed};
 use http::{StatusCode, Uri};
 
-use super::{Operator, OperatorForm, PAGE_ROWS, gives, status_text};
+use super::{Operator, OperatorForm, PAGE_ROWS, status_text};
 use crate::error_page::{Failure, PageResult};
 use crate::list_query::{Chip, ListQuery, Pages, rows_of_list};
 use crate::pages::names::sanitized;
@@ -33,6 +33,7 @@ const ONLY: [(&str, &str); 3] = [
 #[template(path = "operator_users.html")]
 struct UsersPage<'a> {
     frame: &'a SignedInFrame<'a>,
+    zone: LocalTime,
     query: &'a ListQuery,
     search_chars_max: usize,
     chips: Vec<Chip>,
@@ -40,9 +41,8 @@ struct UsersPage<'a> {
     counted: String,
     rows: Vec<UserRow>,
     pages: Pages,
-    plans: Vec<PlanRow>,
-    /// Of the form that adds a user.
-    plan_chosen: &'static str,
+    /// How many users have each plan.
+    plans: Vec<(Plan, u64)>,
     /// What somebody who is not added has in the form, and why.
     problem: Option<Problem<'a>>,
     /// What a key may call in a minute: paths from the database, balances, and rows.
@@ -51,24 +51,31 @@ struct UsersPage<'a> {
 
 struct Problem<'a> {
     email: &'a str,
-    plan: &'static str,
+    plan: Plan,
     text: String,
 }
 
 struct UserRow {
     user: User,
-    reference: Option<String>,
-    /// Such as `2 banks`.
-    state: String,
-    /// What the user or the operator has to do.
-    needs: Vec<String>,
-    created: String,
+    banks: u64,
+    /// Those that the user has to reconnect.
+    broken: u64,
+    disabled_endpoints: u64,
 }
 
-struct PlanRow {
-    name: &'static str,
-    gives: &'static str,
-    users: u64,
+impl UsersPage<'_> {
+    fn users_of(&self, plan: Plan) -> u64 {
+        let found = self.plans.iter().find(|(of, _)| *of == plan);
+        found.map_or(0, |(_, users)| *users)
+    }
+
+    /// Whether the form that adds a user has this plan at first.
+    fn is_chosen(&self, plan: Plan) -> bool {
+        match &self.problem {
+            Some(problem) => problem.plan == plan,
+            None => Plan::ALL.last() == Some(&plan),
+        }
+    }
 }
 
 /// What cannot be parsed chooses nothing.
@@ -109,7 +116,7 @@ pub(super) async fn show(Operator(session): Operator, uri: Uri) -> PageResult {
 
 async fn page(session: &Session, uri: &Uri, problem: Option<Problem<'_>>) -> PageResult {
     let query = ListQuery::parse(uri.query(), &FILTERS);
-    let (storage, zone) = (session.storage(), session.zone());
+    let storage = session.storage();
     let (mut users, (all, before)) = find(session, &query).await?;
     let pages = query.cut(&mut users, PAGE_ROWS, |user| user.id);
     let counted = match users.len() as u64 {
@@ -132,18 +139,13 @@ async fn page(session: &Session, uri: &Uri, problem: Option<Problem<'_>>) -> Pag
         _ => (HashMap::new(), HashMap::new()),
     };
     let rows = users.into_iter().map(|user| {
-        let connections = connections.get(&user.id).copied().unwrap_or_default();
-        let disabled = disabled.get(&user.id).copied().unwrap_or_default();
-        row(user, connections, disabled, &zone)
-    });
-    let counts = storage.users().count_by_plan().await?;
-    let plans = Plan::ALL.iter().map(|plan| PlanRow {
-        name: plan.as_str(),
-        gives: gives(*plan),
-        users: counts
-            .iter()
-            .find(|(of, _)| of == plan)
-            .map_or(0, |(_, users)| *users),
+        let (banks, broken) = connections.get(&user.id).copied().unwrap_or_default();
+        UserRow {
+            banks,
+            broken,
+            disabled_endpoints: disabled.get(&user.id).copied().unwrap_or_default(),
+            user,
+        }
     });
     let quotas = session.context.quotas();
     let calls = [&quotas.metadata, &quotas.balances, &quotas.live].map(|quota| {
@@ -156,17 +158,14 @@ async fn page(session: &Session, uri: &Uri, problem: Option<Problem<'_>>) -> Pag
     };
     let page = UsersPage {
         frame: &session.frame("/operator/users"),
+        zone: session.zone(),
         query: &query,
         search_chars_max: SEARCH_CHARS_MAX,
         chips: chips(&query),
         counted,
         rows: rows.collect(),
         pages,
-        plans: plans.collect(),
-        plan_chosen: match (&problem, Plan::ALL.last()) {
-            (Some(problem), _) => problem.plan,
-            (None, plan) => plan.map_or("", |plan| plan.as_str()),
-        },
+        plans: storage.users().count_by_plan().await?,
         problem,
         calls,
     };
@@ -181,7 +180,7 @@ pub(super) async fn add(uri: Uri, OperatorForm(form): OperatorForm) -> PageResul
     let rejected = async |text: String| {
         let problem = Problem {
             email: given,
-            plan: plan.as_str(),
+            plan,
             text,
         };
         page(&form.session, &uri, Some(problem)).await
@@ -237,27 +236,4 @@ async fn find(
         counted.await?
     };
     Ok((found, counts))
-}
-
-fn row(user: User, (all, broken): (u64, u64), disabled: u64, zone: &LocalTime) -> UserRow {
-    let mut needs = Vec::new();
-    if broken > 0 {
-        needs.push(format!("{} to reconnect", count(broken, "bank")));
-    }
-    if disabled > 0 {
-        needs.push(format!("{} disabled", count(disabled, "webhook endpoint")));
-    }
-    if !user.console_sign_in {
-        needs.push("may not sign in".to_owned());
-    }
-    UserRow {
-        reference: user.reference.as_deref().map(sanitized),
-        state: match all {
-            0 => "no bank linked".to_owned(),
-            all => count(all, "bank"),
-        },
-        needs,
-        created: zone.day(user.created_at),
-        user,
-    }
 }
