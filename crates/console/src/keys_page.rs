@@ -12,8 +12,7 @@ use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::error_page::{Failure, PageResult};
-use crate::pages::names::sanitized;
-use crate::pages::{Done, SignedInFrame, When, page_response};
+use crate::pages::{Done, LocalTime, SignedInFrame, page_response};
 use crate::plan;
 use crate::session::{OwnForm, Session, newest_of};
 
@@ -33,11 +32,14 @@ const LIVES: [(&str, &str, Option<i64>); 4] = [
 #[template(path = "keys.html")]
 struct KeysPage<'a> {
     frame: &'a SignedInFrame<'a>,
+    zone: LocalTime,
     api_url: &'a str,
     shown: Shown<'a>,
     /// Those that work, newest first.
-    keys: Vec<KeyRow>,
-    ended: Vec<KeyRow>,
+    keys: Vec<KeyRecord>,
+    ended: Vec<KeyRecord>,
+    /// Requests of the last 30 days.
+    reads: Vec<KeyReadCount<String>>,
     /// See [`newest_of`].
     newest: String,
 }
@@ -55,18 +57,14 @@ enum Shown<'a> {
     NotChanged,
 }
 
-struct KeyRow {
-    id: KeyId,
-    name: String,
-    prefix: String,
-    created: String,
-    /// None: never.
-    used: Option<When>,
-    expires: Option<String>,
-    works: bool,
-    /// Requests of the last 30 days.
-    requests: u64,
-    routes: Vec<KeyReadCount<String>>,
+impl KeysPage<'_> {
+    fn reads_of(&self, key: KeyId) -> impl Iterator<Item = &KeyReadCount<String>> {
+        self.reads.iter().filter(move |count| count.key_id == key)
+    }
+
+    fn requests_of(&self, key: KeyId) -> u64 {
+        self.reads_of(key).map(|count| count.requests).sum()
+    }
 }
 
 /// `GET /keys`
@@ -79,19 +77,24 @@ pub(crate) async fn show(session: Session, RawQuery(query): RawQuery) -> PageRes
 }
 
 async fn page(session: &Session, shown: Shown<'_>) -> PageResult {
-    let keys = rows(session).await?;
+    let (storage, user, now) = (session.storage(), session.user(), session.now);
+    let mut keys = storage.keys().list(user).await?;
+    keys.sort_by_key(|key| std::cmp::Reverse((key.created_at, key.id)));
+    let newest = newest_of(keys.iter().map(|key| key.id));
+    let works = |key: &KeyRecord| key.status(now) == KeyStatus::Active;
+    let (keys, ended) = keys.into_iter().partition(works);
     let status = match shown {
         Shown::NotMade(_) | Shown::NotChanged => StatusCode::BAD_REQUEST,
         Shown::Nothing | Shown::NewKey(_) | Shown::FirstSignIn => StatusCode::OK,
     };
-    let newest = newest_of(keys.iter().map(|key| key.id));
-    let (keys, ended) = keys.into_iter().partition(|key| key.works);
     let page = KeysPage {
         frame: &session.frame("/keys"),
+        zone: session.zone(),
         api_url: &session.api_url(),
         shown,
         keys,
         ended,
+        reads: storage.key_reads().list(user, now).await?,
         newest,
     };
     Ok(page_response(status, &page))
@@ -101,36 +104,6 @@ async fn page(session: &Session, shown: Shown<'_>) -> PageResult {
 pub(crate) async fn newest(session: &Session) -> Result<String, StorageError> {
     let keys = session.storage().keys().list(session.user()).await?;
     Ok(newest_of(keys.iter().map(|key| key.id)))
-}
-
-/// What works comes first, newest first.
-async fn rows(session: &Session) -> Result<Vec<KeyRow>, StorageError> {
-    let (storage, user, now) = (session.storage(), session.user(), session.now);
-    let mut keys = storage.keys().list(user).await?;
-    keys.sort_by_key(|key| {
-        (
-            key.status(now) != KeyStatus::Active,
-            std::cmp::Reverse((key.created_at, key.id)),
-        )
-    });
-    let counts = storage.key_reads().list(user, now).await?;
-    let zone = session.zone();
-    let row = |key: KeyRecord| {
-        let of_key = counts.iter().filter(|count| count.key_id == key.id);
-        let routes: Vec<_> = of_key.cloned().collect();
-        KeyRow {
-            id: key.id,
-            name: sanitized(&key.name),
-            created: zone.day(key.created_at),
-            used: key.last_used_at.map(|at| zone.when(at)),
-            expires: key.expires_at.map(|at| zone.at(at)),
-            works: key.status(now) == KeyStatus::Active,
-            requests: routes.iter().map(|count| count.requests).sum(),
-            routes,
-            prefix: key.prefix,
-        }
-    };
-    Ok(keys.into_iter().map(row).collect())
 }
 
 /// `POST /keys`, with the field `name`, `rotate` or `revoke`. The first two with `newest`, so that
@@ -153,9 +126,9 @@ pub(crate) async fn change(form: OwnForm) -> PageResult {
                 let why = "Give the key a name of up to 100 characters.";
                 return page(session, Shown::NotMade(why)).await;
             };
-            create_key(&form, &name, expires_at).await
+            make_key(&form, MadeFor::New(&name, expires_at)).await
         }
-        (None, Some(id), None) => rotate(&form, id).await,
+        (None, Some(id), None) => make_key(&form, MadeFor::Replaced(id)).await,
         (None, None, Some(id)) => match revoke(session, id).await {
             Ok(()) => return Ok(Done::KeyRevoked.redirect(session, "/keys", "keys")),
             Err(refusal) => Err(refusal),
@@ -178,38 +151,43 @@ fn expiry(form: &OwnForm) -> Option<Option<Timestamp>> {
     Some(days.map(|days| form.session.now + SignedDuration::from_hours(24 * days)))
 }
 
-/// Makes a key with this name. None: the form was sent before, and has made its key.
-pub(crate) async fn create_key(
-    form: &OwnForm,
-    name: &KeyName,
-    expires_at: Option<Timestamp>,
-) -> Result<Option<ApiKey>, Refusal> {
-    let session = &form.session;
-    let mut change = session.begin().await?;
-    let newest = keys::newest(&mut change, session.user()).await?;
-    if form.is_sent_again(newest) {
-        return Ok(None);
-    }
-    let new = NewKey {
-        user_id: session.user(),
-        name: Some(name),
-        expires_at,
-    };
-    let created = keys::create(&mut change, new).await?;
-    session.commit(change).await?;
-    Ok(Some(created.key))
+/// What a form makes a key for.
+pub(crate) enum MadeFor<'a> {
+    /// A program, until then.
+    New(&'a KeyName, Option<Timestamp>),
+    /// The program that has this key.
+    Replaced(KeyId),
 }
 
-async fn rotate(form: &OwnForm, id: KeyId) -> Result<Option<ApiKey>, Refusal> {
+/// Makes a key. None: the form was sent before, and has made its key.
+pub(crate) async fn make_key(
+    form: &OwnForm,
+    made_for: MadeFor<'_>,
+) -> Result<Option<ApiKey>, Refusal> {
     let session = &form.session;
+    let user_id = session.user();
     let mut change = session.begin().await?;
-    let newest = keys::newest(&mut change, session.user()).await?;
+    let newest = keys::newest(&mut change, user_id).await?;
     if form.is_sent_again(newest) {
         return Ok(None);
     }
-    let rotated = keys::rotate(&mut change, id, keys::DEFAULT_GRACE).await?;
+    let made = match made_for {
+        MadeFor::New(name, expires_at) => {
+            let new = NewKey {
+                user_id,
+                name: Some(name),
+                expires_at,
+            };
+            keys::create(&mut change, new).await?
+        }
+        MadeFor::Replaced(id) => {
+            keys::rotate(&mut change, id, keys::DEFAULT_GRACE)
+                .await?
+                .new
+        }
+    };
     session.commit(change).await?;
-    Ok(Some(rotated.new.key))
+    Ok(Some(made.key))
 }
 
 async fn revoke(session: &Session, id: KeyId) -> Result<(), Refusal> {

@@ -10,9 +10,9 @@ use bellbird_management::{Refusal, setup_tokens};
 use http::StatusCode;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use self::catalogue::{Copy, GROUPS, Program};
+use self::catalogue::{GROUPS, Program};
 use crate::error_page::{Failure, PageResult};
-use crate::keys_page::{self, create_key};
+use crate::keys_page::{self, MadeFor, make_key};
 use crate::pages::{Done, SignedInFrame, page_response};
 use crate::plan;
 use crate::rows::linked::{Bank, Linked};
@@ -23,48 +23,29 @@ use crate::session::{OwnForm, Session, newest_of};
 struct ProgramsPage<'a> {
     frame: &'a SignedInFrame<'a>,
     api_url: &'a str,
-    shown: Option<Shown>,
-    /// The newest key, and the newest setup token, for the forms that make one: see
+    made: Option<Made>,
+    /// The newest key and the newest setup token, for the forms that make one: see
     /// `keys_page::newest`.
-    newest: [String; 2],
+    newest_key: String,
+    newest_token: String,
     /// Accounts of banks, for a file.
     banks: &'a [Bank],
 }
 
-/// What a form has done for a program.
-struct Shown {
-    program: &'static Program,
-    made: Result<SecretString, &'static str>,
-}
+/// What a form has made for a program, or why it has made nothing.
+type Made = (&'static Program, Result<SecretString, &'static str>);
 
 impl ProgramsPage<'_> {
-    /// What a form has done for this program.
-    fn shown(&self, program: &Program) -> Option<&Shown> {
-        let shown = self.shown.as_ref();
-        shown.filter(|shown| shown.program.id == program.id)
+    /// What a form has just made for this program.
+    fn made(&self, program: &Program) -> Option<&Result<SecretString, &'static str>> {
+        let (made_for, made) = self.made.as_ref()?;
+        (made_for.id == program.id).then_some(made)
     }
 
-    /// Whether the program's part is open.
-    fn is_open(&self, program: &Program) -> bool {
-        self.shown(program).is_some() || self.frame.done_at(program.id).is_some()
-    }
-
-    /// What a step lets the user copy. None: the secret is not made yet, or is not shown any more.
-    fn copied(&self, program: &Program, copy: Option<&Copy>) -> Option<String> {
-        let secret = self.shown(program)?.made.as_ref().ok()?;
-        Some(copy?.text(self.api_url, secret.expose_secret()))
-    }
-
-    fn is_made(&self, program: &Program) -> bool {
-        self.shown(program).is_some_and(|shown| shown.made.is_ok())
-    }
-
-    fn problem(&self, program: &Program) -> Option<&'static str> {
-        self.shown(program)?.made.as_ref().err().copied()
-    }
-
-    fn newest(&self, program: &Program) -> &str {
-        &self.newest[usize::from(program.takes.is_token())]
+    /// None: it is not made yet, or is not shown any more.
+    fn secret(&self, program: &Program) -> Option<&str> {
+        let secret = self.made(program)?.as_ref().ok()?;
+        Some(secret.expose_secret())
     }
 }
 
@@ -76,20 +57,19 @@ pub(crate) async fn show(session: Session) -> PageResult {
     page(&session, None).await
 }
 
-async fn page(session: &Session, shown: Option<Shown>) -> PageResult {
+async fn page(session: &Session, made: Option<Made>) -> PageResult {
     let linked = Linked::load(session, ConnectionCategory::Banking).await?;
     let token = session.storage().setup_tokens();
-    let token = token.find_newest(session.user()).await?;
-    let newest = [keys_page::newest(session).await?, newest_of(token)];
-    let status = match &shown {
-        Some(Shown { made: Err(_), .. }) => StatusCode::CONFLICT,
+    let status = match made {
+        Some((_, Err(_))) => StatusCode::CONFLICT,
         _ => StatusCode::OK,
     };
     let page = ProgramsPage {
         frame: &session.frame("/programs"),
         api_url: &session.api_url(),
-        shown,
-        newest,
+        made,
+        newest_key: keys_page::newest(session).await?,
+        newest_token: newest_of(token.find_newest(session.user()).await?),
         banks: &linked.banks,
     };
     Ok(page_response(status, &page))
@@ -119,7 +99,7 @@ pub(crate) async fn change(form: OwnForm) -> PageResult {
         let token = create_token(&form, &name).await;
         (token, Done::TokenShownBefore)
     } else {
-        let key = create_key(&form, &name, None).await;
+        let key = make_key(&form, MadeFor::New(&name, None)).await;
         let key = key.map(|key| key.map(|key| SecretString::from(key.expose())));
         (key, Done::KeyShownBefore)
     };
@@ -129,7 +109,7 @@ pub(crate) async fn change(form: OwnForm) -> PageResult {
         Err(Refusal::TooMany(text)) => Err(text),
         Err(refusal) => return Err(refusal.into()),
     };
-    page(session, Some(Shown { program, made })).await
+    page(session, Some((program, made))).await
 }
 
 /// None: the form was sent before, and has made its token.
