@@ -5,29 +5,23 @@ use std::collections::HashMap;
 
 use askama::Template;
 use axum::Extension;
-use axum::body::Body;
 use axum::response::IntoResponse as _;
 use bellbird_api::serve::ResponseTimeout;
 use bellbird_domain::{Actor, ActorKind, UserId};
 use bellbird_interop::export::formats::CsvLines;
-use bellbird_limits::Permit;
 use bellbird_storage::{AuditFilter, AuditRow, Storage, StorageError, UserFilter};
-use bytes::Bytes;
-use futures_util::stream::{self, StreamExt as _};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{HeaderName, StatusCode, Uri};
 use jiff::SignedDuration;
-use uuid::Uuid;
 
 use super::{Emails, Operator, PAGE_ROWS};
 use crate::error_page::PageResult;
 use crate::list_query::{Chip, ListQuery, Pages};
 use crate::own_data;
 use crate::pages::names::sanitized;
-use crate::pages::{LocalTime, SignedInFrame, When, page_response};
+use crate::pages::{LocalTime, SignedInFrame, page_response};
 use crate::rows::file::FOR_SPREADSHEETS;
 use crate::settings_page::action_text;
-use crate::state::Console;
 
 /// What a query chooses. `by` is a kind of actor, or one with its id, such as `command:root`.
 const FILTERS: [&str; 4] = ["what", "by", "user", "days"];
@@ -68,9 +62,7 @@ const PERIODS: [(&str, &str); 6] = [
     ("30", "Last 30 days"),
     ("365", "Last year"),
 ];
-const FILE_ROWS_MAX: usize = 10_000;
-/// Rows that are read at a time for a file.
-const FILE_PART_ROWS: u32 = 500;
+const FILE_ROWS_MAX: u32 = 10_000;
 const FILE_HEADERS: [(HeaderName, &str); 2] = [
     (CONTENT_TYPE, "text/csv; charset=utf-8"),
     (
@@ -78,14 +70,23 @@ const FILE_HEADERS: [(HeaderName, &str); 2] = [
         "attachment; filename=\"bellbird-audit.csv\"",
     ),
 ];
-/// A person opens it in a spreadsheet, which without the byte order mark may misread it.
-const FILE_BEGIN: &str =
-    "\u{feff}at,action,userId,userEmail,subject,detail,actorKind,actorId,actorName\r\n";
+const FILE_COLUMNS: [&str; 9] = [
+    "at",
+    "action",
+    "userId",
+    "userEmail",
+    "subject",
+    "detail",
+    "actorKind",
+    "actorId",
+    "actorName",
+];
 
 #[derive(Template)]
 #[template(path = "operator_audit.html")]
 struct AuditPage<'a> {
     frame: &'a SignedInFrame<'a>,
+    zone: LocalTime,
     query: &'a ListQuery,
     chips: Vec<Chip>,
     rows: Vec<ShownRow>,
@@ -93,20 +94,17 @@ struct AuditPage<'a> {
 }
 
 struct ShownRow {
-    at: When,
-    /// Such as `20:54`.
-    clock: String,
-    text: String,
-    action: String,
-    /// None: it was about the installation.
-    user: Option<UserId>,
-    /// None: the user is removed.
+    change: AuditRow,
+    /// None: the user is removed, or it was about the installation.
     email: Option<String>,
-    subject: Option<String>,
-    detail: Option<String>,
     by: String,
+}
+
+impl AuditPage<'_> {
     /// The query of the rows of the same actor.
-    of_actor: String,
+    fn of_actor(&self, actor: &Actor) -> String {
+        self.query.with(&[("by", by_value(actor).as_str())])
+    }
 }
 
 /// What cannot be parsed chooses nothing.
@@ -158,26 +156,16 @@ pub(super) async fn show(Operator(session): Operator, uri: Uri) -> PageResult {
     let mut rows = Vec::with_capacity(found.len());
     for row in found {
         rows.push(ShownRow {
-            at: zone.when(row.at),
-            clock: zone.clock(row.at),
-            text: action_words(&row.action),
-            user: row.user_id,
             email: names.emails.find(storage, row.user_id).await?,
             by: names.actor(storage, &row.actor).await?,
-            of_actor: query.with(&[("by", by_value(&row.actor).as_str())]),
-            detail: row
-                .detail
-                .as_deref()
-                .filter(|text| !text.is_empty())
-                .map(sanitized),
-            subject: row.subject,
-            action: row.action,
+            change: row,
         });
     }
     let page = AuditPage {
         frame: &session.frame("/operator/audit"),
-        query,
         chips: chips(storage, query, &filter, &mut names).await?,
+        zone,
+        query,
         rows,
         pages,
     };
@@ -291,92 +279,38 @@ impl Names {
     }
 }
 
-/// The rest of a file.
-struct File {
-    console: Console,
-    query: ListQuery,
-    zone: LocalTime,
-    names: Names,
-    lines: CsvLines,
-    before: Option<Uuid>,
-    rows_left: usize,
-    /// A user reads one file at a time. None: all of it has been read.
-    permit: Option<Permit<UserId>>,
-}
-
 /// `GET /operator/audit.csv`: the newest 10,000 rows of what the page lists.
 pub(super) async fn download(Operator(session): Operator, uri: Uri) -> PageResult {
-    let Some(permit) = session.own_data_permits.try_acquire(session.user()) else {
-        return Ok(own_data::is_being_downloaded().into_response());
-    };
-    let names = Names::new(session.storage()).await?;
-    let file = File {
-        console: session.console(),
-        query: ListQuery::parse(uri.query(), &FILTERS),
-        zone: session.zone(),
-        names,
-        lines: CsvLines::new(FOR_SPREADSHEETS),
-        before: None,
-        rows_left: FILE_ROWS_MAX,
-        permit: Some(permit),
-    };
-    let rest = stream::try_unfold(file, |file| async {
-        file.next_part()
-            .await
-            .inspect_err(|error| tracing::warn!(%error, "audit file cut off"))
-    });
-    let begin = stream::once(async { Ok(Bytes::from_static(FILE_BEGIN.as_bytes())) });
-    let timeout = Extension(ResponseTimeout(own_data::TIMEOUT));
-    Ok((FILE_HEADERS, timeout, Body::from_stream(begin.chain(rest))).into_response())
-}
-
-impl File {
-    /// Some rows, or None at the end of the file.
-    async fn next_part(mut self) -> Result<Option<(Bytes, Self)>, StorageError> {
-        if self.permit.is_none() {
-            return Ok(None);
-        }
-        let storage = self.console.storage().clone();
-        let filter = filter(&self.query, &self.zone);
-        let mut rows = storage
-            .audit()
-            .list_matching(&filter, self.before, FILE_PART_ROWS)
-            .await?;
-        let is_last = rows.len() < FILE_PART_ROWS as usize || rows.len() >= self.rows_left;
-        rows.truncate(self.rows_left);
-        self.rows_left -= rows.len();
-        self.before = rows.last().map(|row| row.id);
-        let mut text = Vec::new();
-        for row in &rows {
-            text.extend(self.line(&storage, row).await?);
-        }
-        if is_last {
-            self.permit = None;
-        }
-        Ok(Some((text.into(), self)))
-    }
-
-    async fn line(&mut self, storage: &Storage, row: &AuditRow) -> Result<Vec<u8>, StorageError> {
-        let email = self.names.emails.find(storage, row.user_id).await?;
+    let query = ListQuery::parse(uri.query(), &FILTERS);
+    let storage = session.storage();
+    let filter = filter(&query, &session.zone());
+    let rows = storage.audit().list_matching(&filter, None, FILE_ROWS_MAX);
+    let rows = rows.await?;
+    let mut names = Names::new(storage).await?;
+    let (mut lines, mut file) = (CsvLines::new(FOR_SPREADSHEETS), Vec::new());
+    lines.header(&FILE_COLUMNS, &mut file);
+    for row in rows {
+        let email = names.emails.find(storage, row.user_id).await?;
+        let by = names.actor(storage, &row.actor).await?;
         let fields = [
             row.at.to_string(),
-            row.action.clone(),
+            row.action,
             row.user_id.map(|id| id.to_string()).unwrap_or_default(),
             email.unwrap_or_default(),
-            row.subject.clone().unwrap_or_default(),
-            row.detail.clone().unwrap_or_default(),
+            row.subject.unwrap_or_default(),
+            row.detail.unwrap_or_default(),
             row.actor.kind.to_string(),
-            row.actor.id.clone(),
-            self.names.actor(storage, &row.actor).await?,
+            row.actor.id,
+            by,
         ];
-        let mut line = Vec::new();
         for field in &fields {
-            let field = field.replace(char::is_control, " ");
-            self.lines.text(&field, &mut line);
+            lines.text(&field.replace(char::is_control, " "), &mut file);
         }
-        self.lines.end_line(&mut line);
-        Ok(line)
+        lines.end_line(&mut file);
     }
+    // A slow client takes long.
+    let timeout = Extension(ResponseTimeout(own_data::TIMEOUT));
+    Ok((FILE_HEADERS, timeout, file).into_response())
 }
 
 #[cfg(test)]
