@@ -8,17 +8,16 @@ use bellbird_management::{Refusal, provider_settings};
 use bellbird_providers::Error;
 use bellbird_providers::registry::{PROVIDERS, declaration};
 use bellbird_providers::settings::{Declaration, Form, Setting};
-use bellbird_storage::StoredProviderSettings;
+use bellbird_storage::{StorageError, StoredProviderSettings};
 use http::StatusCode;
 use secrecy::SecretString;
 
 use super::{Operator, OperatorForm, PROVIDERS_PATH, setup};
 use crate::error_page::{Failure, PageResult};
 use crate::local::is_loopback_url;
-use crate::pages::{LocalTime, SignedInFrame, page_response, sentence};
+use crate::pages::{SignedInFrame, page_response, sentence};
 use crate::provider_control::TestError;
 use crate::session::{OwnForm, Session};
-use crate::state::Console;
 
 /// Longer than any credential of a provider.
 const VALUE_CHARS_MAX: usize = 1000;
@@ -27,9 +26,8 @@ const VALUE_CHARS_MAX: usize = 1000;
 #[template(path = "operator_providers.html")]
 struct ProvidersPage<'a> {
     frame: &'a SignedInFrame<'a>,
-    rows: Vec<ProviderRow>,
-    /// Whether all providers that have no credentials can be simulated with one button.
-    offers_sandbox: bool,
+    rows: Vec<ProviderRow<'a>>,
+    has_sandbox: bool,
     /// Whether an institution can be linked now.
     is_linkable: bool,
     /// Only while a first start is going on.
@@ -37,6 +35,11 @@ struct ProvidersPage<'a> {
 }
 
 impl ProvidersPage<'_> {
+    /// Whether all providers can be simulated with one button, because none has credentials.
+    fn offers_sandbox(&self) -> bool {
+        self.has_sandbox && self.rows.iter().all(ProviderRow::is_off)
+    }
+
     /// Whether banks of the sandbox can be linked.
     fn uses_sandbox(&self) -> bool {
         self.is_linkable && self.rows.iter().any(|row| row.is_sandbox)
@@ -52,23 +55,18 @@ struct PublicAddress<'a> {
     is_unset: bool,
 }
 
-struct ProviderRow {
+struct ProviderRow<'a> {
     declared: &'static Declaration,
     state: ProviderState,
     is_sandbox: bool,
     /// Whether an operator has chosen the sandbox for it, which may not run.
     is_simulated: bool,
-    fields: Vec<Field>,
-    /// Why the credentials that were entered now are not stored.
-    problem: Option<String>,
-    /// Why the provider is not changed.
-    refusal: Option<String>,
-    offers_sandbox: bool,
     /// Whether somebody has a connection of it, or is on the way to one.
     is_in_use: bool,
+    rejected: Option<&'a Rejected>,
 }
 
-impl ProviderRow {
+impl ProviderRow<'_> {
     fn is_configured(&self) -> bool {
         matches!(
             self.state,
@@ -76,13 +74,24 @@ impl ProviderRow {
         )
     }
 
-    /// Whether the fields are shown at once.
-    fn is_open(&self) -> bool {
-        matches!(self.state, ProviderState::Off) || self.problem.is_some()
+    fn is_off(&self) -> bool {
+        matches!(self.state, ProviderState::Off)
     }
 
-    fn is_removable(&self) -> bool {
-        !matches!(self.state, ProviderState::Off) && !self.is_configured()
+    /// Whether the fields are shown at once.
+    fn is_open(&self) -> bool {
+        self.is_off() || self.rejected.is_some()
+    }
+
+    fn is_wrong(&self, setting: &Setting) -> bool {
+        let rejected = self.rejected;
+        rejected.is_some_and(|rejected| rejected.settings.contains(&setting.name))
+    }
+
+    /// What was entered now and is not stored. Empty if it is secret.
+    fn entered(&self, setting: &Setting) -> &str {
+        let entered = self.rejected.and_then(|of| of.entered.get(setting.name));
+        entered.map_or("", String::as_str)
     }
 }
 
@@ -99,24 +108,19 @@ enum ProviderState {
     Unusable(&'static str),
 }
 
-struct Field {
-    name: &'static str,
-    label: &'static str,
-    is_required: bool,
-    is_secret: bool,
-    is_wrong: bool,
-    /// What was entered now and is not stored. Empty if it is secret.
-    value: String,
+/// What a form does.
+enum Step {
+    Set(BTreeMap<String, SecretString>),
+    Remove,
+    UseSandbox,
 }
 
-/// A form that has changed nothing.
+/// Why a form has changed nothing.
 struct Rejected {
     provider: &'static str,
     problem: String,
-    /// Whether the problem is in the credentials that were entered.
-    is_of_credentials: bool,
-    /// The names of the settings that the provider rejects.
-    fields: Vec<&'static str>,
+    /// The names of those that the provider rejects.
+    settings: Vec<&'static str>,
     /// What was entered and is not secret, by the names of the settings.
     entered: BTreeMap<&'static str, String>,
 }
@@ -131,15 +135,18 @@ async fn page(session: &Session, rejected: Option<Rejected>) -> PageResult {
     let stored = settings.list().await?;
     let in_use = settings.list_in_use(session.clock.now()).await?;
     let first_start = setup::in_progress(session).await?;
-    let zone = session.zone();
-    let rows: Vec<_> = PROVIDERS
-        .iter()
-        .map(|declared| ProviderRow {
-            is_in_use: in_use.iter().any(|name| name == declared.name.as_str()),
-            ..row(session, declared, &stored, &zone, rejected.as_ref())
-        })
-        .collect();
-    let is_unset = |row: &ProviderRow| matches!(row.state, ProviderState::Off);
+    let row = |&declared: &&'static Declaration| {
+        let name = declared.name.as_str();
+        let stored = stored.iter().find(|stored| stored.provider == name);
+        ProviderRow {
+            declared,
+            state: state(session, declared, stored),
+            is_sandbox: session.frame.providers.is_sandbox(name),
+            is_simulated: stored.is_some_and(|stored| stored.is_sandbox),
+            is_in_use: in_use.iter().any(|in_use| in_use == name),
+            rejected: rejected.as_ref().filter(|of| of.provider == name),
+        }
+    };
     let url = &session.console_url();
     let current = match first_start {
         Some(_) => setup::PATH,
@@ -147,71 +154,50 @@ async fn page(session: &Session, rejected: Option<Rejected>) -> PageResult {
     };
     let page = ProvidersPage {
         frame: &session.frame(current),
-        offers_sandbox: session.site.providers.has_sandbox() && rows.iter().all(is_unset),
+        rows: PROVIDERS.iter().map(row).collect(),
+        has_sandbox: session.site.providers.has_sandbox(),
         is_linkable: !session.connections.links().providers().is_empty(),
-        rows,
         address: first_start.map(|_| PublicAddress {
             url,
             is_local: is_loopback_url(url),
             is_unset: session.is_at_home(),
         }),
     };
-    let status = rejected.map_or(StatusCode::OK, |_| StatusCode::BAD_REQUEST);
+    let status = match rejected {
+        Some(_) => StatusCode::BAD_REQUEST,
+        None => StatusCode::OK,
+    };
     Ok(page_response(status, &page))
 }
 
-fn row(
-    console: &Console,
-    declared: &'static Declaration,
-    stored: &[StoredProviderSettings],
-    zone: &LocalTime,
-    rejected: Option<&Rejected>,
-) -> ProviderRow {
-    let (name, control) = (declared.name.as_str(), &console.site.providers);
-    let stored = stored.iter().find(|stored| stored.provider == name);
-    let is_enabled = console.frame.providers.find(name).is_some();
+fn state(
+    session: &Session,
+    declared: &Declaration,
+    stored: Option<&StoredProviderSettings>,
+) -> ProviderState {
     const SEALED: &str = "The stored credentials cannot be opened with this master key. Put the key back that sealed \
                           them, or enter them again.";
     const FAILED: &str = "What is stored cannot be used. The log of the service says why.";
-    let state = match (control.configured_by(declared), stored) {
-        (Some(by), _) => match control.left_out(declared) {
+    let control = &session.site.providers;
+    if let Some(by) = control.configured_by(declared) {
+        return match control.left_out(declared) {
             Some(why) => ProviderState::LeftOut(by, why),
             None => ProviderState::Configured(by),
-        },
-        (None, Some(stored)) if stored.is_sealed => ProviderState::Unusable(SEALED),
-        (None, Some(stored)) if stored.is_sandbox && is_enabled => ProviderState::Sandbox,
-        (None, Some(stored)) if stored.credentials.is_some() && is_enabled => {
-            ProviderState::Stored(zone.day(stored.changed_at))
+        };
+    }
+    let is_enabled = session
+        .frame
+        .providers
+        .find(declared.name.as_str())
+        .is_some();
+    match stored {
+        Some(stored) if stored.is_sealed => ProviderState::Unusable(SEALED),
+        Some(stored) if stored.is_sandbox && is_enabled => ProviderState::Sandbox,
+        Some(stored) if stored.credentials.is_some() && is_enabled => {
+            ProviderState::Stored(session.zone().day(stored.changed_at))
         }
-        (None, Some(stored)) if stored.is_used() => ProviderState::Unusable(FAILED),
-        (None, _) => ProviderState::Off,
-    };
-    let rejected = rejected.filter(|rejected| rejected.provider == name);
-    let field = |setting: &Setting| Field {
-        name: setting.name,
-        label: setting.label,
-        is_required: declared.needs.contains(&setting.name),
-        is_secret: setting.form == Form::Secret,
-        is_wrong: rejected.is_some_and(|rejected| rejected.fields.contains(&setting.name)),
-        value: rejected
-            .and_then(|rejected| rejected.entered.get(setting.name).cloned())
-            .unwrap_or_default(),
-    };
-    let problem = |of_credentials| {
-        rejected
-            .filter(|rejected| rejected.is_of_credentials == of_credentials)
-            .map(|rejected| rejected.problem.clone())
-    };
-    ProviderRow {
-        declared,
-        offers_sandbox: control.has_sandbox() && matches!(state, ProviderState::Off),
-        state,
-        is_sandbox: console.frame.providers.is_sandbox(name),
-        is_simulated: stored.is_some_and(|stored| stored.is_sandbox),
-        fields: entered(declared).map(field).collect(),
-        problem: problem(true),
-        refusal: problem(false),
-        is_in_use: false,
+        Some(stored) if stored.is_used() => ProviderState::Unusable(FAILED),
+        _ => ProviderState::Off,
     }
 }
 
@@ -226,19 +212,22 @@ fn entered(declared: &'static Declaration) -> impl Iterator<Item = &'static Sett
 pub(super) async fn change(OperatorForm(form): OperatorForm) -> PageResult {
     let session = &form.session;
     let named = |field| form.field(field).and_then(declaration);
-    let rejected = if let Some(declared) = named("set") {
-        set(&form, declared).await?
+    let (step, providers) = if let Some(declared) = named("set") {
+        match credentials(&form, declared).await {
+            Ok(credentials) => (Step::Set(credentials), vec![declared]),
+            Err(rejected) => return page(session, Some(rejected)).await,
+        }
     } else if let Some(declared) = named("remove") {
-        remove(session, declared).await?
+        (Step::Remove, vec![declared])
     } else if let Some(declared) = named("sandbox") {
-        use_sandbox(session, &[declared]).await?
+        (Step::UseSandbox, free(session, &[declared]).await?)
     } else if form.field("sandbox") == Some("all") {
-        use_sandbox(session, PROVIDERS).await?
+        (Step::UseSandbox, free(session, PROVIDERS).await?)
     } else {
         return Err(Failure::InvalidForm);
     };
-    if rejected.is_some() {
-        return page(session, rejected).await;
+    if let Some(rejected) = take(session, &step, &providers).await? {
+        return page(session, Some(rejected)).await;
     }
     session.site.providers.apply().await?;
     // The line that says so is on top, and has the next button.
@@ -246,13 +235,15 @@ pub(super) async fn change(OperatorForm(form): OperatorForm) -> PageResult {
     Ok(session.redirect(&format!("{PROVIDERS_PATH}{place}")))
 }
 
-/// Calls the provider with the credentials, and stores them if it does not reject them.
-async fn set(form: &OwnForm, declared: &'static Declaration) -> Result<Option<Rejected>, Refusal> {
-    let rejected = |problem: String, fields| Rejected {
+/// What a form has entered. Calls the provider with it, which may reject it.
+async fn credentials(
+    form: &OwnForm,
+    declared: &'static Declaration,
+) -> Result<BTreeMap<String, SecretString>, Rejected> {
+    let rejected = |problem: String, settings| Rejected {
         provider: declared.name.as_str(),
         problem,
-        is_of_credentials: true,
-        fields,
+        settings,
         entered: entered(declared)
             .filter(|setting| setting.form == Form::Text)
             .filter_map(|setting| Some((setting.name, form.field(setting.name)?.to_owned())))
@@ -261,66 +252,59 @@ async fn set(form: &OwnForm, declared: &'static Declaration) -> Result<Option<Re
     let mut credentials = BTreeMap::new();
     for setting in entered(declared) {
         let value = form.field(setting.name).unwrap_or_default().trim();
-        let is_missing = value.is_empty() && declared.needs.contains(&setting.name);
-        if is_missing {
-            let problem = format!("{} is missing.", setting.label);
-            return Ok(Some(rejected(problem, vec![setting.name])));
-        }
-        if value.chars().count() > VALUE_CHARS_MAX || value.chars().any(char::is_control) {
-            let problem = format!("{} has to be one line of text.", setting.label);
-            return Ok(Some(rejected(problem, vec![setting.name])));
-        }
-        if !value.is_empty() {
-            credentials.insert(setting.name.to_owned(), SecretString::from(value));
-        }
+        let fault = if value.is_empty() && declared.needs.contains(&setting.name) {
+            "is missing"
+        } else if value.chars().count() > VALUE_CHARS_MAX || value.chars().any(char::is_control) {
+            "has to be one line of text"
+        } else {
+            if !value.is_empty() {
+                credentials.insert(setting.name.to_owned(), SecretString::from(value));
+            }
+            continue;
+        };
+        let problem = format!("{} {fault}.", setting.label);
+        return Err(rejected(problem, vec![setting.name]));
     }
-    let control = &form.session.site.providers;
-    if let Err(error) = control
-        .test(form.session.user(), declared, credentials.clone())
-        .await
-    {
+    let (control, user) = (&form.session.site.providers, form.session.user());
+    let tested = control.test(user, declared, credentials.clone()).await;
+    tested.map_err(|error| {
         tracing::info!(provider = %declared.name, %error, "credentials not stored");
-        let (problem, fields) = explain(declared, &error);
-        return Ok(Some(rejected(problem, fields)));
-    }
-    let mut change = form.session.begin_as_operator().await?;
-    let set = provider_settings::set(&mut change, declared.name, &credentials).await;
-    if let Some(rejected) = refused(declared, set)? {
-        return Ok(Some(rejected));
-    }
-    change.commit().await?;
-    Ok(None)
+        let (problem, settings) = explain(declared, &error);
+        rejected(problem, settings)
+    })?;
+    Ok(credentials)
 }
 
-async fn remove(
+/// Takes a step with all of these providers, or with none, because one is in use.
+async fn take(
     session: &Session,
-    declared: &'static Declaration,
-) -> Result<Option<Rejected>, Refusal> {
+    step: &Step,
+    providers: &[&'static Declaration],
+) -> Result<Option<Rejected>, Failure> {
+    if providers.is_empty() {
+        return Ok(None);
+    }
     let mut change = session.begin_as_operator().await?;
-    let removed = provider_settings::remove(&mut change, declared.name).await;
-    if let Some(rejected) = refused(declared, removed)? {
-        return Ok(Some(rejected));
+    for declared in providers {
+        let taken = match step {
+            Step::Set(credentials) => {
+                provider_settings::set(&mut change, declared.name, credentials).await
+            }
+            Step::Remove => provider_settings::remove(&mut change, declared.name).await,
+            Step::UseSandbox => provider_settings::use_sandbox(&mut change, declared.name).await,
+        };
+        if let Err(refusal @ Refusal::ProviderInUse) = &taken {
+            return Ok(Some(Rejected {
+                provider: declared.name.as_str(),
+                problem: sentence(&refusal.to_string()),
+                settings: Vec::new(),
+                entered: BTreeMap::new(),
+            }));
+        }
+        taken?;
     }
     change.commit().await?;
     Ok(None)
-}
-
-/// What the page shows in place of a change of a provider that is in use.
-fn refused(
-    declared: &'static Declaration,
-    changed: Result<(), Refusal>,
-) -> Result<Option<Rejected>, Refusal> {
-    match changed {
-        Ok(()) => Ok(None),
-        Err(refusal @ Refusal::ProviderInUse) => Ok(Some(Rejected {
-            provider: declared.name.as_str(),
-            problem: sentence(&refusal.to_string()),
-            is_of_credentials: false,
-            fields: Vec::new(),
-            entered: BTreeMap::new(),
-        })),
-        Err(other) => Err(other),
-    }
 }
 
 /// What to do about an error of a test, and the settings that the provider rejects.
@@ -351,34 +335,20 @@ fn explain(declared: &'static Declaration, error: &TestError) -> (String, Vec<&'
     }
 }
 
-/// Simulates those of the providers that are neither configured nor entered, opened or not.
-async fn use_sandbox(
+/// Those of the providers that are neither configured nor entered, opened or not.
+async fn free(
     session: &Session,
     providers: &[&'static Declaration],
-) -> Result<Option<Rejected>, Refusal> {
+) -> Result<Vec<&'static Declaration>, StorageError> {
     let control = &session.site.providers;
     let stored = session.storage().provider_settings().list().await?;
-    let is_entered = |name: &str| {
-        let mut used = stored.iter().filter(|stored| stored.is_used());
-        used.any(|stored| stored.provider == name)
-    };
     let is_free = |declared: &&&'static Declaration| {
         let name = declared.name.as_str();
+        let mut used = stored.iter().filter(|stored| stored.is_used());
+        let is_entered = used.any(|stored| stored.provider == name);
         let is_enabled = session.frame.providers.find(name).is_some();
-        let is_set = control.configured_by(declared).is_some() || is_entered(name);
-        control.has_sandbox() && !is_set && !is_enabled
+        let is_configured = control.configured_by(declared).is_some();
+        control.has_sandbox() && !is_configured && !is_entered && !is_enabled
     };
-    let free: Vec<_> = providers.iter().filter(is_free).collect();
-    if free.is_empty() {
-        return Ok(None);
-    }
-    let mut change = session.begin_as_operator().await?;
-    for declared in free {
-        let used = provider_settings::use_sandbox(&mut change, declared.name).await;
-        if let Some(rejected) = refused(declared, used)? {
-            return Ok(Some(rejected));
-        }
-    }
-    change.commit().await?;
-    Ok(None)
+    Ok(providers.iter().filter(is_free).copied().collect())
 }
