@@ -49,17 +49,6 @@ pub(crate) struct Aged<T> {
     pub(crate) age: SignedDuration,
 }
 
-/// The API's error object.
-#[derive(Deserialize)]
-struct ErrorBody {
-    error: ErrorMessage,
-}
-
-#[derive(Deserialize)]
-struct ErrorMessage {
-    message: String,
-}
-
 impl ApiClient {
     pub(crate) fn new(router: Router) -> Self {
         Self(router)
@@ -113,14 +102,15 @@ impl ApiClient {
         let header = |name: HeaderName| head.headers.get(name)?.to_str().ok();
         let code = header(BELLBIRD_ERROR).unwrap_or_default().to_owned();
         let retry_after: Option<u64> = header(RETRY_AFTER).and_then(|text| text.parse().ok());
-        let error: ErrorBody =
-            serde_json::from_slice(&read_whole(body).await?).map_err(|_| unreadable())?;
+        let body = read_whole(body).await?;
+        let error: serde_json::Value = serde_json::from_slice(&body).map_err(|_| unreadable())?;
+        let words = error["error"]["message"].as_str().ok_or_else(unreadable)?;
         let message = match (code.as_str(), retry_after) {
             ("rate_limited" | "budget_used_up", Some(seconds)) => {
                 why_not_read(&Problem::TooManyRequests(seconds))
             }
             ("too_many_at_once", _) => why_not_read(&Problem::TooManyAtOnce),
-            _ => sentence(&error.error.message),
+            _ => sentence(words),
         };
         Err(ApiError {
             message,

@@ -4,18 +4,17 @@
 use askama::Template;
 use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType, UserId};
 use bellbird_management::{deliveries, endpoints};
-use bellbird_storage::{DeliveryPosition, DeliveryRecord, Endpoint};
+use bellbird_storage::{DeliveryRecord, Endpoint};
 use http::{StatusCode, Uri};
 
 use super::deliveries::EndpointRow;
 use super::{Emails, Operator, OperatorForm, PAGE_ROWS};
 use crate::error_page::{Failure, PageResult};
 use crate::list_query::{Chip, ListQuery, Pages};
-use crate::pages::names::sanitized;
 use crate::pages::{Done, LocalTime, SignedInFrame, page_response};
 use crate::session::{PathText, Session, id_of};
 use crate::state::Console;
-use crate::webhooks::log::{outcome, tried, why_not_sent_again};
+use crate::webhooks::log::{DeliveryRow, list, why_not_sent_again};
 
 /// What a query chooses.
 const FILTERS: [&str; 1] = ["state"];
@@ -33,13 +32,12 @@ struct EndpointPage<'a> {
     problem: Option<&'static str>,
 }
 
-struct DeliveryRow {
-    delivery: DeliveryRecord,
-    /// None: the user is known from the endpoint, or removed.
-    email: Option<String>,
-    /// Such as `tried 3 times: 500 · 12 ms`, or `not tried: endpoint disabled`.
-    tried: String,
-    can_redeliver: bool,
+impl EndpointPage<'_> {
+    fn can_redeliver(&self, delivery: &DeliveryRecord) -> bool {
+        self.of.endpoint.disabled_reason.is_none()
+            && delivery.state == DeliveryState::Failed
+            && delivery.event_type != EventType::Ping
+    }
 }
 
 /// `GET /operator/deliveries/{id}`
@@ -61,35 +59,15 @@ async fn page(
     let endpoint = find(session, id).await?;
     let query = ListQuery::parse(query, &FILTERS);
     let storage = session.storage();
-    let before = query.start().map(|DeliveryPosition(at, event)| (at, event));
-    let of = (endpoint.user_id, endpoint.id);
-    let mut found = storage
-        .deliveries()
-        .list_before(before, of, query.parsed("state"), PAGE_ROWS + 1)
-        .await?;
-    let pages = query.cut(&mut found, PAGE_ROWS, DeliveryRecord::position);
+    let (mut rows, pages) = list(storage, &endpoint, &query, PAGE_ROWS).await?;
     let mut emails = Emails::default();
     let email = emails.find(storage, Some(endpoint.user_id)).await?;
-    let is_of_all = endpoint.user_id == UserId::INSTALLATION;
-    let mut rows = Vec::with_capacity(found.len());
-    for delivery in found {
-        let attempts = storage
-            .deliveries()
-            .list_attempts(delivery.user_id, id, delivery.event_id)
-            .await?;
-        let tried = tried(delivery.attempts, attempts.len());
-        let user = is_of_all.then_some(delivery.user_id);
-        rows.push(DeliveryRow {
-            email: emails.find(storage, user).await?,
-            tried: match sanitized(&outcome(&delivery)) {
-                last if last.is_empty() => tried,
-                last => format!("{tried}: {last}"),
-            },
-            can_redeliver: endpoint.disabled_reason.is_none()
-                && delivery.state == DeliveryState::Failed
-                && delivery.event_type != EventType::Ping,
-            delivery,
-        });
+    // Otherwise it is known from the endpoint.
+    if endpoint.user_id == UserId::INSTALLATION {
+        for row in &mut rows {
+            let email = emails.find(storage, Some(row.delivery.user_id)).await?;
+            row.about = email.unwrap_or_default();
+        }
     }
     let states = DeliveryState::ALL.iter().map(|state| (state, state));
     let page = EndpointPage {

@@ -4,7 +4,9 @@
 use askama::Template;
 use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType};
 use bellbird_management::{Refusal, deliveries};
-use bellbird_storage::{AttemptRecord, DeliveryPosition, DeliveryRecord, Endpoint};
+use bellbird_storage::{
+    AttemptRecord, DeliveryPosition, DeliveryRecord, Endpoint, Storage, StorageError,
+};
 use http::{StatusCode, Uri};
 use jiff::SignedDuration;
 
@@ -46,13 +48,12 @@ struct NotSent {
     why: &'static str,
 }
 
-struct DeliveryRow {
-    delivery: DeliveryRecord,
-    attempts: Vec<AttemptRecord>,
-    /// The bank that the event is about. Empty: none.
-    bank: String,
-    /// Such as `3 new, 1 changed`. Empty: the event has no rows.
-    rows: String,
+/// A delivery to an endpoint, also on the page of an operator.
+pub(crate) struct DeliveryRow {
+    pub(crate) delivery: DeliveryRecord,
+    pub(crate) attempts: Vec<AttemptRecord>,
+    /// The bank that the event is about; for an operator, the user. Empty: none.
+    pub(crate) about: String,
 }
 
 impl LogPage<'_> {
@@ -97,38 +98,16 @@ async fn page(
 ) -> PageResult {
     let query = ListQuery::parse(uri.query(), &FILTERS);
     let (storage, user, zone) = (session.storage(), session.user(), session.zone());
-    let deliveries = storage.deliveries();
-    let before = query.start().map(|DeliveryPosition(at, event)| (at, event));
-    let mut found = match (query.get("event"), query.parsed::<EventId>("event")) {
-        ("", _) => {
-            let (of, state) = ((user, endpoint.id), query.parsed("state"));
-            deliveries
-                .list_before(before, of, state, PAGE_ROWS + 1)
-                .await?
-        }
-        (_, Some(event)) => {
-            let found = deliveries.find(user, endpoint.id, event).await?;
-            found.into_iter().collect()
-        }
-        (_, None) => Vec::new(),
-    };
-    let pages = query.cut(&mut found, PAGE_ROWS, DeliveryRecord::position);
+    let (mut rows, pages) = list(storage, endpoint, &query, PAGE_ROWS).await?;
     let (connections, (accounts, _)) = tokio::try_join!(
         storage.connections().list(user),
         storage.accounts().list(user, u32::MAX, 0),
     )?;
     let names = BankNames::new(&connections, &accounts, &zone);
-    let mut rows = Vec::with_capacity(found.len());
-    for delivery in found {
-        let bank = delivery.connection_id.map(|id| names.find(id));
+    for row in &mut rows {
+        let bank = row.delivery.connection_id.map(|id| names.find(id));
         let bank = bank.map(|bank| bank.unwrap_or("a bank that was removed"));
-        let attempts = deliveries.list_attempts(user, endpoint.id, delivery.event_id);
-        rows.push(DeliveryRow {
-            attempts: attempts.await?,
-            bank: bank.unwrap_or_default().to_owned(),
-            rows: counts(&delivery),
-            delivery,
-        });
+        row.about = bank.unwrap_or_default().to_owned();
     }
     let status = match not_sent {
         Some(_) => StatusCode::CONFLICT,
@@ -146,6 +125,42 @@ async fn page(
     Ok(page_response(status, &page))
 }
 
+/// A page of the deliveries to an endpoint, newest first.
+pub(crate) async fn list(
+    storage: &Storage,
+    endpoint: &Endpoint,
+    query: &ListQuery,
+    rows_max: u32,
+) -> Result<(Vec<DeliveryRow>, Pages), StorageError> {
+    let deliveries = storage.deliveries();
+    let (user, id) = (endpoint.user_id, endpoint.id);
+    let before = query.start().map(|DeliveryPosition(at, event)| (at, event));
+    let mut found = match (query.get("event"), query.parsed("event")) {
+        ("", _) => {
+            let state = query.parsed("state");
+            let found = deliveries.list_before(before, (user, id), state, rows_max + 1);
+            found.await?
+        }
+        (_, Some(event)) => {
+            let found = deliveries.find(user, id, event).await?;
+            found.into_iter().collect()
+        }
+        (_, None) => Vec::new(),
+    };
+    let pages = query.cut(&mut found, rows_max, DeliveryRecord::position);
+    let mut rows = Vec::with_capacity(found.len());
+    for delivery in found {
+        let attempts = deliveries.list_attempts(delivery.user_id, id, delivery.event_id);
+        rows.push(DeliveryRow {
+            attempts: attempts.await?,
+            delivery,
+            about: String::new(),
+        });
+    }
+    Ok((rows, pages))
+}
+
+/// Such as `3 new, 1 changed`. Empty: the event has no rows.
 fn counts(delivery: &DeliveryRecord) -> String {
     let counts = [
         (delivery.new_count, "new"),
