@@ -87,7 +87,7 @@ pub(super) async fn list(
     let checks = [
         ("Database", Some(database(console))),
         ("Worker", Some(worker(instances))),
-        ("Clock", clock(console, instances)),
+        ("Clock", clock(instances)),
         ("Versions", versions(instances)),
         ("Backup", backup(console, now).await?),
         ("Valkey", shared_store(console).await),
@@ -130,24 +130,18 @@ fn worker(instances: &[Instance]) -> Check {
     }
 }
 
-fn clock(console: &Console, instances: &[Instance]) -> Option<Check> {
-    if console.storage().kind() == "sqlite" {
+/// Only if one is wrong. How far each is from the database's is in the list of instances.
+fn clock(instances: &[Instance]) -> Option<Check> {
+    let apart = |instance: &Instance| SignedDuration::from_millis(instance.clock_ahead_ms);
+    let worst = instances.iter().max_by_key(|one| apart(one).abs())?;
+    if apart(worst).abs() < CLOCK_NOTICED {
         return None;
     }
-    let worst = instances
-        .iter()
-        .max_by_key(|instance| instance.clock_ahead_ms.unsigned_abs())?;
-    let apart = SignedDuration::from_millis(worst.clock_ahead_ms).abs();
-    if apart < CLOCK_NOTICED {
-        let text = format!("within {} ms of the database's", apart.as_millis());
-        return Some(Check::good(text));
-    }
-    let direction = match worst.clock_ahead_ms > 0 {
-        true => "ahead of",
-        false => "behind",
+    let (seconds, direction) = match apart(worst).as_secs() {
+        ahead @ 0.. => (ahead, "ahead of"),
+        behind => (-behind, "behind"),
     };
-    let apart = apart.as_secs();
-    let text = format!("that of {worst} is {apart} s {direction} the database's: set it by NTP");
+    let text = format!("that of {worst} is {seconds} s {direction} the database's: set it by NTP");
     Some(Check::bad(text))
 }
 

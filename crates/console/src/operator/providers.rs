@@ -14,7 +14,6 @@ use secrecy::SecretString;
 
 use super::{Operator, OperatorForm, PROVIDERS_PATH, setup};
 use crate::error_page::{Failure, PageResult};
-use crate::local::is_loopback_url;
 use crate::pages::{SignedInFrame, page_response, sentence};
 use crate::provider_control::TestError;
 use crate::session::{OwnForm, Session};
@@ -30,8 +29,11 @@ struct ProvidersPage<'a> {
     has_sandbox: bool,
     /// Whether an institution can be linked now.
     is_linkable: bool,
-    /// Only while a first start is going on.
-    address: Option<PublicAddress<'a>>,
+    is_first_start: bool,
+    /// At which address others reach the console.
+    address: &'a str,
+    /// Whether the browser has found it, and no setting names it.
+    is_unset: bool,
 }
 
 impl ProvidersPage<'_> {
@@ -44,15 +46,6 @@ impl ProvidersPage<'_> {
     fn uses_sandbox(&self) -> bool {
         self.is_linkable && self.rows.iter().any(|row| row.is_sandbox)
     }
-}
-
-/// At which address others reach the console.
-struct PublicAddress<'a> {
-    url: &'a str,
-    /// Whether it is this machine only.
-    is_local: bool,
-    /// Whether the browser has found it, and no setting names it.
-    is_unset: bool,
 }
 
 struct ProviderRow<'a> {
@@ -134,7 +127,7 @@ async fn page(session: &Session, rejected: Option<Rejected>) -> PageResult {
     let settings = session.storage().provider_settings();
     let stored = settings.list().await?;
     let in_use = settings.list_in_use(session.clock.now()).await?;
-    let first_start = setup::in_progress(session).await?;
+    let is_first_start = setup::in_progress(session).await?.is_some();
     let row = |&declared: &&'static Declaration| {
         let name = declared.name.as_str();
         let stored = stored.iter().find(|stored| stored.provider == name);
@@ -147,21 +140,18 @@ async fn page(session: &Session, rejected: Option<Rejected>) -> PageResult {
             rejected: rejected.as_ref().filter(|of| of.provider == name),
         }
     };
-    let url = &session.console_url();
-    let current = match first_start {
-        Some(_) => setup::PATH,
-        None => PROVIDERS_PATH,
+    let current = match is_first_start {
+        true => setup::PATH,
+        false => PROVIDERS_PATH,
     };
     let page = ProvidersPage {
         frame: &session.frame(current),
         rows: PROVIDERS.iter().map(row).collect(),
         has_sandbox: session.site.providers.has_sandbox(),
         is_linkable: !session.connections.links().providers().is_empty(),
-        address: first_start.map(|_| PublicAddress {
-            url,
-            is_local: is_loopback_url(url),
-            is_unset: session.is_at_home(),
-        }),
+        is_first_start,
+        address: &session.console_url(),
+        is_unset: session.is_at_home(),
     };
     let status = match rejected {
         Some(_) => StatusCode::BAD_REQUEST,

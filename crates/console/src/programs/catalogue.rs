@@ -281,10 +281,6 @@ impl Takes {
     pub(super) fn is_token(self) -> bool {
         self == Self::SetupToken
     }
-
-    pub(super) fn is_ofx(self) -> bool {
-        self == Self::Ofx
-    }
 }
 
 impl Copy {

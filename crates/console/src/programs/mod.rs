@@ -10,7 +10,7 @@ use bellbird_management::{Refusal, setup_tokens};
 use http::StatusCode;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use self::catalogue::{GROUPS, Program};
+use self::catalogue::{GROUPS, Program, Takes};
 use crate::error_page::{Failure, PageResult};
 use crate::keys_page::{self, MadeFor, make_key};
 use crate::pages::{Done, SignedInFrame, page_response};
