@@ -152,6 +152,7 @@ fn expiry(form: &OwnForm) -> Option<Option<Timestamp>> {
 }
 
 /// What a form makes a key for.
+#[derive(Clone, Copy)]
 pub(crate) enum MadeFor<'a> {
     /// A program, until then.
     New(&'a KeyName, Option<Timestamp>),

@@ -113,11 +113,11 @@ async fn page(session: &Session, id: UserId, shown: Shown<'_>) -> PageResult {
             sync_error: sync.and_then(|sync| sync.last_error),
         });
     }
-    let endpoints = storage.endpoints().list(id).await?;
-    let endpoints = endpoints.into_iter().map(|endpoint| EndpointRow {
-        endpoint,
-        email: Some(user.email.clone()),
-    });
+    let mut endpoints = Vec::new();
+    for endpoint in storage.endpoints().list(id).await? {
+        let email = Some(user.email.clone());
+        endpoints.push(EndpointRow { endpoint, email });
+    }
     let is_local = is_loopback_url(&session.console_url());
     let (status, qr_code) = match &shown {
         Shown::Nothing => (StatusCode::OK, None),
@@ -131,7 +131,7 @@ async fn page(session: &Session, id: UserId, shown: Shown<'_>) -> PageResult {
         user,
         connections,
         keys: storage.keys().list(id).await?,
-        endpoints: endpoints.collect(),
+        endpoints,
         sessions: storage.sessions().list(id, session.now).await?.len(),
         newest_link: newest_of(newest_link(session, id).await?),
         shown,

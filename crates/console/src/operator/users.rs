@@ -189,27 +189,25 @@ pub(super) async fn add(uri: Uri, OperatorForm(form): OperatorForm) -> PageResul
         Ok(email) => email,
         Err(expected) => return rejected(format!("Write {expected}.")).await,
     };
-    let added = async {
-        let mut change = form.session.begin_as_operator().await?;
-        let new = NewUser {
-            email: &email,
-            plan,
-            timezone: None,
-            reference: None,
-            console_sign_in: true,
-        };
-        let user = users::create(&mut change, &new).await?;
-        change.commit().await?;
-        Ok(user.id)
+    let new = NewUser {
+        email: &email,
+        plan,
+        timezone: None,
+        reference: None,
+        console_sign_in: true,
     };
-    match added.await {
-        Ok(id) => {
-            let path = format!("/operator/users/{id}");
-            Ok(Done::UserAdded.redirect(&form.session, &path, "access"))
+    let mut change = form.session.begin_as_operator().await?;
+    let created = users::create(&mut change, &new).await;
+    let id = match created {
+        Err(Refusal::InUse(_)) => {
+            drop(change);
+            return rejected("There is a user with this address.".to_owned()).await;
         }
-        Err(Refusal::InUse(_)) => rejected("There is a user with this address.".to_owned()).await,
-        Err(refusal) => Err(refusal.into()),
-    }
+        created => created?.id,
+    };
+    change.commit().await?;
+    let path = format!("/operator/users/{id}");
+    Ok(Done::UserAdded.redirect(&form.session, &path, "access"))
 }
 
 /// Those that match, or the one with this id. Also how many there are, and how many are listed

@@ -69,21 +69,25 @@ pub(crate) fn has_claim(guest: &Guest, found: &FirstStart) -> bool {
     browser.is_some_and(|browser| found.has_browser(browser, guest.now))
 }
 
-/// The code of a path, if it is that of the first start.
-fn right_code(code: PathText, found: &FirstStart, guest: &Guest) -> Option<String> {
-    let Path(code) = code.ok()?;
-    found.has_code(&code, guest.now).then_some(code)
+/// The code in a path, for a browser that has not claimed the first start; or what another browser
+/// gets.
+async fn code_to_claim(guest: &Guest, code: PathText) -> Result<Result<String, Response>, Failure> {
+    let found = find(guest).await?.ok_or(Failure::NotFound)?;
+    if has_claim(guest, &found) {
+        return Ok(Err(guest.redirect("/setup")));
+    }
+    match code.ok() {
+        Some(Path(code)) if found.has_code(&code, guest.now) => Ok(Ok(code)),
+        _ => Ok(Err(wrong_code(guest).await)),
+    }
 }
 
 /// `GET /setup/{code}`
 pub(crate) async fn open(_: Anybody, guest: Guest, code: PathText) -> PageResult {
-    let found = find(&guest).await?.ok_or(Failure::NotFound)?;
+    let code = code_to_claim(&guest, code).await?;
     reject_prefetch(guest.headers())?;
-    if has_claim(&guest, &found) {
-        return Ok(guest.redirect("/setup"));
-    }
-    if right_code(code, &found, &guest).is_none() {
-        return Ok(wrong_code(&guest).await);
+    if let Err(response) = code {
+        return Ok(response);
     }
     // Not the one that the browser has, which without TLS may be from another program on this host.
     let browser = bellbird_storage::new_token();
@@ -94,37 +98,28 @@ pub(crate) async fn open(_: Anybody, guest: Guest, code: PathText) -> PageResult
 /// `POST /setup/{code}`: binds the first start to this browser, by the cookie of the page. If the
 /// response is lost, the browser has its claim, and goes on with the same form.
 pub(crate) async fn claim(code: PathText, GuestForm { guest, .. }: GuestForm) -> PageResult {
-    let found = find(&guest).await?.ok_or(Failure::NotFound)?;
-    if has_claim(&guest, &found) {
-        return Ok(guest.redirect("/setup"));
-    }
     // Before the transaction, which takes SQLite's one writer.
-    let Some(code) = right_code(code, &found, &guest) else {
-        return Ok(wrong_code(&guest).await);
+    let code = match code_to_claim(&guest, code).await? {
+        Ok(code) => code,
+        Err(response) => return Ok(response),
     };
+    // It says what is to be done without a cookie, or if another form was faster.
+    let same_page = guest.redirect(&format!("/setup/{code}"));
     let Some(browser) = guest.browser() else {
-        return Ok(guest.redirect(&format!("/setup/{code}")));
+        return Ok(same_page);
     };
-    let claimed = async {
-        let storage = guest.storage();
-        let mut change = storage
-            .begin_change(Actor::first_start(), guest.now)
-            .await?;
-        first_start::claim(&mut change, &code, browser).await?;
-        Ok(change.commit().await?)
-    };
-    match claimed.await {
-        Ok(()) => {
-            tracing::warn!("first start claimed by a browser");
-            Ok(guest.redirect("/setup"))
-        }
-        Err(Refusal::NoFirstStart) => Ok(match find(&guest).await {
-            // The same form, sent twice at once.
-            Ok(Some(found)) if has_claim(&guest, &found) => guest.redirect("/setup"),
-            _ => wrong_code(&guest).await,
-        }),
-        Err(refusal) => Err(refusal.into()),
+    let storage = guest.storage();
+    let mut change = storage
+        .begin_change(Actor::first_start(), guest.now)
+        .await?;
+    let claimed = first_start::claim(&mut change, &code, browser).await;
+    if let Err(Refusal::NoFirstStart) = claimed {
+        return Ok(same_page);
     }
+    claimed?;
+    change.commit().await?;
+    tracing::warn!("first start claimed by a browser");
+    Ok(guest.redirect("/setup"))
 }
 
 async fn require_claim(guest: &Guest) -> Result<(), Failure> {
@@ -165,30 +160,26 @@ pub(crate) async fn create_operator(form: GuestForm) -> PageResult {
         Err(problem) => return rejected("timezone", problem),
     };
     let session = BrowserSession::new(guest);
-    let created = async {
-        let storage = guest.storage();
-        let mut change = storage
-            .begin_change(Actor::first_start(), guest.now)
-            .await?;
-        let operator = FirstOperator {
-            email: &email,
-            timezone: Some(&timezone),
-        };
-        let row = session.row();
-        let (_, begun) = first_start::create_operator(&mut change, browser, operator, &row).await?;
-        change.commit().await?;
-        Ok(begun)
+    let operator = FirstOperator {
+        email: &email,
+        timezone: Some(&timezone),
     };
-    match created.await {
-        Ok(begun) => {
-            guest.is_setup_over.store(true, Ordering::Relaxed);
-            record_sign_in("first_start", "signed_in", Some(&begun));
-            session.begun(&begun, Some(SETUP_PATH)).await
-        }
-        Err(Refusal::InUse(_)) => rejected("email", "A user has this address.".to_owned()),
-        Err(Refusal::NoFirstStart) => Err(Failure::NotFound),
-        Err(refusal) => Err(refusal.into()),
-    }
+    let storage = guest.storage();
+    let mut change = storage
+        .begin_change(Actor::first_start(), guest.now)
+        .await?;
+    let row = session.row();
+    let created = first_start::create_operator(&mut change, browser, operator, &row).await;
+    let begun = match created {
+        Ok((_, begun)) => begun,
+        Err(Refusal::InUse(_)) => return rejected("email", "A user has this address.".to_owned()),
+        Err(Refusal::NoFirstStart) => return Err(Failure::NotFound),
+        Err(refusal) => return Err(refusal.into()),
+    };
+    change.commit().await?;
+    guest.is_setup_over.store(true, Ordering::Relaxed);
+    record_sign_in("first_start", "signed_in", Some(&begun));
+    session.begun(&begun, Some(SETUP_PATH)).await
 }
 
 fn page(console: &Console, status: StatusCode, form: Option<OperatorFields<'_>>) -> Response {
