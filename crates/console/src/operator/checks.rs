@@ -1,9 +1,8 @@
 //! Those checks of `bellbird doctor` that cost a page nothing: of the database, the instances, the
 //! backups, the shared limits, and of what waits for too long.
 
-use bellbird_connections::job_kinds;
 use bellbird_domain::ConnectionStatus;
-use bellbird_storage::{CLOCK_NOTICED, Instance, JobCounts, StorageError};
+use bellbird_storage::{CLOCK_NOTICED, ConnectionCount, Instance, JobCounts, StorageError};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::pages::count;
@@ -82,6 +81,8 @@ pub(super) fn is_overdue(counts: &JobCounts, now: Timestamp) -> bool {
 pub(super) async fn list(
     console: &Console,
     instances: &[Instance],
+    counts: &[JobCounts],
+    connections: &[ConnectionCount],
     now: Timestamp,
 ) -> Result<Vec<Check>, StorageError> {
     let checks = [
@@ -91,8 +92,8 @@ pub(super) async fn list(
         ("Versions", versions(instances)),
         ("Backup", backup(console, now).await?),
         ("Valkey", shared_store(console).await),
-        ("Banks", Some(banks(console).await?)),
-        ("Jobs", Some(jobs(console, now).await?)),
+        ("Banks", Some(banks(connections))),
+        ("Jobs", Some(jobs(counts, now))),
         ("Webhooks", Some(webhooks(console, now).await?)),
     ];
     let checks = checks
@@ -184,36 +185,28 @@ async fn shared_store(console: &Console) -> Option<Check> {
     })
 }
 
-async fn banks(console: &Console) -> Result<Check, StorageError> {
-    let counts = console.storage().connections().count().await?;
-    let broken: u64 = counts
+fn banks(connections: &[ConnectionCount]) -> Check {
+    use ConnectionStatus::{Invalidated, PendingMfa, Revoked};
+    let broken = connections
         .iter()
-        .filter(|counted| {
-            use ConnectionStatus::{Invalidated, PendingMfa, Revoked};
-            matches!(counted.status, Invalidated | PendingMfa | Revoked)
-        })
-        .map(|counted| counted.count)
-        .sum();
-    let text = match broken {
-        0 => return Ok(Check::good("no user has to reconnect one")),
+        .filter(|counted| matches!(counted.status, Invalidated | PendingMfa | Revoked));
+    let text = match broken.map(|counted| counted.count).sum::<u64>() {
+        0 => return Check::good("no user has to reconnect one"),
         1 => "1 must be reconnected by its user".to_owned(),
         many => format!("{many} must be reconnected by their users"),
     };
-    Ok(Check::bad(text).see("/operator/users?only=bank", "Whose?"))
+    Check::bad(text).see("/operator/users?only=bank", "Whose?")
 }
 
-async fn jobs(console: &Console, now: Timestamp) -> Result<Check, StorageError> {
-    let mut counts = console.storage().jobs().count(now).await?;
-    counts.retain(|counts| job_kinds().any(|kind| kind == counts.kind));
-    let overdue = counts.iter().filter(|counts| is_overdue(counts, now));
+fn jobs(jobs: &[JobCounts], now: Timestamp) -> Check {
+    let overdue = jobs.iter().filter(|counts| is_overdue(counts, now));
     if let Some(at) = overdue.filter_map(|counts| counts.next).min() {
-        return Ok(Check::bad("overdue since").at(at));
+        return Check::bad("overdue since").at(at);
     }
-    let failing: u64 = counts.iter().map(|counts| counts.failing).sum();
-    Ok(match failing {
+    match jobs.iter().map(|counts| counts.failing).sum::<u64>() {
         0 => Check::good("none is late, and none fails"),
         failing => Check::bad(format!("{failing} failing")),
-    })
+    }
 }
 
 async fn webhooks(console: &Console, now: Timestamp) -> Result<Check, StorageError> {

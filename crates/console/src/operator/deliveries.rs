@@ -23,8 +23,6 @@ struct DeliveriesPage<'a> {
     frame: &'a SignedInFrame<'a>,
     zone: LocalTime,
     overview: DeliveryOverview,
-    /// To be sent again later.
-    later: u64,
     /// One.
     chips: Vec<Chip>,
     /// Disabled or failing.
@@ -84,7 +82,6 @@ pub(super) async fn show(Operator(session): Operator, uri: Uri) -> PageResult {
     let page = DeliveriesPage {
         frame: &session.frame("/operator/deliveries"),
         zone,
-        later: overview.pending.saturating_sub(overview.due),
         overview,
         chips: vec![query.toggle("only", ATTENTION, "Needs attention")],
         rows,

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 use bellbird_domain::ConnectionStatus;
-use bellbird_storage::{FailingJob, Instance, JobCounts, ProviderCalls, StorageError, job_kinds};
+use bellbird_storage::{
+    ConnectionCount, FailingJob, Instance, JobCounts, ProviderCalls, StorageError, job_kinds,
+};
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 
@@ -42,7 +44,7 @@ struct ProviderRow {
     name: String,
     is_configured: bool,
     calls: ProviderCalls,
-    connections: Vec<(ConnectionStatus, u64)>,
+    connections: Vec<ConnectionCount>,
     /// Consents that end within 14 days.
     ending: u64,
 }
@@ -104,10 +106,11 @@ pub(super) async fn show(Operator(session): Operator) -> PageResult {
     jobs.retain(|counts| bellbird_connections::job_kinds().any(|kind| kind == counts.kind));
     let seen_at = storage.instances().database_time(zone.now).await?;
     let instances = storage.instances().list(seen_at).await?;
+    let connections = storage.connections().count().await?;
     let page = HealthPage {
         frame: &session.frame("/operator/health"),
-        checks: checks::list(&session, &instances, zone.now).await?,
-        providers: providers(&session, &instances, zone.now).await?,
+        checks: checks::list(&session, &instances, &jobs, &connections, zone.now).await?,
+        providers: providers(&session, &instances, connections, zone.now).await?,
         zone,
         jobs,
         failing: storage.jobs().list_failing(FAILING_SHOWN_MAX).await?,
@@ -136,23 +139,21 @@ fn calls_of_all(console: &Console, instances: &[Instance]) -> BTreeMap<String, P
 async fn providers(
     console: &Console,
     instances: &[Instance],
+    connections: Vec<ConnectionCount>,
     now: Timestamp,
 ) -> Result<Vec<ProviderRow>, StorageError> {
-    let connections = console.storage().connections();
-    let mut counts: BTreeMap<String, Vec<(ConnectionStatus, u64)>> = BTreeMap::new();
-    for counted in connections.count().await? {
-        counts
-            .entry(counted.provider)
-            .or_default()
-            .push((counted.status, counted.count));
+    let mut counts: BTreeMap<String, Vec<ConnectionCount>> = BTreeMap::new();
+    for counted in connections {
+        let of_provider = counts.entry(counted.provider.clone()).or_default();
+        of_provider.push(counted);
     }
-    let ending = connections.count_ending(now).await?;
+    let ending = console.storage().connections().count_ending(now).await?;
     let mut calls = calls_of_all(console, instances);
     for name in calls.keys() {
         counts.entry(name.clone()).or_default();
     }
-    let row = |(name, mut connections): (String, Vec<(ConnectionStatus, u64)>)| {
-        connections.sort_by_key(|(status, _)| status.as_str());
+    let row = |(name, mut connections): (String, Vec<ConnectionCount>)| {
+        connections.sort_by_key(|counted| counted.status.as_str());
         ProviderRow {
             is_configured: calls.contains_key(&name),
             calls: calls.remove(&name).unwrap_or_default(),

@@ -91,27 +91,24 @@ pub(super) async fn change(OperatorForm(form): OperatorForm) -> PageResult {
     let (Some(found), Some(key)) = (in_progress(session).await?, &session.site.master_key) else {
         return Err(Failure::NotFound);
     };
-    let downloads = form.field("download").is_some();
-    let finishes = form.field("finish");
-    if downloads && !found.offers_key(session.clock.now()) {
-        return Err(Failure::NotFound);
-    }
-    if !downloads && finishes.is_none() && form.field("kept") != Some("yes") {
-        return Ok(page(session, key, &found, Some(NOT_KEPT)));
-    }
     let mut change = session.begin_as_operator().await?;
-    let next = if downloads {
+    let next = if form.field("download").is_some() {
+        if !found.offers_key(session.clock.now()) {
+            return Err(Failure::NotFound);
+        }
         first_start::record_key_download(&mut change).await?;
         download(key)
-    } else if let Some(next) = finishes {
+    } else if let Some(next) = form.field("finish") {
         first_start::finish(&mut change).await?;
         session.redirect(match next {
             "link" => "/connections",
             _ => "/overview",
         })
-    } else {
+    } else if form.field("kept") == Some("yes") {
         first_start::keep_key(&mut change).await?;
         session.redirect(PROVIDERS_PATH)
+    } else {
+        return Ok(page(session, key, &found, Some(NOT_KEPT)));
     };
     change.commit().await?;
     Ok(next)
