@@ -24,23 +24,17 @@ pub(super) struct EndpointFields {
     pub(super) problem: Option<String>,
     /// The endpoint that the fields are of. None: it is not made yet.
     pub(super) id: Option<EndpointId>,
-    /// What it does not include is not offered.
-    plan: Plan,
-    /// Where events may go.
-    rules: Rules,
 }
 
 impl EndpointFields {
     /// None: of an endpoint that is not made yet.
-    pub(super) fn of(session: &Session, endpoint: Option<&Endpoint>) -> Self {
+    pub(super) fn of(endpoint: Option<&Endpoint>) -> Self {
         let events = endpoint.map_or(DEFAULT_EVENTS, |endpoint| endpoint.event_types.as_slice());
         Self {
             url: endpoint.map_or_else(String::new, |endpoint| endpoint.url.clone()),
             events: events.to_vec(),
             problem: None,
             id: endpoint.map(|endpoint| endpoint.id),
-            plan: session.caller.plan,
-            rules: session.site.webhooks.rules(),
         }
     }
 
@@ -55,21 +49,21 @@ impl EndpointFields {
         Some(Self {
             url,
             events: in_order(&events),
+            problem: None,
             id: form.parsed("edit"),
-            ..Self::of(&form.session, None)
         })
     }
 
     /// The URL, checked, or what is wrong. Which private names the operator's name
     /// servers know is nothing for users, so an unknown name and one with a private address get the
     /// same text.
-    pub(super) async fn check(&self) -> Result<EndpointUrl, String> {
+    pub(super) async fn check(&self, rules: Rules) -> Result<EndpointUrl, String> {
         const NOT_PUBLIC: &str = "The host name has no public address, or is not known at this moment. Correct it, or \
             try again in a minute.";
         if self.events.is_empty() {
             return Err("Choose at least one kind of event.".to_owned());
         }
-        match EndpointUrl::check(&self.url, self.rules).await {
+        match EndpointUrl::check(&self.url, rules).await {
             Ok(checked) if checked.unresolved.is_none() => Ok(checked),
             Ok(_) | Err(EndpointUrlError::PrivateAddress) => Err(NOT_PUBLIC.to_owned()),
             Err(EndpointUrlError::Resolver(error)) => {
@@ -83,19 +77,6 @@ impl EndpointFields {
     /// What the ids of the fields end with, because a page has several forms of this kind.
     pub(super) fn suffix(&self) -> String {
         self.id.map(|id| format!("-{id}")).unwrap_or_default()
-    }
-
-    /// What an address has to be, besides one with https and a public host name.
-    pub(super) fn allows_this_machine(&self) -> bool {
-        self.rules.allow_loopback
-    }
-
-    /// Each kind of event that the plan includes, with what it says and whether it is chosen.
-    pub(super) fn options(&self) -> impl Iterator<Item = (EventType, &'static str, bool)> {
-        let offered = EventType::SUBSCRIBABLE_BY_USERS
-            .iter()
-            .filter(|event| is_in_plan(**event, self.plan));
-        offered.map(|event| (*event, description(*event), self.events.contains(event)))
     }
 }
 

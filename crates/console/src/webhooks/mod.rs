@@ -11,6 +11,7 @@ use bellbird_domain::{EndpointId, EventType};
 use bellbird_management::endpoints::{self, EndpointChange, NewEndpoint};
 use bellbird_storage::{DeliveryRecord, Endpoint};
 use bellbird_webhooks::endpoint::ENDPOINTS_MAX;
+use bellbird_webhooks::target::Rules;
 use http::StatusCode;
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -28,7 +29,8 @@ const PATH: &str = "/webhooks";
 #[template(path = "webhooks.html")]
 struct WebhooksPage<'a> {
     frame: &'a SignedInFrame<'a>,
-    session: &'a Session,
+    /// Where events may go.
+    rules: Rules,
     zone: LocalTime,
     rows: Vec<EndpointRow>,
     shown: &'a Shown,
@@ -83,7 +85,7 @@ impl WebhooksPage<'_> {
             Shown::Fields(fields) if fields.id == endpoint.map(|endpoint| endpoint.id) => {
                 fields.clone()
             }
-            _ => EndpointFields::of(self.session, endpoint),
+            _ => EndpointFields::of(endpoint),
         }
     }
 
@@ -120,7 +122,7 @@ async fn page(session: &Session, shown: Shown) -> PageResult {
     };
     let page = WebhooksPage {
         frame: &session.frame(PATH),
-        session,
+        rules: session.site.webhooks.rules(),
         zone: session.zone(),
         newest: newest_of(rows.iter().map(|row| row.endpoint.id)),
         rows,
@@ -184,7 +186,7 @@ async fn save(form: &OwnForm, mut fields: EndpointFields) -> PageResult {
         true => Err(format!(
             "You have {ENDPOINTS_MAX} endpoints, which is the limit. Delete one first."
         )),
-        false => fields.check().await,
+        false => fields.check(session.site.webhooks.rules()).await,
     };
     let url = match checked {
         Ok(url) => url,
