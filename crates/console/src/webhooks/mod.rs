@@ -6,7 +6,6 @@ pub(crate) mod log;
 mod ping;
 
 use askama::Template;
-use bellbird_api::docs::{EventExample, event_examples};
 use bellbird_domain::{EndpointId, EventType};
 use bellbird_management::endpoints::{self, EndpointChange, NewEndpoint};
 use bellbird_storage::{DeliveryRecord, Endpoint};
@@ -16,7 +15,7 @@ use http::StatusCode;
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use self::endpoint::{EndpointFields, description, find_own, is_in_plan};
+use self::endpoint::{EndpointFields, find_own};
 use self::ping::Pinged;
 use crate::error_page::{Failure, PageResult};
 use crate::pages::{Done, LocalTime, SignedInFrame, page_response};
@@ -71,14 +70,6 @@ enum SecretKind {
 const ACTIONS: [&str; 6] = ["ping", "rotate", "enable", "disable", "delete", "example"];
 
 impl WebhooksPage<'_> {
-    /// What came of the test event that was just sent to an endpoint.
-    fn pinged(&self, row: &EndpointRow) -> Option<&Pinged> {
-        match self.shown {
-            Shown::Pinged(id, pinged) if *id == row.endpoint.id => Some(pinged),
-            _ => None,
-        }
-    }
-
     /// Of the form of an endpoint. None: of the form that makes one.
     fn fields(&self, endpoint: Option<&Endpoint>) -> EndpointFields {
         match self.shown {
@@ -87,16 +78,6 @@ impl WebhooksPage<'_> {
             }
             _ => EndpointFields::of(endpoint),
         }
-    }
-
-    /// The events that the user's endpoints can get, and the test event.
-    fn catalogue(&self) -> impl Iterator<Item = (&'static EventExample, &'static str)> {
-        let plan = self.frame.plan;
-        let is_offered = move |example: &&EventExample| {
-            example.event_type != EventType::UserRemoved && is_in_plan(example.event_type, plan)
-        };
-        let examples = event_examples().iter().filter(is_offered);
-        examples.map(|example| (example, description(example.event_type)))
     }
 }
 
