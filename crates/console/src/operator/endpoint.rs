@@ -4,7 +4,7 @@
 use askama::Template;
 use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType, UserId};
 use bellbird_management::{deliveries, endpoints};
-use bellbird_storage::{DeliveryRecord, Endpoint};
+use bellbird_storage::Endpoint;
 use http::{StatusCode, Uri};
 
 use super::deliveries::EndpointRow;
@@ -30,14 +30,6 @@ struct EndpointPage<'a> {
     rows: Vec<DeliveryRow>,
     pages: Pages,
     problem: Option<&'static str>,
-}
-
-impl EndpointPage<'_> {
-    fn can_redeliver(&self, delivery: &DeliveryRecord) -> bool {
-        self.of.endpoint.disabled_reason.is_none()
-            && delivery.state == DeliveryState::Failed
-            && delivery.event_type != EventType::Ping
-    }
 }
 
 /// `GET /operator/deliveries/{id}`

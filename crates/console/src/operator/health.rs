@@ -71,10 +71,6 @@ impl HealthPage<'_> {
             states => states.join(", "),
         }
     }
-
-    fn is_good(&self, counts: &JobCounts) -> bool {
-        !is_overdue(counts, self.zone.now) && counts.failing == 0
-    }
 }
 
 impl ProviderRow {

@@ -62,22 +62,6 @@ impl LogPage<'_> {
         let not_sent = self.not_sent.as_ref()?;
         (not_sent.event.as_ref() == event).then_some(not_sent.why)
     }
-
-    fn can_redeliver(&self, row: &DeliveryRow) -> bool {
-        self.endpoint.disabled_reason.is_none()
-            && row.delivery.event_type != EventType::Ping
-            && row.delivery.state != DeliveryState::Waiting
-    }
-}
-
-impl DeliveryRow {
-    fn tone(&self) -> &'static str {
-        match self.delivery.state {
-            DeliveryState::Delivered => "good",
-            DeliveryState::Failed => "attention",
-            DeliveryState::Pending | DeliveryState::Waiting => "",
-        }
-    }
 }
 
 pub(super) fn path(id: EndpointId) -> String {

@@ -139,12 +139,9 @@ pub(crate) async fn change(form: OwnForm) -> PageResult {
     }
 }
 
-fn chosen(form: &OwnForm) -> Option<(&str, EndpointId)> {
-    let find = |(name, value): &(String, String)| {
-        let action = ACTIONS.into_iter().find(|action| action == name)?;
-        Some((action, value.parse().ok()?))
-    };
-    let mut chosen = form.fields().iter().filter_map(find);
+fn chosen(form: &OwnForm) -> Option<(&'static str, EndpointId)> {
+    let actions = ACTIONS.into_iter();
+    let mut chosen = actions.filter_map(|action| Some((action, form.parsed(action)?)));
     chosen.next().filter(|_| chosen.next().is_none())
 }
 
