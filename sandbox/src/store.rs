@@ -5,6 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use aws_lc_rs::digest::{Digest, SHA512, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
@@ -122,19 +123,19 @@ impl Position {
         }
     }
 
-    /// A cursor for this position with a tag that `sign` makes, so that an invented one is
+    /// A cursor for this position in the rows of a query, with a tag, so that an invented one is
     /// rejected.
-    pub(crate) fn to_cursor(self, sign: impl FnOnce(&[u8]) -> Vec<u8>) -> String {
+    pub(crate) fn to_cursor(self, query: &[u8]) -> String {
         let mut bytes = vec![self.group, self.empty_pages];
         bytes.extend_from_slice(&self.major.to_be_bytes());
         bytes.extend_from_slice(&self.minor.to_be_bytes());
-        bytes.extend(sign(&bytes));
+        bytes.extend_from_slice(tag(&bytes, query).as_ref());
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    pub(crate) fn of_cursor(text: &str, sign: impl FnOnce(&[u8]) -> Vec<u8>) -> Option<Self> {
+    pub(crate) fn of_cursor(text: &str, query: &[u8]) -> Option<Self> {
         let all = URL_SAFE_NO_PAD.decode(text).ok()?;
-        let (bytes, tag) = all.split_at_checked(18)?;
+        let (bytes, tagged) = all.split_at_checked(18)?;
         let (major, minor) = bytes[2..].split_first_chunk::<8>()?;
         let position = Self {
             group: bytes[0],
@@ -142,8 +143,12 @@ impl Position {
             major: i64::from_be_bytes(*major),
             minor: u64::from_be_bytes(minor.try_into().ok()?),
         };
-        (sign(bytes) == tag).then_some(position)
+        (tag(bytes, query).as_ref() == tagged).then_some(position)
     }
+}
+
+fn tag(position: &[u8], query: &[u8]) -> Digest {
+    digest(&SHA512, &[position, query].concat())
 }
 
 /// A row of an account.

@@ -57,7 +57,6 @@ pub(crate) struct Akahu {
     /// What an adapter needs to call this provider.
     pub(crate) access: AkahuAccess,
     codes: token::Codes,
-    cursors: paging::Cursors,
     key: webhooks::Key,
     first_pages: authorize::FirstPages,
 }
@@ -216,7 +215,6 @@ impl Akahu {
                 app_secret: keys.rng("akahu app secret").text(BASE62, 43),
             },
             codes: token::Codes::default(),
-            cursors: paging::Cursors::new(),
             key: webhooks::Key::default(),
             first_pages: authorize::FirstPages::new(),
         })

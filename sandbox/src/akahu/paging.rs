@@ -4,9 +4,6 @@
 
 use std::io::Write as _;
 
-use aws_lc_rs::hmac;
-use aws_lc_rs::rand::SystemRandom;
-
 use super::call::{UserCall, instant};
 use super::errors::Failure;
 use super::store::{Account, Entry, Store};
@@ -15,25 +12,6 @@ use crate::store::Position;
 
 /// Rows per page, which is fixed (docs/providers/akahu.md#pages).
 const SIZE: usize = 100;
-
-/// Signs cursors, so that an invented one is rejected.
-pub(super) struct Cursors(hmac::Key);
-
-impl Cursors {
-    pub(super) fn new() -> Self {
-        let key = hmac::Key::generate(hmac::HMAC_SHA512, &SystemRandom::new());
-        Self(key.expect("the system has random numbers"))
-    }
-
-    /// The tag of a position in the rows of a query.
-    fn tag(&self, query: &[u8]) -> impl Fn(&[u8]) -> Vec<u8> {
-        move |position| {
-            hmac::sign(&self.0, &[position, query].concat())
-                .as_ref()
-                .to_vec()
-        }
-    }
-}
 
 /// The rows that a call selects.
 pub(super) struct PageRequest {
@@ -52,7 +30,7 @@ impl PageRequest {
         let (start, end) = (instant(&call.query, "start")?, instant(&call.query, "end")?);
         let query = format!("{}\n{}\n{start:?}\n{end:?}", call.user, call.path).into_bytes();
         let cursor = call.query.get("cursor").map(|text| {
-            Position::of_cursor(text, call.akahu.cursors.tag(&query))
+            Position::of_cursor(text, &query)
                 .ok_or_else(|| Failure::invalid("queryParams.cursor is not a valid cursor"))
         });
         let after = cursor.transpose()?;
@@ -109,11 +87,7 @@ pub(super) fn page(
     out.extend_from_slice(b"],\"cursor\":{\"next\":");
     let _ = match next {
         None => write!(out, "null"),
-        Some(next) => write!(
-            out,
-            "\"{}\"",
-            next.to_cursor(call.akahu.cursors.tag(&page_request.query))
-        ),
+        Some(next) => write!(out, "\"{}\"", next.to_cursor(&page_request.query)),
     };
     out.extend_from_slice(b"}}");
     out

@@ -4,26 +4,18 @@
 
 use std::io::Write as _;
 
-use serde::Serialize;
-
 use super::call::Call;
 use super::errors::Failure;
+use crate::members::Members;
 use crate::merge::{HasPosition, backward, forward};
 use crate::store::Position;
-use crate::world::rng::mix;
 
 /// Default page size, a sandbox choice: the real one is unknown (docs/providers/fiskil.md#pages).
 const SIZE_DEFAULT: usize = 100;
 /// Larger sizes are capped, not rejected (docs/providers/fiskil.md#pages).
 const SIZE_MAX: usize = 1000;
-
-/// A checksum, so that an invented cursor is rejected.
-fn check(position: &[u8]) -> Vec<u8> {
-    let sum = position
-        .iter()
-        .fold(0, |sum, byte| mix(sum ^ u64::from(*byte)));
-    sum.to_be_bytes()[..4].to_vec()
-}
+/// A cursor is valid for any query.
+const NO_QUERY: &[u8] = &[];
 
 /// The page that a call asks for.
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +41,7 @@ impl PageRequest {
         if size == 0 {
             return Err(call.invalid("page[size] must be a positive integer"));
         }
-        let parse = |text| Position::of_cursor(text, check).ok_or_else(|| call.unavailable());
+        let parse = |text| Position::of_cursor(text, NO_QUERY).ok_or_else(|| call.unavailable());
         let cursor = |name| call.query.filled(name).map(parse).transpose();
         let (after, before) = (cursor("page[after]")?, cursor("page[before]")?);
         if after.is_some() && before.is_some() {
@@ -122,14 +114,6 @@ pub(super) fn empty_page<'a, T: HasPosition>(
     }
 }
 
-#[derive(Serialize)]
-struct Links {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    prev: Option<String>,
-}
-
 /// Writes `{"<name>":[...],"links":{...}}`. The links are absolute URLs that keep the filters.
 pub(super) fn write<T>(
     call: &Call,
@@ -147,18 +131,19 @@ pub(super) fn write<T>(
     }
     out.extend_from_slice(b"],\"links\":");
     let filters = call.query.without(&["page[after]", "page[before]"]);
-    let link = |name: &str, position: Option<Position>| {
-        let cursor = position?.to_cursor(check);
-        Some(format!(
-            "{}{}?{filters}page[{name}]={cursor}",
-            call.fiskil.access.base_url, call.path
-        ))
-    };
-    let links = Links {
-        next: link("after", page.next),
-        prev: link("before", page.prev),
-    };
-    serde_json::to_writer(&mut out, &links).expect("text can be written to memory");
+    let mut links = Members::default();
+    for (name, parameter, position) in [("next", "after", page.next), ("prev", "before", page.prev)]
+    {
+        if let Some(position) = position {
+            let cursor = position.to_cursor(NO_QUERY);
+            let base = &call.fiskil.access.base_url;
+            links.set(
+                name,
+                &format!("{base}{}?{filters}page[{parameter}]={cursor}", call.path),
+            );
+        }
+    }
+    links.write(&mut out);
     out.push(b'}');
     out
 }
