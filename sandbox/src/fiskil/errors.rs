@@ -3,7 +3,7 @@
 
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
-use serde::Serialize;
+use serde_json::json;
 
 /// The part of Fiskil that responds, which decides the shape of errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,23 +32,6 @@ pub(super) struct Failure {
     /// (docs/providers/fiskil.md#errors).
     pub(super) name: &'static str,
     pub(super) message: String,
-}
-
-#[derive(Serialize)]
-struct FrontDoorBody<'a> {
-    name: &'a str,
-    id: String,
-    message: &'a str,
-    temporary: bool,
-    timeout: bool,
-    fault: bool,
-}
-
-#[derive(Serialize)]
-struct DataBody<'a> {
-    id: String,
-    name: &'a str,
-    message: &'a str,
 }
 
 impl Failure {
@@ -82,28 +65,17 @@ impl Failure {
     /// Returns content type and body.
     pub(super) fn body(&self) -> (&'static str, Vec<u8>) {
         let id = uuid::Uuid::new_v4();
-        let (content_type, body) = match self.family {
-            Family::Data => {
-                let body = DataBody {
-                    id: format!("err_{id}"),
-                    name: self.name,
-                    message: &self.message,
-                };
-                ("application/json", serde_json::to_vec(&body))
-            }
-            Family::FrontDoor => {
-                let body = FrontDoorBody {
-                    name: self.name,
-                    id: id.simple().to_string()[..8].to_owned(),
-                    message: &self.message,
-                    temporary: matches!(self.status.as_u16(), 429 | 503),
-                    timeout: self.status.as_u16() == 504,
-                    fault: self.status.is_server_error(),
-                };
-                ("application/vnd.goa.error", serde_json::to_vec(&body))
-            }
-        };
-        (content_type, body.expect("plain text has a JSON form"))
+        let mut body =
+            json!({"id": format!("err_{id}"), "name": self.name, "message": self.message});
+        let mut content_type = "application/json";
+        if self.family == Family::FrontDoor {
+            content_type = "application/vnd.goa.error";
+            body["id"] = id.simple().to_string()[..8].to_owned().into();
+            body["temporary"] = matches!(self.status.as_u16(), 429 | 503).into();
+            body["timeout"] = (self.status.as_u16() == 504).into();
+            body["fault"] = self.status.is_server_error().into();
+        }
+        (content_type, body.to_string().into_bytes())
     }
 }
 

@@ -8,7 +8,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
 use jiff::Timestamp;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::call::Call;
@@ -70,13 +69,6 @@ impl Tokens {
     }
 }
 
-#[derive(Serialize)]
-struct TokenResponse {
-    token: String,
-    token_type: &'static str,
-    expires_in: i64,
-}
-
 /// Issues a token for the team's id and secret. The error text for a wrong secret is invented
 /// (docs/providers/fiskil.md#tokens).
 pub(super) async fn issue(call: Call) -> Result<Response, Failure> {
@@ -89,9 +81,6 @@ pub(super) async fn issue(call: Call) -> Result<Response, Failure> {
         return Err(call.fail(StatusCode::UNAUTHORIZED, "invalid client credentials"));
     }
     let token = call.fiskil.tokens.issue(call.now);
-    Ok(respond(&TokenResponse {
-        token,
-        token_type: "Bearer",
-        expires_in: LIFE_SECONDS,
-    }))
+    let issued = json!({"token": token, "token_type": "Bearer", "expires_in": LIFE_SECONDS});
+    Ok(respond(&issued))
 }

@@ -3,7 +3,7 @@
 
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
-use serde::Serialize;
+use serde_json::json;
 
 /// An error in the shape `{"detail", "status_code", "code"}`.
 #[derive(Debug)]
@@ -14,15 +14,6 @@ pub(super) struct Failure {
     pub(super) detail: String,
     /// In seconds, with 429.
     pub(super) retry_after: Option<i64>,
-}
-
-#[derive(Serialize)]
-struct Body<'a> {
-    detail: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    status_code: Option<u16>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    code: Option<&'a str>,
 }
 
 impl Failure {
@@ -97,14 +88,12 @@ impl Failure {
 
     /// Serializes the body. A 410 has `detail` only, because nothing else about it is known.
     pub(super) fn body(&self) -> Vec<u8> {
-        let known = self.status != StatusCode::GONE;
-        let status_code = known.then_some(self.status.as_u16());
-        let body = Body {
-            detail: &self.detail,
-            status_code,
-            code: known.then_some(self.code),
-        };
-        serde_json::to_vec(&body).expect("plain text has a JSON form")
+        let mut body = json!({"detail": self.detail});
+        if self.status != StatusCode::GONE {
+            body["status_code"] = self.status.as_u16().into();
+            body["code"] = self.code.into();
+        }
+        body.to_string().into_bytes()
     }
 }
 
