@@ -21,6 +21,13 @@ impl Listed for Deal {
     }
 }
 
+/// One list for both countries, whose rows have the same templates.
+impl Listed for Template {
+    fn all() -> impl Iterator<Item = &'static Self> {
+        AUSTRALIA.lists.all().chain(NEW_ZEALAND.lists.all())
+    }
+}
+
 impl Listed for australia::Institution {
     fn all() -> impl Iterator<Item = &'static Self> {
         AUSTRALIA.institutions.iter()
@@ -39,19 +46,16 @@ impl Listed for Broker {
     }
 }
 
-fn place<T: 'static>(mut all: impl Iterator<Item = &'static T>, item: &'static T) -> Option<usize> {
-    all.position(|known| std::ptr::eq(known, item))
-}
-
-fn found<T: 'static, E: de::Error>(item: Option<&'static T>) -> Result<&'static T, E> {
-    item.ok_or_else(|| E::custom("it is of another world"))
-}
-
 pub(crate) fn serialize<T: Listed, S: Serializer>(
     item: &&'static T,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    place(T::all(), *item).serialize(serializer)
+    let place = T::all().position(|known| std::ptr::eq(known, *item));
+    place.serialize(serializer)
+}
+
+fn found<T: 'static, E: de::Error>(item: Option<&'static T>) -> Result<&'static T, E> {
+    item.ok_or_else(|| E::custom("it is of another world"))
 }
 
 pub(crate) fn deserialize<'de, T: Listed, D: Deserializer<'de>>(
@@ -59,44 +63,6 @@ pub(crate) fn deserialize<'de, T: Listed, D: Deserializer<'de>>(
 ) -> Result<&'static T, D::Error> {
     let place = usize::deserialize(deserializer)?;
     found(T::all().nth(place))
-}
-
-/// A template of Australia.
-pub(crate) mod au_template {
-    use super::{AUSTRALIA, Deserialize, Deserializer, Serialize, Serializer, Template};
-
-    pub(crate) fn serialize<S: Serializer>(
-        item: &&'static Template,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        super::place(AUSTRALIA.lists.all(), *item).serialize(serializer)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<&'static Template, D::Error> {
-        let place = usize::deserialize(deserializer)?;
-        super::found(AUSTRALIA.lists.all().nth(place))
-    }
-}
-
-/// A template of New Zealand.
-pub(crate) mod nz_template {
-    use super::{Deserialize, Deserializer, NEW_ZEALAND, Serialize, Serializer, Template};
-
-    pub(crate) fn serialize<S: Serializer>(
-        item: &&'static Template,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        super::place(NEW_ZEALAND.lists.all(), *item).serialize(serializer)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<&'static Template, D::Error> {
-        let place = usize::deserialize(deserializer)?;
-        super::found(NEW_ZEALAND.lists.all().nth(place))
-    }
 }
 
 /// A security, if there is one.
@@ -138,6 +104,6 @@ mod tests {
             BROKERAGE.brokers.len(),
             BROKERAGE.deals().count(),
         ];
-        assert_eq!((VERSION, sizes), (1, [57, 105, 7, 10, 5, 77]));
+        assert_eq!((VERSION, sizes), (2, [57, 105, 7, 10, 5, 77]));
     }
 }

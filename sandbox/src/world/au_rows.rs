@@ -25,7 +25,7 @@ pub(crate) enum Amount {
 pub(crate) struct Row {
     /// Unique in the world, and stable for a seed.
     pub(crate) number: u64,
-    #[serde(with = "saved::au_template")]
+    #[serde(with = "saved")]
     pub(crate) template: &'static Template,
     pub(crate) posted: Option<i64>,
     pub(crate) executed: Option<i64>,

@@ -16,7 +16,7 @@ pub(crate) struct Row {
     /// Unique in the world, and stable for a seed. Of rows of one instant the larger number is
     /// newer.
     pub(crate) number: u64,
-    #[serde(with = "saved::nz_template")]
+    #[serde(with = "saved")]
     pub(crate) template: &'static Template,
     /// When it was posted; often only the start of the day.
     pub(crate) at: i64,
