@@ -40,7 +40,7 @@ use crate::provider::{Controls, Core, Provider};
 use crate::refused::Refused;
 use crate::state::Keys;
 use crate::world::new_zealand::NEW_ZEALAND;
-use crate::world::nz_rows::{self, Calendars};
+use crate::world::nz_rows::{Calendars, draw};
 use crate::world::rng::BASE62;
 use crate::{AkahuAccess, Credentials, Options, consent_page, fault_injection};
 use errors::Failure;
@@ -49,8 +49,6 @@ use store::{Account, Login, Store};
 
 /// Exchanges and revokes tokens. Its errors have their own shape.
 const TOKEN_PATH: &str = "/v1/token";
-/// The days over which `fill` distributes its rows.
-const FILL_DAYS: u32 = 300;
 
 pub(crate) struct Akahu {
     core: Core<Self>,
@@ -182,23 +180,13 @@ impl Controls for Akahu {
 
     fn fill(&self, id: &str, rows: u32) -> Result<(), Refused> {
         let calendars = Calendars::new(self.clock.now());
+        let mut plan = NEW_ZEALAND.fill.clone();
+        plan.spending = rows;
         let mut store = self.store.write();
         let seed = store.seed;
         let account = store.account_mut(id)?;
-        let (shops, base) = (
-            NEW_ZEALAND.lists.spending(),
-            account.take_numbers(u64::from(rows)),
-        );
-        let rows = nz_rows::fill(
-            shops,
-            rows,
-            FILL_DAYS,
-            seed,
-            base,
-            &calendars,
-            account.running,
-        );
-        account.set_rows(rows);
+        let base = account.take_numbers(u64::from(rows));
+        account.set_rows(draw(&plan, seed, base, &calendars, account.running));
         Ok(())
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct NewZealand {
     /// The accounts of every unknown user name. Numbers, balances and holders are set when the user
     /// signs in.
     pub(crate) new_login: Vec<Holding>,
+    /// The plan for an account that a test fills.
+    pub(crate) fill: Plan,
     /// Places of branches.
     #[serde(borrow)]
     pub(crate) places: Vec<&'static str>,
@@ -103,7 +105,7 @@ pub(crate) struct Holding {
 }
 
 /// How the rows of an account are generated.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Plan {
     fixed: &'static str,

@@ -112,39 +112,6 @@ pub(crate) fn draw(
     rows
 }
 
-/// Draws exactly `wanted` rows of the last `days` days, newest first, each with its own instant.
-pub(crate) fn fill(
-    shops: &'static [Template],
-    wanted: u32,
-    days: u32,
-    seed: u64,
-    base: u64,
-    calendars: &Calendars,
-    running: Option<i64>,
-) -> Vec<Row> {
-    let mut drawing = Drawing {
-        rng: Rng::new(seed, base),
-        calendars,
-        base,
-        rows: Vec::with_capacity(wanted as usize),
-    };
-    let newest = calendars.nz.instant(1, DAY);
-    let step = i64::from(days - 1) * DAY / i64::from(wanted.max(1));
-    for index in 0..wanted {
-        let template = pick(shops, &mut drawing.rng);
-        // At most half a step, so that no two rows share an instant.
-        let within = drawing.rng.between(0, step as u64 / 2) as i64;
-        drawing.push(template, newest - i64::from(index) * step - within);
-    }
-    let mut rows = drawing.rows;
-    // The newest row has the largest number, as if it had been added last.
-    for (index, row) in rows.iter_mut().enumerate() {
-        row.number = base + u64::from(wanted) - 1 - index as u64;
-    }
-    count_balances(&mut rows, running);
-    rows
-}
-
 fn sort(rows: &mut [Row]) {
     rows.sort_unstable_by_key(|row| std::cmp::Reverse((row.at, row.number)));
 }
