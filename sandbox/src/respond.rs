@@ -1,4 +1,7 @@
-//! JSON responses, which are the same for every provider.
+//! JSON responses and fields, which are the same for every provider.
+
+use std::fmt::Display;
+use std::io::Write as _;
 
 use axum::response::{IntoResponse as _, Response};
 use http::header::CONTENT_TYPE;
@@ -12,4 +15,9 @@ pub(crate) fn json(value: &impl Serialize) -> Response {
 /// Responds with 200 and JSON that is already serialized.
 pub(crate) fn ready(body: Vec<u8>) -> Response {
     ([(CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+/// Writes a text field after another field. The texts of the world need no escapes.
+pub(crate) fn text(out: &mut Vec<u8>, name: &str, value: impl Display) {
+    let _ = write!(out, ",\"{name}\":\"{value}\"");
 }

@@ -11,6 +11,7 @@ use super::respond::iso;
 use super::store::{Account, OwnAccount, State, Store};
 use super::{Akahu, ids};
 use crate::members::Members;
+use crate::respond::text;
 use crate::store::Protocol;
 use crate::world::calendar::Calendar;
 use crate::world::new_zealand::NEW_ZEALAND;
@@ -103,38 +104,44 @@ pub(super) fn odd_row(
     members
 }
 
-/// Writes the row straight to bytes, because clients read thousands at a time. The texts of the
-/// world need no escapes.
+/// Writes the row straight to bytes, because clients read thousands at a time.
 fn write_drawn(out: &mut Vec<u8>, row: &Row, seed: u64, account: &Account) {
+    let template = row.template;
     let _ = write!(out, "{{\"_id\":\"{}\"", ids::of_row(seed, row.number));
-    text(out, "_account", &account.id);
-    text(out, "_connection", &account.connection_id);
-    text(out, "_user", &account.user_id);
-    time(out, "created_at", row.first_seen);
-    time(out, "updated_at", row.last_changed);
-    time(out, "date", row.at);
+    write_ids(out, account);
+    text(out, "created_at", time(row.first_seen));
+    text(out, "updated_at", time(row.last_changed));
+    text(out, "date", time(row.at));
     // Deprecated, but the official client's types still require it.
-    text(out, "hash", &ids::hash_of_row(seed, row.number));
-    description(out, row.template, row.place);
-    out.extend_from_slice(b",\"amount\":");
-    number(out, row.cents);
+    text(out, "hash", ids::hash_of_row(seed, row.number));
+    text(
+        out,
+        "description",
+        template.description(&NEW_ZEALAND.places, row.place),
+    );
+    // Akahu writes amounts as numbers without trailing zeros (docs/providers/akahu.md#amounts).
+    let _ = write!(out, ",\"amount\":{}", Scaled::cents(row.cents));
     if let Some(balance) = row.balance {
-        out.extend_from_slice(b",\"balance\":");
-        number(out, balance);
+        let _ = write!(out, ",\"balance\":{}", Scaled::cents(balance));
     }
-    text(out, "type", row.template.kind);
-    let merchant_id = row
-        .template
+    text(out, "type", template.kind);
+    let merchant_id = template
         .code
-        .map(|code| write_enriched(out, row.template, code));
+        .map(|code| write_enriched(out, template, code));
     write_meta(
         out,
-        row.template,
+        template,
         row.cents,
         &account.card,
         merchant_id.as_deref(),
     );
     out.push(b'}');
+}
+
+fn write_ids(out: &mut Vec<u8>, account: &Account) {
+    text(out, "_account", &account.id);
+    text(out, "_connection", &account.connection_id);
+    text(out, "_user", &account.user_id);
 }
 
 /// A pending row (docs/providers/akahu.md#pending-rows). It has no id and no enrichment, and its
@@ -147,44 +154,25 @@ pub(super) fn pending(
     account: &Account,
 ) -> Members {
     let mut out = Vec::new();
-    let _ = write!(out, "{{\"_account\":\"{}\"", account.id);
-    text(&mut out, "_connection", &account.connection_id);
-    text(&mut out, "_user", &account.user_id);
-    time(&mut out, "updated_at", at);
-    time(&mut out, "date", at);
-    description(&mut out, template, place);
-    text(&mut out, "amount", &decimal(cents));
+    write_ids(&mut out, account);
+    text(&mut out, "updated_at", time(at));
+    text(&mut out, "date", time(at));
+    text(
+        &mut out,
+        "description",
+        template.description(&NEW_ZEALAND.places, place),
+    );
+    text(&mut out, "amount", decimal(cents));
     text(&mut out, "type", template.kind);
     write_meta(&mut out, template, cents, &account.card, None);
     out.push(b'}');
+    // Each field starts with a comma.
+    out[0] = b'{';
     Members::parse(&out).expect("our own rows are JSON objects")
 }
 
-fn text(out: &mut Vec<u8>, name: &str, value: &str) {
-    let _ = write!(out, ",\"{name}\":\"{value}\"");
-}
-
-fn time(out: &mut Vec<u8>, name: &str, ms: i64) {
-    text(
-        out,
-        name,
-        &iso(Timestamp::from_millisecond(ms).unwrap_or_default()),
-    );
-}
-
-/// Writes cents as a JSON number without trailing zeros: `15.9`, `-1000`
-/// (docs/providers/akahu.md#amounts).
-fn number(out: &mut Vec<u8>, cents: i64) {
-    let _ = write!(out, "{}", Scaled::cents(cents));
-}
-
-fn description(out: &mut Vec<u8>, template: &Template, place: u8) {
-    let _ = write!(out, ",\"description\":\"{}", template.text);
-    if template.place {
-        let places = &NEW_ZEALAND.places;
-        let _ = write!(out, " {}", places[usize::from(place) % places.len()]);
-    }
-    out.push(b'"');
+fn time(ms: i64) -> String {
+    iso(Timestamp::from_millisecond(ms).unwrap_or_default())
 }
 
 /// Writes merchant and category, and returns the merchant's id.
@@ -229,19 +217,18 @@ fn write_meta(
             }
         }
         Extra::Conversion { currency, rate } => {
-            out.extend_from_slice(b",\"conversion\":{\"amount\":");
-            number(out, cents.abs() * rate / 10_000);
-            let _ = write!(out, ",\"currency\":\"{currency}\",\"rate\":0.{rate:04}}}");
+            let amount = Scaled::cents(cents.abs() * rate / 10_000);
+            let _ = write!(
+                out,
+                ",\"conversion\":{{\"amount\":{amount},\"currency\":\"{currency}\",\"rate\":0.{rate:04}}}"
+            );
             text(out, "card_suffix", card);
         }
         _ => {}
     }
     if let Some(id) = merchant_id {
-        text(
-            out,
-            "logo",
-            &format!("https://cdn.akahu.nz/logos/merchants/{id}"),
-        );
+        let logo = format!("https://cdn.akahu.nz/logos/merchants/{id}");
+        text(out, "logo", logo);
     }
     // Each member starts with a comma; remove the first.
     if out.len() > start {

@@ -58,6 +58,18 @@ pub(crate) struct Template {
     pub(crate) extra: Extra,
 }
 
+impl Template {
+    /// The description of a row, with its place if it has one.
+    pub(crate) fn description(&self, places: &[&str], place: u8) -> String {
+        if self.place {
+            let place = places[usize::from(place) % places.len()];
+            format!("{} {place}", self.text)
+        } else {
+            self.text.to_owned()
+        }
+    }
+}
+
 /// What banks and payment systems add.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) enum Extra {
