@@ -50,6 +50,11 @@ impl Brand {
         &BRANDS[P::NAME]
     }
 
+    /// The letter in the header.
+    pub(super) fn initial(&self) -> &str {
+        &self.name[..1]
+    }
+
     /// The text of a consent's last page.
     pub(crate) fn success(&self, institution: &str) -> String {
         let name = self.name;

@@ -82,9 +82,8 @@ async fn show<H: ConsentProvider>(State(provider): State<Arc<H>>, request: Reque
     page_or_expired::<H>(page.flatten())
 }
 
-fn page_or_expired<H: ConsentProvider>(page: Option<html::Page>) -> Response {
-    let page = page.unwrap_or_else(|| html::expired_page(Brand::of::<H>()));
-    html::render(Brand::of::<H>(), &page)
+fn page_or_expired<H: ConsentProvider>(page: Option<Response>) -> Response {
+    page.unwrap_or_else(|| html::expired_page(Brand::of::<H>()))
 }
 
 /// Shows the session with this id in the provider's own URL.
@@ -103,7 +102,7 @@ pub(crate) fn first_page<H: ConsentProvider>(
     provider: &H,
     session: &ConsentSession<H::AuthRequest>,
 ) -> Response {
-    html::render(Brand::of::<H>(), &html::page(provider, session, None))
+    html::page(provider, session, None)
 }
 
 /// An error page, for a browser that cannot be redirected.
@@ -112,7 +111,7 @@ pub(crate) fn error_page<H: ConsentProvider>(
     title: &str,
     text: &str,
 ) -> Response {
-    html::render(Brand::of::<H>(), &html::message_page(status, title, text))
+    html::message_page(Brand::of::<H>(), status, title, text)
 }
 
 async fn submit<H: ConsentProvider>(State(provider): State<Arc<H>>, request: Request) -> Response {

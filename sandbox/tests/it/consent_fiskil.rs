@@ -375,7 +375,7 @@ async fn untrusted_input_is_escaped() {
         !page.html.contains("<script")
             && page
                 .html
-                .contains("&quot;&gt;&lt;script&gt;alert(&#39;1&#39;)")
+                .contains("&#34;&#62;&#60;script&#62;alert(&#39;1&#39;)")
     );
     let policy = page.headers["content-security-policy"].to_str().unwrap();
     assert!(

@@ -69,7 +69,7 @@ async fn new_username_connects_and_gets_accounts() {
     let href = last
         .after("<a class=\"yes\" href=\"")
         .unwrap()
-        .replace("&amp;", "&");
+        .replace("&#38;", "&");
     let id = connection(&href);
     assert_eq!(
         browser.open(&last.url).await.heading(),
@@ -269,7 +269,7 @@ async fn every_failure_has_its_code() {
     assert_eq!(
         last.after("<a class=\"yes\" href=\"")
             .unwrap()
-            .replace("&amp;", "&"),
+            .replace("&#38;", "&"),
         error(500, "3000")
     );
     assert!(
