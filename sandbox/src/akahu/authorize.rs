@@ -102,12 +102,6 @@ pub(super) enum Rejection {
     Redirect(String),
 }
 
-impl Rejection {
-    fn page(text: impl Into<String>) -> Self {
-        Self::Page(text.into())
-    }
-}
-
 impl IntoResponse for Rejection {
     fn into_response(self) -> Response {
         match self {
@@ -123,75 +117,69 @@ impl IntoResponse for Rejection {
 
 impl AuthorizeParams {
     fn of(akahu: &Akahu, text: &str) -> Result<Self, Rejection> {
-        if text.len() > QUERY_BYTES_MAX {
-            return Err(Rejection::page(format!(
-                "The parameters are longer than {QUERY_BYTES_MAX} bytes."
-            )));
-        }
         let query = Query::parse(Some(text));
-        if let Some(name) = query.names().find(|name| !PARAMETERS.contains(name)) {
-            return Err(Rejection::page(format!(
-                "The parameter {name} is not known."
-            )));
+        if let Some(mistake) = mistake(akahu, text, &query) {
+            return Err(Rejection::Page(mistake));
         }
-        if query.get("client_id") != Some(akahu.access.app_token.as_str()) {
-            return Err(Rejection::page("The app (client_id) is not known."));
-        }
-        let uri = query.get("redirect_uri").unwrap_or_default();
-        if !is_redirect_uri(uri) || !akahu.is_registered(uri) {
-            return Err(Rejection::page(format!(
-                "The redirect URI (redirect_uri) is not registered: {uri} - The sandbox knows all URIs of its own \
-                 computer until you register others there: curl {}/__control/options -d \
-                 '{{\"redirectUris\": [\"REDIRECT_URI\"]}}'",
-                akahu.access.oauth_url
-            )));
-        }
-        if query
-            .get("redirect_mode")
-            .is_some_and(|mode| !MODES.contains(&mode))
-        {
-            return Err(Rejection::page(format!(
-                "redirect_mode must be one of {}.",
-                MODES.join(", ")
-            )));
-        }
-        let connection = query.get("connection").map(str::to_owned);
-        if connection
-            .as_ref()
-            .is_some_and(|id| institution(id).is_none())
-        {
-            return Err(Rejection::page(
-                "The institution (connection) is not known.",
-            ));
-        }
+        let own = |name| query.get(name).map(str::to_owned);
         let request = AuthorizationRequest {
-            redirect_uri: uri.to_owned(),
-            state: query.get("state").map(str::to_owned),
+            redirect_uri: own("redirect_uri").unwrap_or_default(),
+            state: own("state"),
         };
-        if query.get("response_type") != Some("code") {
-            return Err(Rejection::Redirect(
-                request.failed("unsupported_response_type", None),
-            ));
-        }
-        if !query
-            .get("scope")
-            .is_some_and(|scope| scope.split(' ').any(|one| one == "ENDURING_CONSENT"))
-        {
-            return Err(Rejection::Redirect(request.failed("invalid_scope", None)));
-        }
-        let email = query.get("email").unwrap_or_default().to_owned();
-        Ok(Self {
-            request,
-            email,
-            connection,
-            auto: query.get("sandbox_auto").map(str::to_owned),
-        })
+        let scopes = query.get("scope").unwrap_or_default();
+        let is_enduring = scopes.split(' ').any(|scope| scope == "ENDURING_CONSENT");
+        let error = match query.get("response_type") {
+            Some("code") if is_enduring => {
+                return Ok(Self {
+                    request,
+                    email: own("email").unwrap_or_default(),
+                    connection: own("connection"),
+                    auto: own("sandbox_auto"),
+                });
+            }
+            Some("code") => "invalid_scope",
+            _ => "unsupported_response_type",
+        };
+        Err(Rejection::Redirect(request.failed(error, None)))
     }
 
     fn into_session(self) -> ConsentSession<AuthorizationRequest> {
         // The session starts with its first form, so it cannot expire before.
         ConsentSession::new(None, self.request, self.connection, Timestamp::MAX)
             .with_username(&self.email)
+    }
+}
+
+/// Why the parameters cannot lead back to an app.
+fn mistake(akahu: &Akahu, text: &str, query: &Query) -> Option<String> {
+    let uri = query.get("redirect_uri").unwrap_or_default();
+    let mode = query.get("redirect_mode");
+    let connection = query.get("connection");
+    let unknown = query.names().find(|name| !PARAMETERS.contains(name));
+    if text.len() > QUERY_BYTES_MAX {
+        Some(format!(
+            "The parameters are longer than {QUERY_BYTES_MAX} bytes."
+        ))
+    } else if let Some(name) = unknown {
+        Some(format!("The parameter {name} is not known."))
+    } else if query.get("client_id") != Some(akahu.access.app_token.as_str()) {
+        Some("The app (client_id) is not known.".to_owned())
+    } else if !is_redirect_uri(uri) || !akahu.is_registered(uri) {
+        Some(format!(
+            "The redirect URI (redirect_uri) is not registered: {uri} - The sandbox knows all URIs of \
+             its own computer until you register others there: curl {}/__control/options -d \
+             '{{\"redirectUris\": [\"REDIRECT_URI\"]}}'",
+            akahu.access.oauth_url
+        ))
+    } else if mode.is_some_and(|mode| !MODES.contains(&mode)) {
+        Some(format!(
+            "redirect_mode must be one of {}.",
+            MODES.join(", ")
+        ))
+    } else if connection.is_some_and(|id| institution(id).is_none()) {
+        Some("The institution (connection) is not known.".to_owned())
+    } else {
+        None
     }
 }
 
@@ -230,7 +218,9 @@ pub(super) async fn show(
         )),
         Some("accept") => Ok(see_other(&akahu.accept(&params))),
         Some("deny") => Ok(see_other(&params.request.failed("access_denied", None))),
-        Some(_) => Err(Rejection::page("sandbox_auto must be accept or deny.")),
+        Some(_) => Err(Rejection::Page(
+            "sandbox_auto must be accept or deny.".to_owned(),
+        )),
     }
 }
 
