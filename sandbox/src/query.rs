@@ -1,5 +1,7 @@
-//! Query strings that keep the order and repetition of parameters. `%5B` and `[` are equal.
+//! Query strings that keep the order and repetition of parameters, in which `%5B` and `[` are
+//! equal, and the credentials of a call.
 
+use http::{HeaderMap, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// What is encoded in a value. A space becomes `%20`.
@@ -56,6 +58,13 @@ impl Query {
         })
         .collect()
     }
+}
+
+/// The credentials of this scheme in the header `Authorization`.
+pub(crate) fn credentials<'a>(headers: &'a HeaderMap, scheme: &str) -> Option<&'a str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (known, credentials) = value.split_once(' ')?;
+    known.eq_ignore_ascii_case(scheme).then_some(credentials)
 }
 
 /// Writes pairs as a query string.

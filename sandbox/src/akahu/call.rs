@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use super::errors::Failure;
 use super::{Akahu, ids};
-use crate::query::Query;
+use crate::query::{Query, credentials};
 use crate::serve::REQUEST_BYTES_MAX;
 
 /// A call for a user's data. User token and app id are already checked.
@@ -88,15 +88,6 @@ impl FromRequest<Arc<Akahu>> for AppCall {
             query: Query::parse(request.uri().query()),
         })
     }
-}
-
-fn credentials<'a>(headers: &'a HeaderMap, expected: &str) -> Option<&'a str> {
-    let (scheme, value) = headers
-        .get(header::AUTHORIZATION)?
-        .to_str()
-        .ok()?
-        .split_once(' ')?;
-    scheme.eq_ignore_ascii_case(expected).then_some(value)
 }
 
 pub(super) fn has_json_content_type(headers: &HeaderMap) -> bool {

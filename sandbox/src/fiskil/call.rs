@@ -8,13 +8,13 @@ use axum::extract::{FromRequest, Request};
 use axum::middleware::Next;
 use axum::response::Response;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
 
 use super::errors::{Failure, Family};
 use super::{Fiskil, TOKEN_PATH};
 use crate::members::Members;
-use crate::query::Query;
+use crate::query::{Query, credentials};
 use crate::serve::REQUEST_BYTES_MAX;
 
 /// The protocol versions that a client can ask for.
@@ -84,13 +84,8 @@ impl FromRequest<Arc<Fiskil>> for Call {
 }
 
 fn authorized(call: &Call, headers: &HeaderMap) -> bool {
-    let value = headers
-        .get(header::AUTHORIZATION)
-        .and_then(|value| value.to_str().ok());
-    let bearer = value
-        .and_then(|value| value.split_once(' '))
-        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    bearer.is_some_and(|(_, token)| call.fiskil.tokens.accepts(token, call.now))
+    let token = credentials(headers, "bearer");
+    token.is_some_and(|token| call.fiskil.tokens.accepts(token, call.now))
 }
 
 impl Call {

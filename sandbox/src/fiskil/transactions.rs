@@ -95,27 +95,17 @@ fn instant(call: &Call, name: &str) -> Result<Option<i64>, Failure> {
     Ok(Some(nanoseconds(at)))
 }
 
+/// The library reads more forms: it needs no seconds, `T` or colon.
 fn rfc3339(text: &str) -> Option<Timestamp> {
     let bytes = text.as_bytes();
-    let shape = b"dddd-dd-ddTdd:dd:dd";
-    let (head, tail) = bytes.split_at_checked(shape.len())?;
-    let fits = head.iter().zip(shape).all(|(byte, want)| match want {
-        b'd' => byte.is_ascii_digit(),
-        _ => byte == want,
-    });
-    let seconds_fit = head.get(17).is_some_and(|tens| *tens < b'6');
-    let zone = match tail.split_first() {
-        Some((b'.', rest)) => &rest[rest.iter().take_while(|byte| byte.is_ascii_digit()).count()..],
-        _ => tail,
+    let (head, tail) = bytes.split_at_checked(19)?;
+    let is_whole = head[10] == b'T' && head[16] == b':' && head[17] < b'6';
+    let is_zoned = match tail.iter().rposition(|byte| matches!(byte, b'+' | b'-')) {
+        Some(sign) => tail.len() == sign + 6 && tail[sign + 3] == b':',
+        None => tail.ends_with(b"Z"),
     };
-    let zone_fits = match zone {
-        b"Z" => true,
-        [b'+' | b'-', a, b, b':', c, d] => [a, b, c, d].iter().all(|byte| byte.is_ascii_digit()),
-        _ => false,
-    };
-    (fits && seconds_fit && zone_fits)
-        .then(|| text.parse().ok())
-        .flatten()
+    let parsed = text.parse().ok();
+    parsed.filter(|_| is_whole && is_zoned)
 }
 
 /// Lists rows in pages: pending first, then newest first.
