@@ -16,8 +16,79 @@ impl<P: Protocol> HasPosition for Entry<P> {
     }
 }
 
+/// The page that a call asks for: from one end, or beside a position.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PageRequest {
+    pub(crate) size: usize,
+    pub(crate) after: Option<Position>,
+    pub(crate) before: Option<Position>,
+}
+
+/// A page of items, each with the index of its list.
+pub(crate) struct Page<'a, T> {
+    pub(crate) items: Vec<(usize, &'a T)>,
+    pub(crate) next: Option<Position>,
+    pub(crate) prev: Option<Position>,
+}
+
+impl<'a, T: HasPosition> Page<'a, T> {
+    /// Merges sorted lists and cuts a page out of them.
+    pub(crate) fn of(lists: &[&'a [T]], request: PageRequest, keep: impl Fn(&T) -> bool) -> Self {
+        let (mut items, more_after, more_before);
+        if let Some(before) = request.before {
+            items = backward(lists, before, request.size + 1, &keep);
+            more_before = items.len() > request.size;
+            items.truncate(request.size);
+            items.reverse();
+            let last = items.last().map_or(before, |(_, item)| item.position());
+            more_after = !forward(lists, Some(last), 1, &keep).is_empty();
+        } else {
+            items = forward(lists, request.after, request.size + 1, &keep);
+            more_after = items.len() > request.size;
+            items.truncate(request.size);
+            let first = items.first().map(|(_, item)| item.position());
+            more_before = request
+                .after
+                .is_some_and(|after| !backward(lists, first.unwrap_or(after), 1, &keep).is_empty());
+        }
+        let position = |(_, item): &(usize, &T)| item.position();
+        let next = items.last().map(position).filter(|_| more_after);
+        let prev = items.first().map(position).filter(|_| more_before);
+        Self { items, next, prev }
+    }
+
+    /// An empty page whose next link continues where this page would have started.
+    pub(crate) fn emptied(self, request: PageRequest) -> Self {
+        if self.items.is_empty() || request.before.is_some() {
+            return self;
+        }
+        let here = request.after.unwrap_or(Position::START);
+        Self {
+            items: Vec::new(),
+            next: Some(here.after_empty_page()),
+            prev: None,
+        }
+    }
+}
+
+impl<T> Page<'_, T> {
+    /// Writes the elements of a JSON array.
+    pub(crate) fn write_items(
+        &self,
+        out: &mut Vec<u8>,
+        mut item: impl FnMut(&mut Vec<u8>, usize, &T),
+    ) {
+        for (number, (list, value)) in self.items.iter().enumerate() {
+            if number > 0 {
+                out.push(b',');
+            }
+            item(out, *list, value);
+        }
+    }
+}
+
 /// The first items after a position, each with the index of its list.
-pub(crate) fn forward<'a, T: HasPosition>(
+fn forward<'a, T: HasPosition>(
     lists: &[&'a [T]],
     after: Option<Position>,
     limit: usize,
@@ -33,7 +104,7 @@ pub(crate) fn forward<'a, T: HasPosition>(
 }
 
 /// The last items before a position, last first.
-pub(crate) fn backward<'a, T: HasPosition>(
+fn backward<'a, T: HasPosition>(
     lists: &[&'a [T]],
     before: Position,
     limit: usize,

@@ -7,7 +7,7 @@ use std::io::Write as _;
 use super::call::{UserCall, instant};
 use super::errors::Failure;
 use super::store::{Account, Entry, Store};
-use crate::merge::forward;
+use crate::merge::{self, Page};
 use crate::store::Position;
 
 /// Rows per page, which is fixed (docs/providers/akahu.md#pages).
@@ -65,27 +65,22 @@ pub(super) fn page(
         .iter()
         .map(|account| page_request.selected(&account.entries))
         .collect();
-    let keep = |_: &Entry| true;
-    let mut items = forward(&lists, page_request.after, SIZE + 1, &keep);
-    let has_more = items.len() > SIZE;
-    items.truncate(SIZE);
-    let last = items.last().filter(|_| has_more);
-    let mut next = last.map(|(_, entry)| entry.position);
-    if !items.is_empty() && call.akahu.empty_pages.next_is_empty() {
-        items.clear();
-        let here = page_request.after.unwrap_or(Position::START);
-        next = Some(here.after_empty_page());
+    let request = merge::PageRequest {
+        size: SIZE,
+        after: page_request.after,
+        before: None,
+    };
+    let mut page = Page::of(&lists, request, |_| true);
+    if call.akahu.empty_pages.next_is_empty() {
+        page = page.emptied(request);
     }
     let mut out = Vec::with_capacity(64 + SIZE * 800);
     out.extend_from_slice(b"{\"success\":true,\"items\":[");
-    for (number, (list, entry)) in items.iter().enumerate() {
-        if number > 0 {
-            out.push(b',');
-        }
-        entry.write(&mut out, store, accounts[*list]);
-    }
+    page.write_items(&mut out, |out, list, entry| {
+        entry.write(out, store, accounts[list]);
+    });
     out.extend_from_slice(b"],\"cursor\":{\"next\":");
-    let _ = match next {
+    let _ = match page.next {
         None => write!(out, "null"),
         Some(next) => write!(out, "\"{}\"", next.to_cursor(&page_request.query)),
     };

@@ -5,9 +5,10 @@ use axum::response::Response;
 
 use super::call::Call;
 use super::errors::Failure;
-use super::paging::{PageRequest, page, write};
+use super::paging::write;
 use super::store::Account;
 use crate::members::Members;
+use crate::merge::{Page, PageRequest};
 use crate::respond::ready;
 
 /// Lists the end user's accounts in pages. An unknown end user has none.
@@ -50,7 +51,7 @@ fn respond(
     let mut accounts = store.visible_accounts(end_user_id, call.now);
     accounts.retain(|account| is_listed(account));
     let list: Vec<&[Account]> = accounts.into_iter().map(std::slice::from_ref).collect();
-    let page = page(&list, page_request, |_| true);
+    let page = Page::of(&list, page_request, |_| true);
     let body = write(call, name, &page, |out, _, account| {
         part(account).write(out);
     });

@@ -8,9 +8,10 @@ use serde_json::json;
 
 use super::call::Call;
 use super::errors::Failure;
-use super::paging::{PageRequest, page, write};
+use super::paging::write;
 use super::store::{ConsentStatus, EndUser};
 use crate::members::Members;
+use crate::merge::{Page, PageRequest};
 use crate::respond::{json as json_answer, ready};
 use crate::world::rng::{BASE62, Rng};
 
@@ -67,7 +68,7 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     };
     let store = call.fiskil.store.read();
     if call.is_v3() {
-        let page = page(&[store.end_users.as_slice()], PageRequest::of(&call)?, keep);
+        let page = Page::of(&[store.end_users.as_slice()], PageRequest::of(&call)?, keep);
         return Ok(ready(write(&call, "end_users", &page, |out, _, user| {
             user.shown().write(out);
         })));

@@ -7,7 +7,7 @@ use std::io::Write as _;
 use super::call::Call;
 use super::errors::Failure;
 use crate::members::Members;
-use crate::merge::{HasPosition, backward, forward};
+use crate::merge::{Page, PageRequest};
 use crate::store::Position;
 
 /// Default page size, a sandbox choice: the real one is unknown (docs/providers/fiskil.md#pages).
@@ -16,14 +16,6 @@ const SIZE_DEFAULT: usize = 100;
 const SIZE_MAX: usize = 1000;
 /// A cursor is valid for any query.
 const NO_QUERY: &[u8] = &[];
-
-/// The page that a call asks for.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct PageRequest {
-    size: usize,
-    after: Option<Position>,
-    before: Option<Position>,
-}
 
 impl PageRequest {
     /// Reads `page[size]`, `page[after]` and `page[before]`. An invalid cursor gets 503, as seen
@@ -55,80 +47,16 @@ impl PageRequest {
     }
 }
 
-/// A page of items, each with the index of its list.
-pub(super) struct Page<'a, T> {
-    pub(super) items: Vec<(usize, &'a T)>,
-    next: Option<Position>,
-    prev: Option<Position>,
-}
-
-/// Merges sorted lists and cuts a page out of them.
-pub(super) fn page<'a, T: HasPosition>(
-    lists: &[&'a [T]],
-    page_request: PageRequest,
-    keep: impl Fn(&T) -> bool,
-) -> Page<'a, T> {
-    let (mut items, more_after, more_before);
-    if let Some(before) = page_request.before {
-        items = backward(lists, before, page_request.size + 1, &keep);
-        more_before = items.len() > page_request.size;
-        items.truncate(page_request.size);
-        items.reverse();
-        let last = items.last().map_or(before, |(_, item)| item.position());
-        more_after = !forward(lists, Some(last), 1, &keep).is_empty();
-    } else {
-        items = forward(lists, page_request.after, page_request.size + 1, &keep);
-        more_after = items.len() > page_request.size;
-        items.truncate(page_request.size);
-        let first = items
-            .first()
-            .map(|(_, item)| item.position())
-            .or(page_request.after);
-        more_before = page_request.after.is_some()
-            && first.is_some_and(|at| !backward(lists, at, 1, &keep).is_empty());
-    }
-    let next = items
-        .last()
-        .map(|(_, item)| item.position())
-        .filter(|_| more_after);
-    let prev = items
-        .first()
-        .map(|(_, item)| item.position())
-        .filter(|_| more_before);
-    Page { items, next, prev }
-}
-
-/// An empty page whose next link continues where this page would have started.
-pub(super) fn empty_page<'a, T: HasPosition>(
-    page: Page<'a, T>,
-    page_request: PageRequest,
-) -> Page<'a, T> {
-    if page.items.is_empty() || page_request.before.is_some() {
-        return page;
-    }
-    let here = page_request.after.unwrap_or(Position::START);
-    Page {
-        items: Vec::new(),
-        next: Some(here.after_empty_page()),
-        prev: None,
-    }
-}
-
 /// Writes `{"<name>":[...],"links":{...}}`. The links are absolute URLs that keep the filters.
 pub(super) fn write<T>(
     call: &Call,
     name: &str,
     page: &Page<'_, T>,
-    mut item: impl FnMut(&mut Vec<u8>, usize, &T),
+    item: impl FnMut(&mut Vec<u8>, usize, &T),
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 + page.items.len() * 640);
     let _ = write!(out, "{{\"{name}\":[");
-    for (number, (list, value)) in page.items.iter().enumerate() {
-        if number > 0 {
-            out.push(b',');
-        }
-        item(&mut out, *list, value);
-    }
+    page.write_items(&mut out, item);
     out.extend_from_slice(b"],\"links\":");
     let filters = call.query.without(&["page[after]", "page[before]"]);
     let mut links = Members::default();

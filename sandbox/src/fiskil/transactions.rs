@@ -8,10 +8,11 @@ use serde_json::json;
 
 use super::call::Call;
 use super::errors::Failure;
-use super::paging::{PageRequest, empty_page, page, write};
+use super::paging::write;
 use super::store::{Account, Entry};
 use crate::clock::nanoseconds;
 use crate::members::Members;
+use crate::merge::{Page, PageRequest};
 use crate::respond::{json as json_answer, ready};
 use crate::world::australia::AUSTRALIA;
 
@@ -121,9 +122,9 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
         .iter()
         .flat_map(|account| filter.candidates(&account.entries))
         .collect();
-    let mut page = page(&lists, page_request, |entry| filter.keeps(entry));
+    let mut page = Page::of(&lists, page_request, |entry| filter.keeps(entry));
     if call.fiskil.empty_pages.next_is_empty() {
-        page = empty_page(page, page_request);
+        page = page.emptied(page_request);
     }
     let body = write(&call, "transactions", &page, |out, list, entry| {
         // Each account has two lists, in the order of the accounts.
