@@ -55,7 +55,6 @@ pub(crate) struct Akahu {
     /// What an adapter needs to call this provider.
     pub(crate) access: AkahuAccess,
     codes: token::Codes,
-    key: webhooks::Key,
     first_pages: authorize::FirstPages,
 }
 
@@ -203,7 +202,6 @@ impl Akahu {
                 app_secret: keys.rng("akahu app secret").text(BASE62, 43),
             },
             codes: token::Codes::default(),
-            key: webhooks::Key::default(),
             first_pages: authorize::FirstPages::new(),
         })
     }

@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::store::{Account, Store, WebhookSubscription};
+use super::webhooks::sign;
 use super::{Akahu, ids};
 use crate::members::Members;
 use crate::refused::Refused;
@@ -121,7 +122,7 @@ impl WebhookSource for Akahu {
     }
 
     fn sign(&self, body: &[u8]) -> Vec<(&'static str, String)> {
-        let (id, signature) = self.key.sign(body);
+        let (id, signature) = sign(body);
         vec![
             ("X-Akahu-Signature", signature),
             ("X-Akahu-Signing-Key", id.to_string()),

@@ -2,7 +2,7 @@
 //! (docs/providers/akahu.md#webhooks,
 //! #webhook-keys). The events themselves are in `webhook_events.rs`.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::LazyLock;
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::{KeyPair, KeySize};
@@ -161,50 +161,41 @@ fn delivery_view(delivery: Delivery) -> Option<Value> {
     Some(shown)
 }
 
-/// The signing key, generated on first use, because RSA keys take a while.
-#[derive(Default)]
-pub(super) struct Key(Arc<OnceLock<KeyPair>>);
-
 /// Ids are integers that grow with each rotation. The sandbox's key is never rotated.
 const KEY_ID: u64 = 2;
+/// The signing key, generated on first use, because RSA keys take a while.
+static KEY: LazyLock<KeyPair> =
+    LazyLock::new(|| KeyPair::generate(KeySize::Rsa2048).expect("a key can be made"));
 
-impl Key {
-    fn pair(&self) -> &KeyPair {
-        self.0
-            .get_or_init(|| KeyPair::generate(KeySize::Rsa2048).expect("a key can be made"))
-    }
+/// The public key as PKCS#1 PEM.
+fn public_key() -> String {
+    let text = STANDARD.encode(KEY.public_key());
+    let lines: Vec<&str> = text
+        .as_bytes()
+        .chunks(64)
+        .filter_map(|line| std::str::from_utf8(line).ok())
+        .collect();
+    format!(
+        "-----BEGIN RSA PUBLIC KEY-----\n{}\n-----END RSA PUBLIC KEY-----\n",
+        lines.join("\n")
+    )
+}
 
-    /// The public key as PKCS#1 PEM.
-    fn public(&self) -> String {
-        let text = STANDARD.encode(self.pair().public_key());
-        let lines: Vec<&str> = text
-            .as_bytes()
-            .chunks(64)
-            .filter_map(|line| std::str::from_utf8(line).ok())
-            .collect();
-        format!(
-            "-----BEGIN RSA PUBLIC KEY-----\n{}\n-----END RSA PUBLIC KEY-----\n",
-            lines.join("\n")
-        )
-    }
-
-    /// Signs a body and returns the key's id and the signature in base64.
-    pub(super) fn sign(&self, body: &[u8]) -> (u64, String) {
-        let pair = self.pair();
-        let mut signature = vec![0; pair.public_modulus_len()];
-        let signed = pair.sign(
-            &RSA_PKCS1_SHA256,
-            &SystemRandom::new(),
-            body,
-            &mut signature,
-        );
-        signed.expect("a key signs whatever it is given");
-        (KEY_ID, STANDARD.encode(signature))
-    }
+/// Signs a body and returns the key's id and the signature in base64.
+pub(super) fn sign(body: &[u8]) -> (u64, String) {
+    let mut signature = vec![0; KEY.public_modulus_len()];
+    let signed = KEY.sign(
+        &RSA_PKCS1_SHA256,
+        &SystemRandom::new(),
+        body,
+        &mut signature,
+    );
+    signed.expect("a key signs whatever it is given");
+    (KEY_ID, STANDARD.encode(signature))
 }
 
 /// Shows the public key with this id if it is the current one.
-pub(super) async fn key(Path(id): Path<String>, call: AppCall) -> Result<Response, Failure> {
+pub(super) async fn key(Path(id): Path<String>, _: AppCall) -> Result<Response, Failure> {
     let id: u64 = id
         .parse()
         .map_err(|_| Failure::invalid("pathParams.id must be an integer"))?;
@@ -214,8 +205,7 @@ pub(super) async fn key(Path(id): Path<String>, call: AppCall) -> Result<Respons
     if id != KEY_ID {
         return Err(Failure::not_found());
     }
-    let key = Key(Arc::clone(&call.akahu.key.0));
-    let key = tokio::task::spawn_blocking(move || key.public()).await;
+    let key = tokio::task::spawn_blocking(public_key).await;
     key.map(item)
         .map_err(|_| Failure::of_status(StatusCode::INTERNAL_SERVER_ERROR))
 }
