@@ -85,29 +85,19 @@ pub(super) async fn list_pending(
     let id = account_id(id)?;
     let store = call.akahu.store.read();
     let accounts = chosen(&store, call.user, id.as_deref())?;
-    let as_number = call.query.get("amount_as_number") == Some("true");
     let mut rows: Vec<Members> = accounts
         .iter()
         .flat_map(|account| account.pending.iter().cloned())
         .collect();
-    for row in &mut rows {
-        let given = row
-            .get("amount")
-            .map(|raw| raw.get().to_owned())
-            .unwrap_or_default();
-        if as_number {
-            if let Some(number) = row.text("amount").and_then(number) {
+    if call.query.get("amount_as_number") == Some("true") {
+        for row in &mut rows {
+            let number = row
+                .text("amount")
+                .and_then(|text| RawValue::from_string(text).ok());
+            if let Some(number) = number {
                 row.set("amount", &number);
             }
-        } else if number(given.clone()).is_some() {
-            row.set("amount", &given);
         }
     }
     Ok(items(rows))
-}
-
-/// A text that is a JSON number, digit by digit.
-fn number(text: String) -> Option<Box<RawValue>> {
-    let begins = text.starts_with(|first: char| first == '-' || first.is_ascii_digit());
-    RawValue::from_string(text).ok().filter(|_| begins)
 }

@@ -47,7 +47,7 @@ impl Store {
                 Connection::new(connection_id.clone(), user, broker, name, created);
             connection.disabled_at = login.disabled.then(|| before(now, 3));
             connection.is_listed = investor.role == Role::Listed;
-            connection.login = Some(format!("{}@example.com", user_id.replace('-', ".")));
+            connection.login = Some(investor.email.to_owned());
             self.connections.push(connection);
             match &login.accounts {
                 Some(templates) => {

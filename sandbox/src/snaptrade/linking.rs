@@ -17,19 +17,15 @@ use crate::world::trades::draw;
 
 fn investor(name: &str) -> Option<&'static Investor> {
     let mut all = BROKERAGE.investors.iter();
-    all.find(|investor| investor.signs_in_as(name))
+    all.find(|investor| investor.email == name)
 }
 
 /// The display name of the user with this login name, known or new.
 pub(super) fn display_name(seed: u64, name: &str) -> String {
-    let Some(investor) = investor(name) else {
-        return full_name(seed, name);
-    };
-    let words = investor.user_id.split('-').map(|word| {
-        let (first, rest) = word.split_at(1);
-        format!("{}{rest}", first.to_uppercase())
-    });
-    words.collect::<Vec<_>>().join(" ")
+    investor(name).map_or_else(
+        || full_name(seed, name),
+        |investor| investor.name.to_owned(),
+    )
 }
 
 /// The login that the world defines for a user at a broker.

@@ -66,16 +66,11 @@ pub(crate) fn test_broker() -> &'static Broker {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Investor {
     pub(crate) user_id: &'static str,
+    pub(crate) name: &'static str,
+    /// The user name at brokers.
+    pub(crate) email: &'static str,
     pub(crate) role: Role,
     pub(crate) logins: Vec<Login>,
-}
-
-impl Investor {
-    /// Whether `name` is the e-mail address with which this investor signs in at brokers.
-    pub(crate) fn signs_in_as(&self, name: &str) -> bool {
-        name.strip_suffix("@example.com")
-            .is_some_and(|local| local.replace('.', "-") == self.user_id)
-    }
 }
 
 /// The purpose of an investor.
