@@ -143,10 +143,12 @@ impl AuthorizeParams {
         Err(Rejection::Redirect(request.failed(error, None)))
     }
 
-    fn into_session(self) -> ConsentSession<AuthorizationRequest> {
-        // The session starts with its first form, so it cannot expire before.
-        ConsentSession::new(None, self.request, self.connection, Timestamp::MAX)
-            .with_username(&self.email)
+    /// A session whose first form has this token. It starts with that form, so it cannot expire
+    /// before.
+    fn into_session(self, token: String) -> ConsentSession<AuthorizationRequest> {
+        let mut session = ConsentSession::new(None, self.request, self.connection, Timestamp::MAX);
+        session.token = token;
+        session.with_username(&self.email)
     }
 }
 
@@ -210,12 +212,10 @@ pub(super) async fn show(
     let text = request.uri().query().unwrap_or_default();
     let params = AuthorizeParams::of(&akahu, text)?;
     match params.auto.as_deref() {
-        None => Ok(consent_page::first_page(
-            &*akahu,
-            &params
-                .into_session()
-                .with_token(akahu.first_pages.token(text)),
-        )),
+        None => {
+            let session = params.into_session(akahu.first_pages.token(text));
+            Ok(consent_page::first_page(&*akahu, &session))
+        }
         Some("accept") => Ok(see_other(&akahu.accept(&params))),
         Some("deny") => Ok(see_other(&params.request.failed("access_denied", None))),
         Some(_) => Err(Rejection::Page(
@@ -234,9 +234,8 @@ pub(super) async fn begin(
     let form = consent_page::read_form::<Akahu>(request).await?;
     let token = form.get("session").unwrap_or_default();
     if akahu.first_pages.is_token(token, &text) && !akahu.consent_sessions.has(token) {
-        akahu
-            .consent_sessions
-            .open(params.into_session().with_token(token.to_owned()));
+        let session = params.into_session(token.to_owned());
+        akahu.consent_sessions.open(session);
     }
     Ok(consent_page::submit_form(&*akahu, &form))
 }

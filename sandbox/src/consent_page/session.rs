@@ -81,14 +81,14 @@ pub(crate) struct ConsentSession<S> {
     /// The session's id in the provider's URL; `None` if it starts with a form.
     entry: Option<String>,
     /// The value of the hidden field.
-    pub(super) token: String,
-    pub(super) auth_request: S,
+    pub(crate) token: String,
+    pub(crate) auth_request: S,
     /// The institution that the app requested.
     pub(super) fixed_institution: Option<String>,
     pub(super) step: Step,
     /// Grows with each form, so that a form that is sent twice has no effect the second time.
     pub(super) form_number: u32,
-    pub(super) has_close_button: bool,
+    pub(crate) has_close_button: bool,
     pub(super) institution_id: Option<String>,
     pub(super) name: String,
     /// The name of the person behind that user name.
@@ -136,21 +136,6 @@ impl<S> ConsentSession<S> {
     /// Prefills the user name.
     pub(crate) fn with_username(mut self, name: &str) -> Self {
         self.name = name.chars().take(NAME_CHARS_MAX).collect();
-        self
-    }
-
-    pub(crate) const fn with_close_button(mut self, has_close_button: bool) -> Self {
-        self.has_close_button = has_close_button;
-        self
-    }
-
-    pub(crate) fn into_auth_request(self) -> S {
-        self.auth_request
-    }
-
-    /// Sets the hidden field's value.
-    pub(crate) fn with_token(mut self, token: String) -> Self {
-        self.token = token;
         self
     }
 

@@ -104,10 +104,8 @@ impl Fiskil {
     /// Consents to all accounts of the end user's e-mail address at the institution, or ends the
     /// session with an error.
     fn complete_without_pages(&self, id: &str, word: &str) -> Option<Response> {
-        let session = self
-            .consent_sessions
-            .redeem(id, self.clock.now())?
-            .into_auth_request();
+        let redeemed = self.consent_sessions.redeem(id, self.clock.now())?;
+        let session = redeemed.auth_request;
         let result = match word {
             "accept" => self.share_all(&session)?,
             "deny" => Err(Reason::Denied),

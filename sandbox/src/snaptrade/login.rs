@@ -122,10 +122,9 @@ pub(super) async fn login(call: UserCall) -> Result<Response, Failure> {
         immediate: body.immediate_redirect.unwrap_or(false),
     };
     let institution = broker.map(|broker| broker.slug.to_owned());
-    let session = ConsentSession::new(Some(token), link, institution, expires_at);
-    call.snaptrade
-        .consent_sessions
-        .open(session.with_close_button(body.show_close_button.unwrap_or(true)));
+    let mut session = ConsentSession::new(Some(token), link, institution, expires_at);
+    session.has_close_button = body.show_close_button.unwrap_or(true);
+    call.snaptrade.consent_sessions.open(session);
     Ok(json(&json!({"redirectURI": uri, "sessionId": session_id})))
 }
 

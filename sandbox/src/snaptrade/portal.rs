@@ -13,8 +13,8 @@ use super::errors::Failure;
 use super::linking::display_name;
 use super::login::Link;
 use crate::consent_page::{
-    self, Brand, Choice, ConsentProvider, ConsentResult, ConsentSession, InstitutionOption,
-    OfferedAccount, Reason, append_query, see_other,
+    self, Brand, Choice, ConsentProvider, ConsentResult, InstitutionOption, OfferedAccount, Reason,
+    append_query, see_other,
 };
 use crate::query::Query;
 use crate::world::brokerage::{BROKERAGE, Broker, broker, test_broker};
@@ -31,18 +31,13 @@ pub(super) async fn enter(
         return Ok(consent_page::session_page(&*snaptrade, token));
     };
     let now = snaptrade.clock.now();
-    let redeemed = snaptrade
-        .consent_sessions
-        .redeem(token, now)
-        .map(ConsentSession::into_auth_request);
+    let redeemed = snaptrade.consent_sessions.redeem(token, now);
     // The portal's code for an expired session. The JSON body is a sandbox choice.
-    let link = redeemed.ok_or_else(|| {
-        Failure::new(
-            StatusCode::BAD_REQUEST,
-            "1006",
-            "No authorization in progress",
-        )
+    let session = redeemed.ok_or_else(|| {
+        let detail = "No authorization in progress";
+        Failure::new(StatusCode::BAD_REQUEST, "1006", detail)
     })?;
+    let link = session.auth_request;
     let reason = match word {
         "accept" => {
             let id = snaptrade.store.write().link_without_pages(&link, now);
