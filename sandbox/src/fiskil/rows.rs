@@ -12,7 +12,7 @@ use crate::clock::nanoseconds;
 use crate::members::Members;
 use crate::respond::text;
 use crate::store::{Body, Protocol};
-use crate::world::au_rows::{Amount, Row};
+use crate::world::au_rows::Row;
 use crate::world::australia::AUSTRALIA;
 use crate::world::odd_rows::OddRow;
 use crate::world::rng::mix;
@@ -109,8 +109,11 @@ pub(super) fn odd_row(account: &Account, row: &OddRow, seed: u64, number: u64, a
         "arrangement_id": account.arrangement_id, "institution_id": account.institution_id,
         "status": "POSTED", "type": "PAYMENT", "amount": row.amount, "currency": "AUD",
         "description": row.description, "reference": row.reference.as_deref().unwrap_or_default(),
-        "posting_date_time": posted.to_string(), "is_detail_available": false,
+        "is_detail_available": false,
     }));
+    if !row.undated {
+        members.set("posting_date_time", &posted.to_string());
+    }
     if let Some(merchant) = &row.merchant {
         members.set("merchant_name", merchant);
     }
@@ -178,10 +181,7 @@ fn write_drawn(out: &mut Vec<u8>, row: &Row, seed: u64, account: &Account) {
         if row.pending { "PENDING" } else { "POSTED" },
     );
     text(out, "type", template.kind);
-    match &row.amount {
-        Amount::Text(value) => text(out, "amount", value),
-        Amount::Cents(cents) => text(out, "amount", decimal(*cents)),
-    }
+    text(out, "amount", decimal(row.cents));
     text(out, "currency", "AUD");
     text(
         out,

@@ -1,24 +1,13 @@
 //! Draws years of rows for one account in Australia.
 
-use std::borrow::Cow;
-
 use serde::{Deserialize, Serialize};
 
-use super::australia::{AUSTRALIA, Oddity, Plan};
+use super::australia::{AUSTRALIA, Plan};
 use super::calendar::{Calendar, HOUR, SECOND};
 use super::rng::Rng;
 use super::template::{Template, on_fixed_days};
 use crate::saved;
 use crate::store::Numbered;
-
-/// An amount as the bank writes it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Amount {
-    /// Whole cents, negative for debits.
-    Cents(i64),
-    /// A fixed text, for odd amounts.
-    Text(Cow<'static, str>),
-}
 
 /// One row of a statement. Instants are Unix milliseconds.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -29,7 +18,8 @@ pub(crate) struct Row {
     pub(crate) template: &'static Template,
     pub(crate) posted: Option<i64>,
     pub(crate) executed: Option<i64>,
-    pub(crate) amount: Amount,
+    /// Negative for debits.
+    pub(crate) cents: i64,
     /// The UTC offset of the bank's times, in minutes; 0 is written `Z`.
     pub(crate) offset_minutes: i16,
     /// Whether the bank writes milliseconds.
@@ -48,8 +38,7 @@ impl Numbered for Row {
     }
 
     fn repeats_from(&self) -> Option<i64> {
-        let is_plain = !self.pending && matches!(self.amount, Amount::Cents(_));
-        self.posted.filter(|_| is_plain)
+        self.posted.filter(|_| !self.pending)
     }
 
     fn later(&self, ms: i64) -> Self {
@@ -93,7 +82,9 @@ pub(crate) fn draw(
     }
     drawing.spending(wanted, nearest, farthest);
     drawing.move_to_clock_changes();
-    drawing.oddities(plan.oddity, nearest);
+    if plan.execution_only {
+        drawing.execution_only();
+    }
     drawing.pending(plan.pending);
     drawing.rows
 }
@@ -152,7 +143,7 @@ impl Drawing<'_> {
             template,
             posted: Some(posted),
             executed,
-            amount: Amount::Cents(if template.incoming { cents } else { -cents }),
+            cents: if template.incoming { cents } else { -cents },
             offset_minutes: if style == 5 || style == 6 {
                 self.calendar.offset_minutes(posted)
             } else {
@@ -185,52 +176,10 @@ impl Drawing<'_> {
         }
     }
 
-    fn oddities(&mut self, oddity: Oddity, nearest: u32) {
-        match oddity {
-            Oddity::None => {}
-            Oddity::ExecutionOnly => {
-                for row in self
-                    .rows
-                    .iter_mut()
-                    .filter(|row| row.template.place)
-                    .skip(3)
-                    .step_by(40)
-                    .take(5)
-                {
-                    row.executed = row.posted.take();
-                }
-            }
-            Oddity::Decimals => {
-                // Amounts of these formats are a sandbox choice
-                // (docs/providers/fiskil.md#sandbox-choices). The standard requires at least two
-                // decimals.
-                for text in [
-                    "-12.5", "0.00", "-0.00", "12.3400", "+15.20", "-3.141", "-7",
-                ] {
-                    self.odd(text, nearest + 2);
-                }
-                if let Some(row) = self.rows.last_mut() {
-                    (row.posted, row.executed) = (None, None);
-                }
-            }
-            Oddity::Digits => {
-                for text in [
-                    "12345678901234567890123456789012345.67",
-                    "-0.000000000000000000000000000001",
-                ] {
-                    self.odd(text, nearest + 2);
-                }
-            }
-        }
-    }
-
-    fn odd(&mut self, text: &'static str, back: u32) {
-        let at = self
-            .calendar
-            .instant(back, self.rng.between(9, 17) as i64 * HOUR);
-        self.push(&AUSTRALIA.lists.spending()[0], at);
-        if let Some(row) = self.rows.last_mut() {
-            row.amount = Amount::Text(text.into());
+    fn execution_only(&mut self) {
+        let purchases = self.rows.iter_mut().filter(|row| row.template.place);
+        for row in purchases.skip(3).step_by(40).take(5) {
+            row.executed = row.posted.take();
         }
     }
 

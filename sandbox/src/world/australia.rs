@@ -98,7 +98,8 @@ pub(crate) struct Plan {
     pub(crate) busiest: bool,
     days: Option<(u32, u32)>,
     pub(crate) pending: u32,
-    pub(crate) oddity: Oddity,
+    /// Whether some purchases have an execution time only.
+    pub(crate) execution_only: bool,
     /// Rows of `odd_rows.json` beside the others.
     pub(crate) odd_rows: OddRows,
 }
@@ -113,17 +114,4 @@ impl Plan {
     pub(crate) fn fixed(&self) -> &'static [Template] {
         AUSTRALIA.lists.list(self.fixed)
     }
-}
-
-/// What is unusual about an account's rows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-pub(crate) enum Oddity {
-    #[default]
-    None,
-    /// Some purchases have an execution time only.
-    ExecutionOnly,
-    /// Odd decimals, and one posted row without any time.
-    Decimals,
-    /// More digits than any number type holds.
-    Digits,
 }

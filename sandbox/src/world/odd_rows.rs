@@ -16,6 +16,11 @@ struct Groups {
     /// Rows with two decimals, which every format can express.
     texts: Vec<OddRow>,
     amounts: Vec<OddRow>,
+    /// Decimals that the standard does not allow, and one row without any time. That Fiskil serves
+    /// them is a sandbox choice (docs/providers/fiskil.md#sandbox-choices).
+    decimals: Vec<OddRow>,
+    /// More digits than any number type holds.
+    digits: Vec<OddRow>,
 }
 
 /// A row without ids and times.
@@ -28,6 +33,8 @@ pub(crate) struct OddRow {
     /// Primary and secondary category of Fiskil.
     pub(crate) category: Option<(String, String)>,
     pub(crate) amount: String,
+    #[serde(default)]
+    pub(crate) undated: bool,
 }
 
 /// Which of the rows an account has.
@@ -39,12 +46,20 @@ pub(crate) enum OddRows {
     Texts,
     /// Only those without decimals.
     Whole,
+    /// The texts and the amounts.
     All,
+    Decimals,
+    Digits,
 }
 
 impl OddRows {
     pub(crate) fn rows(self) -> Vec<&'static OddRow> {
-        let Groups { texts, amounts } = &*ODD_ROWS;
+        let Groups {
+            texts,
+            amounts,
+            decimals,
+            digits,
+        } = &*ODD_ROWS;
         match self {
             Self::None => Vec::new(),
             Self::Texts => texts.iter().collect(),
@@ -53,6 +68,8 @@ impl OddRows {
                 .filter(|row| !row.amount.contains('.'))
                 .collect(),
             Self::All => texts.iter().chain(amounts).collect(),
+            Self::Decimals => decimals.iter().collect(),
+            Self::Digits => digits.iter().collect(),
         }
     }
 }
