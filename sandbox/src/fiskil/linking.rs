@@ -2,6 +2,7 @@
 //! (docs/providers/fiskil.md#sessions). One bank account can belong to several consents. Each
 //! consent shows it under its own ids, unless a test asks for the same ones.
 
+use indexmap::IndexMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::fill::{blank, fill};
@@ -52,29 +53,20 @@ impl Store {
         username: &str,
         now: Timestamp,
     ) -> Vec<OfferedAccount> {
-        let mut offers: Vec<OfferedAccount> = Vec::new();
-        for account in self
+        let own = self
             .accounts
             .iter()
-            .filter(|account| account.belongs(username, institution.id))
-        {
-            let offer = offer(account);
-            match offers
-                .iter_mut()
-                .find(|known| known.account_key == offer.account_key)
-            {
-                // Several consents may show one account; the last one is taken.
-                Some(known) => *known = offer,
-                None => offers.push(offer),
-            }
+            .filter(|account| account.belongs(username, institution.id));
+        // Several consents may show one account; the last one is taken.
+        let known: IndexMap<String, OfferedAccount> = own
+            .map(|account| (account.account_key.clone(), offer(account)))
+            .collect();
+        if !known.is_empty() {
+            return known.into_values().collect();
         }
-        if offers.is_empty() {
-            let calendar = Calendar::new(now, 1);
-            let invented =
-                |holding| offer(&self.invented(holding, institution, username, &calendar));
-            offers = AUSTRALIA.new_login.iter().map(invented).collect();
-        }
-        offers
+        let calendar = Calendar::new(now, 1);
+        let invented = |holding| offer(&self.invented(holding, institution, username, &calendar));
+        AUSTRALIA.new_login.iter().map(invented).collect()
     }
 
     /// Adds a consent with the chosen accounts, and returns its arrangement id.

@@ -129,17 +129,15 @@ impl Store {
     /// adds a new one.
     pub(super) fn link_without_pages(&mut self, link: &Link, now: Timestamp) -> String {
         let broker = link.broker.unwrap_or_else(test_broker);
-        let matches = |held: &Connection| match &link.reconnect {
-            Some(id) => held.id == *id,
-            None => held.broker.slug == broker.slug,
+        let is_known = |held: &&mut Connection| {
+            held.user == link.user
+                && held.exists(now)
+                && match &link.reconnect {
+                    Some(id) => held.id == *id,
+                    None => held.broker.slug == broker.slug,
+                }
         };
-        let known = self
-            .connections_of(link.user, now)
-            .find(|held| matches(held))
-            .map(|held| held.id.clone());
-        if let Some(id) = &known
-            && let Some(connection) = self.any_connection_mut(id)
-        {
+        if let Some(connection) = self.connections.iter_mut().find(is_known) {
             connection.reactivate();
             return connection.id.clone();
         }
