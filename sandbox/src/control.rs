@@ -2,7 +2,6 @@
 //! are not counted, and faults do not apply to them.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
@@ -22,6 +21,7 @@ use tokio::task::spawn_blocking;
 use crate::bank::Bank;
 use crate::consent::ConsentState;
 use crate::faults::Fault;
+use crate::host::is_fixed;
 use crate::members::Members;
 use crate::refused::Refused;
 use crate::respond::json as ok;
@@ -121,20 +121,8 @@ fn is_from_program(headers: &HeaderMap) -> bool {
         (None, Some(site)) => site == "same-origin" || site == "none",
         (None, None) => true,
     };
-    is_same_origin && is_address(host)
-}
-
-fn is_address(host: &str) -> bool {
-    let name = host
-        .rsplit_once(':')
-        .filter(|(_, port)| port.parse::<u16>().is_ok())
-        .map_or(host, |(name, _)| name);
-    name == "localhost"
-        || name
-            .trim_start_matches('[')
-            .trim_end_matches(']')
-            .parse::<IpAddr>()
-            .is_ok()
+    let uri: Result<Uri, _> = format!("http://{host}").parse();
+    is_same_origin && uri.is_ok_and(|uri| is_fixed(&uri))
 }
 
 /// Parses a body as JSON and ignores its content type.

@@ -18,6 +18,7 @@ mod empty_pages;
 mod fault_injection;
 mod faults;
 mod fiskil;
+mod host;
 mod logos;
 mod members;
 mod merge;

@@ -10,7 +10,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::StatusCode;
+use http::{StatusCode, Uri};
 use jiff::Timestamp;
 
 use super::Akahu;
@@ -20,6 +20,7 @@ use crate::consent_page::{
     self, Brand, Choice, ConsentProvider, ConsentResult, ConsentSession, InstitutionOption,
     OfferedAccount, Reason, append_query, is_redirect_uri, see_other,
 };
+use crate::host::is_this_machine;
 use crate::query::{self, Query};
 use crate::world::new_zealand::{Institution, NEW_ZEALAND, institution};
 
@@ -76,12 +77,8 @@ impl FirstPages {
 }
 
 fn is_loopback(uri: &str) -> bool {
-    let host = uri
-        .parse::<http::Uri>()
-        .ok()
-        .and_then(|uri| uri.host().map(str::to_owned));
-    let web = uri.starts_with("http://") || uri.starts_with("https://");
-    web && host.is_some_and(|host| ["localhost", "127.0.0.1", "[::1]"].contains(&host.as_str()))
+    let uri: Result<Uri, _> = uri.parse();
+    uri.is_ok_and(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && is_this_machine(&uri))
 }
 
 /// The checked parameters of a first page. Without a known app and redirect URI an error becomes a

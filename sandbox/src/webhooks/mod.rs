@@ -14,11 +14,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 
+use crate::host::is_this_machine;
 use crate::members::Members;
 use crate::provider::Provider;
 use crate::refused::Refused;
 use crate::store::{Moment, RowChange};
-use post::{SignedRequest, is_this_machine, post};
+use post::{SignedRequest, post};
 use queue::Attempt;
 pub(crate) use queue::{Delivery, DeliveryPolicy, DeliveryState, WebhookEvent, WebhookQueue};
 pub use queue::{Sign, WebhookSettings};

@@ -1,7 +1,5 @@
 //! Sends one POST over HTTP/1.1 on its own connection.
 
-use std::net::IpAddr;
-
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_TYPE};
 use http::{Request, Uri};
@@ -24,13 +22,6 @@ pub(super) fn parse(url: &str) -> Result<Uri, Refused> {
     let uri: Option<Uri> = url.parse().ok();
     uri.filter(|uri| uri.scheme_str() == Some("http"))
         .ok_or_else(|| "\"url\" must be a URL such as http://127.0.0.1:8080/hooks, or null".into())
-}
-
-pub(super) fn is_this_machine(uri: &Uri) -> bool {
-    let host = uri.host().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']');
-    let address: Option<IpAddr> = address.parse().ok();
-    host == "localhost" || address.is_some_and(|address| address.is_loopback())
 }
 
 /// Posts a request and returns the status of the response. Redirects are not followed.
