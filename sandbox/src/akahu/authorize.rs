@@ -165,8 +165,8 @@ fn mistake(akahu: &Akahu, text: &str, query: &Query) -> Option<String> {
         Some("The app (client_id) is not known.".to_owned())
     } else if !is_redirect_uri(uri) || !akahu.is_registered(uri) {
         Some(format!(
-            "The redirect URI (redirect_uri) is not registered: {uri} - The sandbox knows all URIs of \
-             its own computer until you register others there: curl {}/__control/options -d \
+            "The redirect URI (redirect_uri) is not registered: {uri} - The sandbox knows all \
+             URIs of its own computer until you register others there: curl {}/__control/options -d \
              '{{\"redirectUris\": [\"REDIRECT_URI\"]}}'",
             akahu.access.oauth_url
         ))

@@ -220,7 +220,8 @@ fn write_meta(
             let amount = Scaled::cents(cents.abs() * rate / 10_000);
             let _ = write!(
                 out,
-                ",\"conversion\":{{\"amount\":{amount},\"currency\":\"{currency}\",\"rate\":0.{rate:04}}}"
+                ",\"conversion\":{{\"amount\":{amount},\"currency\":\"{currency}\",\
+                 \"rate\":0.{rate:04}}}"
             );
             text(out, "card_suffix", card);
         }
