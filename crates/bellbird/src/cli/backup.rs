@@ -55,20 +55,6 @@ pub(super) struct BackupArgs {
     made_elsewhere: bool,
 }
 
-/// What `backup --json` prints.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct BackupView {
-    file: String,
-    bytes: u64,
-    users: u64,
-    connections: u64,
-    keys: Vec<NeededKey>,
-    /// Older backups that were deleted.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    deleted: Vec<String>,
-}
-
 /// A master key that a backup needs.
 #[derive(Serialize)]
 pub(super) struct NeededKey {
@@ -136,29 +122,26 @@ async fn back_up(
         }
         None => Vec::new(),
     };
-    let view = BackupView {
-        file,
-        bytes: contents.bytes,
-        users: contents.users,
-        connections: contents.connections,
-        keys: needed_keys(&contents.secrets, &configured),
-        deleted,
-    };
-    let deleted = match view.deleted.len() {
-        0 => String::new(),
-        older => format!(
-            " Deleted {}.",
-            count(older as u64, "older backup", "older backups")
-        ),
-    };
-    let prose = format!(
-        "Backed up {} and {} ({} bytes).{deleted}\n{}",
-        count(view.users, "user", "users"),
-        count(view.connections, "connection", "connections"),
-        view.bytes,
-        describe(&view.keys)
+    let (bytes, keys) = (contents.bytes, needed_keys(&contents.secrets, &configured));
+    let mut view = json!({
+        "file": file,
+        "bytes": bytes,
+        "users": contents.users,
+        "connections": contents.connections,
+        "keys": keys,
+    });
+    let mut prose = format!(
+        "Backed up {} and {} ({bytes} bytes).",
+        count(contents.users, "user", "users"),
+        count(contents.connections, "connection", "connections"),
     );
-    output::print_with_note(&view, &view.file, &prose)
+    if !deleted.is_empty() {
+        let older = count(deleted.len() as u64, "older backup", "older backups");
+        prose.push_str(&format!(" Deleted {older}."));
+        view["deleted"] = json!(deleted);
+    }
+    prose.push_str(&format!("\n{}", describe(&keys)));
+    output::print_with_note(&view, &file, &prose)
 }
 
 /// Deletes all but the newest backups that this command made in a folder. Their names sort by time.

@@ -11,6 +11,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::config::terminal;
 use crate::failure::Failure;
@@ -107,6 +108,15 @@ pub(super) struct UsageError(pub String);
 #[derive(Debug, thiserror::Error)]
 #[error("the command failed")]
 pub(super) struct AlreadyPrinted;
+
+/// A record with further members, for `--json`.
+pub(super) fn with_members(record: &impl Serialize, more: Value) -> Value {
+    let mut value = json!(record);
+    if let (Value::Object(all), Value::Object(more)) = (&mut value, more) {
+        all.extend(more);
+    }
+    value
+}
 
 /// Prints the value as one line of JSON, or as the data that `text` returns.
 pub(super) fn print<T: Serialize>(

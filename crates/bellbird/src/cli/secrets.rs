@@ -9,7 +9,7 @@ use bellbird_storage::{
     Storage, UnopenableSecret,
 };
 use clap::Subcommand;
-use serde::Serialize;
+use serde_json::json;
 
 use super::actor;
 use super::arguments::SettingArgs;
@@ -41,19 +41,6 @@ pub(super) enum SecretsCommand {
     #[command(after_long_help = "Example:
   BELLBIRD_SECRETS__KEY=\"2027:...,2026:...\" bellbird secrets rotate")]
     Rotate,
-}
-
-/// What `rotate --json` prints.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct RotatedView {
-    resealed: u64,
-    already_current: u64,
-    unopenable: usize,
-    /// Running instances, which all have the new key.
-    instances: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<ErrorView>,
 }
 
 pub(super) async fn run(settings: &SettingArgs, command: SecretsCommand) -> anyhow::Result<()> {
@@ -113,23 +100,25 @@ async fn rotate(storage: &Storage) -> anyhow::Result<()> {
         already_current,
         ..
     } = counts;
-    let (unopenable, error) = (found.unopenable.len(), ErrorView::of(&messages));
-    let view = RotatedView {
-        resealed,
-        already_current,
-        unopenable,
-        instances: running.len(),
-        error,
-    };
-    output::print_done(&view, |view| {
-        let checked = match view.instances {
+    let (unopenable, instances) = (found.unopenable.len(), running.len());
+    let mut view = json!({
+        "resealed": resealed,
+        "alreadyCurrent": already_current,
+        "unopenable": unopenable,
+        "instances": instances,
+    });
+    if let Some(error) = ErrorView::of(&messages) {
+        view["error"] = json!(error);
+    }
+    output::print_done(&view, |_| {
+        let checked = match instances {
             0 => "No instance of the service runs now".to_owned(),
             1 => "One instance of the service runs, and was checked".to_owned(),
             count => format!("{count} instances of the service run, and were checked"),
         };
         format!(
-            "Resealed with key `{current}`: {}. Already sealed with it: {}. Not opened: {}.\n{checked}.",
-            view.resealed, view.already_current, view.unopenable
+            "Resealed with key `{current}`: {resealed}. Already sealed with it: {already_current}. Not opened: \
+             {unopenable}.\n{checked}."
         )
     })?;
     output::finish(&messages)

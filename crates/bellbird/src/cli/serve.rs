@@ -9,7 +9,7 @@ use anyhow::bail;
 use bellbird_domain::Clock;
 use clap::Args;
 use secrecy::{ExposeSecret as _, SecretString};
-use serde::Serialize;
+use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::arguments::{ListenArgs, SettingArgs};
@@ -122,11 +122,12 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &ServeArgs) -> anyhow:
         admin = urls.admin_url,
         "ready"
     );
-    let view = ServeView {
-        urls,
-        setup_url: setup_url.as_ref().map(|url| url.expose_secret()),
-    };
-    output::print(&view, |view| text(view, &settings))?;
+    let setup_url = setup_url.as_ref().map(|url| url.expose_secret());
+    let mut view = json!(urls);
+    if let Some(url) = setup_url {
+        view["setupUrl"] = json!(url);
+    }
+    output::print(&view, |_| text(&settings, urls, setup_url))?;
     service.start_background();
     if let Some(socket) = config::notify_socket()
         && let Err(error) = notify_ready(&socket)
@@ -167,14 +168,14 @@ async fn setup_url(service: &Service) -> anyhow::Result<Option<SecretString>> {
     Ok(Some(code.url(&service.urls.public_console)))
 }
 
-fn text(view: &ServeView<'_>, settings: &Settings) -> String {
+fn text(settings: &Settings, urls: &Urls, setup_url: Option<&str>) -> String {
     let Urls {
         api_url,
         console_url,
         ops_url,
         admin_url,
         ..
-    } = view.urls;
+    } = urls;
     let public = |address: &Address| {
         let url = address.public_url.as_ref();
         url.map_or_else(String::new, |url| format!(", public at {url}"))
@@ -191,7 +192,7 @@ fn text(view: &ServeView<'_>, settings: &Settings) -> String {
         .filter(|(_, url, _)| !url.is_empty())
         .map(|(name, url, public)| format!("\n{name}  {url}{public}"))
         .collect();
-    let setup = view.setup_url.map(|url| setup_text(settings, url));
+    let setup = setup_url.map(|url| setup_text(settings, url));
     let setup = setup.unwrap_or_default();
     let stop = if terminal::stdout_is_terminal() {
         "\n\nPress Ctrl-C to stop."
@@ -224,17 +225,6 @@ fn notify_ready(socket: &OsStr) -> io::Result<()> {
     UnixDatagram::unbound()?
         .send_to(b"READY=1", socket)
         .map(|_| ())
-}
-
-/// What `--json` prints.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ServeView<'a> {
-    #[serde(flatten)]
-    urls: &'a Urls,
-    /// Of the first page, until there is an operator.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    setup_url: Option<&'a str>,
 }
 
 /// Reads the log level again when SIGHUP comes. Other settings need a restart.

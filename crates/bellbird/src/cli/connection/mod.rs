@@ -10,12 +10,11 @@ use anyhow::bail;
 use bellbird_api::v1::{AccountView, ConnectionView};
 use bellbird_connections::Connections;
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, MaskedNumber, UserId};
-use bellbird_storage::{
-    AuditAction, ConnectionAuditRow, PendingRemoval, Storage, SyncState, UnreadableRows,
-};
+use bellbird_storage::{AuditAction, PendingRemoval, Storage, UnreadableRows};
 use clap::{Args, Subcommand};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
+use serde_json::json;
 
 use super::actor;
 use super::arguments::{self, SettingArgs};
@@ -102,18 +101,6 @@ struct ListedConnection<'a> {
     accounts: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     removal: Option<&'a PendingRemoval>,
-}
-
-/// What `show --json` prints: the connection as the API shows it, its user, its sync state, its
-/// accounts, and its history with the oldest change first.
-#[derive(Serialize)]
-struct ShownConnection<'a> {
-    user: &'a str,
-    #[serde(flatten)]
-    connection: ConnectionView<'a>,
-    sync: Option<&'a SyncState>,
-    accounts: Vec<AccountView<'a>>,
-    history: &'a [ConnectionAuditRow],
 }
 
 pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> anyhow::Result<()> {
@@ -281,13 +268,13 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
         .await?;
     let user = email_of(storage, connection.user_id).await?;
     let sync = sync.as_ref();
-    let shown = ShownConnection {
-        user: &user,
-        connection: ConnectionView::from(&connection),
-        sync,
-        accounts: accounts.iter().map(AccountView::from).collect(),
-        history: &history,
-    };
+    let more = json!({
+        "user": user,
+        "sync": sync,
+        "accounts": accounts.iter().map(AccountView::from).collect::<Vec<_>>(),
+        "history": history,
+    });
+    let shown = output::with_members(&ConnectionView::from(&connection), more);
     output::print(&shown, |_| {
         let ends_at = connection.consent_expires_at;
         let synced_at = sync.and_then(|sync| sync.synced_at);

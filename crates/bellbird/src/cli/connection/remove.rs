@@ -4,9 +4,9 @@
 use bellbird_api::v1::{AccountView, ConnectionView};
 use bellbird_connections::{Connections, Removal};
 use bellbird_domain::{Account, Connection, ConnectionId};
-use bellbird_storage::{PendingRemoval, Storage};
+use bellbird_storage::Storage;
 use clap::Args;
-use serde::Serialize;
+use serde_json::json;
 
 use super::super::ask::RemovalArgs;
 use super::super::output::{self, ErrorView};
@@ -38,33 +38,6 @@ pub(crate) struct RemoveArgs {
     removal: RemovalArgs,
 }
 
-/// What `remove --dry-run --json` prints.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PlannedRemoval<'a> {
-    #[serde(flatten)]
-    connection: ConnectionView<'a>,
-    user: &'a str,
-    accounts: Vec<AccountView<'a>>,
-    dry_run: bool,
-    withdraws_consent: bool,
-}
-
-/// What `remove --json` prints: the connection as it was, and the outcome.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct RemovedConnection<'a> {
-    #[serde(flatten)]
-    connection: ConnectionView<'a>,
-    /// False while the removal is pending.
-    removed: bool,
-    consent_withdrawn: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    removal: Option<&'a PendingRemoval>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<ErrorView>,
-}
-
 pub(super) async fn run(
     storage: &Storage,
     connections: &Connections,
@@ -77,13 +50,13 @@ pub(super) async fn run(
         .list_of_connection(connection.user_id, connection.id)
         .await?;
     let description = describe(&connection, &user, &accounts, args.local_only);
-    let plan = PlannedRemoval {
-        connection: ConnectionView::from(&connection),
-        user: &user,
-        accounts: accounts.iter().map(AccountView::from).collect(),
-        dry_run: true,
-        withdraws_consent: !args.local_only,
-    };
+    let plan = json!({
+        "user": user,
+        "accounts": accounts.iter().map(AccountView::from).collect::<Vec<_>>(),
+        "dryRun": true,
+        "withdrawsConsent": !args.local_only,
+    });
+    let plan = output::with_members(&ConnectionView::from(&connection), plan);
     if !args.removal.confirm(&plan, &description)? {
         return Ok(());
     }
@@ -152,17 +125,18 @@ async fn remove(
         ));
     }
     let removed = outcome == Removal::Done;
-    let view = RemovedConnection {
-        connection: ConnectionView::from(
-            pending
-                .as_ref()
-                .map_or(connection, |pending| &pending.connection),
-        ),
-        removed,
-        consent_withdrawn: removed && !args.local_only,
-        removal: pending.as_ref(),
-        error: ErrorView::of(error.as_slice()),
-    };
+    let consent_withdrawn = removed && !args.local_only;
+    let mut outcome = json!({"removed": removed, "consentWithdrawn": consent_withdrawn});
+    if let Some(pending) = &pending {
+        outcome["removal"] = json!(pending);
+    }
+    if let Some(error) = ErrorView::of(error.as_slice()) {
+        outcome["error"] = json!(error);
+    }
+    let shown = pending
+        .as_ref()
+        .map_or(connection, |pending| &pending.connection);
+    let view = output::with_members(&ConnectionView::from(shown), outcome);
     if removed || output::is_json() {
         output::print_done(&view, |_| {
             if args.local_only {

@@ -7,8 +7,8 @@ use bellbird_connections::{Connections, ConnectionsError, SyncReport};
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus};
 use bellbird_storage::{AuditAction, Storage};
 use clap::{ArgGroup, Args};
-use serde::Serialize;
-use tokio::task::JoinSet;
+use futures_util::stream::{self, StreamExt as _};
+use serde_json::json;
 
 use super::super::output::{self, ErrorView, Progress};
 use super::super::user::find_user;
@@ -48,13 +48,6 @@ pub(crate) struct SyncArgs {
     /// Sync the connections of this user: e-mail address or id
     #[arg(long)]
     user: Option<String>,
-}
-
-/// What `--json` prints if a sync fails. Otherwise it prints only the reports.
-#[derive(Serialize)]
-struct FailedSync<'a> {
-    error: ErrorView,
-    synced: &'a [&'a SyncReport],
 }
 
 pub(super) async fn run(
@@ -113,8 +106,8 @@ pub(super) async fn run(
     let reports: Vec<_> = done.iter().map(|(_, report)| *report).collect();
     match ErrorView::of(&errors) {
         Some(error) if output::is_json() => {
-            let synced = &reports[..];
-            output::print(&FailedSync { error, synced }, |_| String::new())?;
+            let failed = json!({"error": error, "synced": reports});
+            output::print(&failed, |_| String::new())?;
         }
         _ if targets.is_empty() => {
             output::print_done(&reports, |_| "No connections to sync.".to_owned())?;
@@ -149,32 +142,16 @@ async fn sync_all(
     connections: &Connections,
     targets: &[Connection],
 ) -> Vec<Result<SyncReport, ConnectionsError>> {
-    let mut progress = Progress::new(
-        "connections synced",
-        u64::try_from(targets.len()).unwrap_or(u64::MAX),
-    );
+    let mut progress = Progress::new("connections synced", targets.len() as u64);
     progress.add(0);
-    let mut running = JoinSet::new();
-    let mut pending = targets.iter().enumerate();
-    let mut synced: Vec<_> = targets
+    let syncs = targets
         .iter()
-        .map(|_| Err(ConnectionsError::Busy))
-        .collect();
-    loop {
-        while running.len() < CONCURRENCY_MAX
-            && let Some((index, connection)) = pending.next()
-        {
-            let (connections, user, id) = (connections.clone(), connection.user_id, connection.id);
-            running.spawn(async move { (index, connections.syncs().run(user, id).await) });
-        }
-        let Some(done) = running.join_next().await else {
-            return synced;
-        };
-        if let Ok((index, result)) = done {
-            synced[index] = result;
-        }
-        progress.add(1);
-    }
+        .map(|one| connections.syncs().run(one.user_id, one.id));
+    stream::iter(syncs)
+        .buffered(CONCURRENCY_MAX)
+        .inspect(|_| progress.add(1))
+        .collect()
+        .await
 }
 
 fn text(done: &[(&Connection, &SyncReport)]) -> String {

@@ -3,14 +3,15 @@
 mod find;
 
 use anyhow::{Context as _, anyhow};
-use bellbird_domain::{KeyId, KeyStatus, TimestampExt as _, User};
+use bellbird_domain::{KeyStatus, TimestampExt as _, User};
 use bellbird_management::Refusal;
 use bellbird_management::keys::{self, CreatedKey, NewKey};
 use bellbird_management::values::KeyName;
-use bellbird_storage::{KeyAuditRow, KeyRecord, Storage};
+use bellbird_storage::{KeyRecord, Storage};
 use clap::{Args, Subcommand};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
+use serde_json::json;
 
 use super::actor;
 use super::arguments::{self, SettingArgs};
@@ -117,16 +118,6 @@ impl<'a> NewKeyView<'a> {
     }
 }
 
-/// What `rotate --json` prints.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct RotatedKeyView<'a> {
-    #[serde(flatten)]
-    new: NewKeyView<'a>,
-    old_key_id: KeyId,
-    old_key_expires_at: Option<Timestamp>,
-}
-
 /// A key in a list, as `--json` prints it.
 #[derive(Serialize)]
 struct KeyView {
@@ -134,14 +125,6 @@ struct KeyView {
     status: KeyStatus,
     #[serde(flatten)]
     record: KeyRecord,
-}
-
-/// A key as `show --json` prints it. The history is empty unless a setup token created the key.
-#[derive(Serialize)]
-struct ShownKey {
-    #[serde(flatten)]
-    view: KeyView,
-    history: Vec<KeyAuditRow>,
 }
 
 impl KeyView {
@@ -253,15 +236,14 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
 
 async fn show(storage: &Storage, key: &KeyRef) -> anyhow::Result<()> {
     let record = key.find(storage).await?;
+    // Empty unless a setup token created the key.
     let history = storage
         .setup_tokens()
         .list_key_audit(record.user_id, record.id)
         .await?;
-    let shown = ShownKey {
-        view: view(storage, record, Timestamp::now()).await?,
-        history,
-    };
-    output::print(&shown, |ShownKey { view, history }| {
+    let view = view(storage, record, Timestamp::now()).await?;
+    let shown = output::with_members(&view, json!({"history": history}));
+    output::print(&shown, |_| {
         let record = &view.record;
         let text = output::details(&[
             ("id", &record.id),
@@ -298,20 +280,16 @@ async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<()> {
         other => other.into(),
     })?;
     change.commit().await?;
-    let replaced = &rotated.old;
-    let view = RotatedKeyView {
-        new: NewKeyView::new(&email, &rotated.new),
-        old_key_id: replaced.id,
-        old_key_expires_at: replaced.expires_at,
-    };
+    let (new, replaced) = (NewKeyView::new(&email, &rotated.new), &rotated.old);
+    let old = json!({"oldKeyId": replaced.id, "oldKeyExpiresAt": replaced.expires_at});
     let advice = format!(
         "{}\nThe old key {}... works until {}. To end it now: `bellbird key revoke {}`",
-        view.new.advice(),
+        new.advice(),
         replaced.prefix,
         format_instant(replaced.expires_at),
         replaced.id
     );
-    output::print_with_note(&view, view.new.key, &advice)
+    output::print_with_note(&output::with_members(&new, old), new.key, &advice)
 }
 
 async fn revoke(storage: &Storage, key: &KeyRef) -> anyhow::Result<()> {

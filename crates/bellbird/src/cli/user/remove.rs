@@ -6,6 +6,7 @@ use bellbird_management::{Refusal, users};
 use bellbird_storage::Storage;
 use clap::Args;
 use serde::Serialize;
+use serde_json::json;
 
 use super::super::ask::RemovalArgs;
 use super::super::{actor, output};
@@ -58,15 +59,6 @@ struct PlannedRemoval<'a> {
     dry_run: bool,
 }
 
-/// What `--connections --json` prints.
-#[derive(Serialize)]
-struct BegunRemoval<'a> {
-    #[serde(flatten)]
-    user: &'a User,
-    /// The service has to complete it.
-    pending: bool,
-}
-
 pub(super) async fn run(
     settings: &Settings,
     storage: &Storage,
@@ -106,10 +98,8 @@ async fn begin(storage: &Storage, user: &User) -> anyhow::Result<()> {
     } else {
         drop(change);
     }
-    let view = BegunRemoval {
-        user,
-        pending: true,
-    };
+    // The service has to complete it.
+    let view = output::with_members(user, json!({"pending": true}));
     output::print_done(&view, |_| {
         format!(
             "All access of {0} has ended. A running service withdraws the consents and then removes {0}; `bellbird \

@@ -2,15 +2,14 @@
 //! print the secret.
 
 use anyhow::bail;
-use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventType, User, UserId};
+use bellbird_domain::{ApiVersion, EventType, User, UserId};
 use bellbird_management::Refusal;
 use bellbird_management::endpoints::{self, CreatedEndpoint, NewEndpoint};
 use bellbird_storage::Storage;
 use bellbird_webhooks::endpoint::{ENDPOINTS_MAX, EndpointUrl, EndpointUrlError, in_order};
 use clap::{ArgGroup, Args};
-use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
-use serde::Serialize;
+use serde_json::json;
 
 use super::super::user::find_optional_user;
 use super::super::{actor, arguments, output};
@@ -63,29 +62,6 @@ pub(crate) struct AddArgs {
     api_version: Option<ApiVersion>,
 }
 
-/// What `add --json` prints. This is the only time that the secret is shown.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct NewEndpointView<'a> {
-    id: EndpointId,
-    url: &'a str,
-    events: &'a [EventType],
-    secret: &'a str,
-    api_version: ApiVersion,
-    status: EndpointStatus,
-}
-
-impl NewEndpointView<'_> {
-    fn advice(&self) -> String {
-        let id = self.id;
-        format!(
-            "Store this secret: it is not shown again. The receiver verifies event signatures with it; see \
-             docs/webhooks.md.\nThe endpoint {id} receives {}.\n\nNext: `bellbird webhook ping {id}`",
-            names(self.events)
-        )
-    }
-}
-
 pub(super) async fn add(
     settings: &Settings,
     storage: &Storage,
@@ -104,17 +80,24 @@ pub(super) async fn add(
         args.api_version,
     )
     .await?;
-    let (endpoint, unresolved) = (&created.endpoint, url.unresolved);
-    let view = NewEndpointView {
-        id: endpoint.id,
-        url: &endpoint.url,
-        events: &endpoint.event_types,
-        secret: created.secret.expose_secret(),
-        api_version: endpoint.api_version,
-        status: endpoint.status,
-    };
-    output::print_with_note(&view, view.secret, &view.advice())?;
-    if let Some(unresolved) = unresolved {
+    let (endpoint, secret) = (&created.endpoint, created.secret.expose_secret());
+    let (id, events) = (endpoint.id, &endpoint.event_types);
+    // The only time that the secret is shown.
+    let view = json!({
+        "id": id,
+        "url": endpoint.url,
+        "events": events,
+        "secret": secret,
+        "apiVersion": endpoint.api_version,
+        "status": endpoint.status,
+    });
+    let advice = format!(
+        "Store this secret: it is not shown again. The receiver verifies event signatures with it; see \
+         docs/webhooks.md.\nThe endpoint {id} receives {}.\n\nNext: `bellbird webhook ping {id}`",
+        names(events)
+    );
+    output::print_with_note(&view, secret, &advice)?;
+    if let Some(unresolved) = url.unresolved {
         output::note(&format!(
             "{unresolved}. The endpoint was added; each delivery resolves the name again"
         ));
@@ -160,38 +143,22 @@ pub(crate) async fn checked_url(settings: &Settings, url: &str) -> anyhow::Resul
         })
 }
 
-/// What `rotate-secret --json` prints. This is the only time that the secret is shown.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct NewSecretView<'a> {
-    id: EndpointId,
-    secret: &'a str,
-    /// `None` if the old secret could not be opened and is deleted.
-    old_secret_expires_at: Option<Timestamp>,
-}
-
-impl NewSecretView<'_> {
-    fn advice(&self) -> String {
-        let old = match self.old_secret_expires_at {
-            Some(until) => format!(
-                "The old one stays valid until {}.",
-                output::format_instant(until)
-            ),
-            None => "The old one could not be opened and was deleted.".to_owned(),
-        };
-        format!("Store this secret: it is not shown again. {old}")
-    }
-}
-
 pub(super) async fn rotate_secret(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
     let mut change = actor::begin_change(storage).await?;
     let rotated = endpoints::rotate_secret(&mut change, args.id).await;
     let rotated = rotated.map_err(|refusal| endpoint_error(args.id, refusal))?;
     change.commit().await?;
-    let view = NewSecretView {
-        id: args.id,
-        secret: rotated.secret.expose_secret(),
-        old_secret_expires_at: rotated.old_expires_at,
+    let (secret, old_expires_at) = (rotated.secret.expose_secret(), rotated.old_expires_at);
+    let old = match old_expires_at {
+        Some(until) => format!(
+            "The old one stays valid until {}.",
+            output::format_instant(until)
+        ),
+        None => "The old one could not be opened and was deleted.".to_owned(),
     };
-    output::print_with_note(&view, view.secret, &view.advice())
+    output::print_with_note(
+        &json!({"id": args.id, "secret": secret, "oldSecretExpiresAt": old_expires_at}),
+        secret,
+        &format!("Store this secret: it is not shown again. {old}"),
+    )
 }

@@ -16,7 +16,7 @@ use bellbird_management::deliveries::user_of_event;
 use bellbird_management::endpoints::require_events_of;
 use bellbird_storage::{Endpoint, Storage};
 use clap::{Args, Subcommand};
-use serde::Serialize;
+use serde_json::json;
 
 use super::arguments::{self, SettingArgs};
 use super::output::{self, format_instant};
@@ -221,21 +221,11 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
     output::print_list(&endpoints, none, head, row, &disabled)
 }
 
-/// What `webhook show --json` prints.
-#[derive(Serialize)]
-struct ShownEndpoint {
-    /// E-mail address, or `all users`.
-    user: Option<String>,
-    #[serde(flatten)]
-    endpoint: Endpoint,
-}
-
 async fn show(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
     let endpoint = args.find(storage).await?;
     let user = user_of(storage, &endpoint).await?;
-    output::print(&ShownEndpoint { user, endpoint }, |shown| {
-        details(&shown.endpoint, shown.user.as_deref())
-    })
+    let shown = output::with_members(&endpoint, json!({"user": user}));
+    output::print(&shown, |_| details(&endpoint, user.as_deref()))
 }
 
 /// Also for an endpoint that another process removed during this command.

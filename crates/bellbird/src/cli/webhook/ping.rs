@@ -1,29 +1,16 @@
 //! `bellbird webhook ping`: sends a test event to an endpoint.
 
-use bellbird_domain::EventId;
 use bellbird_management::endpoints;
 use bellbird_storage::Storage;
 use bellbird_webhooks::PingError;
 use bellbird_webhooks::delivery::send::Exchange;
-use serde::Serialize;
+use serde_json::json;
 
 use super::super::actor;
 use super::super::output::{self, ErrorView};
 use super::{EndpointArgs, REJECTED, endpoint_not_found, warn_of_rejections};
 use crate::config::Settings;
 use crate::wiring::Wiring;
-
-/// What `--json` prints.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PingView {
-    event_id: EventId,
-    delivered: bool,
-    status: Option<u16>,
-    duration_ms: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<ErrorView>,
-}
 
 /// Describes the result, as a predicate of "the endpoint".
 fn outcome(
@@ -65,22 +52,24 @@ pub(super) async fn ping(
     change.commit().await?;
     warn_of_rejections(storage, &endpoint).await?;
     let exchange = &pinged.exchange;
+    let (is_delivered, outcome) = (exchange.is_success(), outcome(exchange));
     let error = exchange.error.map(|error| match exchange.status {
         Some(status) if error == REJECTED => format!("status {status}"),
         _ => error.to_owned(),
     });
-    let view = PingView {
-        event_id: pinged.event_id,
-        delivered: exchange.is_success(),
-        status: exchange.status,
-        duration_ms: u64::try_from(exchange.duration.as_millis()).unwrap_or(u64::MAX),
-        error: ErrorView::of(error.as_slice()),
-    };
-    let outcome = outcome(exchange);
-    if view.delivered || output::is_json() {
+    let mut view = json!({
+        "eventId": pinged.event_id,
+        "delivered": is_delivered,
+        "status": exchange.status,
+        "durationMs": u64::try_from(exchange.duration.as_millis()).unwrap_or(u64::MAX),
+    });
+    if let Some(error) = ErrorView::of(error.as_slice()) {
+        view["error"] = json!(error);
+    }
+    if is_delivered || output::is_json() {
         output::print_done(&view, |_| format!("Delivered: the endpoint {outcome}."))?;
     }
-    if view.delivered {
+    if is_delivered {
         return Ok(());
     }
     output::finish(&[format!("not delivered: the endpoint {outcome}")])

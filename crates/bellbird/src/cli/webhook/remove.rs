@@ -2,9 +2,8 @@
 
 use bellbird_domain::DeliveryState;
 use bellbird_management::endpoints;
-use bellbird_storage::{Endpoint, Storage};
+use bellbird_storage::Storage;
 use clap::Args;
-use serde::Serialize;
 use serde_json::json;
 
 use super::super::ask::RemovalArgs;
@@ -26,16 +25,6 @@ pub(crate) struct RemoveArgs {
     endpoint: EndpointArgs,
 }
 
-/// What `remove --dry-run --json` prints.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PlannedRemoval<'a> {
-    #[serde(flatten)]
-    endpoint: &'a Endpoint,
-    cancelled_deliveries: usize,
-    dry_run: bool,
-}
-
 pub(super) async fn remove(storage: &Storage, args: &RemoveArgs) -> anyhow::Result<()> {
     let (id, endpoint) = (args.endpoint.id, args.endpoint.find(storage).await?);
     let user = user_of(storage, &endpoint).await?;
@@ -52,11 +41,8 @@ pub(super) async fn remove(storage: &Storage, args: &RemoveArgs) -> anyhow::Resu
         &format_args!("pending deliveries: {cancelled_deliveries}"),
     )]);
     let description = format!("{}\n{cancels}", details(&endpoint, user.as_deref()));
-    let plan = PlannedRemoval {
-        endpoint: &endpoint,
-        cancelled_deliveries,
-        dry_run: true,
-    };
+    let plan = json!({"cancelledDeliveries": cancelled_deliveries, "dryRun": true});
+    let plan = output::with_members(&endpoint, plan);
     if !args.removal.confirm(&plan, &description)? {
         return Ok(());
     }
