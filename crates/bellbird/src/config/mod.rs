@@ -245,29 +245,16 @@ impl Settings {
             Duration::from_secs(20),
             1..=300,
         );
-        let balances_cache = from.seconds(
-            "cache.balances_seconds",
-            Duration::from_secs(300),
-            0..=86_400,
-        );
-        let holdings_cache = from.seconds(
-            "cache.holdings_seconds",
-            Duration::from_secs(600),
-            0..=86_400,
-        );
-        let trades_cache =
-            from.seconds("cache.trades_seconds", Duration::from_secs(600), 0..=86_400);
+        let balances_cache = from.cache_time("cache.balances_seconds", 300);
+        let holdings_cache = from.cache_time("cache.holdings_seconds", 600);
+        let trades_cache = from.cache_time("cache.trades_seconds", 600);
         let mut api_context = ApiContextSettings {
-            metadata_per_minute: from.number("limits.metadata_per_minute", 60, 0..=1_000_000),
-            balances_per_minute: from.number("limits.balances_per_minute", 30, 0..=1_000_000),
-            live_per_minute: from.number("limits.live_per_minute", 30, 0..=1_000_000),
+            metadata_per_minute: from.limit("limits.metadata_per_minute", 60),
+            balances_per_minute: from.limit("limits.balances_per_minute", 30),
+            live_per_minute: from.limit("limits.live_per_minute", 30),
             live_in_flight: from.number("limits.live_in_flight", 4, 0..=10_000),
-            provider_calls_per_minute: from.number(
-                "limits.provider_calls_per_minute",
-                300,
-                0..=1_000_000,
-            ),
-            operator_per_minute: from.number("limits.operator_per_minute", 600, 0..=1_000_000),
+            provider_calls_per_minute: from.limit("limits.provider_calls_per_minute", 300),
+            operator_per_minute: from.limit("limits.operator_per_minute", 600),
             changes_max_age: Duration::from_secs(60),
             trusted_proxies,
             cors_origins,
@@ -276,18 +263,14 @@ impl Settings {
             trades_cache,
             operator_name,
             trusted_proxies: api_context.trusted_proxies.clone(),
-            failed_auth_per_minute: from.number("limits.failed_auth_per_minute", 60, 0..=1_000_000),
-            console_per_minute: from.number("limits.console_per_minute", 120, 0..=1_000_000),
-            console_forms_per_minute: from.number(
-                "limits.console_forms_per_minute",
-                30,
-                0..=1_000_000,
-            ),
+            failed_auth_per_minute: from.limit("limits.failed_auth_per_minute", 60),
+            console_per_minute: from.limit("limits.console_per_minute", 120),
+            console_forms_per_minute: from.limit("limits.console_forms_per_minute", 30),
             oidc,
             email,
         };
         let interop = InteropSettings {
-            simplefin_per_minute: from.number("limits.simplefin_per_minute", 60, 0..=1_000_000),
+            simplefin_per_minute: from.limit("limits.simplefin_per_minute", 60),
         };
         let (store_url, is_cluster) = (
             from.secret("redis.url"),

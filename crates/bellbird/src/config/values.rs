@@ -73,6 +73,11 @@ impl Values {
         self.or_default(name, value, default)
     }
 
+    /// What clients may do in a minute. 0 is no limit.
+    pub(super) fn limit(&mut self, name: &str, default: u32) -> u32 {
+        self.number(name, default, 0..=1_000_000)
+    }
+
     fn or_default<T: ToString>(&mut self, name: &str, value: Option<T>, default: T) -> T {
         let value = value.unwrap_or(default);
         self.effective
@@ -107,6 +112,11 @@ impl Values {
         range: RangeInclusive<u32>,
     ) -> Duration {
         self.time(name, default, range, 1)
+    }
+
+    /// How long responses are cached. 0 turns the cache off.
+    pub(super) fn cache_time(&mut self, name: &str, default_seconds: u64) -> Duration {
+        self.seconds(name, Duration::from_secs(default_seconds), 0..=86_400)
     }
 
     pub(super) fn days(
@@ -155,14 +165,8 @@ impl Values {
 
     /// An empty value leaves the setting unset.
     pub(super) fn plan(&mut self, name: &str) -> Option<Plan> {
-        let accepted = format!(
-            "a plan: {}",
-            Plan::ALL
-                .iter()
-                .map(|plan| plan.as_str())
-                .collect::<Vec<_>>()
-                .join(", ")
-        );
+        let plans: Vec<_> = Plan::ALL.iter().map(|plan| plan.as_str()).collect();
+        let accepted = format!("a plan: {}", plans.join(", "));
         self.optional(name, &accepted, |text| text.parse().ok())
     }
 
