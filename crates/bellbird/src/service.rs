@@ -160,28 +160,9 @@ impl Service {
     /// # Errors
     /// If a backup has replaced the database meanwhile.
     pub async fn serve(self, demo: Option<Demo>) -> anyhow::Result<()> {
-        let Self {
-            urls,
-            parts,
-            stop_timeout,
-            settings,
-            start,
-            listeners,
-            heartbeat,
-            background,
-            lock,
-        } = self;
-        let Parts {
-            storage,
-            connections,
-            webhooks,
-            api,
-            interop,
-            admin,
-            mailer,
-            provider_loader,
-            ..
-        } = parts;
+        let (urls, parts, start) = (self.urls, self.parts, self.start);
+        let (settings, listeners) = (self.settings, self.listeners);
+        let storage = parts.storage;
         let info = ServiceInfo {
             location: wiring::database_location(&settings),
             is_demo: demo.is_some(),
@@ -190,16 +171,16 @@ impl Service {
             api_url: urls.public_api,
             console_url: urls.public_console,
             is_api_open: !settings.api.listen.ip().is_loopback(),
-            mailer,
-            webhooks,
-            providers: provider_loader,
+            mailer: parts.mailer,
+            webhooks: parts.webhooks,
+            providers: parts.provider_loader,
             serves_sandbox: start.sandbox.is_some(),
             settings_file: settings.file.clone(),
             master_key: master_key(&settings),
             demo,
         };
         let options = ServeOptions {
-            stop_timeout,
+            stop_timeout: self.stop_timeout,
             trusted_proxies: settings.api_context.trusted_proxies.clone(),
             ..ServeOptions::default()
         };
@@ -212,7 +193,8 @@ impl Service {
             stop_ops.clone(),
         ));
         let is_shared = settings.admin_listen == Some(settings.api.listen);
-        let router = wiring::api_router(&api, &interop, is_shared.then_some(&admin));
+        let admin = &parts.admin;
+        let router = wiring::api_router(&parts.api, &parts.interop, is_shared.then_some(admin));
         let attach = |pages| match start.sandbox {
             Some(sandbox) => sandbox
                 .attach_pages(pages)
@@ -220,14 +202,13 @@ impl Service {
             None => pages,
         };
         let console = bellbird_console::router(
-            api.context().clone(),
+            parts.api.context().clone(),
             router.clone(),
             settings.pages,
             site,
             attach,
         );
-        let admin =
-            bellbird_api::http::listener(bellbird_api::admin::interface(&admin), Vec::new());
+        let admin = bellbird_api::http::listener(bellbird_api::admin::interface(admin), Vec::new());
         let served = [
             (listeners.api, router),
             (listeners.console, console),
@@ -252,13 +233,14 @@ impl Service {
         // It stops after the others, so that the last requests are counted.
         stop_ops.cancel();
         report_panic(ops.await);
-        if let Some(background) = background {
+        if let Some(background) = self.background {
             background.await?;
         }
-        connections.finish_tasks(background::TASK_GRACE).await;
-        let withdrawn = heartbeat.withdraw().await;
+        let grace = background::TASK_GRACE;
+        parts.connections.finish_tasks(grace).await;
+        let withdrawn = self.heartbeat.withdraw().await;
         storage.close().await;
-        drop(lock);
+        drop(self.lock);
         withdrawn
     }
 }
