@@ -233,12 +233,12 @@ fn change_level_on_hangup(
     listen: ListenArgs,
     log: &LogGuard,
 ) -> io::Result<()> {
-    let (mut hangup, set_level) = (signal(SignalKind::hangup())?, log.level_setter());
+    let (mut hangup, filter) = (signal(SignalKind::hangup())?, log.filter.clone());
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
             match settings.load(Some(&listen)) {
                 Ok(settings) => {
-                    set_level(settings.log.level);
+                    filter.set(settings.log.level);
                     tracing::warn!(level = ?settings.log.level, "log level set");
                 }
                 Err(error) => {

@@ -49,14 +49,8 @@ const DURATION_BUCKETS: [f64; 14] = [
 pub struct LogGuard {
     _worker: WorkerGuard,
     dropped: ErrorCounter,
-    set_level: Arc<dyn Fn(LogLevel) + Send + Sync>,
-}
-
-impl LogGuard {
-    /// Changes the level of the running log.
-    pub fn level_setter(&self) -> Arc<dyn Fn(LogLevel) + Send + Sync> {
-        Arc::clone(&self.set_level)
-    }
+    /// Has the level of the running log.
+    pub filter: AdjustableFilter,
 }
 
 /// Makes panics say only where they happened. Rust's own message holds values, which may be a row's
@@ -120,7 +114,7 @@ pub fn start_log(log: &Log, traces: Option<&Traces>) -> LogGuard {
     LogGuard {
         _worker: worker,
         dropped,
-        set_level: Arc::new(move |level| filter.set(level)),
+        filter,
     }
 }
 
@@ -129,10 +123,10 @@ pub fn start_log(log: &Log, traces: Option<&Traces>) -> LogGuard {
 /// `tracing` asks once for each place in the code, and again when the level changes, so a request
 /// pays nothing for it. The `reload` of tracing-subscriber takes a lock for each step of each span.
 #[derive(Clone)]
-struct AdjustableFilter(Arc<RwLock<Targets>>);
+pub struct AdjustableFilter(Arc<RwLock<Targets>>);
 
 impl AdjustableFilter {
-    fn set(&self, level: LogLevel) {
+    pub fn set(&self, level: LogLevel) {
         *self.0.write() = targets(level);
         tracing::callsite::rebuild_interest_cache();
     }
