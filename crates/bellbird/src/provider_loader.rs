@@ -69,7 +69,7 @@ impl ProviderControl for ProviderLoader {
         provider: &'static Declaration,
         credentials: BTreeMap<String, SecretString>,
     ) -> Result<(), TestError> {
-        let settings = self.merged(provider, &credentials);
+        let settings = with_credentials(&self.configured, provider, &credentials);
         let opened = registry::open(provider, &settings, self.client()).map_err(TestError::Form)?;
         let enabled =
             opened.ok_or_else(|| TestError::Form("credentials are missing".to_owned()))?;
@@ -230,25 +230,6 @@ impl ProviderLoader {
         }
     }
 
-    /// The settings of a provider with these credentials: other settings are the configured ones.
-    fn merged(
-        &self,
-        declared: &Declaration,
-        credentials: &BTreeMap<String, SecretString>,
-    ) -> ProviderSettings {
-        let mut settings = self.configured.clone();
-        let section = settings.section(declared);
-        for setting in declared.settings {
-            if let Some(value) = credentials.get(setting.name)
-                && !matches!(setting.form, Form::Url(_))
-                && section.get(setting.name).is_none()
-            {
-                section.set(setting.name, value.clone());
-            }
-        }
-        settings
-    }
-
     async fn open(
         &self,
         declared: &'static Declaration,
@@ -258,7 +239,7 @@ impl ProviderLoader {
             (Some(sandbox), true) => sandbox.settings().await?,
             (None, true) => anyhow::bail!("this process has no simulated providers"),
             (_, false) => match &stored.credentials {
-                Some(credentials) => self.merged(declared, credentials),
+                Some(credentials) => with_credentials(&self.configured, declared, credentials),
                 None if stored.is_sealed => {
                     anyhow::bail!("the stored credentials cannot be opened with this master key")
                 }
@@ -275,6 +256,25 @@ impl ProviderLoader {
             store: self.store.as_ref(),
         }
     }
+}
+
+/// The settings of a provider with these credentials: other settings are the configured ones.
+pub fn with_credentials(
+    configured: &ProviderSettings,
+    declared: &Declaration,
+    credentials: &BTreeMap<String, SecretString>,
+) -> ProviderSettings {
+    let mut settings = configured.clone();
+    let section = settings.section(declared);
+    for setting in declared.settings {
+        if let Some(value) = credentials.get(setting.name)
+            && !matches!(setting.form, Form::Url(_))
+            && section.get(setting.name).is_none()
+        {
+            section.set(setting.name, value.clone());
+        }
+    }
+    settings
 }
 
 /// Whether a service with these settings can simulate providers.

@@ -16,6 +16,7 @@ use super::super::arguments::read_secret;
 use super::super::ask;
 use super::super::output::UsageError;
 use crate::config::Settings;
+use crate::provider_loader::with_credentials;
 
 /// The values of one provider's settings, by name.
 pub(super) struct Credentials {
@@ -81,14 +82,7 @@ impl Credentials {
 
     /// Calls the provider with them, where the settings say that it is.
     pub(super) async fn check(&self, configured: &Settings) -> anyhow::Result<()> {
-        let mut settings = configured.providers.clone();
-        for setting in self.provider.settings {
-            if let Some(value) = self.values.get(setting.name) {
-                settings
-                    .section(self.provider)
-                    .set(setting.name, value.clone());
-            }
-        }
+        let settings = with_credentials(&configured.providers, self.provider, &self.values);
         let timeout = configured.provider_timeout;
         let client = ClientSettings {
             call_timeout: timeout,
