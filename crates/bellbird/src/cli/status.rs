@@ -144,80 +144,71 @@ async fn read_database(
 }
 
 fn text(view: &StatusView) -> String {
-    let DatabaseView {
-        location,
-        schema,
-        pending_migrations,
-    } = &view.database;
-    let file = view
-        .settings_file
-        .as_ref()
-        .map(|path| path.display().to_string());
+    let database = &view.database;
+    let file = view.settings_file.as_ref();
+    let file = file.map(|path| path.display().to_string());
     let mut pairs = vec![
         ("version", view.version.to_owned()),
         ("settings file", file.unwrap_or_else(|| "none".to_owned())),
         ("master keys", output::or_none(view.key_ids.join(", "))),
         ("providers", output::or_none(view.providers.join(", "))),
-        ("database", location.clone()),
+        ("database", database.location.clone()),
     ];
     if view.error.is_none() {
-        let schema = schema.as_deref().unwrap_or("empty");
-        let pending = pending_migrations.join(", ");
-        let schema = match pending.as_str() {
+        let schema = database.schema.as_deref().unwrap_or("empty");
+        let schema = match database.pending_migrations.join(", ").as_str() {
             "" => format!("{schema}, up to date"),
             pending => format!("{schema}; run `bellbird migrate` to apply {pending}"),
         };
         pairs.push(("schema", schema));
     }
-    let Some(contents) = &view.contents else {
-        return details(&pairs);
-    };
-    let connections = contents
-        .connections
-        .iter()
-        .map(|(status, count)| format!("{count} {status}"));
-    let JobsView {
-        due,
-        running,
-        failing,
-    } = contents.jobs;
-    pairs.extend([
-        ("users", contents.users.to_string()),
-        (
-            "connections",
-            output::or_none(connections.collect::<Vec<_>>().join(", ")),
-        ),
-        (
-            "jobs",
-            format!("{due} due, {running} running, {failing} failing"),
-        ),
-        (
-            "instances",
-            match contents.instances.len() {
-                0 => "none is running".to_owned(),
-                count => format!("{count} running"),
-            },
-        ),
-    ]);
-    let mut text = details(&pairs);
-    if !contents.instances.is_empty() {
-        text.push_str("\n\n");
-        text.push_str(&table(&contents.instances));
+    let mut more = String::new();
+    if let Some(contents) = &view.contents {
+        let connections = contents.connections.iter();
+        let connections: Vec<_> = connections
+            .map(|(status, count)| format!("{count} {status}"))
+            .collect();
+        let JobsView {
+            due,
+            running,
+            failing,
+        } = contents.jobs;
+        let jobs = format!("{due} due, {running} running, {failing} failing");
+        let instances = match contents.instances.len() {
+            0 => "none is running".to_owned(),
+            count => format!("{count} running"),
+        };
+        pairs.extend([
+            ("users", contents.users.to_string()),
+            ("connections", output::or_none(connections.join(", "))),
+            ("jobs", jobs),
+            ("instances", instances),
+        ]);
+        if !contents.instances.is_empty() {
+            more = format!("\n\n{}", table(&contents.instances));
+        }
+        for difference in &contents.differences {
+            more.push_str(&format!("\n\n{difference}."));
+        }
     }
-    for difference in &contents.differences {
-        text.push_str(&format!("\n\n{difference}."));
-    }
-    text
-}
-
-fn details(pairs: &[(&str, String)]) -> String {
-    let pairs = pairs
-        .iter()
-        .map(|(name, text)| (*name, text as &dyn Display));
-    output::details(&pairs.collect::<Vec<_>>())
+    let pairs = pairs.iter();
+    let pairs: Vec<_> = pairs
+        .map(|(name, text)| (*name, text as &dyn Display))
+        .collect();
+    output::details(&pairs) + &more
 }
 
 fn table(instances: &[Instance]) -> String {
+    let head = [
+        "host",
+        "api",
+        "roles",
+        "version",
+        "started",
+        "last seen",
+        "keys",
+        "id",
+    ];
     let rows = instances.iter().map(|instance| {
         output::row![
             instance.host,
@@ -230,17 +221,5 @@ fn table(instances: &[Instance]) -> String {
             instance.id,
         ]
     });
-    output::table(
-        [
-            "host",
-            "api",
-            "roles",
-            "version",
-            "started",
-            "last seen",
-            "keys",
-            "id",
-        ],
-        rows,
-    )
+    output::table(head, rows)
 }
