@@ -96,24 +96,19 @@ async fn metrics_page(State(ops): State<Ops>) -> Response {
 
 /// Returns 200 when the service can handle requests, else 503 with the reason.
 async fn ready(State(ops): State<Ops>) -> Response {
-    let service = &ops.service;
-    let Some(reason) = fault(&ops.storage).await else {
-        let body = Readiness {
-            status: "ok",
-            database: "ok",
-            service,
-            error: None,
-        };
-        return Json(body).into_response();
+    let fault = fault(&ops.storage).await;
+    let (code, status) = match fault {
+        None => (StatusCode::OK, "ok"),
+        Some(_) => (StatusCode::SERVICE_UNAVAILABLE, "not ready"),
     };
-    let error = Some(ErrorBody::from(format!("Not ready: {reason}.").as_str()));
+    let text = fault.as_ref().map(|reason| format!("Not ready: {reason}."));
     let body = Readiness {
-        status: "not ready",
-        database: &reason,
-        service,
-        error,
+        status,
+        database: fault.as_deref().unwrap_or("ok"),
+        service: &ops.service,
+        error: text.as_deref().map(ErrorBody::from),
     };
-    (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response()
+    (code, Json(body)).into_response()
 }
 
 /// Why the service cannot handle requests.
