@@ -84,13 +84,6 @@ struct KeyView {
 }
 
 impl KeyView {
-    fn new(record: OperatorKeyRecord, now: Timestamp) -> Self {
-        Self {
-            status: record.status(now),
-            record,
-        }
-    }
-
     fn row(&self) -> [String; 7] {
         let record = &self.record;
         output::row![
@@ -141,7 +134,10 @@ async fn list(storage: &Storage) -> anyhow::Result<()> {
     let keys = storage.operator_keys().list().await?;
     let views: Vec<_> = keys
         .into_iter()
-        .map(|record| KeyView::new(record, now))
+        .map(|record| KeyView {
+            status: record.status(now),
+            record,
+        })
         .collect();
     let none = "No operator keys yet. Create one with `bellbird operator-key create --name NAME`.";
     let head = [
@@ -167,7 +163,8 @@ async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
         other => other?,
     };
     change.commit().await?;
-    let view = KeyView::new(record, now);
+    let status = record.status(now);
+    let view = KeyView { status, record };
     output::print_done(&view, |view| {
         format!("Revoked the operator key {}.", view.record.name)
     })

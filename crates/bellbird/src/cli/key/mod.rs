@@ -128,14 +128,6 @@ struct KeyView {
 }
 
 impl KeyView {
-    fn new(user: String, record: KeyRecord, now: Timestamp) -> Self {
-        Self {
-            user,
-            status: record.status(now),
-            record,
-        }
-    }
-
     fn row(&self) -> [String; 8] {
         let record = &self.record;
         output::row![
@@ -218,7 +210,11 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
     let now = Timestamp::now();
     let views: Vec<_> = keys
         .into_iter()
-        .map(|(user, record)| KeyView::new(user, record, now))
+        .map(|(user, record)| KeyView {
+            user,
+            status: record.status(now),
+            record,
+        })
         .collect();
     let none = "No keys yet. Create one with `bellbird key create --user USER --name NAME`.";
     let head = [
@@ -305,8 +301,11 @@ async fn revoke(storage: &Storage, key: &KeyRef) -> anyhow::Result<()> {
 }
 
 async fn view(storage: &Storage, record: KeyRecord, now: Timestamp) -> anyhow::Result<KeyView> {
-    let email = email_of(storage, &record).await?;
-    Ok(KeyView::new(email, record, now))
+    Ok(KeyView {
+        user: email_of(storage, &record).await?,
+        status: record.status(now),
+        record,
+    })
 }
 
 async fn email_of(storage: &Storage, key: &KeyRecord) -> anyhow::Result<String> {

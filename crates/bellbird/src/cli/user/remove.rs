@@ -5,7 +5,6 @@ use bellbird_domain::User;
 use bellbird_management::{Refusal, users};
 use bellbird_storage::Storage;
 use clap::Args;
-use serde::Serialize;
 use serde_json::json;
 
 use super::super::ask::RemovalArgs;
@@ -42,35 +41,47 @@ pub(crate) struct RemoveArgs {
     removal: RemovalArgs,
 }
 
-/// What `--dry-run --json` prints.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PlannedRemoval<'a> {
-    #[serde(flatten)]
-    user: &'a User,
-    /// Names of the institutions whose consents are withdrawn first.
-    connections: Vec<String>,
-    /// Whether the removal fails, because connections are left that it does not remove.
-    still_connected: bool,
-    keys: usize,
-    endpoints: usize,
-    /// Names of the providers.
-    registrations: Vec<String>,
-    dry_run: bool,
-}
-
 pub(super) async fn run(
     settings: &Settings,
     storage: &Storage,
     args: &RemoveArgs,
 ) -> anyhow::Result<()> {
     let user = args.user.find(storage).await?;
-    let plan = plan(storage, &user, args).await?;
-    if plan.still_connected && !args.removal.is_dry_run() {
+    let connected = storage.connections();
+    let connected = connected.list_after(None, Some(user.id), u32::MAX).await?;
+    let is_still_connected = !connected.is_empty() && !args.connections;
+    if is_still_connected && !args.removal.is_dry_run() {
         return Err(still_connected(&user, args));
     }
-    if !args.removal.confirm(&plan, &describe(&plan))? {
-        if plan.still_connected && !output::is_json() {
+    // Names of institutions and of providers.
+    let (mut connections, mut registrations) = (Vec::<String>::new(), Vec::<String>::new());
+    if !args.local_only {
+        connections.extend(connected.into_iter().map(|one| one.institution_name));
+        let registered = storage.provider_users().list(user.id).await?;
+        registrations.extend(registered.into_iter().map(|one| one.provider));
+    }
+    let keys = storage.keys().list(user.id).await?.len();
+    let endpoints = storage.endpoints().list(user.id).await?.len();
+    let plan = json!({
+        "connections": connections,
+        "stillConnected": is_still_connected,
+        "keys": keys,
+        "endpoints": endpoints,
+        "registrations": registrations,
+        "dryRun": true,
+    });
+    let description = output::details(&[
+        ("id", &user.id),
+        ("e-mail", &user.email),
+        ("plan", &user.plan),
+        ("withdraws", &output::or_none(connections.join(", "))),
+        ("API keys", &keys),
+        ("webhook endpoints", &endpoints),
+        ("unregisters at", &output::or_none(registrations.join(", "))),
+    ]);
+    let plan = output::with_members(&user, plan);
+    if !args.removal.confirm(&plan, &description)? {
+        if is_still_connected && !output::is_json() {
             output::note(&format!(
                 "The removal would fail: {}.",
                 still_connected(&user, args)
@@ -78,7 +89,7 @@ pub(super) async fn run(
         }
         return Ok(());
     }
-    if !plan.connections.is_empty() {
+    if !connections.is_empty() {
         return begin(storage, &user).await;
     }
     remove(settings, storage, args, &user).await?;
@@ -107,56 +118,6 @@ async fn begin(storage: &Storage, user: &User) -> anyhow::Result<()> {
             user.email
         )
     })
-}
-
-async fn plan<'a>(
-    storage: &Storage,
-    user: &'a User,
-    args: &RemoveArgs,
-) -> anyhow::Result<PlannedRemoval<'a>> {
-    let registered = if args.local_only {
-        Vec::new()
-    } else {
-        storage.provider_users().list(user.id).await?
-    };
-    let connections = storage.connections();
-    let mut connections = connections
-        .list_after(None, Some(user.id), u32::MAX)
-        .await?;
-    let still_connected = !connections.is_empty() && !args.connections;
-    if args.local_only {
-        connections.clear();
-    }
-    Ok(PlannedRemoval {
-        user,
-        connections: connections
-            .into_iter()
-            .map(|connection| connection.institution_name)
-            .collect(),
-        still_connected,
-        keys: storage.keys().list(user.id).await?.len(),
-        endpoints: storage.endpoints().list(user.id).await?.len(),
-        registrations: registered
-            .into_iter()
-            .map(|registration| registration.provider)
-            .collect(),
-        dry_run: true,
-    })
-}
-
-fn describe(plan: &PlannedRemoval<'_>) -> String {
-    output::details(&[
-        ("id", &plan.user.id),
-        ("e-mail", &plan.user.email),
-        ("plan", &plan.user.plan),
-        ("withdraws", &output::or_none(plan.connections.join(", "))),
-        ("API keys", &plan.keys),
-        ("webhook endpoints", &plan.endpoints),
-        (
-            "unregisters at",
-            &output::or_none(plan.registrations.join(", ")),
-        ),
-    ])
 }
 
 async fn remove(
