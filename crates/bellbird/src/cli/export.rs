@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use bellbird_domain::{AccountId, Bound, Caller, ConnectionId, DateFilter, KeyId, User};
-use bellbird_interop::export::formats::{Format, FormatError, Layout, LeftOut, Options};
+use bellbird_interop::export::formats::{Format, FormatError, Layout, Options};
 use bellbird_interop::export::{Export, ExportError, FileRequest, OpenError, Resource, Retries};
 use bellbird_reads::{Cause, ReadError, Reads};
 use bellbird_storage::Storage;
@@ -102,19 +102,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &ExportArgs) -> anyhow::Re
         .run_until_cancelled(export(&storage, &reads, args, request))
         .await;
     storage.close().await;
-    let written = written.unwrap_or_else(|| Err(anyhow!("stopped before the file was whole")))?;
-    let Some(Written {
-        rows,
-        bytes,
-        left_out,
-    }) = written
-    else {
-        return Ok(());
-    };
-    let view = json!({"file": args.output, "rows": rows, "bytes": bytes, "leftOut": left_out});
-    output::print_done(&view, |_| {
-        format!("Wrote {} to {}.", count(rows, "row", "rows"), args.output)
-    })
+    written.unwrap_or_else(|| Err(anyhow!("stopped before the file was whole")))
 }
 
 impl ExportArgs {
@@ -173,20 +161,13 @@ impl ExportArgs {
     }
 }
 
-/// A whole file.
-struct Written {
-    rows: u64,
-    bytes: u64,
-    left_out: Vec<LeftOut>,
-}
-
-/// Writes the file. Returns `None` for standard output, or if its reader went away.
+/// Writes the file, and says so, unless it went to standard output.
 async fn export(
     storage: &Storage,
     reads: &Reads,
     args: &ExportArgs,
     request: FileRequest,
-) -> anyhow::Result<Option<Written>> {
+) -> anyhow::Result<()> {
     let user = args.user.find(storage).await?;
     let timezone = storage
         .users()
@@ -228,18 +209,21 @@ async fn export(
             .await
             .map_err(describe)?;
         if !target.write(&page)? {
-            return Ok(None);
+            return Ok(());
         }
         bytes += page.len() as u64;
         progress.add(export.rows() - before);
         page.clear();
     }
     drop(progress);
-    Ok(target.finish()?.then(|| Written {
-        rows: export.rows(),
-        bytes,
-        left_out: export.left_out().to_vec(),
-    }))
+    if !target.finish()? {
+        return Ok(());
+    }
+    let (rows, left_out) = (export.rows(), export.left_out());
+    let view = json!({"file": args.output, "rows": rows, "bytes": bytes, "leftOut": left_out});
+    output::print_done(&view, |_| {
+        format!("Wrote {} to {}.", count(rows, "row", "rows"), args.output)
+    })
 }
 
 enum Target {
