@@ -9,28 +9,17 @@ pub const URL: &str = "BELLBIRD_URL";
 pub const KEY: &str = "BELLBIRD_KEY";
 const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 
-/// Read from the environment only: other users of the machine see the arguments of a command.
-pub struct ServiceAccess {
-    /// Without a trailing slash.
-    pub url: String,
-    pub key: ApiKey,
-}
-
-impl ServiceAccess {
-    /// Fails with a message for the user. It does not repeat the values: the key is a secret, and a
-    /// URL may hold one.
-    pub fn from_process() -> Result<Self, String> {
-        let url = service_url()?;
-        let Some(key) = variable(KEY) else {
-            return Err(format!(
-                "{KEY} is not set: make a key with `bellbird key create`, and set it to that"
-            ));
-        };
-        let key = ApiKey::parse(key.trim()).map_err(|_| {
-            format!("{KEY} is not a valid API key: paste all of it, bb_ and 38 letters and digits")
-        })?;
-        Ok(Self { url, key })
-    }
+/// The key with which the service is called. From the environment only: other users of the machine
+/// see the arguments of a command. Fails with a message for the user, which does not repeat it.
+pub fn service_key() -> Result<ApiKey, String> {
+    let Some(key) = variable(KEY) else {
+        return Err(format!(
+            "{KEY} is not set: make a key with `bellbird key create`, and set it to that"
+        ));
+    };
+    ApiKey::parse(key.trim()).map_err(|_| {
+        format!("{KEY} is not a valid API key: paste all of it, bb_ and 38 letters and digits")
+    })
 }
 
 /// Whether requests to a URL leave this machine only by TLS.
@@ -40,7 +29,8 @@ pub fn is_safe(url: &str) -> bool {
     })
 }
 
-/// The URL of the service, without a trailing slash. Fails with a message for the user.
+/// The URL of the service, without a trailing slash. Fails with a message for the user, which does
+/// not repeat it: it may hold a secret.
 pub fn service_url() -> Result<String, String> {
     let url = variable(URL).unwrap_or_else(|| DEFAULT_URL.to_owned());
     web_url(&url).filter(|url| is_safe(url)).ok_or_else(|| {

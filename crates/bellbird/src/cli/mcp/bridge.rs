@@ -13,7 +13,7 @@ use http_body_util::Full;
 use serde_json::Value;
 
 use crate::cli::service_client::{TIMEOUT, connect};
-use crate::config::client::{KEY, ServiceAccess, URL};
+use crate::config::client::{KEY, URL, service_key, service_url};
 
 const RESPONSE_BYTES_MAX: usize = 1024 * 1024;
 
@@ -24,14 +24,12 @@ pub(super) struct Bridge {
 }
 
 impl Bridge {
-    /// Fails with a message for the user.
-    pub(super) fn new(access: &ServiceAccess) -> Result<Self, String> {
-        let (pool, authorization) = connect(&access.key)?;
+    /// To the service that the environment names. Fails with a message for the user.
+    pub(super) fn from_process() -> Result<Self, String> {
+        let url = service_url()?;
+        let (pool, authorization) = connect(&service_key()?)?;
         // Programs that call a URL are given that of `/mcp`.
-        let url = format!(
-            "{}/mcp",
-            access.url.strip_suffix("/mcp").unwrap_or(&access.url)
-        );
+        let url = format!("{}/mcp", url.strip_suffix("/mcp").unwrap_or(&url));
         Ok(Self {
             pool,
             url,

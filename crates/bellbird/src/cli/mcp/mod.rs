@@ -16,7 +16,6 @@ use http::StatusCode;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::config::client::ServiceAccess;
 use bridge::Bridge;
 use lines::{Line, Output};
 
@@ -24,8 +23,7 @@ use lines::{Line, Output};
 const REQUESTS_MAX: usize = 32;
 
 pub(super) async fn run() -> anyhow::Result<()> {
-    let access = ServiceAccess::from_process().map_err(anyhow::Error::msg)?;
-    let bridge = Arc::new(Bridge::new(&access).map_err(anyhow::Error::msg)?);
+    let bridge = Arc::new(Bridge::from_process().map_err(anyhow::Error::msg)?);
     let mut input = lines::read_stdin();
     let output = Output::open();
     let mut requests = Requests {
