@@ -271,14 +271,10 @@ pub fn key_ids(settings: &Settings) -> anyhow::Result<Vec<String>> {
         .collect())
 }
 
-/// The providers that have credentials, for a command without a database. An error names the
-/// invalid setting, or the missing one if a provider has only some of its credentials.
-pub fn providers(settings: &Settings) -> anyhow::Result<Registry> {
-    counted_providers(settings, None)
-}
-
-/// As [`providers`], with the calls of all instances that have the same store counted together.
-fn counted_providers(settings: &Settings, store: Option<&SharedStore>) -> anyhow::Result<Registry> {
+/// The providers that have credentials. The calls of all instances that have the same store are
+/// counted together. An error names the invalid setting, or the missing one if a provider has only
+/// some of its credentials.
+pub fn providers(settings: &Settings, store: Option<&SharedStore>) -> anyhow::Result<Registry> {
     let client = ClientSettings {
         call_timeout: settings.provider_timeout,
         user_calls_per_minute: settings.api_context.provider_calls_per_minute,
@@ -366,7 +362,7 @@ impl<'a> Wiring<'a> {
         sandbox: Option<Arc<dyn ProcessSandbox>>,
     ) -> anyhow::Result<Self> {
         let store = shared_store(settings, storage)?;
-        let providers = counted_providers(settings, store.as_ref())?;
+        let providers = providers(settings, store.as_ref())?;
         let provider_loader =
             ProviderLoader::new(settings, storage, &providers, store.as_ref(), sandbox);
         let first_delay = settings

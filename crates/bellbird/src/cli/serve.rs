@@ -86,7 +86,7 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &ServeArgs) -> anyhow:
         None => first_start::check_database(&settings)?,
     }
     // Says what is wrong with them before anything else is opened.
-    wiring::providers(&settings)?;
+    wiring::providers(&settings, None)?;
     let sealer = wiring::required_sealer(&settings).await?;
     let sandbox = sandbox(&settings);
     let start = Start {

@@ -66,7 +66,7 @@ struct JobsView {
 pub(super) async fn run(settings: &SettingArgs) -> anyhow::Result<()> {
     let settings = settings.load(None)?;
     let key_ids = wiring::key_ids(&settings)?;
-    let configured = wiring::providers(&settings)?.enabled();
+    let configured = wiring::providers(&settings, None)?.enabled();
     let mut view = StatusView {
         version: VERSION,
         settings_file: settings.file.clone(),

@@ -384,7 +384,7 @@ async fn check_instances(checks: &mut Checks, settings: &Settings, storage: &Sto
 }
 
 async fn check_providers(checks: &mut Checks, settings: &Settings) {
-    let Some(mut providers) = checks.value("providers", wiring::providers(settings)) else {
+    let Some(mut providers) = checks.value("providers", wiring::providers(settings, None)) else {
         return;
     };
     let mut console_url = settings.console.expected_url();
