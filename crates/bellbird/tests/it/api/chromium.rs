@@ -34,6 +34,10 @@ fn send(browser: &mut Browser, operation: &str, fields: &Value) -> Value {
     browser.evaluate(&format!("({SEND})({}, {fields})", json!(operation)))
 }
 
+/// Opens every operation.
+const OPEN: &str =
+    "document.querySelectorAll('main details').forEach(details => { details.open = true; })";
+
 /// JSON without white space outside of strings. Everything else stays as it is.
 fn compact(json: &str) -> String {
     let (mut in_string, mut escaped) = (false, false);
@@ -48,15 +52,13 @@ fn compact(json: &str) -> String {
     kept
 }
 
+/// With closed operations, it is checked by `calls_are_sent_with_the_key`.
 #[tokio::test(flavor = "multi_thread")]
 async fn reference_page_is_accessible_and_opens_at_the_top() {
     let app = App::start(Setup::default()).await;
     let mut browser = open(&app);
     assert_eq!(browser.evaluate("[scrollY, location.hash]"), json!([0, ""]));
-    browser.assert_accessible("docs");
-    browser.evaluate(
-        "document.querySelectorAll('main details').forEach(details => { details.open = true; })",
-    );
+    browser.evaluate(OPEN);
     browser.assert_accessible("docs-open");
     browser.size(360, 800, false);
     browser.evaluate("document.querySelector('nav details').open = true; scrollTo(0, 0)");
@@ -71,10 +73,7 @@ async fn reference_page_for_operators_is_accessible() {
     let mut browser = Browser::start();
     browser.size(1280, 800, false);
     browser.open(&format!("{}/admin/docs", app.url));
-    browser.assert_accessible("admin-docs");
-    browser.evaluate(
-        "document.querySelectorAll('main details').forEach(details => { details.open = true; })",
-    );
+    browser.evaluate(OPEN);
     browser.assert_accessible("admin-docs-open");
 }
 
@@ -108,7 +107,7 @@ async fn menu_reaches_every_endpoint() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keyboard_skips_the_menu_and_sends_calls() {
+async fn reference_page_is_used_without_a_key() {
     let app = App::start(Setup::default()).await;
     let mut browser = open(&app);
     browser.press_key("Tab");
@@ -126,18 +125,36 @@ async fn keyboard_skips_the_menu_and_sends_calls() {
     browser.wait_for(
         "document.querySelector('#list_accounts [role=status]').textContent.startsWith('401')",
     );
-}
 
-#[tokio::test(flavor = "multi_thread")]
-async fn search_shows_what_contains_every_word() {
-    let app = App::start(Setup::default()).await;
-    let mut browser = open(&app);
+    // The curl line follows the fields.
+    browser.write("#list_accounts-limit", "3");
+    let line = browser.evaluate("document.querySelector('#list_accounts .copy').textContent");
+    let expected = format!(
+        "curl -H \"Authorization: Bearer $BELLBIRD_KEY\" \"{}/v1/accounts?limit=3\"",
+        app.url
+    );
+    assert_eq!(line, expected);
+
+    // The search shows what contains every word.
     browser.write("#search", "Holdings positions");
     browser.wait_for("document.querySelector('#list_connections').hidden");
     let is_hidden = browser.evaluate("document.querySelector('#list_holdings').hidden");
     assert_eq!(is_hidden, false);
     browser.write("#search", "List connections");
     browser.wait_for("!document.querySelector('#list_connections').hidden");
+
+    // Bodies are shown as sent, with digits that a parsed number would lose.
+    browser.open(&format!("{}/docs", app.url));
+    let body =
+        r#"{"a":[1.10,-0.0,12345678901234567890.5e-7],"b":{},"c":[ ],"d":"x \" {[,:\\","e":null}"#;
+    browser.evaluate(&format!(
+        "fetch = async () => new Response({}, {{headers: {{'content-type': 'application/json'}}}}), null",
+        json!(body)
+    ));
+    let shown = send(&mut browser, "health", &json!({}));
+    let expected = "{\n  \"a\": [\n    1.10,\n    -0.0,\n    12345678901234567890.5e-7\n  ],\n  \"b\": {},\n  \
+                    \"c\": [ ],\n  \"d\": \"x \\\" {[,:\\\\\",\n  \"e\": null\n}";
+    assert_eq!(shown["body"], expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -186,34 +203,4 @@ async fn calls_are_sent_with_the_key() {
     browser.evaluate("dispatchEvent(new Event('pagehide'))");
     let input = browser.evaluate("document.querySelector('#key-input').value");
     assert_eq!(input, "");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn curl_line_follows_the_fields() {
-    let app = App::start(Setup::default()).await;
-    let mut browser = open(&app);
-    browser.write("#list_accounts-limit", "3");
-    let line = browser.evaluate("document.querySelector('#list_accounts .copy').textContent");
-    let expected = format!(
-        "curl -H \"Authorization: Bearer $BELLBIRD_KEY\" \"{}/v1/accounts?limit=3\"",
-        app.url
-    );
-    assert_eq!(line, expected);
-}
-
-/// Digits that a parsed number would lose.
-#[tokio::test(flavor = "multi_thread")]
-async fn bodies_are_shown_as_sent() {
-    let app = App::start(Setup::default()).await;
-    let mut browser = open(&app);
-    let body =
-        r#"{"a":[1.10,-0.0,12345678901234567890.5e-7],"b":{},"c":[ ],"d":"x \" {[,:\\","e":null}"#;
-    browser.evaluate(&format!(
-        "fetch = async () => new Response({}, {{headers: {{'content-type': 'application/json'}}}}), null",
-        json!(body)
-    ));
-    let shown = send(&mut browser, "health", &json!({}));
-    let expected = "{\n  \"a\": [\n    1.10,\n    -0.0,\n    12345678901234567890.5e-7\n  ],\n  \"b\": {},\n  \
-                    \"c\": [ ],\n  \"d\": \"x \\\" {[,:\\\\\",\n  \"e\": null\n}";
-    assert_eq!(shown["body"], expected);
 }

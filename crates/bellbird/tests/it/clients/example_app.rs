@@ -75,7 +75,7 @@ async fn person_signs_up_links_and_sees_rows() {
         );
         browser.assert_shows(EMAIL);
         browser.click("button[name=provider][value=fiskil]");
-        leave_consent_pages(&mut browser, "fiskil", action);
+        leave_consent_pages(&mut browser, action);
         assert_eq!(browser.url(), format!("{app_url}/"));
         browser.assert_shows(note);
     }

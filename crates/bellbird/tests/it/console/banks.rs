@@ -273,14 +273,14 @@ async fn banks_are_linked_and_removed_without_a_command() {
         let before = app.connections_of(user).await.len();
         browser.click("nav a[href='/connections']");
         browser.click(&format!("button[name=provider][value={provider}]"));
-        leave_consent_pages(&mut browser, provider, UserAction::Cancel);
+        leave_consent_pages(&mut browser, UserAction::Cancel);
         let text = browser.text();
         assert_has(&text, "You did not give your consent");
         assert_lacks(&text, "your link");
         browser.assert_accessible(&format!("console-declined-{provider}"));
         // Try again.
         browser.click(&format!("button.strong[name=provider][value={provider}]"));
-        leave_consent_pages(&mut browser, provider, UserAction::Approve);
+        leave_consent_pages(&mut browser, UserAction::Approve);
         assert!(
             !browser.text().contains("Is that you?") && browser.has("a.button[href='/overview']"),
             "{provider}: {}",
@@ -356,7 +356,7 @@ async fn another_bank_and_a_broken_one_need_no_scrolling() {
         "{}",
         browser.url()
     );
-    leave_consent_pages(&mut browser, &broken.provider, UserAction::Cancel);
+    leave_consent_pages(&mut browser, UserAction::Cancel);
     browser.click(&reconnect);
     assert!(
         !browser.url().starts_with(&app.console_url),

@@ -13,6 +13,8 @@ async fn from_the_button_to_the_overview_and_out() {
     let mut browser = Browser::start();
     browser.size(1280, 800, false);
     let sign_in = format!("{}/sign-in", app.console_url);
+    browser.open(&sign_in);
+    browser.assert_accessible("console-oidc-sign-in");
     for (account, name) in [
         (
             json!({"sub": "o", "email": "olivia@example.com"}),
@@ -24,8 +26,6 @@ async fn from_the_button_to_the_overview_and_out() {
         ),
     ] {
         provider.control(json!({ "account": account })).await;
-        browser.open(&sign_in);
-        browser.assert_accessible("console-oidc-sign-in");
         browser.click("form[action$='/sign-in/oidc'] button");
         assert!(
             browser.url().contains("/sign-in/oidc/callback?code="),
