@@ -15,7 +15,7 @@ mod webhooks;
 
 use bellbird_domain::{Clock, Plan, User, UserId};
 use bellbird_management::sign_in::create_asked_link;
-use bellbird_storage::{NewUser, UserChange, in_tx};
+use bellbird_storage::{NewUser, in_tx};
 use reqwest::Response;
 use reqwest::header::{LOCATION, SET_COOKIE};
 use secrecy::ExposeSecret as _;
@@ -143,12 +143,6 @@ impl App {
         in_tx!(self.storage, user::insert(&new, self.clock.now()))
             .await
             .unwrap()
-    }
-
-    async fn change_user_to(&self, user: UserId, change: UserChange<'_>) {
-        in_tx!(self.storage, user::update(user, &change))
-            .await
-            .unwrap();
     }
 
     /// A page of the console, with the cookie of a session or without one.

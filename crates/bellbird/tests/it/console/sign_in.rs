@@ -307,7 +307,7 @@ async fn user_who_may_not_sign_in_is_as_unknown_as_any() {
         console_sign_in: Some(false),
         ..UserChange::default()
     };
-    app.change_user_to(app.ben.user.id, change).await;
+    app.change_user(app.ben.user.id, &change).await;
     let keys = browser.get("/keys").await;
     keys.assert_needs_sign_in("the session is over");
     let unknown = app.page(UNKNOWN_LINK, None).await;

@@ -68,10 +68,10 @@ impl App {
         assert_eq!(self.endpoint_of(hook).await.status, EndpointStatus::Enabled);
     }
 
-    /// Disables the endpoint, as a command does. Returns how many deliveries this has failed.
-    pub(crate) async fn disable_hook(&self, hook: &Hook) -> u64 {
+    /// Disables the endpoint. Returns how many deliveries this has failed.
+    pub(crate) async fn disable_hook(&self, hook: &Hook, reason: &str) -> u64 {
         let (place, now) = (hook.place(), self.clock.now());
-        let failed = in_tx!(self.storage, endpoints::disable(place, "by command", now)).await;
+        let failed = in_tx!(self.storage, endpoints::disable(place, reason, now)).await;
         failed.unwrap().expect("the endpoint is there")
     }
 

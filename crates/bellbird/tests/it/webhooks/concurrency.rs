@@ -60,7 +60,7 @@ async fn in_flight_result_of_disabled_endpoint_is_ignored() {
     hook.receiver.reply_with(Reply::Never);
     let disable = async || {
         eventually(async || hook.receiver.has_requests()).await;
-        assert_eq!(app.disable_hook(&hook).await, 1, "cancelled");
+        assert_eq!(app.disable_hook(&hook, "by command").await, 1, "cancelled");
     };
     tokio::join!(app.webhooks.run_due_deliveries(), disable());
     let delivery = app.deliveries_to(&hook).await.remove(0);

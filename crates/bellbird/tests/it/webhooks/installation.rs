@@ -146,7 +146,7 @@ async fn change_takes_effect_with_the_next_message() {
 
     let third = app.person_at("snaptrade").await;
     app.sync(&third.connections[0]).await;
-    app.disable_hook(&shared).await;
+    app.disable_hook(&shared, "by command").await;
     assert!(received(&app, &shared).await.is_empty());
     app.enable_hook(&shared).await;
     assert!(recover_all(&app, &shared).await > 0, "they have failed");

@@ -63,7 +63,7 @@ async fn redelivered_run_costs_at_most_twice_its_sync() {
         let app = with_long_runs(10_000, if provider == "fiskil" { 500 } else { 100 }).await;
         let (user, connection) = person_with_rows(&app, provider).await;
         let (from_memory, again) = (app.hook(&user).await, app.hook(&user).await);
-        app.disable_hook(&again).await;
+        app.disable_hook(&again, "by command").await;
         app.reset_calls();
         let report = app.sync(&connection).await;
         let of_sync = app.row_calls(provider);

@@ -68,7 +68,7 @@ async fn connection_being_removed_gets_no_deliveries() {
 async fn delivered_events_are_kept_for_a_month_and_others_for_three() {
     let app = App::start(Setup::default()).await;
     let missed = app.hook(&app.ben.user).await;
-    app.disable_hook(&missed).await;
+    app.disable_hook(&missed, "by command").await;
     app.sync(&app.ben.connections[0]).await;
     let kept = app.rows_in("webhook_events").await;
     assert!(kept > 0);

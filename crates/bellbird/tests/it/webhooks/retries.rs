@@ -176,7 +176,7 @@ async fn missed_events_are_recovered_in_order() {
     let connection = &app.olivia.connections[0];
     let hook = app.hook(&app.olivia.user).await;
     let before = app.clock.now();
-    app.disable_hook(&hook).await;
+    app.disable_hook(&hook, "by command").await;
     let report = app.sync(connection).await;
     assert_eq!(report.events, 0, "none is sent");
     assert!(app.delivered_to(&hook).await.is_empty());

@@ -171,7 +171,7 @@ async fn missed_changes_are_recovered() {
     let connection = &app.olivia.connections[0];
     let hook = app.status_hook(&app.olivia.user).await;
     let before = app.clock.now();
-    app.disable_hook(&hook).await;
+    app.disable_hook(&hook, "by command").await;
     app.change_status(connection, Active, Invalidated).await;
     app.advance_clock(DAY);
     app.change_status(connection, Invalidated, Revoked).await;

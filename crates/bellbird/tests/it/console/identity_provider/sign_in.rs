@@ -272,7 +272,7 @@ async fn address_is_trusted_once_and_the_subject_from_then_on() {
             console_sign_in: Some(console_sign_in),
             ..UserChange::default()
         };
-        app.change_user_to(user.id, change).await;
+        app.change_user(user.id, &change).await;
     };
     allow(false).await;
     let page = Visitor::default().sign_in(&app).await;
