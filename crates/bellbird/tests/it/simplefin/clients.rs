@@ -1,4 +1,4 @@
-//! What known clients demand beyond the protocol: a test each, named after the client and its
+//! What known clients demand beyond the protocol: a function each, named after the client and its
 //! demand.
 
 use std::collections::BTreeSet;
@@ -50,10 +50,24 @@ async fn actual_every_row_has_a_payee() {
     assert!(payees.contains(&"WITHOUT MERCHANT"));
 }
 
+/// One user of two banks, of whom no client changes anything.
 #[tokio::test]
-async fn actual_balances_have_exactly_two_places() {
+async fn one_set_is_what_each_client_demands() {
     let app = App::start(Setup::default()).await;
-    for account in account_set(&app, "").await.accounts {
+    actual_balances_have_exactly_two_places(&app).await;
+    actual_lists_are_arrays_in_every_account(&app).await;
+    actual_access_url_needs_no_decoding(&app).await;
+    actual_asks_with_pending_and_a_far_end(&app).await;
+    firefly_setup_token_has_the_claim_path(&app).await;
+    firefly_gets_the_requested_account_first(&app).await;
+    home_assistant_asks_without_parameters(&app).await;
+    sure_gets_both_generations_without_a_version(&app).await;
+    goetta_finance_pending_zero_is_accepted(&app).await;
+    securo_currencies_have_three_letters(&app).await;
+}
+
+async fn actual_balances_have_exactly_two_places(app: &App) {
+    for account in account_set(app, "").await.accounts {
         assert_eq!(places(&account.balance), Some(2), "{}", account.balance);
     }
 }
@@ -85,9 +99,7 @@ async fn actual_amounts_have_at_least_two_places() {
     }
 }
 
-#[tokio::test]
-async fn actual_lists_are_arrays_in_every_account() {
-    let app = App::start(Setup::default()).await;
+async fn actual_lists_are_arrays_in_every_account(app: &App) {
     for query in [
         "",
         "?balances-only=1",
@@ -95,7 +107,7 @@ async fn actual_lists_are_arrays_in_every_account() {
         "?account=unknown",
     ] {
         // A list that is absent or null cannot be read.
-        account_set(&app, query).await;
+        account_set(app, query).await;
     }
 }
 
@@ -112,10 +124,8 @@ async fn actual_rows_are_newest_first_by_posted() {
     }
 }
 
-#[tokio::test]
-async fn actual_access_url_needs_no_decoding() {
-    let app = App::start(Setup::default()).await;
-    let url = access_url(&app, &app.olivia).await;
+async fn actual_access_url_needs_no_decoding(app: &App) {
+    let url = access_url(app, &app.olivia).await;
     let rest = url.strip_prefix("https://").unwrap();
     let (credentials, address) = rest.split_once('@').unwrap();
     assert_eq!(address, "bellbird.example/simplefin");
@@ -151,23 +161,19 @@ async fn attention_text_is_that_of_actual_and_simplefin4py() {
     assert_eq!(set.errlist[0].conn_id, Some(id));
 }
 
-#[tokio::test]
-async fn actual_asks_with_pending_and_a_far_end() {
-    let app = App::start(Setup::default()).await;
+async fn actual_asks_with_pending_and_a_far_end(app: &App) {
     let (start, end) = (posted("2026-08-23"), posted("2026-12-01"));
     let query = format!("?start-date={start}&end-date={end}");
-    let with_pending = account_set(&app, &format!("{query}&pending=1")).await;
-    let without = account_set(&app, &query).await;
+    let with_pending = account_set(app, &format!("{query}&pending=1")).await;
+    let without = account_set(app, &query).await;
     assert!(!with_pending.rows().is_empty());
     assert_eq!(with_pending.rows(), without.rows());
     assert!(with_pending.rows().iter().all(|row| !row.pending));
 }
 
-#[tokio::test]
-async fn firefly_setup_token_has_the_claim_path() {
-    let app = App::start(Setup::default()).await;
+async fn firefly_setup_token_has_the_claim_path(app: &App) {
     let created = CreatedSetupToken {
-        token: new_token(&app, app.olivia.user.id).await,
+        token: new_token(app, app.olivia.user.id).await,
         expires_at: app.clock.now(),
     };
     let text = created.text("https://bellbird.example/base");
@@ -176,7 +182,7 @@ async fn firefly_setup_token_has_the_claim_path() {
     let (host, token) = rest.split_once("/simplefin/claim/").unwrap();
     assert!(!host.is_empty());
     assert_eq!(token, created.token.expose());
-    assert_eq!(claim(&app, token).await.status, 200);
+    assert_eq!(claim(app, token).await.status, 200);
 }
 
 #[tokio::test]
@@ -201,15 +207,13 @@ async fn firefly_and_home_assistant_institution_has_domain_and_name() {
     assert_eq!(domains.len(), 4, "institutions differ: {domains:?}");
 }
 
-#[tokio::test]
-async fn firefly_gets_the_requested_account_first() {
-    let app = App::start(Setup::default()).await;
-    let all = account_set(&app, "?balances-only=1").await;
+async fn firefly_gets_the_requested_account_first(app: &App) {
+    let all = account_set(app, "?balances-only=1").await;
     let shown = app.all_accounts(&app.olivia).await.into_iter();
     let in_order: Vec<String> = shown.map(|account| account.id).collect();
     assert_eq!(all.ids(), in_order, "in the order of /v1");
     for id in all.ids() {
-        let one = account_set(&app, &format!("?account={id}")).await;
+        let one = account_set(app, &format!("?account={id}")).await;
         assert_eq!(one.ids(), [id]);
     }
 }
@@ -266,10 +270,8 @@ async fn simplefin4py_finds_all_members() {
     }
 }
 
-#[tokio::test]
-async fn home_assistant_asks_without_parameters() {
-    let app = App::start(Setup::default()).await;
-    let set = account_set(&app, "").await;
+async fn home_assistant_asks_without_parameters(app: &App) {
+    let set = account_set(app, "").await;
     let accounts = app.all_accounts(&app.olivia).await;
     assert_eq!(set.accounts.len(), accounts.len());
     let mut shown = Vec::new();
@@ -283,15 +285,13 @@ async fn home_assistant_asks_without_parameters() {
     assert_eq!(ids, shown, "the last 30 days, as /v1");
 }
 
-#[tokio::test]
-async fn sure_gets_both_generations_without_a_version() {
-    let app = App::start(Setup::default()).await;
-    let plain = ask(&app, "?balances-only=1").await.json();
+async fn sure_gets_both_generations_without_a_version(app: &App) {
+    let plain = ask(app, "?balances-only=1").await.json();
     for version in ["1", "2"] {
-        let answer = ask(&app, &format!("?balances-only=1&version={version}")).await;
+        let answer = ask(app, &format!("?balances-only=1&version={version}")).await;
         assert_eq!(names(&answer.json()), names(&plain));
     }
-    let set = account_set(&app, "?balances-only=1").await;
+    let set = account_set(app, "?balances-only=1").await;
     let account = &set.accounts[0];
     let mut connections = set.connections.iter();
     let connection = connections.find(|one| one.conn_id == account.conn_id);
@@ -338,18 +338,14 @@ async fn sure_account_without_a_balance_is_left_out_and_named() {
     .await;
 }
 
-#[tokio::test]
-async fn goetta_finance_pending_zero_is_accepted() {
-    let app = App::start(Setup::default()).await;
-    let without = account_set(&app, "?pending=0").await;
-    let with = account_set(&app, "?pending=1").await;
+async fn goetta_finance_pending_zero_is_accepted(app: &App) {
+    let without = account_set(app, "?pending=0").await;
+    let with = account_set(app, "?pending=1").await;
     assert_eq!(without.rows(), with.rows());
 }
 
-#[tokio::test]
-async fn securo_currencies_have_three_letters() {
-    let app = App::start(Setup::default()).await;
-    let set = account_set(&app, "?version=2").await;
+async fn securo_currencies_have_three_letters(app: &App) {
+    let set = account_set(app, "?version=2").await;
     let of_accounts = set.accounts.iter().map(|account| &account.currency);
     let rows = set.rows();
     let of_rows = rows.iter().map(|row| &row.currency);

@@ -1,5 +1,5 @@
-//! The SimpleFIN server, through the real listener. What each client demands is a test of its own
-//! in `clients.rs`.
+//! The SimpleFIN server, through the real listener. What each client demands is a function of its
+//! own in `clients.rs`.
 
 mod claims;
 mod clients;
