@@ -182,26 +182,14 @@ async fn a_failing_connection_is_confined_to_its_accounts() {
 }
 
 #[tokio::test]
-async fn all_accounts_failing_is_503_and_uncached() {
+async fn failing_balances_are_nulls_or_503_and_uncached() {
     let app = App::start(Setup::default()).await;
-    let path = path(ids(&app).await);
-    app.fiskil()
-        .add_fault(Fault::status(429).at(BALANCES).retry_after(7));
-    let answer = app.get(&path).await;
-    assert_has(&answer.error(503), "temporarily unavailable");
-    assert_eq!(answer.header("retry-after"), Some("7"));
-    app.clear_faults();
-    assert_eq!(app.get(&path).await.cache(), Some("MISS"));
-}
-
-#[tokio::test]
-async fn permanent_provider_error_gives_null_balances() {
-    let app = App::start(Setup::default()).await;
-    let id = ids(&app).await.remove(0);
+    let ids = ids(&app).await;
+    // An error that no retry helps.
     app.fiskil().add_fault(Fault::status(400).at(BALANCES));
-    let answer = app.get(&path([&id])).await;
+    let answer = app.get(&path(&ids[..1])).await;
     let failed = Balance {
-        account_id: id,
+        account_id: ids[0].clone(),
         current_balance: None,
         available_balance: None,
         currency: None,
@@ -209,4 +197,14 @@ async fn permanent_provider_error_gives_null_balances() {
     };
     assert_eq!(answer.rows::<Balance>(), [failed]);
     assert_eq!(answer.cache(), Some("BYPASS"));
+    app.clear_faults();
+
+    let all = path(&ids);
+    app.fiskil()
+        .add_fault(Fault::status(429).at(BALANCES).retry_after(7));
+    let answer = app.get(&all).await;
+    assert_has(&answer.error(503), "temporarily unavailable");
+    assert_eq!(answer.header("retry-after"), Some("7"));
+    app.clear_faults();
+    assert_eq!(app.get(&all).await.cache(), Some("MISS"));
 }

@@ -229,7 +229,7 @@ async fn concurrent_equal_reads_share_one_call() {
 }
 
 #[tokio::test]
-async fn trades_have_the_documented_shape() {
+async fn trades_have_the_documented_shape_and_order() {
     let app = App::start(Setup::default()).await;
     let mia = investor(&app).await;
     let mut types = BTreeSet::new();
@@ -252,6 +252,24 @@ async fn trades_have_the_documented_shape() {
     }
     let all = TradeType::ALL.iter().map(|kind| kind.as_str().to_owned());
     assert_eq!(types, BTreeSet::from_iter(all), "all eight occur");
+
+    // Those of several accounts are merged, newest first.
+    for connection in &mia.connections {
+        let merged = app.all_trades(connection.id).by(&mia).all(150).await;
+        let mut single: Vec<Trade> = Vec::new();
+        for (account, _) in app.accounts_by(&mia).await {
+            if account.connection_id == connection.id.to_string() {
+                single.extend(app.trades(&account).by(&mia).all(500).await);
+            }
+        }
+        let instant = |trade: &Trade| {
+            let text = &trade.trade_date;
+            text.parse::<jiff::Timestamp>()
+                .unwrap_or_else(|_| format!("{text}T00:00:00Z").parse().expect("a day"))
+        };
+        single.sort_by_key(|trade| (Reverse(instant(trade)), trade.account_id.clone()));
+        assert_eq!(merged, single);
+    }
 }
 
 #[tokio::test]
@@ -293,28 +311,6 @@ async fn page_of_a_large_account_is_one_call() {
     let past_end = read().offset(90_000_000).page().await;
     assert_eq!(past_end.rows, []);
     assert_eq!(past_end.pagination.total, 20_000);
-}
-
-#[tokio::test]
-async fn several_accounts_are_merged_newest_first() {
-    let app = App::start(Setup::default()).await;
-    let mia = investor(&app).await;
-    for connection in &mia.connections {
-        let merged = app.all_trades(connection.id).by(&mia).all(150).await;
-        let mut single: Vec<Trade> = Vec::new();
-        for (account, _) in app.accounts_by(&mia).await {
-            if account.connection_id == connection.id.to_string() {
-                single.extend(app.trades(&account).by(&mia).all(500).await);
-            }
-        }
-        let instant = |trade: &Trade| {
-            let text = &trade.trade_date;
-            text.parse::<jiff::Timestamp>()
-                .unwrap_or_else(|_| format!("{text}T00:00:00Z").parse().expect("a day"))
-        };
-        single.sort_by_key(|trade| (Reverse(instant(trade)), trade.account_id.clone()));
-        assert_eq!(merged, single);
-    }
 }
 
 #[tokio::test]

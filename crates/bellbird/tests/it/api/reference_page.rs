@@ -44,9 +44,16 @@ async fn page(app: &App) -> Response {
 }
 
 #[tokio::test]
-async fn page_has_all_of_the_document() {
+async fn page_is_whole_and_needs_nothing_else() {
     let app = App::start(Setup::default()).await;
     let page = page(&app).await;
+    page_has_all_of_the_document(&page);
+    examples_are_json(&page);
+    page_is_self_contained(&app, &page).await;
+    page_is_compressed_on_request(&app, &page).await;
+}
+
+fn page_has_all_of_the_document(page: &Response) {
     let document = bellbird::openapi::document().value();
     let shown = text_of(&page.text).replace(['`', '*'], "");
     let assert_shown = |text: &str| assert!(shown.contains(text), "{text:?} is not on the page");
@@ -141,10 +148,7 @@ fn assert_operation_is_shown(articles: &[&str], path: &str, operation: &Value) {
 }
 
 /// The examples on the page are JSON with the members that responses have.
-#[tokio::test]
-async fn examples_are_json() {
-    let app = App::start(Setup::default()).await;
-    let page = page(&app).await;
+fn examples_are_json(page: &Response) {
     let examples: Vec<Value> = page
         .text
         .split("<pre><code>")
@@ -165,10 +169,7 @@ async fn examples_are_json() {
     assert!(examples.iter().any(is_of_rows));
 }
 
-#[tokio::test]
-async fn page_is_self_contained() {
-    let app = App::start(Setup::default()).await;
-    let page = page(&app).await;
+async fn page_is_self_contained(app: &App, page: &Response) {
     let policy = page.header("content-security-policy").unwrap();
     assert_starts(policy, "default-src 'none'; script-src 'self'");
     assert_lacks(policy, "unsafe");
@@ -199,11 +200,8 @@ async fn page_is_self_contained() {
     assert_has(&page.text, line);
 }
 
-#[tokio::test]
-async fn page_is_compressed_on_request() {
+async fn page_is_compressed_on_request(app: &App, page: &Response) {
     use std::io::Read as _;
-    let app = App::start(Setup::default()).await;
-    let page = page(&app).await;
     let request = app.http.get(format!("{}/docs", app.url));
     let request = request.header("accept-encoding", "br, gzip");
     let response = request.send().await.unwrap();
