@@ -75,6 +75,8 @@ async fn plan_decides_what_is_offered() {
         .try_submit("/connections", "provider=snaptrade", 403)
         .await;
     browser.get("/webhooks").await.assert_lacks("trades.synced");
+    let investments = browser.get("/investments").await;
+    investments.assert_has("Not in your plan");
     // A link by API or command, too.
     let broker = LinkTarget::Provider("snaptrade");
     let refused = app.create_link(user, broker).await;
@@ -115,14 +117,6 @@ async fn missing_page_has_the_menus() {
     let page = get(&url, None).await;
     page.assert_shows(404, "Page not found");
     assert!(!page.text.contains("/transactions"), "{}", page.text);
-}
-
-#[tokio::test]
-async fn investments_need_their_plan() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.ben.user.id).await;
-    let page = browser.get("/investments").await;
-    page.assert_has("Not in your plan");
 }
 
 #[tokio::test]

@@ -1,6 +1,5 @@
 //! Files that break off: none of them looks whole.
 
-use bellbird_storage::in_tx;
 use std::process::Command;
 use std::time::Duration;
 
@@ -134,9 +133,7 @@ async fn transient_failure_in_the_middle_is_tried_again() {
 async fn revoked_key_ends_a_file() {
     cut_by(async |Case { app, .. }| {
         let keys = app.keys_of(app.olivia.user.id).await;
-        in_tx!(app.storage, keys::revoke(keys[0].id, app.clock.now()))
-            .await
-            .unwrap();
+        app.revoke_key(keys[0].id).await;
     })
     .await;
 }

@@ -1,6 +1,5 @@
 //! After a removal, neither the database nor the API contains an id or name of the connection.
 
-use bellbird_storage::in_tx;
 use std::collections::BTreeSet;
 
 use bellbird_connections::LinkTarget;
@@ -150,9 +149,7 @@ async fn removal_erases_every_identifier() {
             .unregister_provider_users(user, false)
             .await
             .unwrap();
-        in_tx!(app.storage, user::delete(user, app.clock.now()))
-            .await
-            .unwrap();
+        app.delete_user(user).await;
         app.bank(provider)
             .set_webhooks(WebhookSettings::off())
             .unwrap();

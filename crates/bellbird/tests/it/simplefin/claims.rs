@@ -3,7 +3,6 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bellbird_domain::KeyId;
-use bellbird_storage::in_tx;
 use jiff::SignedDuration;
 use reqwest::Method;
 
@@ -55,9 +54,7 @@ async fn claim_gives_an_access_url_once() {
     assert_eq!(audit(&app, created.id).await, ["claimed", "claim_rejected"]);
     assert_eq!(app.keys_of(app.olivia.user.id).await.len(), keys.len());
 
-    in_tx!(app.storage, keys::revoke(created.id, app.clock.now()))
-        .await
-        .unwrap();
+    app.revoke_key(created.id).await;
     let revoked = ask_as(&app, key, "").await;
     assert_plain(&revoked, 403);
     assert_eq!(revoked.text, second.text);

@@ -1,7 +1,7 @@
 //! What the service has stored, its work on one connection, and changes of users.
 
 use bellbird_connections::Removal;
-use bellbird_domain::{Account, Connection, ConnectionId, ConnectionStatus, Plan, UserId};
+use bellbird_domain::{Account, Connection, ConnectionId, ConnectionStatus, KeyId, Plan, UserId};
 use bellbird_storage::{
     ConnectionAuditRow, KeyRecord, PendingRemoval, SyncState, UserChange, in_tx,
 };
@@ -88,6 +88,11 @@ impl App {
 
     pub(crate) async fn keys_of(&self, user: UserId) -> Vec<KeyRecord> {
         self.storage.keys().list(user).await.unwrap()
+    }
+
+    pub(crate) async fn revoke_key(&self, id: KeyId) {
+        let now = self.clock.now();
+        in_tx!(self.storage, keys::revoke(id, now)).await.unwrap();
     }
 
     pub(crate) async fn removals(&self) -> Vec<PendingRemoval> {

@@ -2,7 +2,7 @@
 
 use bellbird_console::{OidcSettings, check_identity_provider};
 use bellbird_domain::Plan;
-use bellbird_storage::{UserChange, in_tx};
+use bellbird_storage::UserChange;
 use jiff::SignedDuration;
 use reqwest::Url;
 use serde_json::json;
@@ -296,9 +296,7 @@ async fn address_is_trusted_once_and_the_subject_from_then_on() {
     let signed_in = Visitor::default().sign_in(&app).await;
     assert_eq!(email_of(&app, &signed_in).await, "new@example.com");
 
-    in_tx!(app.storage, user::delete(user.id, app.clock.now()))
-        .await
-        .unwrap();
+    app.delete_user(user.id).await;
     app.page("/keys", signed_in.cookie.as_deref())
         .await
         .assert_needs_sign_in("deleted");
