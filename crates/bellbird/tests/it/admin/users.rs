@@ -244,8 +244,14 @@ async fn events_outlive_a_user_who_is_removed_with_connections() {
 }
 
 #[tokio::test]
-async fn wrong_values_are_named() {
+async fn wrong_requests_are_named() {
     let admin = Admin::start().await;
+    wrong_values_are_named(&admin).await;
+    query_says_what_it_selects(&admin).await;
+    body_is_json_of_bounded_size(&admin).await;
+}
+
+async fn wrong_values_are_named(admin: &Admin) {
     let body = json!({"email": "no address", "plan": "gold", "timezone": "Mars/Olympus", "reference": "", "name": 1});
     let message = admin.post(USERS, &body).await.invalid();
     for part in [
@@ -275,9 +281,7 @@ async fn wrong_values_are_named() {
     }
 }
 
-#[tokio::test]
-async fn query_says_what_it_selects() {
-    let admin = Admin::start().await;
+async fn query_says_what_it_selects(admin: &Admin) {
     let users = admin.get(&format!("{USERS}?limit=1")).await.json();
     let cursor = text(&users, "nextCursor");
     let next = format!("{USERS}?limit=1&cursor={cursor}");
@@ -305,10 +309,8 @@ async fn query_says_what_it_selects() {
     }
 }
 
-#[tokio::test]
-async fn body_is_json_of_bounded_size() {
+async fn body_is_json_of_bounded_size(admin: &Admin) {
     const JSON: &str = "application/json; charset=utf-8";
-    let admin = Admin::start().await;
     let whole = b"{\"email\": \"a@example.com\"}".to_vec();
     let twice = b"{\"email\": \"a@example.com\", \"email\": \"b@example.com\"}".to_vec();
     let no_object = "The body must be a JSON object";
