@@ -100,28 +100,7 @@ fn first_start_with_a_part_of_the_service_makes_nothing() {
 }
 
 #[test]
-fn lost_database_is_no_first_start() {
-    let workdir = Workdir::new();
-    workdir.start("serve").end();
-    let folder = workdir.data_folder();
-    for entry in std::fs::read_dir(&folder).unwrap() {
-        let entry = entry.unwrap();
-        let name = entry.file_name().into_string().unwrap();
-        if name.starts_with("bellbird.db") {
-            std::fs::remove_file(entry.path()).unwrap();
-        }
-    }
-    for removed in ["nothing", "bellbird.toml"] {
-        let _ = std::fs::remove_file(folder.join(removed));
-        let error = workdir.error("serve", 1);
-        assert_has(&error, "bellbird.db is not there, but its master key");
-        assert_has(&error, "restore a backup with `bellbird restore`");
-        assert!(!folder.join("bellbird.db").exists());
-    }
-}
-
-#[test]
-fn lost_key_is_no_first_start() {
+fn lost_key_or_database_is_no_first_start() {
     let workdir = Workdir::new();
     workdir.start("serve").end();
     let folder = workdir.data_folder();
@@ -141,6 +120,21 @@ fn lost_key_is_no_first_start() {
     workdir.start("serve").end();
     let made = std::fs::read(folder.join("bellbird.toml")).unwrap();
     assert_eq!(made, settings);
+
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        if name.starts_with("bellbird.db") {
+            std::fs::remove_file(entry.path()).unwrap();
+        }
+    }
+    for removed in ["nothing", "bellbird.toml"] {
+        let _ = std::fs::remove_file(folder.join(removed));
+        let error = workdir.error("serve", 1);
+        assert_has(&error, "bellbird.db is not there, but its master key");
+        assert_has(&error, "restore a backup with `bellbird restore`");
+        assert!(!folder.join("bellbird.db").exists());
+    }
 }
 
 /// Any number of them: one makes the installation and serves.
