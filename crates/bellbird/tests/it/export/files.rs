@@ -178,15 +178,29 @@ async fn tables_have_the_rows_of_v1() {
         rows.retain(|row| row["accountId"] == *account);
         assert_same_rows(&sorted(lines), &sorted(rows));
     }
+    // The wrong kind of account names the files that it has.
+    let account = &app.accounts_of(&investor.connections[0]).await[0].id;
+    let file = format!("transactions.ofx?accountId={account}");
+    let message = app.export(key, &file).await.error(400);
+    assert_has(&message, "take trades or holdings");
 }
 
 #[tokio::test]
-async fn wrong_parameters_are_400_and_say_what_to_do() {
+async fn wrong_requests_are_400_and_call_no_provider() {
     let app = App::start(Setup::default()).await;
-    let Place {
+    let bank = busiest(&app).await;
+    wrong_parameters_say_what_to_do(&app, &bank).await;
+    unknown_parameters_are_named(&app, &bank).await;
+    assert_eq!(app.transaction_calls(), 0);
+}
+
+async fn wrong_parameters_say_what_to_do(
+    app: &App,
+    Place {
         account,
         connection,
-    } = busiest(&app).await;
+    }: &Place,
+) {
     let key = &app.olivia.key;
     let message = async |file: String| app.export(key, &file).await.error(400);
     for file in [
@@ -235,13 +249,9 @@ async fn wrong_parameters_are_400_and_say_what_to_do() {
     app.export(key, "balances.csv").await.error(404);
     let file = "/v1/export/transactions.csv";
     app.method_as(Method::POST, key, file).await.error(405);
-    assert_eq!(app.transaction_calls(), 0);
 }
 
-#[tokio::test]
-async fn unknown_parameters_are_400_and_named() {
-    let app = App::start(Setup::default()).await;
-    let Place { account, .. } = busiest(&app).await;
+async fn unknown_parameters_are_named(app: &App, Place { account, .. }: &Place) {
     let unknown = |name: &str, meant: &str| format!("{name}: unknown; did you mean {meant}?");
     let account_id = |name: &str| unknown(name, "accountId");
     let of_none = |name: &str, known: &str| {
@@ -286,17 +296,6 @@ async fn unknown_parameters_are_400_and_named() {
         let head = app.method_as(Method::HEAD, key, &path).await;
         assert_eq!(head.status, 400);
     }
-    assert_eq!(app.transaction_calls(), 0);
-}
-
-#[tokio::test]
-async fn wrong_kind_of_account_names_the_files_that_it_has() {
-    let app = App::start(Setup::default()).await;
-    let investor = app.person_at("snaptrade").await;
-    let account = &app.accounts_of(&investor.connections[0]).await[0].id;
-    let file = format!("transactions.ofx?accountId={account}");
-    let message = app.export(&investor.key, &file).await.error(400);
-    assert_has(&message, "take trades or holdings");
 }
 
 #[tokio::test]

@@ -16,7 +16,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::apps::origin;
 use crate::support::chromium::Browser;
-use crate::support::client::{Account, Page};
 use crate::support::harness::{App, Setup, simulated_providers};
 
 /// What the user does at the provider.
@@ -260,18 +259,15 @@ async fn from_link_to_transactions_at_every_provider() {
 
         let connection = app.new_connections(user, &before).await.remove(0);
         assert_eq!(connection.provider, provider);
-        let accounts = app.get_as(&app.ben.key, "/v1/accounts?limit=100").await;
-        let mut accounts = accounts.read::<Page<Account>>().rows;
+        let mut accounts = app.all_accounts(&app.ben).await;
         accounts.retain(|account| account.connection_id == connection.id.to_string());
         assert!(!accounts.is_empty());
         if connection.category.as_str() == "banking" {
             let rows = app.transactions(&accounts[0]).by(&app.ben);
             assert!(!rows.rows().await.is_empty(), "{provider}: rows");
         } else {
-            let ids: Vec<&str> = accounts.iter().map(|account| &*account.id).collect();
-            let path = format!("/v1/balances?accountIds={}", ids.join(","));
-            let balances = app.get_as(&app.ben.key, &path).await.data();
-            assert_eq!(balances.len(), ids.len());
+            let balances = app.balances(&app.ben, &accounts).await;
+            assert_eq!(balances.len(), accounts.len());
         }
     }
     let state = "0".repeat(64);

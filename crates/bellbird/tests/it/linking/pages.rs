@@ -140,12 +140,19 @@ async fn result_leads_back_to_a_link_of_the_same_user_only() {
 async fn late_accounts_fill_in() {
     let app = App::start(Setup::default()).await;
     app.set_options("fiskil", &json!({"lagSeconds": 60}));
-    let link_url = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
+    let (user, before) = (app.ben.user.id, app.connections_of(app.ben.user.id).await);
+    let link_url = app.link_url(user, LinkTarget::UserChoice).await;
     let callback_url = callback_from(&link_url, "fiskil", "accept").await;
     let early = open(&callback_url).await;
     early.assert_shows(200, "not listed the accounts yet");
     assert_eq!(early.headers["refresh"], "5");
-    app.run_jobs_after(SignedDuration::from_secs(90)).await;
+    let linked = app.new_connections(user, &before).await.remove(0);
+    assert_eq!(linked.status, ConnectionStatus::Active);
+    assert!(app.accounts_of(&linked).await.is_empty());
+    app.run_jobs_after(SignedDuration::from_secs(20)).await;
+    assert!(app.accounts_of(&linked).await.is_empty(), "not yet");
+    app.run_jobs_after(SignedDuration::from_secs(60)).await;
+    assert!(!app.accounts_of(&linked).await.is_empty());
     let late = open(&callback_url).await;
     late.assert_shows(200, "class=\"number\"");
     assert!(!late.headers.contains_key("refresh"));

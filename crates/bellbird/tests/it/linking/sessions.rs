@@ -426,8 +426,7 @@ async fn link_urls_are_scoped_and_expire() {
     let calls = app.fiskil().calls();
     assert_eq!(calls.get("/v1/auth/session"), None, "{calls:?}");
 
-    app.clock
-        .set(app.clock.now() + SignedDuration::from_mins(31));
+    app.advance_own_clock(SignedDuration::from_mins(31));
     open(&choice).await.assert_shows(410, "expired");
     open(&fiskil_only).await.assert_shows(410, "expired");
 }
@@ -541,21 +540,6 @@ async fn concurrent_starts_register_the_user_once() {
         let calls = app.bank(provider).calls();
         assert_eq!(calls.get(*register), Some(&1), "{provider}");
     }
-}
-
-#[tokio::test]
-async fn late_accounts_appear() {
-    let app = App::start(Setup::default()).await;
-    app.set_options("fiskil", &json!({"lagSeconds": 60}));
-    let user = app.ben.user.id;
-    let (linked, shown) = app.link_at(user, "fiskil").await;
-    shown.assert_shows(200, "linked");
-    assert!(app.accounts_of(&linked[0]).await.is_empty());
-    assert_eq!(linked[0].status, ConnectionStatus::Active);
-    app.run_jobs_after(SignedDuration::from_secs(20)).await;
-    assert!(app.accounts_of(&linked[0]).await.is_empty(), "not yet");
-    app.run_jobs_after(SignedDuration::from_secs(60)).await;
-    assert!(!app.accounts_of(&linked[0]).await.is_empty());
 }
 
 #[tokio::test]
