@@ -1,16 +1,12 @@
 //! Every `curl` example in the README and in `docs/` works as it is printed.
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
+use crate::repository::root;
 use crate::support::process::{Workdir, get, text};
 use crate::support::words::assert_starts;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
 
 /// The README and all documents in `docs/`, with their paths.
 fn documents() -> Vec<(String, String)> {

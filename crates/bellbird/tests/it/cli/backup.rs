@@ -3,13 +3,14 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+use crate::repository::root;
 use crate::support::browser::client;
 use crate::support::database::execute;
 use crate::support::deployment;
@@ -33,10 +34,6 @@ fn documented(headings: &[&str]) -> String {
             .1;
     }
     blocks(rest).remove(0)
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 fn page() -> String {

@@ -7,8 +7,9 @@ use bellbird_domain::Decimal;
 use reqwest::Client;
 use serde_json::Value;
 
-use super::receivers::{installed, root};
+use super::receivers::installed;
 use crate::linking::chromium::{UserAction, leave_consent_pages};
+use crate::repository::root;
 use crate::support::chromium::Browser;
 use crate::support::port::free_port;
 use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, text};

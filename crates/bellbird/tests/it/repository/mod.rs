@@ -15,11 +15,12 @@ const TEXT_ENDINGS: [&str; 9] = [
     ".rs", ".md", ".sql", ".toml", ".html", ".css", ".py", ".mjs", ".yml",
 ];
 
-fn root() -> PathBuf {
+/// The folder of the repository.
+pub(crate) fn root() -> PathBuf {
     fs::canonicalize(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).expect("the repository")
 }
 
-fn read(path: &Path) -> String {
+pub(crate) fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 

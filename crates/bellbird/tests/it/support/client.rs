@@ -231,10 +231,6 @@ impl<R: DeserializeOwned> Query<'_, R> {
     }
 
     pub(crate) async fn rows(&self) -> Vec<R> {
-        #[derive(Deserialize)]
-        struct Rows<R> {
-            data: Vec<R>,
-        }
-        self.send().await.read::<Rows<R>>().data
+        self.send().await.rows()
     }
 }

@@ -31,7 +31,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::client::{Account, Page};
+use crate::support::client::Account;
 use crate::support::provider_spec::spec;
 
 /// The time at which tests start: the evening of 20 November 2026 in Sydney.
@@ -450,8 +450,7 @@ impl App {
 
     /// The accounts of a user, each with its id at the provider.
     pub(crate) async fn accounts_by(&self, person: &Person) -> Vec<(Account, String)> {
-        let response = self.get_as(&person.key, "/v1/accounts?limit=200").await;
-        let accounts = response.read::<Page<Account>>().rows;
+        let accounts = self.all_accounts(person).await;
         let mut ids = BTreeMap::new();
         for connection in &person.connections {
             for account in self.stored_accounts(person.user.id, connection.id).await {
@@ -467,8 +466,7 @@ impl App {
 
     /// Olivia's account whose name contains this text.
     pub(crate) async fn account(&self, name: &str) -> Account {
-        let response = self.get("/v1/accounts?limit=200").await;
-        let accounts = response.read::<Page<Account>>().rows;
+        let accounts = self.all_accounts(&self.olivia).await;
         let names: Vec<&str> = accounts.iter().map(|account| &*account.name).collect();
         let found = accounts.iter().find(|account| account.name.contains(name));
         found

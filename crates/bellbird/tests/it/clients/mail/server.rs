@@ -9,7 +9,8 @@ use bellbird_console::EmailSettings;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::clients::receivers::{installed, root};
+use crate::clients::receivers::installed;
+use crate::repository::root;
 use crate::support::harness::eventually;
 use crate::support::process::Process;
 

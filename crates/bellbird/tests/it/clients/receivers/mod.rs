@@ -3,8 +3,6 @@
 
 mod process;
 
-use std::path::{Path, PathBuf};
-
 use jiff::{SignedDuration, Timestamp};
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
@@ -25,14 +23,6 @@ const RECEIVERS: [&str; 3] = ["python", "js", "rust"];
 const CHUNK_ROWS: u64 = 20;
 /// The longest body that the receivers read.
 const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
-
-pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-fn read(path: &Path) -> String {
-    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
 
 /// A request that the reference implementation has signed.
 pub(crate) struct Signed {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
-use super::{read, root};
+use crate::repository::{read, root};
 use crate::support::harness::eventually;
 use crate::support::process::Process;
 

@@ -9,7 +9,8 @@ use std::sync::mpsc::{Receiver as Lines, channel};
 
 use jiff::SignedDuration;
 
-use super::receivers::{Signed, root};
+use super::receivers::Signed;
+use crate::repository::root;
 use crate::support::port::free_port;
 use crate::support::process::{ANY_PORTS, Process, RunningCommand, Workdir, errors, text};
 
