@@ -9,9 +9,16 @@ use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, te
 use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 #[tokio::test]
-async fn serve_prints_ready_and_stops_on_sigterm() {
-    let workdir = Workdir::with_key();
+async fn serve_says_that_it_is_ready_and_stops_on_sigterm() {
+    let mut workdir = Workdir::with_key();
+    let path = workdir.path().join("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    workdir.set("NOTIFY_SOCKET", path.to_str().unwrap());
     let service = workdir.start("serve");
+    // To systemd, for a unit with `Type=notify`.
+    let mut message = [0; 64];
+    let length = socket.recv(&mut message).unwrap();
+    assert_eq!(&message[..length], b"READY=1");
     let ok = (200, json!({"status": "ok"}));
     assert_eq!(service.get("apiUrl", "/health").await, ok);
     assert_eq!(service.get("opsUrl", "/live").await, ok);
@@ -21,6 +28,14 @@ async fn serve_prints_ready_and_stops_on_sigterm() {
         let (status, body) = service.get(listener, "/nowhere").await;
         assert_eq!(status, 404);
         assert!(body["error"]["message"].is_string(), "{body}");
+    }
+    if cfg!(target_os = "linux") {
+        // It writes no core file.
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", service.id())).unwrap();
+        let mut lines = limits.lines();
+        let core = lines.find(|line| line.starts_with("Max core file size"));
+        let values: Vec<&str> = core.unwrap().split_whitespace().collect();
+        assert_eq!(values[4..6], ["0", "0"], "{values:?}");
     }
 
     let (code, rest, log) = service.stop("-TERM");
@@ -142,20 +157,6 @@ async fn outside_readiness_follows_the_renewals_of_the_instance() {
     );
 }
 
-/// As systemd does for a unit with `Type=notify`.
-#[test]
-fn service_says_that_it_is_ready() {
-    let mut workdir = Workdir::with_key();
-    let path = workdir.path().join("notify");
-    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
-    workdir.set("NOTIFY_SOCKET", path.to_str().unwrap());
-    let service = workdir.start("serve");
-    let mut message = [0; 64];
-    let length = socket.recv(&mut message).unwrap();
-    assert_eq!(&message[..length], b"READY=1");
-    service.end();
-}
-
 /// While instances are upgraded one after another, the newest one migrates and the others go
 /// on.
 #[tokio::test]
@@ -197,19 +198,6 @@ async fn instance_works_with_a_newer_schema() {
     drop(running);
     let error = workdir.error(&format!("serve {ANY_PORTS}"), 1);
     assert_has(&error, "9999_later");
-}
-
-#[cfg(target_os = "linux")]
-#[tokio::test]
-async fn service_writes_no_core_file() {
-    let workdir = Workdir::with_key();
-    let running = workdir.start("serve");
-    let limits = std::fs::read_to_string(format!("/proc/{}/limits", running.id())).unwrap();
-    let core = limits
-        .lines()
-        .find(|line| line.starts_with("Max core file size"));
-    let values: Vec<&str> = core.unwrap().split_whitespace().collect();
-    assert_eq!(values[4..6], ["0", "0"], "{values:?}");
 }
 
 also_on_postgres! { outside_readiness_follows_the_renewals_of_the_instance instance_works_with_a_newer_schema }

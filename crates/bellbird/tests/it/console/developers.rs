@@ -55,6 +55,25 @@ async fn keys_are_made_replaced_and_revoked() {
     browser
         .try_submit("/keys", &format!("name={}", "a".repeat(5_000)), 413)
         .await;
+
+    // A key works as long as its user wants.
+    let made = browser.post("/keys", "name=Trial&works=30").await;
+    let key = shown_key(&made.text).expect("the new key");
+    let named = async |name: &str| {
+        let keys = app.keys_of(app.ben.user.id).await;
+        keys.into_iter().find(|key| key.name == name).unwrap()
+    };
+    let trial = named("Trial").await;
+    let expires_at = trial.expires_at.unwrap();
+    let month = SignedDuration::from_hours(30 * 24);
+    assert_eq!(expires_at.duration_since(trial.created_at), month);
+    made.assert_has("Works until");
+    assert_eq!(app.get_as(&key, "/v1/me").await.status, 200);
+    assert_eq!(trial.status(expires_at), KeyStatus::Expired);
+    browser
+        .try_submit("/keys", "name=Lasting&works=", 200)
+        .await;
+    assert_eq!(named("Lasting").await.expires_at, None);
 }
 
 /// After a takeover, its user finds which session made which key.
@@ -260,31 +279,6 @@ async fn forms_that_are_sent_again_make_no_key_or_token() {
     browser
         .submit("/programs", form, "token-shown-before&at=actual")
         .await;
-}
-
-#[tokio::test]
-async fn key_works_as_long_as_its_user_wants() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.ben.user.id).await;
-    let made = browser.post("/keys", "name=Trial&works=30").await;
-    let key = shown_key(&made.text).expect("the new key");
-    let trial = async || {
-        let keys = app.keys_of(app.ben.user.id).await;
-        keys.into_iter().find(|key| key.name == "Trial").unwrap()
-    };
-    let made_at = trial().await.created_at;
-    let expires_at = trial().await.expires_at.unwrap();
-    let month = SignedDuration::from_hours(30 * 24);
-    assert_eq!(expires_at.duration_since(made_at), month);
-    made.assert_has("Works until");
-    assert_eq!(app.get_as(&key, "/v1/me").await.status, 200);
-    assert_eq!(trial().await.status(expires_at), KeyStatus::Expired);
-    browser
-        .try_submit("/keys", "name=Lasting&works=", 200)
-        .await;
-    let keys = app.keys_of(app.ben.user.id).await;
-    let lasting = keys.iter().find(|key| key.name == "Lasting").unwrap();
-    assert_eq!(lasting.expires_at, None);
 }
 
 fn shown_key(page: &str) -> Option<String> {

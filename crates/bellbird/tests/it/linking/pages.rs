@@ -2,7 +2,7 @@
 //! late accounts, and removal by the user.
 
 use bellbird_connections::LinkTarget;
-use bellbird_domain::{ConnectionStatus, Plan};
+use bellbird_domain::ConnectionStatus;
 use jiff::SignedDuration;
 use reqwest::Url;
 use serde_json::json;
@@ -274,16 +274,4 @@ async fn link_removes_only_what_it_is_for() {
     let expired = submit(&choice, &format!("confirm-removal={other}")).await;
     assert_eq!(expired.status, 410);
     assert_eq!(app.connections_of(user).await.len(), 1);
-}
-
-#[tokio::test]
-async fn link_of_a_removed_user_says_so_at_once() {
-    let app = App::start(Setup::default()).await;
-    let (email, plan) = ("leaving@example.com", Plan::Professional);
-    let user = app.add_person(email, plan, &[]).await.user.id;
-    let link_url = app.link_url(user, LinkTarget::UserChoice).await;
-    app.delete_user(user).await;
-    let page = open(&link_url).await;
-    page.assert_shows(404, "This link does not work");
-    page.assert_lacks("<button");
 }

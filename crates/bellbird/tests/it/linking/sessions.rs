@@ -383,6 +383,13 @@ async fn link_urls_are_scoped_and_expire() {
     let user = app.olivia.user.id;
     let unknown = format!("{}/link/{}", app.console_url, "0".repeat(64));
     open(&unknown).await.assert_shows(404, "incomplete");
+    let leaving = app.add_person("leaving@example.com", Plan::Professional, &[]);
+    let leaving = leaving.await.user.id;
+    let link_url = app.link_url(leaving, LinkTarget::UserChoice).await;
+    app.delete_user(leaving).await;
+    let page = open(&link_url).await;
+    page.assert_shows(404, "This link does not work");
+    page.assert_lacks("<button");
     let choice = app.link_url(user, LinkTarget::UserChoice).await;
     let page = open(&choice).await;
     page.assert_shows(200, "olivia@example.com");

@@ -106,13 +106,8 @@ async fn broker_account_that_recovers_stays_left_out_until_the_end() {
         let answers = answers_after(&mcp, tool, first, limit).await;
         assert_left_out_to_the_end(&answers, member, &all);
     }
-}
 
-#[tokio::test]
-async fn holdings_that_changed_before_the_cursor_begin_again() {
-    let app = App::start(Setup::default()).await;
-    let person = person_with_all(&app).await;
-    let mcp = Mcp::new(&app, &person.key);
+    // Holdings that changed before the cursor begin again.
     let first = mcp.call("list_holdings", json!({"limit": 10})).await;
     let cursor = first["next_cursor"].as_str().unwrap();
     break_account_of(&app, &person, &first["holdings"][0]).await;

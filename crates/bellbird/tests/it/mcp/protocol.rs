@@ -23,9 +23,15 @@ fn error_code(answer: &Response, status: u16) -> i64 {
 }
 
 #[tokio::test]
-async fn legacy_client_initializes_lists_and_calls() {
+async fn both_eras_are_spoken() {
     let app = App::start(Setup::default()).await;
     let mcp = Mcp::new(&app, &app.olivia.key);
+    legacy_client_initializes_lists_and_calls(&mcp).await;
+    modern_client_discovers_lists_and_calls(&mcp).await;
+    requests_that_break_the_protocol_are_rejected(&mcp).await;
+}
+
+async fn legacy_client_initializes_lists_and_calls(mcp: &Mcp<'_>) {
     for (requested, expected) in [
         ("2025-11-25", "2025-11-25"),
         ("2025-06-18", "2025-06-18"),
@@ -64,10 +70,7 @@ async fn legacy_client_initializes_lists_and_calls() {
     }
 }
 
-#[tokio::test]
-async fn modern_client_discovers_lists_and_calls() {
-    let app = App::start(Setup::default()).await;
-    let mcp = Mcp::new(&app, &app.olivia.key);
+async fn modern_client_discovers_lists_and_calls(mcp: &Mcp<'_>) {
     let discovered = mcp.modern("server/discover", json!({})).await.json();
     assert_eq!(discovered["id"], "a");
     let discovered = &discovered["result"];
@@ -111,10 +114,7 @@ async fn modern_client_discovers_lists_and_calls() {
     }
 }
 
-#[tokio::test]
-async fn requests_that_break_the_protocol_are_rejected() {
-    let app = App::start(Setup::default()).await;
-    let mcp = Mcp::new(&app, &app.olivia.key);
+async fn requests_that_break_the_protocol_are_rejected(mcp: &Mcp<'_>) {
     let list = |meta: Value| {
         json!({"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": {"_meta": meta}})
             .to_string()

@@ -204,24 +204,19 @@ async fn removed_connection_is_gone_at_once() {
     assert_eq!(account_set(&app, &of_account).await.accounts, []);
 }
 
-/// Actual asks for one account at a time.
-#[tokio::test]
-async fn one_account_of_a_broker_takes_no_calls_for_its_others() {
-    let app = App::start(Setup::default()).await;
-    let broker = app.person_at("snaptrade").await;
-    let accounts = app.accounts_of(&broker.connections[0]).await;
-    assert!(accounts.len() > 1);
-    set_of(&app, &broker, &format!("?account={}", accounts[0].id)).await;
-    let calls = app.bank("snaptrade").calls();
-    let of_positions = calls.iter().filter(|(call, _)| call.contains("positions"));
-    let positions: u64 = of_positions.map(|(_, count)| count).sum();
-    assert_eq!(positions, 1, "{calls:?}");
-}
-
 #[tokio::test]
 async fn broker_shows_holdings_to_professionals_only() {
     let app = App::start(Setup::default()).await;
     let person = app.person_at("snaptrade").await;
+    // One account, as Actual asks for it, takes no calls for its others.
+    let accounts = app.accounts_of(&person.connections[0]).await;
+    assert!(accounts.len() > 1);
+    set_of(&app, &person, &format!("?account={}", accounts[0].id)).await;
+    let calls = app.bank("snaptrade").calls();
+    let of_positions = calls.iter().filter(|(call, _)| call.contains("positions"));
+    let positions: u64 = of_positions.map(|(_, count)| count).sum();
+    assert_eq!(positions, 1, "{calls:?}");
+
     let holdings = |set: &AccountSet| {
         let accounts = set.accounts.iter();
         accounts
