@@ -132,7 +132,7 @@ pub(crate) struct SignedIn<'a> {
 
 impl App {
     /// A new user who has nothing.
-    async fn add_user(&self, email: &str, plan: Plan) -> User {
+    pub(crate) async fn add_user(&self, email: &str, plan: Plan) -> User {
         let new = NewUser {
             email,
             plan,

@@ -3,7 +3,6 @@
 use bellbird_connections::LinkTarget;
 use bellbird_console::OidcSettings;
 use bellbird_domain::Plan;
-use bellbird_storage::UserChange;
 use jiff::SignedDuration;
 
 use super::{Page, SIGNED_OUT, SignedIn, get, post, with_session};
@@ -291,11 +290,7 @@ async fn user_who_may_not_sign_in_is_as_unknown_as_any() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.ben.user.id).await;
     let link = app.sign_in_link(app.ben.user.id).await;
-    let change = UserChange {
-        console_sign_in: Some(false),
-        ..UserChange::default()
-    };
-    app.change_user(app.ben.user.id, &change).await;
+    app.set_console_sign_in(app.ben.user.id, false).await;
     let keys = browser.get("/keys").await;
     keys.assert_needs_sign_in("the session is over");
     let unknown = app.page(UNKNOWN_LINK, None).await;

@@ -256,8 +256,13 @@ async fn denied_reconnect_removes_the_connection() {
 }
 
 #[tokio::test]
-async fn user_who_declined_elsewhere_removes_nothing() {
+async fn user_who_declined_is_not_asked_and_removes_nothing() {
     let app = App::start(Setup::default()).await;
+    for provider in simulated_providers() {
+        let callback_url = app.callback_url(app.ben.user.id, provider, "deny").await;
+        let elsewhere = open_elsewhere(&callback_url).await;
+        elsewhere.assert_shows(200, "did not give your consent");
+    }
     for provider in ["fiskil", "snaptrade"] {
         let email = format!("{provider}.heals@example.com");
         let (user, linked) = app.linked_user(&email, provider).await;
@@ -270,15 +275,5 @@ async fn user_who_declined_elsewhere_removes_nothing() {
         let elsewhere = open_elsewhere(&callback_url).await;
         elsewhere.assert_shows(200, "did not give your consent");
         assert!(app.has_connection(user, linked[0].id).await, "{provider}");
-    }
-}
-
-#[tokio::test]
-async fn user_who_declined_is_not_asked() {
-    let app = App::start(Setup::default()).await;
-    for provider in simulated_providers() {
-        let callback_url = app.callback_url(app.ben.user.id, provider, "deny").await;
-        let elsewhere = open_elsewhere(&callback_url).await;
-        elsewhere.assert_shows(200, "did not give your consent");
     }
 }

@@ -26,6 +26,23 @@ impl App {
         self.change_user(user, &change).await;
     }
 
+    pub(crate) async fn set_reference(&self, user: UserId, reference: &str) {
+        let change = UserChange {
+            reference: Some(Some(reference)),
+            ..UserChange::default()
+        };
+        self.change_user(user, &change).await;
+    }
+
+    /// Whether the user may sign in to the console.
+    pub(crate) async fn set_console_sign_in(&self, user: UserId, may_sign_in: bool) {
+        let change = UserChange {
+            console_sign_in: Some(may_sign_in),
+            ..UserChange::default()
+        };
+        self.change_user(user, &change).await;
+    }
+
     pub(crate) async fn change_user(&self, user: UserId, change: &UserChange<'_>) {
         let changed = in_tx!(self.storage, user::update(user, change)).await;
         changed.unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bellbird_domain::{DeliveryState, EndpointStatus, EventType, Plan, UserId};
-use bellbird_storage::{EndpointChange, UserChange, in_tx};
+use bellbird_storage::{EndpointChange, in_tx};
 use serde_json::{Value, json};
 
 use super::DAY;
@@ -50,13 +50,7 @@ async fn gets_what_each_user_gets() {
     for provider in simulated_providers() {
         let person = app.person_at(provider).await;
         let reference = format!("customer \"{provider}\"");
-        let change = UserChange {
-            reference: Some(Some(&reference)),
-            ..UserChange::default()
-        };
-        in_tx!(app.storage, user::update(person.user.id, &change))
-            .await
-            .unwrap();
+        app.set_reference(person.user.id, &reference).await;
         let hook = app.hook(&person.user).await;
         app.sync(&person.connections[0]).await;
         own.push((person.user.id, reference, received(&app, &hook).await));

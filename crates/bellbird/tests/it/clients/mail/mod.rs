@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use bellbird_domain::{ConnectionStatus, Plan, UserId};
 use bellbird_sandbox::ConsentState;
-use bellbird_storage::{DueEmail, NewUser, UserChange, in_tx};
+use bellbird_storage::DueEmail;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -224,21 +224,14 @@ async fn what_a_thief_did_is_reported_whatever_happens_to_the_session() {
 async fn address_that_nobody_verified_gets_no_email() {
     let mail = MailServer::start();
     let app = App::start(Setup::with(|settings| mail.configure(settings, ""))).await;
-    let set = async |console_sign_in| {
-        let change = UserChange {
-            console_sign_in: Some(console_sign_in),
-            ..UserChange::default()
-        };
-        app.change_user(app.ben.user.id, &change).await;
-    };
-    set(false).await;
+    app.set_console_sign_in(app.ben.user.id, false).await;
     let (page, _) = ask(&app, "ben@example.com").await;
     let (unknown, _) = ask(&app, "nobody@example.com").await;
     assert_eq!((page.status, &page.text), (unknown.status, &unknown.text));
     let connection = &app.ben.connections[0];
     app.change_consent(connection, ConsentState::Revoked).await;
     app.send_emails().await;
-    set(true).await;
+    app.set_console_sign_in(app.ben.user.id, true).await;
     ask(&app, "ben@example.com").await;
     let email = mail.take(1).await.remove(0);
     assert_eq!(email["subject"], "Sign in to Bellbird", "nothing before it");
@@ -256,15 +249,8 @@ async fn what_a_mail_server_does_not_take_is_sent_later() {
         "busy@example.com",
         "new@example.com",
     ] {
-        let new = NewUser {
-            email,
-            plan: Plan::Developer,
-            timezone: None,
-            reference: None,
-            console_sign_in: true,
-        };
-        let user = in_tx!(app.storage, user::insert(&new, app.clock.now())).await;
-        app.sign_in(user.unwrap().id).await;
+        let user = app.add_user(email, Plan::Developer).await;
+        app.sign_in(user.id).await;
     }
     app.send_emails().await;
     // One that fails does not stop the others.

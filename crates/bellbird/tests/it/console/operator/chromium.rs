@@ -1,7 +1,6 @@
 //! The pages for operators in a real browser.
 
 use bellbird_domain::Plan;
-use bellbird_storage::UserChange;
 
 use super::PAGES;
 use crate::support::chromium::Browser;
@@ -54,12 +53,7 @@ async fn long_address_fits_on_a_phone() {
     let email = format!("{}@{}.example", "m".repeat(30), "n".repeat(16));
     assert_eq!(email.len(), 55);
     let user = app.add_user(&email, Plan::Professional).await.id;
-    let reference = "r".repeat(100);
-    let change = UserChange {
-        reference: Some(Some(&*reference)),
-        ..UserChange::default()
-    };
-    app.change_user(user, &change).await;
+    app.set_reference(user, &"r".repeat(100)).await;
     app.set_operator(user, true).await;
     app.set_operator(app.ben.user.id, true).await;
     let by_ben = app.sign_in(app.ben.user.id).await;

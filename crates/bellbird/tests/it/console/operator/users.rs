@@ -1,7 +1,6 @@
 //! The list of users, and the page of each.
 
 use bellbird_domain::{ActorKind, Plan};
-use bellbird_storage::UserChange;
 
 use crate::console::get;
 use crate::support::harness::{App, Setup};
@@ -119,11 +118,7 @@ async fn operator_allows_a_user_to_sign_in() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in_operator().await;
     let olivia = app.olivia.user.id;
-    let forbidden = UserChange {
-        console_sign_in: Some(false),
-        ..UserChange::default()
-    };
-    app.change_user(olivia, &forbidden).await;
+    app.set_console_sign_in(olivia, false).await;
     let path = format!("/operator/users/{olivia}");
     let page = browser.get(&path).await;
     page.assert_has("because a restore forbade it to everybody");
