@@ -96,43 +96,34 @@ async fn demo_sends_webhook_events() {
 }
 
 /// A developer tries a receiver on this machine without a flag.
-#[tokio::test]
-async fn demo_takes_a_receiver_on_this_machine() {
-    let (receiver, workdir) = (Receiver::start().await, Workdir::new());
-    let running = workdir.start("demo --rows 50");
-    let demo = running.json();
-    let console = text(&demo, "consoleUrl");
+async fn try_a_receiver(console: &str) -> Receiver {
+    let receiver = Receiver::start().await;
     let signed_in = console::post(&format!("{console}/demo/sign-in"), None, "").await;
     let cookie = signed_in.cookie.expect("a session");
     let url = receiver.url.replace(':', "%3A").replace('/', "%2F");
     let form = format!("url={url}&event=transactions.synced");
     let made = console::post(&format!("{console}/webhooks"), Some(&cookie), &form).await;
     made.assert_shows(200, "whsec_");
+    receiver
 }
 
-/// A browser keeps connections for later, and opens some in advance.
-#[test]
-fn open_connections_do_not_delay_the_end() {
-    let workdir = Workdir::new();
-    let running = workdir.start("demo --rows 50");
-    let demo = running.json();
+/// As a browser, which keeps connections for later, and opens some in advance.
+fn open_connections(demo: &Value) -> Vec<TcpStream> {
     let mut connections = Vec::new();
     for url in ["apiUrl", "consoleUrl", "opsUrl"] {
-        let address = text(&demo, url).strip_prefix("http://").unwrap();
+        let address = text(demo, url).strip_prefix("http://").unwrap();
         connections.push(TcpStream::connect(address).unwrap());
         let mut used = TcpStream::connect(address).unwrap();
         write!(used, "GET /nothing HTTP/1.1\r\nhost: {address}\r\n\r\n").unwrap();
         assert!(used.read(&mut [0; 4096]).unwrap() > 0);
         connections.push(used);
     }
-    let (code, _, log) = running.stop("-INT");
-    assert_eq!(code, Some(0));
-    assert_lacks(&log, "connections aborted");
+    connections
 }
 
-/// Does what the demo's pages advise, after the first link has expired.
+/// Does what the demo's pages advise, after the first link has expired, and ends the demo.
 #[tokio::test]
-async fn demo_makes_new_link_urls_and_names_its_database() {
+async fn demo_does_what_its_pages_advise() {
     let workdir = Workdir::new();
     let running = workdir.start("demo --rows 50");
     let demo = running.json();
@@ -175,7 +166,13 @@ async fn demo_makes_new_link_urls_and_names_its_database() {
     let (status, _) = get(&accounts, Some(text(&created, "key"))).await;
     assert_eq!(status, 200);
     assert!(!workdir.folder.path().join("bellbird.db").exists());
-    assert_eq!(running.stop("-INT").0, Some(0));
+
+    let _receiver = try_a_receiver(console).await;
+    // They do not delay the end.
+    let _connections = open_connections(&demo);
+    let (code, _, log) = running.stop("-INT");
+    assert_eq!(code, Some(0));
+    assert_lacks(&log, "connections aborted");
 }
 
 /// Presses the demo's button for another link.

@@ -65,14 +65,21 @@ impl Deployment {
 }
 
 #[tokio::test]
-async fn file_has_mode_0600_and_replaces_an_older_one() {
+async fn command_writes_a_whole_file_or_says_what_to_do() {
     let deployment = Deployment::start().await;
+    file_has_mode_0600_and_replaces_an_older_one(&deployment);
+    closed_pipe_is_quiet(&deployment);
+    wrong_use_says_what_to_do(&deployment);
+    failing_balance_is_read_again(&deployment).await;
+}
+
+fn file_has_mode_0600_and_replaces_an_older_one(deployment: &Deployment) {
     let Deployment {
         workdir,
         account,
         connection,
         ..
-    } = &deployment;
+    } = deployment;
     let out = workdir.path().join("out");
     fs::create_dir(&out).unwrap();
     let line = format!(
@@ -104,13 +111,27 @@ async fn file_has_mode_0600_and_replaces_an_older_one() {
 }
 
 #[tokio::test]
-async fn failed_export_leaves_no_file_and_keeps_the_older_one() {
+async fn export_that_fails_or_is_ended_leaves_no_file() {
     let deployment = Deployment::start().await;
     let Deployment { workdir, .. } = &deployment;
     let out = workdir.path().join("out");
     fs::create_dir(&out).unwrap();
-    fs::write(out.join("old.csv"), "old").unwrap();
+    // The command tries again after a while.
     deployment.fail_provider().await;
+    let line = format!("{USER} --format csv --output out/a.csv");
+    let mut command = workdir.command(&line).spawn().unwrap();
+    while deployment.files().is_empty() {
+        let ended = command.try_wait().unwrap();
+        assert_eq!(ended, None, "ended before it wrote");
+        tokio::task::yield_now().await;
+    }
+    let process = rustix::process::Pid::from_child(&command);
+    rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(command.wait().unwrap().code(), Some(1));
+    assert!(deployment.files().is_empty());
+
+    // An older file stays.
+    fs::write(out.join("old.csv"), "old").unwrap();
     for name in ["old.csv", "new.csv"] {
         let line = format!("{USER} --format csv --json --output out/{name}");
         let error = workdir.error(&line, 1);
@@ -158,12 +179,10 @@ async fn partial_file_names_what_it_leaves_out_on_standard_error() {
     assert_has(&error, "renew it with");
 }
 
-#[tokio::test]
-async fn failing_balance_is_read_again() {
-    let deployment = Deployment::start().await;
+async fn failing_balance_is_read_again(deployment: &Deployment) {
     let Deployment {
         workdir, account, ..
-    } = &deployment;
+    } = deployment;
     // More than one read of the command tries.
     let fault = Fault::status(500).at("/v1/banking/balances").times(3);
     deployment.add_fault(fault).await;
@@ -172,28 +191,7 @@ async fn failing_balance_is_read_again() {
     assert!(file.ends_with("</OFX>\n"), "{file}");
 }
 
-#[tokio::test]
-async fn signal_ends_the_command_and_deletes_the_unfinished_file() {
-    let deployment = Deployment::start().await;
-    fs::create_dir(deployment.workdir.path().join("out")).unwrap();
-    // The command tries again after a while.
-    deployment.fail_provider().await;
-    let line = format!("{USER} --format csv --output out/a.csv");
-    let mut command = deployment.workdir.command(&line).spawn().unwrap();
-    while deployment.files().is_empty() {
-        let ended = command.try_wait().unwrap();
-        assert_eq!(ended, None, "ended before it wrote");
-        tokio::task::yield_now().await;
-    }
-    let process = rustix::process::Pid::from_child(&command);
-    rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
-    assert_eq!(command.wait().unwrap().code(), Some(1));
-    assert!(deployment.files().is_empty());
-}
-
-#[tokio::test]
-async fn closed_pipe_is_quiet() {
-    let deployment = Deployment::start().await;
+fn closed_pipe_is_quiet(deployment: &Deployment) {
     let mut command = deployment
         .workdir
         .command(&format!("{USER} --format jsonl --from 2000-01-01"));
@@ -207,14 +205,12 @@ async fn closed_pipe_is_quiet() {
     assert_eq!(output.status.code(), Some(0));
 }
 
-#[tokio::test]
-async fn wrong_use_says_what_to_do() {
-    let deployment = Deployment::start().await;
+fn wrong_use_says_what_to_do(deployment: &Deployment) {
     let Deployment {
         workdir,
         connection,
         ..
-    } = &deployment;
+    } = deployment;
     let unknown = "0191e7a0-7c3b-7def-8000-00aabbccddee";
     for (arguments, code, expected) in [
         (

@@ -111,6 +111,15 @@ async fn consent_pages_are_below_the_console() {
         let response = reqwest::get(format!("{console}{path}")).await.unwrap();
         assert_eq!(response.status(), 404, "{path}");
     }
+
+    // A second service leaves the simulated providers alone.
+    let folder = workdir.data_folder().join("bellbird.db-sandbox");
+    let running = || std::fs::read(folder.join("running.json")).unwrap();
+    let before = running();
+    let second = format!("serve --sandbox {}", Addresses::new().options());
+    let error = workdir.error(&second, 1);
+    assert_has(&error, "another service runs");
+    assert!(running() == before);
     service.end();
 }
 
@@ -152,20 +161,5 @@ async fn public_console_has_all_pages_of_a_consent() {
         let url = format!("{console}{below}&{name}=accept");
         assert_eq!(reqwest::get(url).await.unwrap().status(), 403, "{name}");
     }
-    service.end();
-}
-
-#[test]
-fn second_service_leaves_the_simulated_providers_alone() {
-    let (workdir, addresses) = (Workdir::new(), Addresses::new());
-    let line = format!("serve --json --sandbox {}", addresses.options());
-    let service = RunningCommand::start(&workdir, &line);
-    let folder = workdir.data_folder().join("bellbird.db-sandbox");
-    let running = || std::fs::read(folder.join("running.json")).unwrap();
-    let before = running();
-    let second = format!("serve --sandbox {}", Addresses::new().options());
-    let error = workdir.error(&second, 1);
-    assert_has(&error, "another service runs");
-    assert!(running() == before);
     service.end();
 }
