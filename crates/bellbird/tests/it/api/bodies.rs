@@ -50,18 +50,11 @@ async fn bodies_of_all_endpoints() {
     let app = App::start(Setup::default()).await;
     let person = person_with_all(&app).await;
     let [fiskil, akahu, broker] = [0, 1, 2].map(|at| person.connections[at].id);
-    let accounts = app
-        .get_as(&person.key, "/v1/accounts?limit=200")
-        .await
-        .data();
+    let accounts = app.all_accounts(&person).await;
     let of = |connection: bellbird_domain::ConnectionId| {
-        let found = accounts
-            .iter()
-            .find(|account| account["connectionId"] == connection.to_string());
-        found.expect("an account")["id"]
-            .as_str()
-            .expect("an id")
-            .to_owned()
+        let id = connection.to_string();
+        let found = accounts.iter().find(|account| account.connection_id == id);
+        &found.expect("an account").id
     };
     let paths = [
         ("health", "/health".to_owned()),

@@ -52,7 +52,7 @@ async fn poll_without_news_calls_no_provider() {
         app.reset_calls();
         for _ in 0..5 {
             copy.assert_finds(&app, &[], "no news").await;
-            app.clock.set(app.clock.now() + STALE / 10);
+            app.advance_own_clock(STALE / 10);
         }
         assert_eq!(app.bank(provider).total_calls(), 0, "{provider}");
         // A sync of the background job serves as well.

@@ -1,5 +1,5 @@
 //! Removing a connection: it is hidden at once, its consent is withdrawn with retries, and then it
-//! is deleted. Failures do not change that; for crashes see `crash/removal.rs`.
+//! is deleted. Failures do not change that; for crashes see `chaos/kills/removal.rs`.
 
 use bellbird_connections::{Connections, Removal};
 use bellbird_domain::{ConnectionId, Plan};
@@ -18,7 +18,7 @@ const DELETE_CONSENT: &str = "/v1/consent/{arrangement_id}";
 /// Advances the clocks of the service and of SnapTrade, which rejects signatures of another time.
 /// That of Fiskil stays, so that its token is valid and a withdrawal is one call.
 pub(crate) fn advance_clock(app: &App, time: SignedDuration) {
-    app.clock.set(app.clock.now().saturating_add(time).unwrap());
+    app.advance_own_clock(time);
     app.bank("snaptrade").advance_clock(time);
 }
 

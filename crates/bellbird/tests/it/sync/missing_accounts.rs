@@ -5,7 +5,6 @@ use bellbird_sandbox::ConsentState;
 use jiff::SignedDuration;
 use serde_json::json;
 
-use crate::support::client::{Account, Page};
 use crate::support::harness::{App, Person, Setup, simulated_providers};
 use crate::support::receiver::Hook;
 
@@ -22,9 +21,8 @@ impl App {
 
     /// The ids that `/v1/accounts` shows.
     async fn shown_accounts(&self, person: &Person) -> Vec<String> {
-        let response = self.get_as(&person.key, "/v1/accounts?limit=200").await;
-        let accounts = response.read::<Page<Account>>().rows;
-        accounts.into_iter().map(|account| account.id).collect()
+        let accounts = self.all_accounts(person).await.into_iter();
+        accounts.map(|account| account.id).collect()
     }
 
     /// The status of a read of the account's rows, and of its balance.

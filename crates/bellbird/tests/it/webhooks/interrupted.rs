@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use bellbird_domain::{DeliveryState, TimestampExt as _};
+use bellbird_domain::DeliveryState;
 use bellbird_sandbox::Fault;
 use jiff::SignedDuration;
 
@@ -55,7 +55,7 @@ async fn running_attempt_does_not_undo_a_redelivery() {
     hook.receiver.reply_next_with([Reply::Never]);
     let redelivering = async {
         eventually(async || hook.receiver.has_requests()).await;
-        app.clock.set(app.clock.now().plus(Duration::from_secs(1)));
+        app.advance_own_clock(SignedDuration::from_secs(1));
         app.redeliver(&hook, event).await.unwrap();
     };
     tokio::join!(app.webhooks.run_due_deliveries(), redelivering);
@@ -82,8 +82,7 @@ async fn attempt_is_not_sent_after_its_lease_was_lost() {
     let other_instance = async {
         eventually(async || app.transaction_calls() > 0).await;
         // As if this one had been paused meanwhile.
-        app.clock
-            .set(app.clock.now().checked_add(LEASE_EXPIRED).unwrap());
+        app.advance_own_clock(LEASE_EXPIRED);
         let now = app.clock.now();
         let deliveries = app.storage.deliveries();
         let claims = deliveries.claim_endpoints(now, now + HOUR, 9, false).await;
