@@ -16,85 +16,14 @@ mod webhooks;
 use bellbird_domain::{Clock, Plan, User, UserId};
 use bellbird_management::sign_in::create_asked_link;
 use bellbird_storage::{NewUser, in_tx};
-use reqwest::Response;
-use reqwest::header::{LOCATION, SET_COOKIE};
 use secrecy::ExposeSecret as _;
 
-use crate::support::browser;
+use crate::support::browser::{self, browse_elsewhere};
 use crate::support::harness::App;
 
-/// A page as a browser gets it.
-pub(crate) struct Page {
-    /// Its URL and form, for a test that fails.
-    request: String,
-    pub(crate) status: u16,
-    pub(crate) location: Option<String>,
-    /// The value of the session's cookie, if the response sets it.
-    pub(crate) cookie: Option<String>,
-    headers: reqwest::header::HeaderMap,
-    pub(crate) text: String,
-}
+pub(crate) use crate::support::browser::BrowserPage as Page;
 
 impl Page {
-    pub(crate) async fn of(response: Response) -> Self {
-        let headers = response.headers().clone();
-        let location = headers
-            .get(LOCATION)
-            .map(|value| value.to_str().unwrap().to_owned());
-        let cookies = headers
-            .get_all(SET_COOKIE)
-            .iter()
-            .map(|value| value.to_str().unwrap());
-        let cookie = cookies
-            .filter_map(|cookie| cookie.strip_prefix("bellbird-session="))
-            .next();
-        let cookie = cookie.map(|cookie| cookie.split(';').next().unwrap().to_owned());
-        Self {
-            request: response.url().to_string(),
-            status: response.status().as_u16(),
-            location,
-            cookie,
-            headers,
-            text: response.text().await.unwrap(),
-        }
-    }
-
-    /// The cookies that the response sets, as the browser sends them.
-    pub(crate) fn set_cookies(&self) -> String {
-        let set = self
-            .headers
-            .get_all(SET_COOKIE)
-            .iter()
-            .map(|value| value.to_str().unwrap());
-        set.map(|cookie| cookie.split(';').next().unwrap())
-            .collect::<Vec<_>>()
-            .join("; ")
-    }
-
-    #[track_caller]
-    pub(crate) fn assert_status(&self, status: u16) {
-        let (request, text) = (&self.request, &self.text);
-        assert_eq!(self.status, status, "{request}: {text}");
-    }
-
-    #[track_caller]
-    pub(crate) fn assert_has(&self, words: &str) {
-        let (request, text) = (&self.request, &self.text);
-        assert!(text.contains(words), "{request}: no {words:?} in {text}");
-    }
-
-    #[track_caller]
-    pub(crate) fn assert_lacks(&self, words: &str) {
-        let (request, text) = (&self.request, &self.text);
-        assert!(!text.contains(words), "{request}: {words:?} in {text}");
-    }
-
-    #[track_caller]
-    pub(crate) fn assert_shows(&self, status: u16, words: &str) {
-        self.assert_status(status);
-        self.assert_has(words);
-    }
-
     /// After a form that has done something.
     #[track_caller]
     pub(crate) fn assert_leads_to(&self, path: &str) {
@@ -202,16 +131,13 @@ fn with_session(request: reqwest::RequestBuilder, cookie: Option<&str>) -> reqwe
 }
 
 pub(crate) async fn get(url: &str, cookie: Option<&str>) -> Page {
-    let request = browser::client().get(url).header("accept", "text/html");
-    Page::of(with_session(request, cookie).send().await.unwrap()).await
+    browse_elsewhere(with_session(browser::client().get(url), cookie)).await
 }
 
 /// A form of the console's own page.
 pub(crate) async fn post(url: &str, cookie: Option<&str>, form: &str) -> Page {
-    let request = browser::post(url, form)
-        .header("accept", "text/html")
-        .header("sec-fetch-site", "same-origin");
-    let page = Page::of(with_session(request, cookie).send().await.unwrap()).await;
+    let request = browser::post(url, form).header("sec-fetch-site", "same-origin");
+    let page = browse_elsewhere(with_session(request, cookie)).await;
     Page {
         request: format!("{url} {form}"),
         ..page

@@ -9,8 +9,9 @@ use bellbird_connections::{
 };
 use bellbird_domain::{Connection, ConnectionId, Plan, UserId};
 use bellbird_storage::in_tx;
-use reqwest::Url;
+use reqwest::header::{HeaderMap, LOCATION, SET_COOKIE};
 use reqwest::redirect::Policy;
+use reqwest::{Response, Url};
 use secrecy::ExposeSecret as _;
 
 use crate::support::harness::App;
@@ -18,12 +19,57 @@ use crate::support::harness::App;
 /// A response, as a browser shows it.
 #[derive(Debug)]
 pub(crate) struct BrowserPage {
+    /// Its URL, and its form if the console posted it, for a test that fails.
+    pub(crate) request: String,
     pub(crate) status: u16,
+    /// Where a redirect leads.
+    pub(crate) location: Option<String>,
+    /// The value of the cookie of the console's session, if the response sets it.
+    pub(crate) cookie: Option<String>,
+    pub(crate) headers: HeaderMap,
     pub(crate) text: String,
-    pub(crate) headers: reqwest::header::HeaderMap,
+}
+
+/// The cookies that a response sets, as a browser sends them.
+fn cookies_set(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let set = headers.get_all(SET_COOKIE).iter();
+    set.map(|cookie| cookie.to_str().unwrap().split(';').next().unwrap())
 }
 
 impl BrowserPage {
+    pub(crate) async fn of(response: Response) -> Self {
+        let headers = response.headers().clone();
+        let location = headers.get(LOCATION);
+        let location = location.map(|value| value.to_str().unwrap().to_owned());
+        let session = |cookie: &str| Some(cookie.strip_prefix("bellbird-session=")?.to_owned());
+        let cookie = cookies_set(&headers).find_map(session);
+        Self {
+            request: response.url().to_string(),
+            status: response.status().as_u16(),
+            location,
+            cookie,
+            text: response.text().await.unwrap(),
+            headers,
+        }
+    }
+
+    /// All cookies that the response sets, as the browser sends them.
+    pub(crate) fn set_cookies(&self) -> String {
+        cookies_set(&self.headers).collect::<Vec<_>>().join("; ")
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_status(&self, status: u16) {
+        let (request, text) = (&self.request, &self.text);
+        assert_eq!(self.status, status, "{request}: {text}");
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_has(&self, words: &str) {
+        let (request, text) = (&self.request, &self.text);
+        assert!(text.contains(words), "{request}: no {words:?} in {text}");
+    }
+
     /// The target of the redirect.
     #[track_caller]
     pub(crate) fn location(&self) -> Url {
@@ -33,7 +79,8 @@ impl BrowserPage {
 
     #[track_caller]
     pub(crate) fn assert_lacks(&self, words: &str) {
-        assert!(!self.text.contains(words), "{words:?} in {}", self.text);
+        let (request, text) = (&self.request, &self.text);
+        assert!(!text.contains(words), "{request}: {words:?} in {text}");
     }
 
     /// The form that confirms the only session which the page of a link URL offers.
@@ -44,9 +91,10 @@ impl BrowserPage {
 
     #[track_caller]
     pub(crate) fn assert_shows(&self, status: u16, words: &str) {
-        assert_eq!(self.status, status, "{}", self.text);
-        let text = self.text.replace("&#x27;", "'").replace("&#39;", "'");
-        assert!(text.contains(words), "no {words:?} in {text}");
+        self.assert_status(status);
+        let (request, text) = (&self.request, self.text.replace("&#39;", "'"));
+        let text = text.replace("&#x27;", "'");
+        assert!(text.contains(words), "{request}: no {words:?} in {text}");
     }
 }
 
@@ -84,13 +132,8 @@ pub(crate) fn with_cookie(request: reqwest::RequestBuilder) -> reqwest::RequestB
 
 /// Sends a request of another browser, which has no cookie.
 pub(crate) async fn browse_elsewhere(request: reqwest::RequestBuilder) -> BrowserPage {
-    let answer = request.header("accept", "text/html").send().await.unwrap();
-    let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
-    BrowserPage {
-        status,
-        headers,
-        text: answer.text().await.unwrap(),
-    }
+    let request = request.header("accept", "text/html");
+    BrowserPage::of(request.send().await.unwrap()).await
 }
 
 pub(crate) async fn open_elsewhere(url: impl AsRef<str>) -> BrowserPage {

@@ -43,11 +43,7 @@ async fn ask(app: &App, email: &str) -> (Page, String) {
 }
 
 async fn open(url: &str, cookies: &str) -> Page {
-    let request = browser::client()
-        .get(url)
-        .header("accept", "text/html")
-        .header("cookie", cookies);
-    Page::of(request.send().await.unwrap()).await
+    browser::browse_elsewhere(browser::client().get(url).header("cookie", cookies)).await
 }
 
 #[tokio::test]
