@@ -7,7 +7,7 @@ use askama::Template;
 use axum::Extension;
 use axum::response::IntoResponse as _;
 use bellbird_api::serve::ResponseTimeout;
-use bellbird_domain::{Actor, ActorKind, UserId};
+use bellbird_domain::{Actor, ActorKind};
 use bellbird_interop::export::formats::CsvLines;
 use bellbird_storage::{AuditFilter, AuditRow, Storage, StorageError, UserFilter};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};

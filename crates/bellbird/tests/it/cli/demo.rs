@@ -280,8 +280,10 @@ async fn demo_opens_the_console_in_a_browser() {
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    eventually(async || opened.exists()).await;
-    let url = std::fs::read_to_string(&opened).unwrap();
+    // The shell makes the file before it writes the line.
+    let read = || std::fs::read_to_string(&opened).unwrap_or_default();
+    eventually(async || read().ends_with('\n')).await;
+    let url = read();
     let page = reqwest::get(url.trim()).await.unwrap();
     assert_eq!(page.status(), 200, "{url}");
     // As Ctrl-C on the terminal.
