@@ -14,7 +14,7 @@ use crate::connections::accounts::NewAccount;
 use crate::connections::audit::{self, StatusChange};
 use crate::connections::connection::{self, select_connections, write_last_refreshed_at};
 use crate::connections::{events, syncs};
-use crate::db::{Tx, named, pair, params, statements, strip_nul};
+use crate::db::{Param, Sql, Tx, named, pair, params, statements, strip_nul};
 use crate::digest::provider_user_digest;
 use crate::error::Result;
 use crate::jobs::{self, JobKey, job_kinds};
@@ -77,37 +77,6 @@ pub struct NewConnection<'a> {
     pub cause: &'a str,
 }
 
-/// What a new row contains, but for its id, status and time.
-struct NewRow<'a> {
-    user: UserId,
-    provider: &'a str,
-    category: ConnectionCategory,
-    provider_connection_id: &'a str,
-    provider_user_digest: Option<&'a str>,
-    institution_id: &'a str,
-    institution_name: &'a str,
-    institution_logo: Option<&'a str>,
-    consent_expires_at: Option<Timestamp>,
-    backfill_ends_at: Option<Timestamp>,
-}
-
-impl<'a> NewRow<'a> {
-    fn of(new: &NewConnection<'a>, provider_user_digest: Option<&'a str>) -> Self {
-        Self {
-            user: new.user_id,
-            provider: new.provider,
-            category: new.category,
-            provider_connection_id: new.provider_connection_id,
-            provider_user_digest,
-            institution_id: new.institution_id,
-            institution_name: new.institution_name,
-            institution_logo: new.institution_logo,
-            consent_expires_at: new.consent_expires_at,
-            backfill_ends_at: new.backfill_ends_at,
-        }
-    }
-}
-
 /// A stored connection, with the change of its status, if there was one.
 type Upserted<'a> = (ConnectionId, Option<StatusChange<'a>>);
 
@@ -161,12 +130,7 @@ impl Connections<'_> {
             return Ok(());
         }
         let provider_user = new.provider_user_id.map(provider_user_digest);
-        let row = NewRow {
-            consent_expires_at: None,
-            backfill_ends_at: None,
-            ..NewRow::of(new, provider_user.as_deref())
-        };
-        let id = insert_hidden(&mut tx, &row, None, new.cause, now).await?;
+        let id = insert_hidden(&mut tx, new, provider_user.as_deref(), None, now).await?;
         let credentials = SecretSlot::credentials(new.user_id, id);
         self.secrets()
             .store(&mut tx, &credentials, new.credentials)
@@ -216,20 +180,17 @@ impl Connections<'_> {
         let (consent, provider_user): (String, Option<String>) =
             former.ok_or(StorageError::NotFound("connection"))?;
         let renewed = renew(tx, broken, new, now).await?;
-        let former = NewRow {
-            user,
-            provider: &broken.provider,
+        let former = NewConnection {
             category: broken.category,
             provider_connection_id: &consent,
-            provider_user_digest: provider_user.as_deref(),
             institution_id: &broken.institution_id,
             institution_name: &broken.institution_name,
             institution_logo: broken.institution_logo.as_deref(),
-            consent_expires_at: None,
-            backfill_ends_at: None,
+            cause: "replaced",
+            ..*new
         };
-        let from = Some(broken.status);
-        let former_id = insert_hidden(tx, &former, from, "replaced", now).await?;
+        let (digest, from) = (provider_user.as_deref(), Some(broken.status));
+        let former_id = insert_hidden(tx, &former, digest, from, now).await?;
         self.secrets()
             .copy(
                 tx,
@@ -244,9 +205,8 @@ impl Connections<'_> {
 async fn insert<'a>(tx: &mut Tx, new: &NewConnection<'a>, now: Timestamp) -> Result<Upserted<'a>> {
     let (user, connection) = (new.user_id, ConnectionId::new());
     let status = ConnectionStatus::Active;
-    let provider_user = new.provider_user_id.map(provider_user_digest);
-    let row = NewRow::of(new, provider_user.as_deref());
-    insert_row(tx, connection, &row, status, now).await?;
+    let digest = new.provider_user_id.map(provider_user_digest);
+    insert_row(tx, connection, new, digest.as_deref(), status, now).await?;
     syncs::begin_backfill(tx, user, connection, now).await?;
     for (key, run_at) in planned_jobs(user, connection, new) {
         jobs::insert(tx, &key, new.provider, run_at).await?;
@@ -261,25 +221,30 @@ async fn insert<'a>(tx: &mut Tx, new: &NewConnection<'a>, now: Timestamp) -> Res
     Ok((connection, Some(change)))
 }
 
-/// Inserts a connection that is being removed, without its credentials. `from`: of whose consent
-/// this is, the status that it had.
+/// Inserts a connection that is being removed, without its credentials and the end of its consent.
+/// `from`: of whose consent this is, the status that it had.
 async fn insert_hidden(
     tx: &mut Tx,
-    row: &NewRow<'_>,
+    new: &NewConnection<'_>,
+    provider_user_digest: Option<&str>,
     from: Option<ConnectionStatus>,
-    cause: &str,
     now: Timestamp,
 ) -> Result<ConnectionId> {
-    let (user, connection, to) = (row.user, ConnectionId::new(), ConnectionStatus::Deleting);
-    insert_row(tx, connection, row, to, now).await?;
+    let (user, connection, to) = (new.user_id, ConnectionId::new(), ConnectionStatus::Deleting);
+    let hidden = NewConnection {
+        consent_expires_at: None,
+        backfill_ends_at: None,
+        ..*new
+    };
+    insert_row(tx, connection, &hidden, provider_user_digest, to, now).await?;
     let removal = JobKey::new(job_kinds::REMOVAL, user, connection);
-    jobs::insert(tx, &removal, row.provider, Some(now)).await?;
+    jobs::insert(tx, &removal, new.provider, Some(now)).await?;
     let change = StatusChange {
         user,
         connection,
         from,
         to: Some(to),
-        cause,
+        cause: new.cause,
     };
     audit::record(tx, &change, now).await?;
     Ok(connection)
@@ -288,33 +253,45 @@ async fn insert_hidden(
 async fn insert_row(
     tx: &mut Tx,
     connection: ConnectionId,
-    row: &NewRow<'_>,
+    new: &NewConnection<'_>,
+    provider_user_digest: Option<&str>,
     status: ConnectionStatus,
     now: Timestamp,
 ) -> Result<()> {
-    let consent = strip_nul(row.provider_connection_id);
+    let more = named![provider = new.provider, status = status, now = now];
+    write_row(tx, INSERT, connection, new, provider_user_digest, more).await
+}
+
+/// Runs [`INSERT`] or [`UPDATE`], with what both have in common and `more`.
+async fn write_row(
+    tx: &mut Tx,
+    write: Sql,
+    connection: ConnectionId,
+    new: &NewConnection<'_>,
+    provider_user_digest: Option<&str>,
+    more: &[(&'static str, Param<'_>)],
+) -> Result<()> {
+    let consent = strip_nul(new.provider_connection_id);
     let (institution, name) = (
-        strip_nul(row.institution_id),
-        strip_nul(row.institution_name),
+        strip_nul(new.institution_id),
+        strip_nul(new.institution_name),
     );
-    let logo = row.institution_logo.map(strip_nul);
-    let (insert, values) = INSERT.with(named![
-        user = row.user,
+    let logo = new.institution_logo.map(strip_nul);
+    let common = named![
+        user = new.user_id,
         connection = connection,
-        provider = row.provider,
-        category = row.category,
+        category = new.category,
         consent = &*consent,
         institution = &*institution,
         name = &*name,
         logo = logo.as_deref(),
-        status = status,
-        now = now,
-        provider_user = row.provider_user_digest,
-        consent_expires_at = row.consent_expires_at,
-        backfill_ends_at = row.backfill_ends_at,
-    ]);
+        provider_user = provider_user_digest,
+        consent_expires_at = new.consent_expires_at,
+        backfill_ends_at = new.backfill_ends_at,
+    ];
+    let (write, values) = write.with(&[&common[..], more].concat());
     // Another user may have imported the consent since [`FIND_BY_CONSENT`].
-    tx.execute_or_conflict(insert, &values, CONSENT_TAKEN).await
+    tx.execute_or_conflict(write, &values, CONSENT_TAKEN).await
 }
 
 async fn renew(
@@ -332,29 +309,8 @@ async fn renew(
         ));
     }
     let (user, connection, status) = (before.user_id, before.id, ConnectionStatus::Active);
-    let consent = strip_nul(new.provider_connection_id);
-    let (institution, name) = (
-        strip_nul(new.institution_id),
-        strip_nul(new.institution_name),
-    );
-    let (logo, provider_user) = (
-        new.institution_logo.map(strip_nul),
-        new.provider_user_id.map(provider_user_digest),
-    );
-    let (update, values) = UPDATE.with(named![
-        user = user,
-        connection = connection,
-        category = new.category,
-        institution = &*institution,
-        name = &*name,
-        logo = logo.as_deref(),
-        consent = &*consent,
-        provider_user = provider_user.as_deref(),
-        consent_expires_at = new.consent_expires_at,
-        backfill_ends_at = new.backfill_ends_at,
-    ]);
-    tx.execute_or_conflict(update, &values, CONSENT_TAKEN)
-        .await?;
+    let digest = new.provider_user_id.map(provider_user_digest);
+    write_row(tx, UPDATE, connection, new, digest.as_deref(), &[]).await?;
     syncs::begin_backfill(tx, user, connection, now).await?;
     // A running refresh or sync loses its lease: it holds the old credentials, and its result says
     // nothing about the new ones.
