@@ -11,6 +11,7 @@ use bellbird_domain::{
 };
 use secrecy::SecretString;
 
+use crate::connections::connection;
 use crate::db::{Bound, Row, named, params, statements};
 use crate::error::Result;
 use crate::jobs::{ClaimedJob, sync_is_held};
@@ -38,8 +39,6 @@ statements! {
             SET entries = excluded.entries, change_versions = excluded.change_versions,
                 forgotten_version = excluded.forgotten_version"
     );
-
-    HAS_CONNECTION = "SELECT id FROM connections WHERE user_id = $1 AND id = $2 AND status <> 'deleting'";
 }
 
 impl Syncs<'_> {
@@ -64,11 +63,7 @@ impl Syncs<'_> {
         connection: ConnectionId,
     ) -> Result<Option<SecretString>> {
         let slot = SecretSlot::fingerprint_key(user, connection);
-        if !self
-            .db
-            .exists(HAS_CONNECTION, params![user, connection])
-            .await?
-        {
+        if self.connections().find(user, connection).await?.is_none() {
             return Ok(None);
         }
         if let Some(key) = self.secrets().find(&slot).await? {
@@ -76,7 +71,7 @@ impl Syncs<'_> {
         }
         let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await?
-            || !tx.exists(HAS_CONNECTION, params![user, connection]).await?
+            || connection::find(&mut tx, user, connection).await?.is_none()
         {
             tx.rollback().await;
             return Ok(None);

@@ -6,6 +6,7 @@ use bellbird_domain::{ConnectionId, UserId};
 use jiff::Timestamp;
 use uuid::Uuid;
 
+use crate::connections::connection;
 use crate::db::{Tx, from_row, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
@@ -24,8 +25,6 @@ macro_rules! columns {
 }
 
 statements! {
-    CONNECTION_EXISTS = "SELECT id FROM connections WHERE user_id = $1 AND id = $2 AND status <> 'deleting'";
-
     COUNT = "SELECT COUNT(*) FROM links WHERE user_id = $1";
 
     INSERT = "INSERT INTO links
@@ -164,17 +163,12 @@ pub(crate) async fn require_connection(
     user: UserId,
     connection: Option<ConnectionId>,
 ) -> Result<()> {
-    let Some(connection) = connection else {
-        return Ok(());
-    };
-    if tx
-        .exists(CONNECTION_EXISTS, params![user, connection])
-        .await?
+    if let Some(id) = connection
+        && connection::find(tx, user, id).await?.is_none()
     {
-        Ok(())
-    } else {
-        Err(StorageError::NotFound("connection"))
+        return Err(StorageError::NotFound("connection"));
     }
+    Ok(())
 }
 
 /// Records that a link session has connected. Does nothing if the link is gone, or is no link
