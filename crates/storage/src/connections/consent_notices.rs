@@ -1,6 +1,6 @@
 //! Tells endpoints that a consent ends soon: 14 days before, and 3 days before.
 
-use bellbird_domain::{ConnectionId, TimestampExt as _, UserId};
+use bellbird_domain::{ConnectionId, EventType, TimestampExt as _, UserId};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::Connections;
@@ -55,7 +55,8 @@ impl Connections<'_> {
                 let Some(mut tx) = begin_locked_write(&self.db, user, NOTE, values).await? else {
                     continue;
                 };
-                events::insert_expiring(&mut tx, (user, id), now).await?;
+                let event_type = EventType::ConnectionExpiring;
+                events::insert_now(&mut tx, (user, Some(id)), event_type, now).await?;
                 tx.commit().await?;
                 reported += 1;
             }

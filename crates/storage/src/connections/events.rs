@@ -46,46 +46,22 @@ pub(crate) async fn record(
     .await
 }
 
-/// The event that a consent ends soon. The caller holds the lock on the user's row.
-pub(crate) async fn insert_expiring(
+/// The event of what no status change says: that a consent ends soon, that a removal has begun, or
+/// that a user is removed. Only the first one shows the connection. The last one belongs to no
+/// connection. The caller holds the lock on the user's row.
+pub(crate) async fn insert_now(
     tx: &mut Tx,
-    of: (UserId, ConnectionId),
+    of: (UserId, Option<ConnectionId>),
+    event_type: EventType,
     now: Timestamp,
 ) -> Result<()> {
-    let shown = find(tx, of).await?;
-    insert(
-        tx,
-        (of.0, Some(of.1)),
-        EventType::ConnectionExpiring,
-        shown.as_ref(),
-        now,
-        now,
-    )
-    .await
-}
-
-/// The event that a removal has begun, which says nothing of the connection but its id. The caller
-/// holds the lock on the user's row.
-pub(crate) async fn insert_removed(
-    tx: &mut Tx,
-    of: (UserId, ConnectionId),
-    now: Timestamp,
-) -> Result<()> {
-    insert(
-        tx,
-        (of.0, Some(of.1)),
-        EventType::ConnectionRemoved,
-        None,
-        now,
-        now,
-    )
-    .await
-}
-
-/// The event that a user is removed, which says nothing of them but their id and reference. The
-/// caller holds the lock on the user's row, and deletes it.
-pub(crate) async fn insert_user_removed(tx: &mut Tx, user: UserId, now: Timestamp) -> Result<()> {
-    insert(tx, (user, None), EventType::UserRemoved, None, now, now).await
+    let shown = match of {
+        (user, Some(connection)) if event_type == EventType::ConnectionExpiring => {
+            find(tx, (user, connection)).await?
+        }
+        _ => None,
+    };
+    insert(tx, of, event_type, shown.as_ref(), now, now).await
 }
 
 async fn find(

@@ -1,7 +1,7 @@
 //! Hides connections, and deletes those whose removal is complete: a job that withdraws the consent
 //! at the provider in between.
 
-use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
+use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, EventType, UserId};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
@@ -211,7 +211,7 @@ pub async fn hide(
         cause,
     };
     audit::record(tx, &change, now).await?;
-    events::insert_removed(tx, (user, id), now).await?;
+    events::insert_now(tx, (user, Some(id)), EventType::ConnectionRemoved, now).await?;
     Ok(true)
 }
 

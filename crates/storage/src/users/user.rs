@@ -1,6 +1,6 @@
 //! Stores the users of this installation: e-mail address, plan, timezone and revision.
 
-use bellbird_domain::{ConnectionStatus, Plan, User, UserId};
+use bellbird_domain::{ConnectionStatus, EventType, Plan, User, UserId};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -408,7 +408,7 @@ pub async fn delete(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<()> {
     audit::delete_own(tx, id).await?;
     endpoints::lock_queues(tx, id).await?;
     let endpoints = endpoints::delete_own_endpoints(tx, id).await?;
-    events::insert_user_removed(tx, id, now).await?;
+    events::insert_now(tx, (id, None), EventType::UserRemoved, now).await?;
     queues::outlive(tx, id, reference.as_deref()).await?;
     jobs::delete_of_user(tx, id).await?;
     consent_sessions::delete_sessions(tx, id).await?;
