@@ -239,25 +239,16 @@ impl Storage {
 
     /// Fails if PostgreSQL would deny [`Self::migrate`], and says what to grant.
     pub async fn check_may_migrate(&self) -> Result<()> {
-        match self
-            .permissions()
-            .await?
-            .and_then(|permissions| permissions.advice())
-        {
+        if matches!(self.db, Db::Sqlite(_)) {
+            return Ok(());
+        }
+        let found = self
+            .db
+            .one(PERMISSIONS_ON_POSTGRES, params![], permissions)
+            .await?;
+        match found.and_then(|permissions| permissions.advice()) {
             Some(advice) => Err(StorageError::Open(advice)),
             None => Ok(()),
-        }
-    }
-
-    /// None on SQLite.
-    async fn permissions(&self) -> Result<Option<Permissions>> {
-        match &self.db {
-            Db::Sqlite(_) => Ok(None),
-            Db::Postgres(_) => {
-                self.db
-                    .one(PERMISSIONS_ON_POSTGRES, params![], permissions)
-                    .await
-            }
         }
     }
 

@@ -40,8 +40,6 @@ statements! {
         WHERE a.user_id = $1 AND c.user_id = a.user_id AND c.id = a.connection_id AND c.status <> 'deleting'
             AND a.hidden_at IS NULL";
 
-    LIST_ALL = select_accounts!("AND a.hidden_at IS NULL ORDER BY a.name, a.id");
-
     /// Sorted in Rust: with ORDER BY, SQLite would read all accounts of the user by name.
     LIST_OF_CONNECTION = select_accounts!("AND a.hidden_at IS NULL AND a.connection_id = $2");
 
@@ -163,7 +161,7 @@ impl Accounts<'_> {
             }
             return self.db.all(FIND_FEW, &values, account).await.map(sorted);
         }
-        let mut accounts = self.db.all(LIST_ALL, params![user], account).await?;
+        let (mut accounts, _) = self.list(user, u32::MAX, 0).await?;
         accounts.retain(|account| ids.contains(&account.id));
         Ok(accounts)
     }

@@ -18,15 +18,13 @@ use crate::locks::lock_user_if_exists;
 const EXPIRED_RETENTION: SignedDuration = SignedDuration::from_hours(24);
 /// Far longer than any provider repeats an event.
 const PROVIDER_EVENT_RETENTION: SignedDuration = SignedDuration::from_hours(30 * 24);
-/// A claim of a claimed token is noticed that long.
-const SETUP_TOKEN_RETENTION: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// Rows deleted in one transaction: few enough that other writers hardly wait.
 const DELETE_BATCH_SIZE: i64 = 200;
 
 /// Deletes up to `$2` rows. On PostgreSQL, `$lock` skips rows that another transaction has locked,
 /// and a later cleanup deletes them. `MATERIALIZED` picks the rows once, as in `jobs/mod.rs`.
 macro_rules! delete_some {
-    ($table:literal, $key:literal, $rest:literal, $lock:literal) => {
+    ($table:literal, $key:literal, $rest:expr, $lock:literal) => {
         concat!(
             "WITH old AS MATERIALIZED (SELECT ",
             $key,
@@ -47,23 +45,23 @@ macro_rules! delete_some {
     };
 }
 
+/// A claim of a claimed token is noticed for 30 days, in microseconds.
+macro_rules! token_is_outdated {
+    () => {
+        "expires_at <= $1 AND (key_id IS NULL OR expires_at <= $1 - 2592000000000)"
+    };
+}
+
 statements! {
     HAS_OUTDATED_LINKS = "SELECT id FROM links WHERE expires_at <= $1 LIMIT 1";
 
     DELETE_LINKS = delete_some!("links", "user_id, id", "expires_at <= $1", ""),
         on_postgres = delete_some!("links", "user_id, id", "expires_at <= $1", " FOR UPDATE SKIP LOCKED");
 
-    HAS_OUTDATED_SETUP_TOKENS = "SELECT id FROM setup_tokens WHERE expires_at <= $1 LIMIT 1";
+    HAS_OUTDATED_SETUP_TOKENS = concat!("SELECT id FROM setup_tokens WHERE ", token_is_outdated!(), " LIMIT 1");
 
-    DELETE_SETUP_TOKENS = delete_some!("setup_tokens", "user_id, id", "expires_at <= $1", ""),
-        on_postgres = delete_some!("setup_tokens", "user_id, id", "expires_at <= $1", " FOR UPDATE SKIP LOCKED");
-
-    HAS_OUTDATED_UNCLAIMED_TOKENS = "SELECT id FROM setup_tokens WHERE expires_at <= $1 AND key_id IS NULL LIMIT 1";
-
-    DELETE_UNCLAIMED_TOKENS = delete_some!("setup_tokens", "user_id, id", "expires_at <= $1 AND key_id IS NULL", ""),
-        on_postgres = delete_some!(
-            "setup_tokens", "user_id, id", "expires_at <= $1 AND key_id IS NULL", " FOR UPDATE SKIP LOCKED"
-        );
+    DELETE_SETUP_TOKENS = delete_some!("setup_tokens", "user_id, id", token_is_outdated!(), ""),
+        on_postgres = delete_some!("setup_tokens", "user_id, id", token_is_outdated!(), " FOR UPDATE SKIP LOCKED");
 
     HAS_OUTDATED_SIGN_IN_LINKS = "SELECT id FROM sign_in_links WHERE expires_at <= $1 LIMIT 1";
 
@@ -102,19 +100,13 @@ impl ConsentSessions<'_> {
     pub async fn delete_outdated(self, now: Timestamp) -> Result<u64> {
         let expired = now.minus(EXPIRED_RETENTION);
         let received = now.minus(PROVIDER_EVENT_RETENTION);
-        let token_expired = now.minus(SETUP_TOKEN_RETENTION);
         let mut deleted = self
             .delete_in_steps(HAS_OUTDATED_LINKS, DELETE_LINKS, expired)
             .await?;
         deleted += self.delete_outdated_sessions(expired, now).await?;
         for (has_any, delete, until) in [
             (HAS_OUTDATED_EVENTS, DELETE_EVENTS, received),
-            (
-                HAS_OUTDATED_SETUP_TOKENS,
-                DELETE_SETUP_TOKENS,
-                token_expired,
-            ),
-            (HAS_OUTDATED_UNCLAIMED_TOKENS, DELETE_UNCLAIMED_TOKENS, now),
+            (HAS_OUTDATED_SETUP_TOKENS, DELETE_SETUP_TOKENS, now),
             (HAS_OUTDATED_SIGN_IN_LINKS, DELETE_SIGN_IN_LINKS, now),
             (HAS_OUTDATED_SESSIONS, DELETE_SESSIONS, now),
         ] {

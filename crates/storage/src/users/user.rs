@@ -11,6 +11,7 @@ use crate::jobs;
 use crate::linking::{consent_sessions, links};
 use crate::locks::lock_user;
 use crate::management::{audit, requests};
+use crate::users::sessions;
 use crate::users::timezone::parse_timezone;
 use crate::webhooks::endpoints::{self, was_stopped};
 use crate::webhooks::queues;
@@ -86,8 +87,6 @@ statements! {
     IS_REGISTERED = "SELECT user_id FROM provider_users WHERE user_id = $1 LIMIT 1";
 
     DELETE_KEYS = "DELETE FROM api_keys WHERE user_id = $1";
-
-    DELETE_SESSIONS = "DELETE FROM sessions WHERE user_id = $1";
 
     DELETE_KNOWN_BROWSERS = "DELETE FROM known_browsers WHERE user_id = $1";
 
@@ -371,7 +370,7 @@ pub async fn update(tx: &mut Tx, id: UserId, change: &UserChange<'_>) -> Result<
     // What the address has let in ends with it. An identity is known by its subject, whatever its
     // address is now.
     if !after.console_sign_in || !has_same_address {
-        tx.run(DELETE_SESSIONS, params![id]).await?;
+        sessions::revoke_all(tx, id).await?;
         tx.run(DELETE_SIGN_IN_LINKS, params![id]).await?;
     }
     if !after.console_sign_in {
@@ -423,7 +422,6 @@ pub async fn delete(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<()> {
 pub(crate) async fn delete_access(tx: &mut Tx, id: UserId) -> Result<()> {
     for delete in [
         DELETE_KEYS,
-        DELETE_SESSIONS,
         DELETE_KNOWN_BROWSERS,
         DELETE_SIGN_IN_LINKS,
         DELETE_IDENTITIES,
@@ -431,6 +429,7 @@ pub(crate) async fn delete_access(tx: &mut Tx, id: UserId) -> Result<()> {
     ] {
         tx.run(delete, params![id]).await?;
     }
+    sessions::revoke_all(tx, id).await?;
     links::delete_links(tx, id).await
 }
 
