@@ -78,22 +78,10 @@ impl Endpoints<'_> {
                 delete_queue(&mut tx, (user, endpoint)).await?;
                 tx.commit().await?;
             }
-            users = self.list_queue_users(endpoint, last, BATCH_SIZE).await?;
+            let values = params![endpoint, last, BATCH_SIZE];
+            users = self.db.all(LIST_USERS, values, scalar).await?;
         }
         Ok(())
-    }
-
-    /// The users with a queue at an endpoint of the installation, after `after`, in the order of
-    /// their ids.
-    pub async fn list_queue_users(
-        self,
-        endpoint: EndpointId,
-        after: UserId,
-        limit: u32,
-    ) -> Result<Vec<UserId>> {
-        self.db
-            .all(LIST_USERS, params![endpoint, after, limit], scalar)
-            .await
     }
 }
 
