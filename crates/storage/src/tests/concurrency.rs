@@ -1,11 +1,10 @@
 //! Concurrent tasks on several handles, as several processes have them.
 
-use bellbird_domain::{ApiKey, ConnectionStatus, Plan};
+use bellbird_domain::ApiKey;
 use tokio::task::JoinSet;
 
-use crate::job_kinds::REFRESH;
 use crate::tests::support::{assert_fails, at, both, new_account, new_connection};
-use crate::{Sealer, Storage, StorageError, UserChange, in_tx};
+use crate::{Sealer, Storage, StorageError, in_tx};
 
 /// Writes by each task.
 const ROUNDS: u8 = 12;
@@ -58,22 +57,6 @@ both! {
         assert_eq!(db.connections().list_all().await.unwrap().len(), 8);
     }
 
-    async fn status_change_is_applied_once(db) {
-        let user = db.user("a@x").await.id;
-        let handles = [db.reopen().await, db.reopen().await];
-        let (active, revoked) = (ConnectionStatus::Active, ConnectionStatus::Revoked);
-        for round in 0..8 {
-            let id = db.connection(user, &format!("c{round}"), &[]).await.id;
-            let claim = db.claim(REFRESH, user, id, at(1), at(9)).await.unwrap().expect("claimed");
-            let (first, second) = tokio::join!(
-                handles[0].refreshes().set_status(&claim, active, revoked, "refreshed", at(1), at(1)),
-                handles[1].refreshes().set_status(&claim, active, revoked, "refreshed", at(1), at(1)),
-            );
-            assert!(first.unwrap() ^ second.unwrap());
-            assert_eq!(db.connections().list_audit(id).await.unwrap().len(), 2);
-        }
-    }
-
     async fn key_of_a_user_who_is_being_removed_is_not_found(db) {
         let handles = [db.reopen().await, db.reopen().await];
         for round in 0..ROUNDS {
@@ -90,19 +73,6 @@ both! {
                 assert!(matches!(result, Ok(_) | Err(StorageError::NotFound("user" | "key"))), "{result:?}");
             }
         }
-    }
-
-    async fn concurrent_user_updates_are_all_kept(db) {
-        let user = db.user("a@x").await.id;
-        let handles = [db.reopen().await, db.reopen().await];
-        let plan = UserChange { plan: Some(Plan::Saver), ..UserChange::default() };
-        let zone = UserChange { timezone: Some(Some("Asia/Tokyo")), ..UserChange::default() };
-        let (first, second) =
-            tokio::join!(in_tx!(handles[0], user::update(user, &plan)), in_tx!(handles[1], user::update(user, &zone)));
-        assert!(first.is_ok() && second.is_ok());
-        let now = db.users().find(user).await.unwrap().unwrap();
-        assert_eq!((now.plan, now.timezone.as_deref()), (Plan::Saver, Some("Asia/Tokyo")));
-        assert_eq!(db.revision(user).await, 2);
     }
 }
 

@@ -1,7 +1,5 @@
 //! Syncs as jobs: claims, leases, due times and results.
 
-use std::collections::BTreeSet;
-
 use bellbird_domain::{
     AccountId, ApiVersion, ConnectionId, EventType, RemovedRow, RowKey, SyncRunId, UserId,
 };
@@ -117,23 +115,6 @@ both! {
         let repair = NewConnection { repairs: Some(id), ..new_connection(user, "after") };
         db.connections().import(&repair, &[], at(90)).await.unwrap();
         assert_eq!(began().await, at(90));
-    }
-
-    async fn one_instance_syncs_at_a_time(db) {
-        let user = db.user("a@x").await.id;
-        let id = connection_to_sync(db, user, "c", 900).await;
-        let handles = [db.reopen().await, db.reopen().await];
-        for round in 0..6 {
-            let (now, until) = (at(round * 100), at(round * 100 + 30));
-            let (one, other) =
-                tokio::join!(
-                    handles[0].claim(SYNC, user, id, now, until),
-                    handles[1].claim(SYNC, user, id, now, until)
-                );
-            assert!(one.unwrap().is_some() ^ other.unwrap().is_some(), "after the earlier lease expired");
-        }
-        assert_eq!(db.claim(SYNC, UserId::new(), id, at(999), at(1000)).await.unwrap(), None);
-        assert_eq!(db.claim(SYNC, user, ConnectionId::new(), at(999), at(1000)).await.unwrap(), None);
     }
 
     async fn expired_lease_is_claimed_again(db) {
@@ -277,26 +258,6 @@ both! {
         assert!(!request(db, user, id, 40, 0).await);
         assert_eq!(db.claim(SYNC, user, id, at(99), at(200)).await.unwrap(), None);
         assert_eq!((due(db, 999).await, db.syncs().find(user, id).await.unwrap()), (vec![], None));
-    }
-
-    async fn two_instances_share_due_jobs(db) {
-        let user = db.user("a@x").await.id;
-        let mut all = BTreeSet::new();
-        for number in 0..10 {
-            all.insert(connection_to_sync(db, user, &format!("c{number}"), number).await);
-        }
-        let handles = [db.reopen().await, db.reopen().await];
-        let mut seen = Vec::new();
-        while seen.len() < all.len() {
-            let (one, other) = tokio::join!(
-                handles[0].claim_due(SYNC, at(100), at(200), 3),
-                handles[1].claim_due(SYNC, at(100), at(200), 3),
-            );
-            let claims = [one.unwrap(), other.unwrap()].concat();
-            assert!(!claims.is_empty());
-            seen.extend(ids(&claims));
-        }
-        assert_eq!((seen.len(), BTreeSet::from_iter(seen)), (10, all), "each is claimed once");
     }
 
     async fn removed_rows_are_sent_in_versions_that_report_them(db) {

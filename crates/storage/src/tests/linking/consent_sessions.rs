@@ -184,26 +184,6 @@ both! {
         assert_eq!(claim.unwrap().unwrap().session.confirmation, Confirmation::Denied);
     }
 
-    async fn callback_is_received_once(db) {
-        let user = db.user("a@x").await.id;
-        let handles = [db.reopen().await, db.reopen().await];
-        for round in 0..6 {
-            let state = format!("state{round}");
-            start_session(db, user, &state).await;
-            let callbacks = [secret("one"), secret("other")];
-            let answer = (Confirmation::Confirmed, None);
-            let (one, other) = tokio::join!(
-                handles[0].consent_sessions().receive_callback(&state, &callbacks[0], answer, at(10), at(40)),
-                handles[1].consent_sessions().receive_callback(&state, &callbacks[1], answer, at(10), at(40)),
-            );
-            let claims: Vec<_> = [one.unwrap(), other.unwrap()].into_iter().flatten().collect();
-            assert_eq!(claims.len(), 1);
-            let stored = due(db, 40).await;
-            assert_eq!((stored.len(), secret_text(&stored[0])), (1, secret_text(&claims[0])), "one callback");
-            assert!(db.consent_sessions().end(&stored[0], "done").await.unwrap());
-        }
-    }
-
     async fn invalid_callbacks_change_nothing(db) {
         let user = db.user("a@x").await.id;
         start_session(db, user, "state").await;

@@ -49,17 +49,6 @@ both! {
         assert_eq!(db.revision(user).await, 0);
     }
 
-    async fn one_instance_registers_the_user(db) {
-        let handles = [db.reopen().await, db.reopen().await];
-        for round in 0..6 {
-            let user = db.user(&format!("{round}@x")).await.id;
-            let (one, other) = tokio::join!(claim(&handles[0], user, 0), claim(&handles[1], user, 0));
-            let both = [one, other];
-            assert_eq!(both.iter().filter(|one| matches!(one, ProviderUserState::Claimed(_))).count(), 1, "{both:?}");
-            assert_eq!(both.iter().filter(|one| matches!(one, ProviderUserState::Busy)).count(), 1, "{both:?}");
-        }
-    }
-
     async fn expired_claim_leaves_its_reference(db) {
         let user = db.user("a@x").await.id;
         let killed = claimed_registration(db, user, 0).await;

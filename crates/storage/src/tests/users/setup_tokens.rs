@@ -85,24 +85,6 @@ both! {
         assert_eq!(db.texts("SELECT id FROM key_audit").await, [""; 0]);
     }
 
-    async fn one_of_two_concurrent_claims_succeeds(db) {
-        let user = db.user("a@x").await.id;
-        let handles = [db.reopen().await, db.reopen().await];
-        for token in 0..10 {
-            insert_setup_token(db, user, token, at(60)).await;
-            let (one, other) =
-                tokio::join!(claim(&handles[0], token, 100 + token, 1), claim(&handles[1], token, 120 + token, 1));
-            let (created, repeated) = match (one, other) {
-                (SetupTokenClaim::Created(created), SetupTokenClaim::Repeated { key_id, .. })
-                | (SetupTokenClaim::Repeated { key_id, .. }, SetupTokenClaim::Created(created)) => (created.id, key_id),
-                other => panic!("{other:?}"),
-            };
-            assert_eq!(created, repeated);
-            assert_eq!(db.keys().list(user).await.unwrap().len(), usize::from(token) + 1);
-            assert_eq!(events(db, user, created).await.len(), 2);
-        }
-    }
-
     async fn recorded_claims_are_limited(db) {
         let user = db.user("a@x").await.id;
         insert_setup_token(db, user, 1, at(60)).await;

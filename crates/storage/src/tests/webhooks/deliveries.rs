@@ -7,9 +7,8 @@ use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType, UserId};
 use crate::tests::fixtures::{
     SYNCS_AND_CHANGES, attempt, chunk, claimed_endpoint, connection_to_sync, endpoint,
     finish_attempts, finish_sync_with, finished_attempt, states, user_with_endpoint,
-    wait_for_lock_waiters,
 };
-use crate::tests::support::{assert_fails, at, both, connect, on_postgres};
+use crate::tests::support::{assert_fails, at, both};
 use crate::{
     AttemptOutcome, AttemptRecord, ClaimedEndpoint, DeliveryOverview, FinishedAttempt,
     NewWebhookEvent, Storage, in_tx,
@@ -323,31 +322,4 @@ both! {
         let overview = DeliveryOverview { due: 1, oldest_due: Some(at(25)), failing: 1, ..overview };
         assert_eq!(db.deliveries().overview(at(31)).await.unwrap(), overview);
     }
-}
-
-/// A sync waits for a release that finds nothing due. What the sync saw of the endpoint before is
-/// outdated then.
-#[test]
-fn postgres_event_stored_during_a_release_is_due() {
-    on_postgres(async |db| {
-        let (user, connection, id) = user_with_endpoint(db, "a@x").await;
-        let events = [chunk(1, 1), chunk(1, 1)];
-        let (run, _) = finish_sync_with(db, (user, connection), 20, &events[..1]).await;
-        let claim = claimed_endpoint(db, id, 20).await;
-        assert!(attempt(db, &claim, (&events[0], run), 21, AttemptOutcome::Delivered).await);
-        let releasing = connect(&db.url).await;
-        releasing
-            .batch_execute("BEGIN; UPDATE webhook_queues SET lease_until = NULL, due_at = NULL")
-            .await
-            .unwrap();
-        tokio::join!(
-            finish_sync_with(db, (user, connection), 30, &events[1..]),
-            async {
-                wait_for_lock_waiters(db, 1).await;
-                releasing.batch_execute("COMMIT").await.unwrap();
-            }
-        );
-        let claim = due(db, 30, false).await.remove(0);
-        assert_eq!(due_events(db, &claim, 30).await, [events[1].id]);
-    });
 }
