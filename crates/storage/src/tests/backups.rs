@@ -9,7 +9,7 @@ use bellbird_domain::{Actor, EndpointStatus, EventType};
 use crate::db::file_user::with_suffix;
 use crate::tests::fixtures::{
     chunk, claimed_endpoint, connection_to_sync, endpoint, finish_sync_with, insert_setup_token,
-    new_link, sealer_of, start_session, with_keys,
+    new_link, sealer_of, start_session,
 };
 use crate::tests::support::{
     TestDb, assert_contains, assert_fails, at, both, key, new_account, on_postgres, on_sqlite,
@@ -492,18 +492,4 @@ both! {
         assert!(db.links().find("link").await.unwrap().is_some());
         assert_eq!(db.audit().list_before(None, None, 9).await.unwrap()[0].action, "database.keep_access");
     }
-}
-
-#[test]
-fn backup_names_keys_that_are_not_configured() {
-    on_sqlite(async |db| {
-        let user = db.user("a@x").await.id;
-        let old = with_keys(db, &[1]).await;
-        endpoint(&old, user, &[EventType::TransactionsSynced]).await;
-        let new = with_keys(db, &[2]).await;
-        endpoint(&new, user, &[EventType::TransactionsSynced]).await;
-        let contents = new.back_up(&beside(db, "backup.db")).await.unwrap();
-        let keys: Vec<_> = contents.secrets.by_key.into_iter().collect();
-        assert_eq!(keys, [("k1".to_owned(), 1), ("k2".to_owned(), 1)]);
-    });
 }

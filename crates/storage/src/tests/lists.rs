@@ -8,7 +8,7 @@ use bellbird_domain::{
 
 use crate::job_kinds::{REFRESH, USER_REMOVAL};
 use crate::tests::fixtures::{
-    SYNCS_AND_CHANGES, chunk, connection_to_sync, endpoint, finish_sync_with, rotate_secret,
+    SYNCS_AND_CHANGES, chunk, connection_to_sync, endpoint, finish_sync_with,
 };
 use crate::tests::support::{at, both};
 use crate::{AuditAction, AuditFilter, JobKey, NewUser, UserChange, UserFilter, UserNeed, in_tx};
@@ -41,9 +41,6 @@ both! {
         assert!(db.set_status((two, ids[2]), active, revoked, at(600)).await);
         let counts = db.connections().count_by_user(one, two).await.unwrap();
         assert_eq!((counts[&one], counts[&two]), ((1, 0), (2, 1)));
-        db.connections().set_last_refreshed_at(two, ids[1], at(700)).await.unwrap();
-        let found = db.connections().find(two, ids[1]).await.unwrap().unwrap();
-        assert_eq!(found.last_refreshed_at, Some(at(700)));
     }
 
     async fn users_are_found_by_part_plan_and_trouble(db) {
@@ -166,14 +163,6 @@ both! {
         assert_eq!(page(Some(ids[1]), Some(two), 9).await, ids[2..]);
     }
 
-    async fn old_secret_is_deleted_once_it_has_expired(db) {
-        let user = db.user("a@x").await.id;
-        let id = endpoint(db, user, SYNCS_AND_CHANGES).await;
-        assert!(rotate_secret(db, (user, id), "whsec_new", 100).await);
-        assert_eq!(db.endpoints().delete_old_secrets(at(99)).await.unwrap(), 0);
-        assert_eq!(db.endpoints().delete_old_secrets(at(100)).await.unwrap(), 1);
-    }
-
     async fn deliveries_are_found_alone_and_by_their_run(db) {
         let user = db.user("a@x").await.id;
         let connection = connection_to_sync(db, user, "c", 20).await;
@@ -212,9 +201,7 @@ both! {
     async fn connections_go_with_their_user(db) {
         let user = db.user("a@x").await.id;
         db.connection(user, "c", &[]).await;
-        let mut tx = db.db.begin().await.unwrap();
-        assert!(crate::users::removal::begin(&mut tx, user, at(30)).await.unwrap());
-        tx.commit().await.unwrap();
+        assert!(in_tx!(db, removal::begin(user, at(30))).await.unwrap());
         let job = JobKey::new(USER_REMOVAL, user, user);
         let claim = db.jobs().claim(&job, at(30), at(90)).await.unwrap().expect("claimed");
         let left = db.users().hide_connections(&claim, at(40)).await.unwrap();

@@ -218,13 +218,13 @@ both! {
 
     // Instances are upgraded one after another: the older ones start, stay ready and write.
     async fn older_program_works_with_an_expanded_schema(db) {
-        let newer = db.reopen().await;
+        let (newer, before) = (db.reopen().await, db.user("before@x").await);
         let migrations = [MIGRATIONS, &[expand()]].concat();
         assert_eq!(migrate_to(&newer, &migrations).await.unwrap(), ["expand"]);
         assert_eq!(db.pending_migrations().await.unwrap(), [""; 0]);
         assert_eq!(db.migrate().await.unwrap(), [""; 0]);
         let user = db.user("a@x").await;
-        assert_eq!(newer.users().find(user.id).await.unwrap(), Some(user));
+        assert_eq!(newer.users().list().await.unwrap(), [user, before]);
         assert_eq!(newer.pending_of(&migrations).await.unwrap(), [""; 0]);
     }
 
@@ -253,18 +253,9 @@ both! {
         assert_contains!(text, "later migrations than second");
     }
 
-    async fn later_migration_keeps_the_rows(db) {
-        let user = db.user("a@x").await;
-        let migrations = [MIGRATIONS, &[later(1, "second")]].concat();
-        assert_eq!(migrate_to(db, &migrations).await.unwrap(), ["second"]);
-        assert_eq!(migrate_to(db, &migrations).await.unwrap(), [""; 0]);
-        assert_eq!(db.users().find(user.id).await.unwrap(), Some(user));
-        assert_eq!(db.texts("SELECT id FROM later").await, [""; 0]);
-    }
-
     async fn missing_column_asks_for_migration(db) {
         db.raw("ALTER TABLE users DROP COLUMN timezone").await;
-        assert_fails!(db.users().list().await, Schema(_));
+        assert_fails!(db.users().list().await, Schema(text) if text.contains("bellbird migrate"));
     }
 }
 

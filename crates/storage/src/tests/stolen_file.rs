@@ -340,12 +340,3 @@ fn removed_connection_leaves_no_bytes() {
         }
     });
 }
-
-#[test]
-fn missing_table_error_names_the_remedy() {
-    on_sqlite(async |db| {
-        db.raw("DROP TABLE api_keys").await;
-        let found = db.keys().find_caller(&key(1), at(0)).await;
-        assert_fails!(found, Schema(text) if text.contains("bellbird migrate"));
-    });
-}

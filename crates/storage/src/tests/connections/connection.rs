@@ -126,14 +126,19 @@ both! {
         let user = db.user("a@x").await;
         let made = db.connection(user.id, "consent", &[new_account("acc_1", "Everyday")]).await;
         let kept = db.connection(user.id, "other", &[new_account("acc_1", "Kept")]).await;
+        for connection in [made.id, kept.id] {
+            db.syncs().fingerprint_key(user.id, connection).await.unwrap().expect("made");
+        }
         assert!(db.remove(user.id, made.id, at(20)).await);
         assert_eq!(db.connections().find_any(made.id).await.unwrap(), None);
         assert!(db.secrets().find_credentials(user.id, made.id).await.unwrap().is_none());
         let names: Vec<_> = db.visible_accounts(user.id).await.into_iter().map(|account| account.name).collect();
         assert_eq!(names, ["Kept"]);
-        for table in ["connections", "secrets", "accounts"] {
+        for table in ["connections", "accounts", "syncs"] {
             assert_eq!(db.rows(table).await, 1, "{table}");
         }
+        assert_eq!((db.secrets_for("fingerprints").await, db.secrets_for("credentials").await), (1, 1));
+        assert!(db.syncs().fingerprint_key(user.id, kept.id).await.unwrap().is_some());
         assert!(db.secrets().find_credentials(user.id, kept.id).await.unwrap().is_some());
         assert_eq!(db.revision(user.id).await, 4, "hidden, then deleted");
         assert!(!db.remove(user.id, made.id, at(30)).await);

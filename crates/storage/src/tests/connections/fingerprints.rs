@@ -6,10 +6,9 @@ use bellbird_domain::{
 use secrecy::ExposeSecret as _;
 
 use crate::tests::fixtures::{
-    SYNCS_AND_CHANGES, chunk, connection_to_sync, empty_sync, endpoint, fingerprint, fingerprints,
-    finish_sync_with, start_sync, state_after,
+    connection_to_sync, empty_sync, fingerprint, fingerprints, start_sync, state_after,
 };
-use crate::tests::support::{assert_fails, at, both};
+use crate::tests::support::{assert_fails, both};
 use crate::{FinishedSync, SealError, Sealer, Storage, StorageError, SyncState};
 
 /// Runs a sync that replaces the fingerprints by these.
@@ -78,25 +77,6 @@ both! {
         assert_eq!(db.syncs().fingerprints(UserId::new(), other).await.unwrap().rows, []);
     }
 
-    async fn sequence_counts_finished_syncs(db) {
-        let user = db.user("a@x").await.id;
-        let (id, other) = (connection_to_sync(db, user, "c", 20).await, connection_to_sync(db, user, "o", 20).await);
-        let count = async |id| db.syncs().find(user, id).await.unwrap().expect("there").sequence;
-        for sequence in 0..3 {
-            let now = i64::from(sequence + 1) * 1000;
-            let failed = start_sync(db, user, id, now).await;
-            assert!(db.jobs().fail(&failed, "the provider is not available", at(now)).await.unwrap());
-            let killed = start_sync(db, user, id, now + 1).await;
-            let empty = start_sync(db, user, id, now + 40).await;
-            assert_eq!(db.syncs().finish(&killed, &empty_sync(now)).await.unwrap(), None);
-            assert!(db.jobs().finish(&empty, Some(at(now))).await.unwrap());
-            assert_eq!(count(id).await, sequence, "only a sync that read rows counts");
-            store_fingerprints(db, (user, id), now + 70, None).await;
-            assert_eq!(count(id).await, sequence + 1);
-        }
-        assert_eq!(count(other).await, 0, "each connection has its own");
-    }
-
     async fn many_fingerprints_are_stored(db) {
         let user = db.user("a@x").await.id;
         let id = connection_to_sync(db, user, "c", 20).await;
@@ -133,29 +113,6 @@ both! {
         assert_fails!(other_key.syncs().fingerprint_key(user, id).await, Sealed(SealError::DoesNotOpen));
         db.hide(user, id, 20, 90).await;
         assert!(db.syncs().fingerprint_key(user, id).await.unwrap().is_none(), "it is being deleted");
-    }
-
-    async fn removal_deletes_fingerprints_and_events(db) {
-        let user = db.user("a@x").await.id;
-        let endpoint = endpoint(db, user, SYNCS_AND_CHANGES).await;
-        let (id, kept) = (connection_to_sync(db, user, "c", 20).await, connection_to_sync(db, user, "kept", 20).await);
-        for connection in [id, kept] {
-            db.syncs().fingerprint_key(user, connection).await.unwrap().expect("made");
-            store_fingerprints(db, (user, connection), 20, Some(&[fingerprint(1, 0, 1)])).await;
-            finish_sync_with(db, (user, connection), 60, &[chunk(1, 2), chunk(2, 2)]).await;
-        }
-        assert!(db.remove(user, id, at(70)).await);
-        let left = db.deliveries().list(user, endpoint, None, 9).await.unwrap();
-        assert_eq!(left.len(), 2);
-        for delivery in left {
-            let event = db.webhook_events().find(user, delivery.event_id).await.unwrap().expect("there");
-            assert_eq!(event.connection_id, Some(kept));
-        }
-        for (table, rows) in [("fingerprints", 1), ("webhook_events", 2), ("webhook_deliveries", 2)] {
-            assert_eq!(db.rows(table).await, rows, "{table}");
-        }
-        assert_eq!((db.secrets_for("fingerprints").await, db.secrets_for("credentials").await), (1, 1));
-        assert!(db.syncs().fingerprint_key(user, kept).await.unwrap().is_some());
     }
 
     async fn damaged_fingerprints_are_corrupt(db) {

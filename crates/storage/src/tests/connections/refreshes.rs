@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::job_kinds::REFRESH;
 use crate::tests::fixtures::{empty_sync, start_sync, state_after};
 use crate::tests::support::{TestDb, at, both, new_account, new_connection};
-use crate::{ClaimedJob, FinishedSync, JobKey, NewAccount, NewConnection, Storage, SyncState};
+use crate::{ClaimedJob, FinishedSync, NewAccount, NewConnection, Storage, SyncState};
 
 /// A connection with this next refresh, whose backfill ends at 500.
 async fn connection_to_refresh(
@@ -34,18 +34,6 @@ async fn claimed(db: &TestDb) -> (UserId, ConnectionId, ClaimedJob) {
     let user = db.user("a@x").await.id;
     let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
     (user, id, due(db, 20).await.remove(0))
-}
-
-/// Requests a refresh without a minimum interval.
-async fn request(db: &Storage, user: UserId, id: ConnectionId, now: i64) -> bool {
-    db.jobs()
-        .request(
-            &JobKey::new(REFRESH, user, id),
-            at(now),
-            SignedDuration::ZERO,
-        )
-        .await
-        .unwrap()
 }
 
 both! {
@@ -137,18 +125,6 @@ both! {
         }
         assert!(db.jobs().finish(&claim, None).await.unwrap());
         assert!(!set(&claim, Some(at(900))).await, "released");
-    }
-
-    async fn connection_being_deleted_is_not_refreshed(db) {
-        let (user, id, claim) = claimed(db).await;
-        db.hide(user, id, 30, 90).await;
-        assert!(!db.jobs().finish(&claim, Some(at(40))).await.unwrap());
-        assert!(!db.refreshes().apply(&claim, &[], true, at(40)).await.unwrap());
-        assert!(!request(db, user, id, 40).await);
-        assert_eq!(db.claim(REFRESH, user, id, at(99), at(200)).await.unwrap(), None);
-        assert_eq!(due(db, 999).await, []);
-        assert!(!request(db, UserId::new(), id, 40).await);
-        assert!(!request(db, user, ConnectionId::new(), 40).await);
     }
 
     async fn missing_account_is_hidden_then_deleted(db) {

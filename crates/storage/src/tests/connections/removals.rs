@@ -96,7 +96,7 @@ both! {
         let next = db.claim(REMOVAL, user, id, at(60), at(90)).await.unwrap().expect("the lease has expired");
         assert_eq!(db.removals().delete_webhook_events(&claim, 2).await.unwrap(), None, "lease lost");
         assert!(db.removals().finish(&next, "deleted", at(61)).await.unwrap());
-        assert_eq!(db.rows("webhook_events").await, 3);
+        assert_eq!((db.rows("webhook_events").await, db.rows("webhook_deliveries").await), (3, 3));
     }
 
     async fn failed_attempt_records_error_and_time(db) {

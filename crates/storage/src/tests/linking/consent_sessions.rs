@@ -32,19 +32,6 @@ async fn phase(db: &TestDb, state: &str) -> (LinkPhase, Option<String>) {
     (session.phase, session.outcome)
 }
 
-#[test]
-fn phase_names_round_trip() {
-    for phase in [
-        LinkPhase::Started,
-        LinkPhase::CallbackReceived,
-        LinkPhase::CredentialsObtained,
-        LinkPhase::Ended,
-    ] {
-        assert_eq!(phase.as_str().parse(), Ok(phase));
-    }
-    assert!("Started".parse::<LinkPhase>().is_err());
-}
-
 /// A confirmed callback with this text, and a lease that ends at the second time.
 async fn receive(
     db: &Storage,

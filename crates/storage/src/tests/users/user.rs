@@ -110,7 +110,7 @@ both! {
             start_session(db, user, &format!("started {user}")).await;
         }
         register_provider_user(db, user, "eu_1", "credentials").await;
-        assert_fails!(in_tx!(db, user::delete(user, at(900))).await, Conflict(why) if why.contains("registered"));
+        assert_fails!(in_tx!(db, user::delete(user, at(900))).await, Conflict(why) if why.contains("registered at a provider"));
         assert_eq!(db.secrets_for("consent_session").await, 2, "nothing was deleted");
         db.provider_users().delete(user, "fiskil").await.unwrap();
         db.delete_user(user).await;

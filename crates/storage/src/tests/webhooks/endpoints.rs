@@ -62,20 +62,8 @@ both! {
         assert_eq!(db.revision(user).await, 0);
     }
 
-    async fn url_and_events_change(db) {
-        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
-        let made = insert(db, user, 20, 5).await.unwrap();
-        let events = [EventType::SUBSCRIBABLE[1]];
-        let to = |url| EndpointChange { url: Some(url), event_types: Some(&events), api_version: None };
-        assert!(!in_tx!(db, endpoints::update((other, made.id), &to("https://other.example.com"))).await.unwrap());
-        assert_eq!(find(db, made.id).await, made);
-        assert!(in_tx!(db, endpoints::update((user, made.id), &to("https://new.example.com"))).await.unwrap());
-        let expected = Endpoint { url: "https://new.example.com".to_owned(), event_types: events.to_vec(), ..made };
-        assert_eq!(find(db, expected.id).await, expected);
-    }
-
     async fn two_changes_at_once_both_stay(db) {
-        let user = db.user("a@x").await.id;
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         let made = insert(db, user, 20, 5).await.unwrap();
         let events = [EventType::SUBSCRIBABLE[1]];
         // Each of two commands has read the endpoint before the other one changes it.
@@ -86,6 +74,8 @@ both! {
         ] {
             assert!(in_tx!(db, endpoints::update((user, made.id), &change)).await.unwrap());
         }
+        let theirs = EndpointChange { url: Some("https://other.example.com"), ..EndpointChange::default() };
+        assert!(!in_tx!(db, endpoints::update((other, made.id), &theirs)).await.unwrap());
         let (url, event_types, api_version) =
             ("https://new.example.com".to_owned(), events.to_vec(), ApiVersion::NEWEST);
         let expected = Endpoint { url, event_types, api_version, ..made };
@@ -120,6 +110,8 @@ both! {
             assert!(db.endpoints().secrets(user, id, at(0)).await.unwrap().is_none());
         }
         assert_eq!(db.secrets().count().await.unwrap(), 2, "nothing changed");
+        assert_eq!(db.endpoints().delete_old_secrets(at(199)).await.unwrap(), 0);
+        assert_eq!(db.endpoints().delete_old_secrets(at(200)).await.unwrap(), 1);
         let shown = EndpointSecrets { current: secret("hidden"), old: Some(secret("hidden")) };
         assert!(!format!("{shown:?}").contains("hidden"));
     }
