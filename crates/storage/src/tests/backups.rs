@@ -8,16 +8,16 @@ use bellbird_domain::{Actor, EndpointStatus, EventType};
 
 use crate::db::file_user::with_suffix;
 use crate::tests::fixtures::{
-    chunk, claimed_endpoint, connection_to_sync, endpoint, finish_sync_with, insert_setup_token,
-    new_link, sealer_of, start_session,
+    chunk, claimed_endpoint, connection_to_sync, console_session, endpoint, finish_sync_with,
+    insert_setup_token, new_link, sealer_of, sign_in_link, start_session,
 };
 use crate::tests::support::{
     TestDb, assert_contains, assert_fails, at, both, key, new_account, on_postgres, on_sqlite,
     operator_key, setup_token,
 };
 use crate::{
-    AccessCut, Identity, NewSession, NewSignInLink, Sealer, ServiceLock, SetupTokenClaim,
-    StagedBackup, Storage, StorageError, UserChange, in_tx,
+    AccessCut, Identity, Sealer, ServiceLock, SetupTokenClaim, StagedBackup, Storage, StorageError,
+    UserChange, in_tx,
 };
 
 fn operator() -> Actor {
@@ -284,24 +284,23 @@ fn unusable_files_are_rejected() {
         let middle = damaged.len() / 2 / 4096 * 4096;
         damaged[middle..middle + 4096].fill(0xff);
         fs::write(file("damaged.db"), damaged).unwrap();
-        rusqlite::Connection::open(file("other.db"))
-            .unwrap()
-            .execute_batch("CREATE TABLE t (a)")
-            .unwrap();
-        fs::write(file("newer.db"), &good).unwrap();
-        let newer = rusqlite::Connection::open(file("newer.db")).unwrap();
-        newer
-            .execute_batch(
+        for (name, before, change) in [
+            ("other.db", b"".as_slice(), "CREATE TABLE t (a)"),
+            (
+                "newer.db",
+                good.as_slice(),
                 "INSERT INTO schema_migrations VALUES (9999, '9999_later', 'x', 9999, 0)",
-            )
-            .unwrap();
-        drop(newer);
-        fs::write(file("older.db"), &good).unwrap();
-        let older = rusqlite::Connection::open(file("older.db")).unwrap();
-        older
-            .execute_batch("ALTER TABLE schema_migrations DROP COLUMN oldest_compatible")
-            .unwrap();
-        drop(older);
+            ),
+            (
+                "older.db",
+                good.as_slice(),
+                "ALTER TABLE schema_migrations DROP COLUMN oldest_compatible",
+            ),
+        ] {
+            fs::write(file(name), before).unwrap();
+            let database = rusqlite::Connection::open(file(name)).unwrap();
+            database.execute_batch(change).unwrap();
+        }
         fs::write(file("raw.db"), &good).unwrap();
         fs::write(file("raw.db-wal"), "committed rows").unwrap();
         for (name, message) in [
@@ -387,14 +386,7 @@ both! {
     // A new table belongs into one of the two lists. If it lets somebody in, `cut_access` has to
     // cut it.
     async fn every_table_is_cut_or_lets_nobody_in(db) {
-        let list = if db.kind() == "sqlite" {
-            "SELECT t.name || '.' || c.name FROM sqlite_schema t JOIN pragma_table_info(t.name) c
-            WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%' ORDER BY t.name"
-        } else {
-            "SELECT CAST(table_name || '.' || column_name AS TEXT) FROM information_schema.columns
-            WHERE table_schema = current_schema() ORDER BY table_name"
-        };
-        let columns = db.texts(list).await;
+        let columns = db.columns().await;
         let columns: Vec<_> = columns.iter().map(|column| column.split_once('.').unwrap()).collect();
         let mut tables: Vec<_> = columns.iter().map(|(table, _)| *table).collect();
         tables.dedup();
@@ -421,10 +413,10 @@ both! {
         in_tx!(db, links::insert(&new_link(user, "link", at(1_000)), at(0))).await.unwrap();
         insert_setup_token(db, user, 1, at(1_000)).await;
         start_session(db, user, "state").await;
-        let session = NewSession { token: "cookie", browser: "Firefox", known_browser: "b", expires_at: at(1_000) };
+        let session = console_session("cookie", "b");
         let identity = Identity { issuer: "https://id.example", subject: "1", email: "a@x" };
         db.sessions().sign_in_as(&identity, None, &session, at(0)).await.unwrap();
-        let sign_in = NewSignInLink { user_id: user, token: "sign in", browser: None, expires_at: at(1_000) };
+        let sign_in = sign_in_link(user, "sign in", 1_000);
         assert!(db.sessions().insert_link(&sign_in, 9, at(0)).await.unwrap());
         let own = endpoint(db, user, &[EventType::TransactionsSynced]).await;
         db.raw("INSERT INTO first_start (id) VALUES (1)").await;
@@ -459,7 +451,7 @@ both! {
         assert!(!left.is_operator && !left.console_sign_in);
         assert_eq!(db.sessions().find("cookie", at(101)).await.unwrap(), None);
         assert_eq!(db.sessions().find_link("sign in", None, at(101)).await.unwrap(), None);
-        assert_eq!(db.identities(user).await, []);
+        assert_eq!(db.rows("identities").await, 0);
         assert_eq!(db.links().find("link").await.unwrap(), None);
         let claim = db.setup_tokens().claim(&setup_token(1), &key(9), at(101)).await.unwrap();
         assert!(matches!(claim, SetupTokenClaim::Unknown));

@@ -13,14 +13,14 @@ use jiff::Timestamp;
 use secrecy::SecretString;
 use uuid::Uuid;
 
-use crate::db::{Sql, pair, params};
 use crate::job_kinds::SYNC;
 use crate::tests::support::{TestDb, at, new_connection, setup_token};
 use crate::{
     AttemptOutcome, AuditAction, ClaimedConsentSession, ClaimedEndpoint, ClaimedJob,
     ClaimedProviderUser, FinishedAttempt, FinishedSync, Idempotency, IdempotentStart,
-    NewConnection, NewConsentSession, NewEndpoint, NewLink, NewSetupToken, NewWebhookEvent,
-    ProviderUserState, Sealer, Storage, StoredResponse, SyncState, in_tx,
+    NewConnection, NewConsentSession, NewEndpoint, NewLink, NewSession, NewSetupToken,
+    NewSignInLink, NewWebhookEvent, ProviderUserState, Sealer, Storage, StoredResponse, SyncState,
+    in_tx,
 };
 
 /// The events of syncs and of changes: not those of a new, ending or removed connection.
@@ -71,17 +71,42 @@ pub(crate) async fn receive_callback(
     new: &NewConsentSession<'_>,
 ) -> ClaimedConsentSession {
     db.consent_sessions().insert(new, at(0)).await.unwrap();
+    let claim = receive(db, new.state, "code=answer", (10, 40)).await;
+    claim.expect("in time")
+}
+
+/// A confirmed callback with this text, and a lease that ends at the second time.
+pub(crate) async fn receive(
+    db: &Storage,
+    state: &str,
+    text: &str,
+    (now, until): (i64, i64),
+) -> Option<ClaimedConsentSession> {
+    let (text, confirmed) = (secret(text), (Confirmation::Confirmed, None));
     db.consent_sessions()
-        .receive_callback(
-            new.state,
-            &secret("code=answer"),
-            (Confirmation::Confirmed, None),
-            at(10),
-            at(40),
-        )
+        .receive_callback(state, &text, confirmed, at(now), at(until))
         .await
         .unwrap()
-        .expect("in time")
+}
+
+/// A link to sign in that no browser asked for.
+pub(crate) fn sign_in_link(user_id: UserId, token: &str, expires: i64) -> NewSignInLink<'_> {
+    NewSignInLink {
+        user_id,
+        token,
+        browser: None,
+        expires_at: at(expires),
+    }
+}
+
+/// A session of the console, in a browser that keeps the other cookie.
+pub(crate) fn console_session<'a>(token: &'a str, known_browser: &'a str) -> NewSession<'a> {
+    NewSession {
+        token,
+        browser: "Firefox on Linux",
+        known_browser,
+        expires_at: at(1_000),
+    }
 }
 
 /// A link for any provider.
@@ -120,15 +145,17 @@ pub(crate) async fn claimed_registration(
     user: UserId,
     now: i64,
 ) -> ClaimedProviderUser {
-    match db
-        .provider_users()
-        .claim(user, "fiskil", at(now), at(now + 30))
-        .await
-        .unwrap()
-    {
+    match claim_registration(db, user, now).await {
         ProviderUserState::Claimed(claim) => claim,
         other => panic!("{other:?}"),
     }
+}
+
+pub(crate) async fn claim_registration(db: &Storage, user: UserId, now: i64) -> ProviderUserState {
+    db.provider_users()
+        .claim(user, "fiskil", at(now), at(now + 30))
+        .await
+        .unwrap()
 }
 
 /// Registers a user at the provider.
@@ -481,17 +508,4 @@ pub(crate) async fn remembered_response(db: &Storage, user: UserId, body: &str) 
     };
     change.commit_with(&response).await.unwrap();
     operator
-}
-
-const IDENTITIES: Sql = Sql::new(
-    "IDENTITIES",
-    "SELECT issuer, subject FROM identities WHERE user_id = $1 ORDER BY issuer",
-);
-
-impl Storage {
-    /// Issuer and subject of each identity of a user.
-    pub(crate) async fn identities(&self, user: UserId) -> Vec<(String, String)> {
-        let identities = self.db.all(IDENTITIES, params![user], pair).await;
-        identities.unwrap()
-    }
 }

@@ -8,17 +8,17 @@ use secrecy::ExposeSecret as _;
 
 use crate::digest::provider_user_digest;
 use crate::tests::fixtures::{
-    chunk, empty_sync, endpoint, fingerprint, fingerprints, insert_setup_token, new_link,
-    new_session, register_provider_user, remembered_response, rotate_secret, secret,
-    session_with_callback, start_sync, with_keys,
+    chunk, console_session, empty_sync, endpoint, fingerprint, fingerprints, insert_setup_token,
+    new_link, new_session, register_provider_user, remembered_response, rotate_secret, secret,
+    session_with_callback, sign_in_link, start_sync, with_keys,
 };
 use crate::tests::support::{
     CREDENTIALS, assert_fails, at, key, new_account, new_connection, on_sqlite, operator_key,
     setup_token,
 };
 use crate::{
-    FinishedSync, Leftovers, NewConsentSession, NewSession, NewSignInLink, NewWebhookEvent,
-    SealError, Storage, in_tx,
+    FinishedSync, Leftovers, NewConsentSession, NewSignInLink, NewWebhookEvent, SealError, Storage,
+    in_tx,
 };
 
 /// All bytes of the database, its WAL and the index of the WAL.
@@ -80,21 +80,13 @@ fn file_holds_no_plain_secrets() {
             "used_sign_in_that_must_not_leak",
             "sign_in_that_must_not_leak",
         ] {
-            let browser = Some("browser_that_must_not_leak");
             let link = NewSignInLink {
-                user_id: user.id,
-                token,
-                browser,
-                expires_at: at(60),
+                browser: Some("browser_that_must_not_leak"),
+                ..sign_in_link(user.id, token, 60)
             };
             db.sessions().insert_link(&link, 2, at(0)).await.unwrap();
         }
-        let session = NewSession {
-            token: "session_that_must_not_leak",
-            browser: "Firefox",
-            known_browser: "browser_that_must_not_leak",
-            expires_at: at(60),
-        };
+        let session = console_session("session_that_must_not_leak", "browser_that_must_not_leak");
         db.sessions()
             .sign_in("used_sign_in_that_must_not_leak", &session, at(1))
             .await

@@ -320,6 +320,23 @@ impl TestDb {
         self.texts(&sql).await.remove(0)
     }
 
+    /// All columns, as `table.column`, in the order of bytes.
+    pub(crate) async fn columns(&self) -> Vec<String> {
+        let list = match self.kind() {
+            "sqlite" => {
+                "SELECT t.name || '.' || c.name FROM sqlite_schema t JOIN pragma_table_info(t.name) c
+                WHERE t.type = 'table'"
+            }
+            _ => {
+                "SELECT CAST(table_name || '.' || column_name AS TEXT) FROM information_schema.columns
+                WHERE table_schema = 'public'"
+            }
+        };
+        let mut columns = self.texts(list).await;
+        columns.sort_unstable();
+        columns
+    }
+
     /// Counts the rows of a table.
     pub(crate) async fn rows(&self, table: &str) -> usize {
         self.texts(&format!("SELECT 'x' FROM {table}")).await.len()

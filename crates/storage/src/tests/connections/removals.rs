@@ -266,17 +266,7 @@ fn postgres_transactions_do_not_deadlock() {
 /// Every column of every table in which a value contains the text, as `table.column`. Bytes are
 /// searched too.
 async fn columns_containing(db: &TestDb, text: &str) -> Vec<String> {
-    let columns = match db.kind() {
-        "sqlite" => {
-            "SELECT t.name || '.' || c.name FROM sqlite_schema t JOIN pragma_table_info(t.name) c
-            WHERE t.type = 'table' ORDER BY 1"
-        }
-        _ => {
-            "SELECT CAST(table_name || '.' || column_name AS TEXT) FROM information_schema.columns
-            WHERE table_schema = 'public' ORDER BY 1"
-        }
-    };
-    let columns = db.texts(columns).await;
+    let columns = db.columns().await;
     assert!(columns.len() > 40, "{columns:?}");
     let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
     let search = |name: String| {

@@ -6,7 +6,7 @@ use bellbird_domain::{Confirmation, ConnectionId, LinkPhase, UserId};
 use secrecy::ExposeSecret as _;
 
 use crate::digest::{hash, hex};
-use crate::tests::fixtures::{new_session, secret, session_with_callback, start_session};
+use crate::tests::fixtures::{new_session, receive, secret, session_with_callback, start_session};
 use crate::tests::support::{TestDb, assert_fails, at, both};
 use crate::{
     AffectedRef, ClaimedConsentSession, NewConsentSession, OtherConsentSession, Sealer, Storage,
@@ -30,25 +30,6 @@ async fn phase(db: &TestDb, state: &str) -> (LinkPhase, Option<String>) {
         .unwrap()
         .expect("there");
     (session.phase, session.outcome)
-}
-
-/// A confirmed callback with this text, and a lease that ends at the second time.
-async fn receive(
-    db: &Storage,
-    state: &str,
-    text: &str,
-    (now, until): (i64, i64),
-) -> Option<ClaimedConsentSession> {
-    db.consent_sessions()
-        .receive_callback(
-            state,
-            &secret(text),
-            (Confirmation::Confirmed, None),
-            at(now),
-            at(until),
-        )
-        .await
-        .unwrap()
 }
 
 both! {
@@ -166,9 +147,8 @@ both! {
         start_session(db, user, "later").await;
         let later = db.consent_sessions().find("later").await.unwrap().unwrap();
         assert!(db.consent_sessions().deny(&later, at(1)).await.unwrap());
-        let answer = (Confirmation::Confirmed, None);
-        let claim = db.consent_sessions().receive_callback("later", &secret("x"), answer, at(10), at(40)).await;
-        assert_eq!(claim.unwrap().unwrap().session.confirmation, Confirmation::Denied);
+        let claim = receive(db, "later", "x", (10, 40)).await.expect("in time");
+        assert_eq!(claim.session.confirmation, Confirmation::Denied);
     }
 
     async fn invalid_callbacks_change_nothing(db) {

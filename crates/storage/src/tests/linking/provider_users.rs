@@ -1,16 +1,11 @@
 use bellbird_domain::UserId;
 use secrecy::ExposeSecret as _;
 
-use crate::tests::fixtures::{claimed_registration, register_provider_user, secret};
+use crate::tests::fixtures::{
+    claim_registration, claimed_registration, register_provider_user, secret,
+};
 use crate::tests::support::{assert_fails, at, both};
 use crate::{ProviderUserState, SealError, Sealer, Storage, StorageError, job_kinds};
-
-async fn claim(db: &Storage, user: UserId, now: i64) -> ProviderUserState {
-    db.provider_users()
-        .claim(user, "fiskil", at(now), at(now + 30))
-        .await
-        .unwrap()
-}
 
 both! {
     async fn user_is_registered_once(db) {
@@ -20,13 +15,13 @@ both! {
             (held.job.user_id(), held.job.provider.as_str(), &held.abandoned_reference),
             (user, "fiskil", &None)
         );
-        assert!(matches!(claim(db, user, 29).await, ProviderUserState::Busy));
+        assert!(matches!(claim_registration(db, user, 29).await, ProviderUserState::Busy));
         assert!(db.provider_users().find_credentials(user, "fiskil").await.unwrap().is_none());
         assert!(db.provider_users().set_reference(&held, "ref").await.unwrap());
         assert!(
             db.provider_users().finish(&held, Some("eu_1"), &secret("provider user credentials")).await.unwrap()
         );
-        let ready = claim(db, user, 1).await;
+        let ready = claim_registration(db, user, 1).await;
         assert!(!format!("{ready:?}").contains("provider user credentials"));
         assert!(
             matches!(ready, ProviderUserState::Ready(found) if found.expose_secret() == "provider user credentials")
@@ -58,7 +53,7 @@ both! {
         assert!(!db.provider_users().set_reference(&killed, "late").await.unwrap());
         assert!(!db.provider_users().finish(&killed, Some("late"), &secret("late")).await.unwrap());
         assert!(!db.jobs().fail(&killed.job, "late", at(31)).await.unwrap());
-        assert!(matches!(claim(db, user, 31).await, ProviderUserState::Busy), "a lost lease cannot be released");
+        assert!(matches!(claim_registration(db, user, 31).await, ProviderUserState::Busy), "a lost lease cannot be released");
         let listed = db.provider_users().list(user).await.unwrap();
         assert_eq!((listed[0].reference.as_deref(), listed[0].credentials.is_none()), (Some("ref 1"), true));
         assert!(db.jobs().fail(&next.job, "the provider is not available", at(60)).await.unwrap());

@@ -16,16 +16,16 @@ use uuid::Uuid;
 use crate::error::Result;
 use crate::job_kinds::REFRESH;
 use crate::tests::fixtures::{
-    SYNCS_AND_CHANGES, chunk, claimed_endpoint, empty_sync, endpoint, fingerprint, fingerprints,
-    finish_sync_with, finished_attempt, insert_setup_token, new_session, secret, start_sync,
+    SYNCS_AND_CHANGES, chunk, claimed_endpoint, console_session, empty_sync, endpoint, fingerprint,
+    fingerprints, finish_sync_with, finished_attempt, insert_setup_token, new_session, secret,
+    sign_in_link, start_sync,
 };
 use crate::tests::support::{TestDb, at, key, new_account, new_connection, setup_token};
 use crate::writes::{keys, sessions};
 use crate::{
     AttemptOutcome, AuditAction, ClaimedEndpoint, ClaimedJob, FinishedAttempt, FinishedSync,
-    Idempotency, IdempotentStart, JobKey, KeyRecord, NewConsentSession, NewEndpoint, NewSession,
-    NewSignInLink, ProviderUserState, SetupTokenClaim, Storage, StorageError, StoredResponse,
-    UserChange, in_tx,
+    Idempotency, IdempotentStart, JobKey, KeyRecord, NewConsentSession, NewEndpoint,
+    ProviderUserState, SetupTokenClaim, Storage, StorageError, StoredResponse, UserChange, in_tx,
 };
 
 /// The outcome of an operation that the database failed.
@@ -146,7 +146,7 @@ impl Start {
         for token in ["link", "another link"] {
             assert!(
                 db.sessions()
-                    .insert_link(&sign_in_link(user, token), 9, at(0))
+                    .insert_link(&sign_in_link(user, token, 9000), 9, at(0))
                     .await
                     .unwrap()
             );
@@ -182,24 +182,10 @@ fn endpoint_of(user_id: UserId) -> NewEndpoint<'static> {
     }
 }
 
-fn sign_in_link(user_id: UserId, token: &str) -> NewSignInLink<'_> {
-    NewSignInLink {
-        user_id,
-        token,
-        browser: None,
-        expires_at: at(9000),
-    }
-}
-
 /// Signs in with a link, always in the same browser.
 async fn sign_in(db: &Storage, link: &str, place: usize) -> Result<bool> {
     let token = format!("session {place}");
-    let session = NewSession {
-        token: &token,
-        browser: "a browser",
-        known_browser: "known",
-        expires_at: at(9000),
-    };
+    let session = console_session(&token, "known");
     Ok(db
         .sessions()
         .sign_in(link, &session, now())
@@ -381,7 +367,7 @@ operations! {
     "sign in by another link" = |db, s, place| sign_in(&db, "another link", place).await?;
     "ask for a link" = |db, s, place| {
         let token = format!("link {place}");
-        db.sessions().insert_link(&sign_in_link(s.user, &token), 3, now()).await?
+        db.sessions().insert_link(&sign_in_link(s.user, &token, 9000), 3, now()).await?
     };
     "end sessions" = |db, s, place| {
         let mut change = db.begin_own_change(s.user, Uuid::nil(), now()).await?;

@@ -2,12 +2,9 @@ use bellbird_domain::ConnectionStatus::{Active, Invalidated, PendingMfa, Revoked
 use bellbird_domain::{Actor, EmailKind, UserId};
 use uuid::Uuid;
 
-use crate::tests::fixtures::endpoint;
+use crate::tests::fixtures::{console_session, endpoint, sign_in_link};
 use crate::tests::support::{TestDb, at, both, new_connection};
-use crate::{
-    AuditAction, DueEmail, NewConnection, NewSession, NewSignInLink, StorageError, UserChange,
-    in_tx,
-};
+use crate::{AuditAction, DueEmail, NewConnection, StorageError, UserChange, in_tx};
 
 const DAY: i64 = 86_400;
 
@@ -28,19 +25,9 @@ async fn send(db: &TestDb, now: i64) -> Vec<(EmailKind, String)> {
 
 async fn sign_in(db: &TestDb, user_id: UserId, known_browser: &str, now: i64) -> Uuid {
     let token = format!("{known_browser}{now}");
-    let link = NewSignInLink {
-        user_id,
-        token: &token,
-        browser: None,
-        expires_at: at(now + 60),
-    };
+    let link = sign_in_link(user_id, &token, now + 60);
     assert!(db.sessions().insert_link(&link, 99, at(now)).await.unwrap());
-    let session = NewSession {
-        token: &token,
-        browser: "Firefox on Linux",
-        known_browser,
-        expires_at: at(now + 14 * DAY),
-    };
+    let session = console_session(&token, known_browser);
     db.sessions()
         .sign_in(&token, &session, at(now))
         .await

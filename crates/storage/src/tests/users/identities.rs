@@ -1,7 +1,8 @@
-use bellbird_domain::{Actor, Plan, UserId};
+use bellbird_domain::{Plan, UserId};
 
+use crate::tests::fixtures::console_session;
 use crate::tests::support::{TestDb, at, both};
-use crate::{AuditAction, Identity, IdentitySignIn, NewSession, UserChange};
+use crate::{Identity, IdentitySignIn, UserChange, in_tx};
 
 const ISSUER: &str = "https://login.example";
 
@@ -13,12 +14,7 @@ async fn sign_in_at(
     new_plan: Option<Plan>,
 ) -> IdentitySignIn {
     let token = format!("{issuer} {subject} {email}");
-    let session = NewSession {
-        token: &token,
-        browser: "Firefox on Linux",
-        known_browser: "known",
-        expires_at: at(1_000),
-    };
+    let session = console_session(&token, "known");
     let identity = Identity {
         issuer,
         subject,
@@ -57,6 +53,14 @@ async fn sign_in(db: &TestDb, subject: &str, email: &str) -> IdentitySignIn {
     sign_in_at(db, ISSUER, subject, email, None).await
 }
 
+/// The subjects of a user's identities.
+async fn subjects(db: &TestDb, user: UserId) -> Vec<String> {
+    db.texts(&format!(
+        "SELECT subject FROM identities WHERE user_id = '{user}'"
+    ))
+    .await
+}
+
 both! {
     async fn address_finds_the_user_once(db) {
         let (a, b) = (db.user("a@x").await.id, db.user("b@x").await.id);
@@ -68,7 +72,7 @@ both! {
         db.change_user(a, &change).await;
         assert_eq!(user(sign_in(db, "1", "a@x").await), Some(a), "its address has changed here");
         assert_eq!(user(sign_in(db, "2", "b@x").await), Some(b));
-        assert_eq!(db.identities(a).await, [(ISSUER.to_owned(), "1".to_owned())]);
+        assert_eq!(subjects(db, a).await, ["1"]);
         // Another provider says nothing about the subjects of this one.
         assert_eq!(user(sign_in_at(db, "https://other.example", "2", "c@x", None).await), Some(a));
     }
@@ -85,7 +89,7 @@ both! {
             assert_eq!(sign_in_at(db, ISSUER, subject, email, plan).await, IdentitySignIn::UnknownUser, "{email}");
         }
         assert_eq!(db.users().list().await.unwrap().len(), 2, "the address is taken");
-        assert_eq!(db.identities(a).await, [], "the address had proved it");
+        assert_eq!(subjects(db, a).await, [""; 0], "the address had proved it");
     }
 
     async fn lookalike_of_an_address_is_another_address(db) {
@@ -111,10 +115,7 @@ both! {
         sign_in(db, "1", "a@x").await;
         sign_in(db, "2", "b@x").await;
         for forgotten in [1, 0] {
-            let mut change = db.begin_change(Actor::command("root"), at(3)).await.unwrap();
-            assert_eq!(crate::writes::identities::forget(change.tx(), a).await.unwrap(), forgotten);
-            change.record(&AuditAction::of_user("identity.forget", a)).await.unwrap();
-            change.commit().await.unwrap();
+            assert_eq!(in_tx!(db, identities::forget(a)).await.unwrap(), forgotten);
         }
         assert_eq!(user(sign_in(db, "3", "a@x").await), Some(a));
         assert_eq!(sign_in(db, "1", "a@x").await, IdentitySignIn::OtherIdentity);
@@ -133,7 +134,7 @@ both! {
 
     async fn first_sign_ins_at_the_same_time_agree(db) {
         let begin = async |token: &str| -> UserId {
-            let session = NewSession { token, browser: "", known_browser: token, expires_at: at(1_000) };
+            let session = console_session(token, token);
             let identity = Identity { issuer: ISSUER, subject: "1", email: "a@x" };
             let ended = db.sessions().sign_in_as(&identity, Some(Plan::Developer), &session, at(1)).await.unwrap();
             user(ended).expect("a user")

@@ -2,8 +2,9 @@
 
 use bellbird_domain::UserId;
 
+use crate::tests::fixtures::{console_session, sign_in_link};
 use crate::tests::support::{TestDb, at, both, key};
-use crate::{LEFT_OUT, NewSession, NewSignInLink, OWN_TABLES, OwnTable, Storage, in_tx};
+use crate::{LEFT_OUT, OWN_TABLES, OwnTable, Storage, in_tx};
 
 const SCHEMA: &str = include_str!("../../../migrations/0001_initial.sql");
 
@@ -119,10 +120,8 @@ both! {
         );
         assert_eq!(*found, expected);
         assert!(rows(db, "users", user).await[0].contains(r#""isOperator":false"#));
-        let link = NewSignInLink { user_id: user, token: "link", browser: None, expires_at: at(60) };
-        db.sessions().insert_link(&link, 1, at(0)).await.unwrap();
-        let session = NewSession { token: "t", browser: "Firefox", known_browser: "secret", expires_at: at(99) };
-        db.sessions().sign_in("link", &session, at(1)).await.unwrap().unwrap();
+        db.sessions().insert_link(&sign_in_link(user, "link", 60), 1, at(0)).await.unwrap();
+        db.sessions().sign_in("link", &console_session("t", "secret"), at(1)).await.unwrap().unwrap();
         assert_eq!(rows(db, "known_browsers", user).await, [format!(r#"{{"signedInAt":"{}"}}"#, at(1))]);
     }
 

@@ -1,11 +1,8 @@
 use bellbird_domain::UserId;
 
-use crate::tests::fixtures::new_link;
+use crate::tests::fixtures::{console_session, new_link, sign_in_link};
 use crate::tests::support::{TestDb, assert_fails, at, both};
-use crate::{
-    AuditAction, BegunSession, NO_CONSOLE_SIGN_IN, NewLink, NewSession, NewSignInLink, Storage,
-    UserChange, in_tx,
-};
+use crate::{BegunSession, NO_CONSOLE_SIGN_IN, NewLink, NewSignInLink, Storage, UserChange, in_tx};
 
 async fn insert_link(
     db: &Storage,
@@ -15,21 +12,14 @@ async fn insert_link(
     expires: i64,
 ) -> bool {
     let link = NewSignInLink {
-        user_id,
-        token,
         browser,
-        expires_at: at(expires),
+        ..sign_in_link(user_id, token, expires)
     };
     db.sessions().insert_link(&link, 2, at(0)).await.unwrap()
 }
 
 async fn begin(db: &Storage, link: &str, token: &str, now: i64) -> Option<BegunSession> {
-    let session = NewSession {
-        token,
-        browser: "Firefox on Linux",
-        known_browser: token,
-        expires_at: at(1_000),
-    };
+    let session = console_session(token, token);
     db.sessions()
         .sign_in(link, &session, at(now))
         .await
@@ -103,7 +93,7 @@ both! {
         assert!(insert_link(db, other, "4", None, 60).await);
         sign_in(db, "1", "cookie", 1).await.unwrap();
         assert!(insert_link(db, user, "5", None, 60).await, "one is used");
-        let link = NewSignInLink { user_id: UserId::new(), token: "6", browser: None, expires_at: at(60) };
+        let link = sign_in_link(UserId::new(), "6", 60);
         assert_fails!(db.sessions().insert_link(&link, 2, at(0)).await, NotFound("user"));
     }
 
@@ -119,10 +109,7 @@ both! {
         assert!(!db.sessions().revoke(other, sessions[0].id).await.unwrap());
         assert_eq!(db.sessions().list(user, at(2)).await.unwrap(), sessions);
         let first = db.sessions().find("c1", at(2)).await.unwrap().unwrap().caller.key_id.uuid();
-        let mut change = db.begin_own_change(user, first, at(2)).await.unwrap();
-        crate::writes::sessions::revoke_others(change.tx(), user, first).await.unwrap();
-        change.record(&AuditAction::of_user("session.revoke_others", user)).await.unwrap();
-        change.commit().await.unwrap();
+        in_tx!(db, sessions::revoke_others(user, first)).await.unwrap();
         assert_eq!(signed_in(db, "c2", 2).await, None);
         assert!(db.sessions().revoke(user, first).await.unwrap());
         assert_eq!((signed_in(db, "c1", 2).await, signed_in(db, "c3", 2).await), (None, Some(other)));
@@ -141,7 +128,7 @@ both! {
         assert_eq!(signed_in(db, "cookie", 2).await, None);
         assert_eq!(db.sessions().find_link("2", None, at(2)).await.unwrap(), None);
         assert_eq!(sign_in(db, "2", "other", 2).await, None);
-        let link = NewSignInLink { user_id: user, token: "3", browser: None, expires_at: at(60) };
+        let link = sign_in_link(user, "3", 60);
         assert_fails!(db.sessions().insert_link(&link, 9, at(2)).await, Conflict(NO_CONSOLE_SIGN_IN));
         set(true).await;
         assert_eq!((signed_in(db, "cookie", 2).await, sign_in(db, "2", "other", 2).await), (None, None), "over");
@@ -158,7 +145,7 @@ both! {
         let user = db.user("a@x").await.id;
         for (link, browser, is_first) in [("1", "laptop", true), ("2", "phone", false), ("3", "laptop", false)] {
             insert_link(db, user, link, None, 60).await;
-            let session = NewSession { token: link, browser: "", known_browser: browser, expires_at: at(1_000) };
+            let session = console_session(link, browser);
             let begun = db.sessions().sign_in(link, &session, at(1)).await.unwrap().unwrap();
             assert_eq!(begun.is_first, is_first, "{link}");
         }
