@@ -348,61 +348,53 @@ async fn try_three(world: &World, seed: u64) {
 const PLANTED: &[((&str, &str), Fault)] = &[
     (
         ("claim setup token", "claim setup token"),
-        Fault {
-            statement: "LOCK",
-            from: " FOR NO KEY UPDATE",
-            to: "",
-        },
+        fault("LOCK", " FOR NO KEY UPDATE", ""),
     ),
     (
         ("ask for a link", "ask for a link"),
-        Fault {
-            statement: "LOCK",
-            from: " FOR NO KEY UPDATE",
-            to: "",
-        },
+        fault("LOCK", " FOR NO KEY UPDATE", ""),
     ),
     (
         ("finish job", "claim job"),
-        Fault {
-            statement: "FINISH",
-            from: "AND fence = $4",
-            to: "AND CAST($4 AS BIGINT) IS NOT NULL",
-        },
+        fault(
+            "FINISH",
+            "AND fence = $4",
+            "AND CAST($4 AS BIGINT) IS NOT NULL",
+        ),
     ),
     (
         ("request job", "run job"),
-        Fault {
-            statement: "FINISH",
-            from: "run_at >= started_at",
-            to: "run_at > started_at + 1000000000",
-        },
+        fault(
+            "FINISH",
+            "run_at >= started_at",
+            "run_at > started_at + 1000000000",
+        ),
     ),
     (
         ("finish sync", "release endpoint"),
-        Fault {
-            statement: "LOCK_CLAIMED",
-            from: " FOR NO KEY UPDATE",
-            to: "",
-        },
+        fault("LOCK_CLAIMED", " FOR NO KEY UPDATE", ""),
     ),
     (
         ("receive callback", "receive callback"),
-        Fault {
-            statement: "RECEIVE_CALLBACK",
-            from: "phase = 'started' AND",
-            to: "",
-        },
+        fault("RECEIVE_CALLBACK", "phase = 'started' AND", ""),
     ),
     (
         ("finish attempt", "redeliver sent"),
-        Fault {
-            statement: "FINISH",
-            from: "AND next_attempt_at = :due_at",
-            to: "AND CAST(:due_at AS BIGINT) IS NOT NULL",
-        },
+        fault(
+            "FINISH",
+            "AND next_attempt_at = :due_at",
+            "AND CAST(:due_at AS BIGINT) IS NOT NULL",
+        ),
     ),
 ];
+
+const fn fault(statement: &'static str, from: &'static str, to: &'static str) -> Fault {
+    Fault {
+        statement,
+        from,
+        to,
+    }
+}
 
 #[test]
 fn planted_faults_are_found() {

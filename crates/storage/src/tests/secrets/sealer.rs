@@ -78,40 +78,17 @@ fn value_does_not_open_for_another_row() {
     let sealer = Sealer::random();
     let sealed = sealer.seal(CONNECTION, b"secret").unwrap();
     assert!(sealer.open(CONNECTION, &sealed).is_ok());
-    for sealed_for in [
-        SealedFor {
-            purpose: "webhook",
-            ..CONNECTION
-        },
-        SealedFor {
-            row: &["user", "other"],
-            ..CONNECTION
-        },
-        SealedFor {
-            row: &["connection", "user"],
-            ..CONNECTION
-        },
-        SealedFor {
-            row: &["userconnection"],
-            ..CONNECTION
-        },
-        SealedFor {
-            row: &["userc", "onnection"],
-            ..CONNECTION
-        },
-        SealedFor {
-            row: &["user", "connection", ""],
-            ..CONNECTION
-        },
-        SealedFor {
-            purpose: "credentialsuser",
-            row: &["connection"],
-        },
-        SealedFor {
-            row: &[],
-            ..CONNECTION
-        },
+    for (purpose, row) in [
+        ("webhook", CONNECTION.row),
+        ("credentials", &["user", "other"]),
+        ("credentials", &["connection", "user"]),
+        ("credentials", &["userconnection"]),
+        ("credentials", &["userc", "onnection"]),
+        ("credentials", &["user", "connection", ""]),
+        ("credentialsuser", &["connection"]),
+        ("credentials", &[]),
     ] {
+        let sealed_for = SealedFor { purpose, row };
         assert_eq!(
             sealer.open(sealed_for, &sealed),
             Err(SealError::DoesNotOpen),
