@@ -80,14 +80,7 @@ impl Backups<'_> {
     /// backup works.
     pub async fn keep_access(self, actor: &Actor, now: Timestamp) -> Result<()> {
         let mut tx = self.db.begin().await?;
-        set_decided(&mut tx).await?;
-        audit::insert(
-            &mut tx,
-            actor,
-            &AuditAction::of_installation("database.keep_access"),
-            now,
-        )
-        .await?;
+        decide(&mut tx, actor, "database.keep_access", now).await?;
         tx.commit().await
     }
 
@@ -113,17 +106,16 @@ impl Backups<'_> {
             users,
             connections,
         };
-        set_decided(&mut tx).await?;
-        audit::insert(
-            &mut tx,
-            actor,
-            &AuditAction::of_installation("database.cut_access"),
-            now,
-        )
-        .await?;
+        decide(&mut tx, actor, "database.cut_access", now).await?;
         tx.commit().await?;
         Ok(cut)
     }
+}
+
+/// Ends the wait for a decision, and records which one it is.
+async fn decide(tx: &mut Tx, actor: &Actor, action: &'static str, now: Timestamp) -> Result<()> {
+    set_decided(tx).await?;
+    audit::insert(tx, actor, &AuditAction::of_installation(action), now).await
 }
 
 /// The users, and the connections that are not being deleted.

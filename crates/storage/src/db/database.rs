@@ -69,21 +69,23 @@ impl Db {
 
     /// Begins a transaction for writing. Dropping it rolls back.
     pub(crate) async fn begin(&self) -> Result<Tx> {
-        match self {
-            Self::Sqlite(db) => db.begin("BEGIN IMMEDIATE").await.map(Tx::sqlite),
-            Self::Postgres(db) => Box::pin(db.begin()).await.map(Tx::postgres),
-        }
+        let tx = match self {
+            Self::Sqlite(db) => OpenTx::Sqlite(db.begin("BEGIN IMMEDIATE").await?),
+            Self::Postgres(db) => OpenTx::Postgres(Box::pin(db.begin()).await?),
+        };
+        Ok(Tx(tx))
     }
 
     /// Begins a transaction that excludes other migrations. On PostgreSQL, it waits up to
     /// `lock_timeout` for each lock.
     pub(crate) async fn begin_migration(&self, lock_timeout: Duration) -> Result<Tx> {
-        match self {
-            Self::Sqlite(db) => db.begin("BEGIN EXCLUSIVE").await.map(Tx::sqlite),
-            Self::Postgres(db) => Box::pin(db.begin_migration(lock_timeout))
-                .await
-                .map(Tx::postgres),
-        }
+        let tx = match self {
+            Self::Sqlite(db) => OpenTx::Sqlite(db.begin("BEGIN EXCLUSIVE").await?),
+            Self::Postgres(db) => {
+                OpenTx::Postgres(Box::pin(db.begin_migration(lock_timeout)).await?)
+            }
+        };
+        Ok(Tx(tx))
     }
 
     /// Runs statements in one transaction, on PostgreSQL with one round trip. Returns the first
@@ -174,14 +176,6 @@ enum OpenTx {
 }
 
 impl Tx {
-    fn sqlite(tx: SqliteTx) -> Self {
-        Self(OpenTx::Sqlite(tx))
-    }
-
-    fn postgres(tx: Box<PooledClient>) -> Self {
-        Self(OpenTx::Postgres(tx))
-    }
-
     pub(crate) async fn all<T>(
         &mut self,
         sql: Sql,

@@ -100,11 +100,9 @@ impl ConsentSessions<'_> {
     pub async fn delete_outdated(self, now: Timestamp) -> Result<u64> {
         let expired = now.minus(EXPIRED_RETENTION);
         let received = now.minus(PROVIDER_EVENT_RETENTION);
-        let mut deleted = self
-            .delete_in_steps(HAS_OUTDATED_LINKS, DELETE_LINKS, expired)
-            .await?;
-        deleted += self.delete_outdated_sessions(expired, now).await?;
+        let mut deleted = self.delete_outdated_sessions(expired, now).await?;
         for (has_any, delete, until) in [
+            (HAS_OUTDATED_LINKS, DELETE_LINKS, expired),
             (HAS_OUTDATED_EVENTS, DELETE_EVENTS, received),
             (HAS_OUTDATED_SETUP_TOKENS, DELETE_SETUP_TOKENS, now),
             (HAS_OUTDATED_SIGN_IN_LINKS, DELETE_SIGN_IN_LINKS, now),

@@ -378,9 +378,8 @@ impl<'s> Secrets<'s> {
     /// Opens the secret of a slot, if there is one.
     pub(crate) async fn find(self, slot: &SecretSlot) -> Result<Option<SecretString>> {
         let sealed: Option<Vec<u8>> = self.db.value(FIND, &slot.params()).await?;
-        Ok(sealed
-            .map(|sealed| self.open_secret(slot, &sealed))
-            .transpose()?)
+        let opened = sealed.map(|sealed| self.open_secret(slot, &sealed));
+        Ok(opened.transpose()?)
     }
 
     /// As [`Self::find`], in a transaction.
@@ -390,9 +389,8 @@ impl<'s> Secrets<'s> {
         slot: &SecretSlot,
     ) -> Result<Option<SecretString>> {
         let sealed: Option<Vec<u8>> = tx.value(FIND, &slot.params()).await?;
-        Ok(sealed
-            .map(|sealed| self.open_secret(slot, &sealed))
-            .transpose()?)
+        let opened = sealed.map(|sealed| self.open_secret(slot, &sealed));
+        Ok(opened.transpose()?)
     }
 
     /// Copies a secret to another slot. A secret that cannot be opened is copied as it is: it

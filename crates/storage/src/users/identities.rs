@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use crate::db::{Tx, params, statements};
 use crate::error::Result;
-use crate::locks::lock_user;
+use crate::locks::lock_user_if_exists;
 use crate::users::{sessions, user};
 use crate::{BegunSession, NewSession, NewUser, Sessions, StorageError};
 
@@ -69,11 +69,9 @@ impl Sessions<'_> {
         let Some((user, is_new)) = find_user(&mut tx, identity, new_plan, now).await? else {
             return Ok(IdentitySignIn::UnknownUser);
         };
-        match lock_user(&mut tx, user).await {
-            Err(StorageError::NotFound(_)) => return Ok(IdentitySignIn::UnknownUser),
-            locked => locked?,
-        }
-        if !sessions::may_sign_in(&mut tx, user).await? {
+        if !lock_user_if_exists(&mut tx, user).await?
+            || !sessions::may_sign_in(&mut tx, user).await?
+        {
             return Ok(IdentitySignIn::UnknownUser);
         }
         if is_new {

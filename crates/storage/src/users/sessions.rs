@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::db::{Row, Tx, from_row, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
-use crate::locks::lock_user;
+use crate::locks::{lock_user, lock_user_if_exists};
 use crate::management::audit;
 use crate::users::caller_lookups::caller;
 use crate::{Sessions, StorageError};
@@ -193,13 +193,11 @@ impl Sessions<'_> {
             return Ok(None);
         };
         let mut tx = self.db.begin().await?;
-        match lock_user(&mut tx, found.user_id).await {
-            Err(StorageError::NotFound(_)) => return Ok(None),
-            locked => locked?,
-        }
         let hash = hash(link);
         let values = params![&hash, found.user_id, now];
-        if !tx.exists(USE_LINK, values).await? {
+        if !lock_user_if_exists(&mut tx, found.user_id).await?
+            || !tx.exists(USE_LINK, values).await?
+        {
             return Ok(None);
         }
         let begun = insert(&mut tx, found.user_id, session, now).await?;

@@ -109,34 +109,22 @@ impl SetupTokens<'_> {
             tx.rollback().await;
             return Ok(SetupTokenClaim::Unknown);
         }
-        let claim = match tx.one(FIND, params![&hash], stored_token).await? {
-            Some(StoredToken {
-                user,
-                key: Some(key),
-                ..
-            }) => {
-                record(&mut tx, user, key, CLAIM_REJECTED, now).await?;
-                SetupTokenClaim::Repeated {
-                    user_id: user,
-                    key_id: key,
-                }
-            }
-            Some(StoredToken {
-                user,
-                id,
-                name,
-                expires_at,
-                ..
-            }) if now < expires_at => {
-                let created = keys::insert(&mut tx, user, key, &name, None, now).await?;
-                tx.run(SET_KEY, params![user, id, created.id]).await?;
-                record(&mut tx, user, created.id, CLAIMED, now).await?;
-                SetupTokenClaim::Created(created)
-            }
-            _ => {
-                tx.rollback().await;
-                return Ok(SetupTokenClaim::Unknown);
-            }
+        let locked = tx.one(FIND, params![&hash], stored_token).await?;
+        let is_known = |token: &StoredToken| token.key.is_some() || now < token.expires_at;
+        let Some(token) = locked.filter(is_known) else {
+            tx.rollback().await;
+            return Ok(SetupTokenClaim::Unknown);
+        };
+        let user_id = token.user;
+        let claim = if let Some(key_id) = token.key {
+            record(&mut tx, user_id, key_id, CLAIM_REJECTED, now).await?;
+            SetupTokenClaim::Repeated { user_id, key_id }
+        } else {
+            let created = keys::insert(&mut tx, user_id, key, &token.name, None, now).await?;
+            tx.run(SET_KEY, params![user_id, token.id, created.id])
+                .await?;
+            record(&mut tx, user_id, created.id, CLAIMED, now).await?;
+            SetupTokenClaim::Created(created)
         };
         tx.commit().await?;
         Ok(claim)

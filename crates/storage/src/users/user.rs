@@ -272,16 +272,7 @@ impl Users<'_> {
 pub async fn insert(tx: &mut Tx, user: &NewUser<'_>, now: Timestamp) -> Result<User> {
     let id = UserId::new();
     let folded = fold(user.email);
-    // Asked first, to name what is in use. The indexes reject what another transaction inserts
-    // meanwhile.
-    if let Some(reference) = user.reference
-        && tx
-            .one(FIND_BY_REFERENCE, params![reference], self::user)
-            .await?
-            .is_some()
-    {
-        return Err(StorageError::Conflict(REFERENCE_IN_USE));
-    }
+    require_free(tx, user.reference, id).await?;
     let values = params![
         id,
         user.email,
@@ -326,10 +317,7 @@ pub(crate) async fn find_by_email(tx: &mut Tx, email: &str) -> Result<Option<Use
 /// changes. [`StorageError::Conflict`] if another user has the e-mail address or the reference.
 pub async fn update(tx: &mut Tx, id: UserId, change: &UserChange<'_>) -> Result<User> {
     lock_user(tx, id).await?;
-    let before = tx
-        .one(FIND, params![id], user)
-        .await?
-        .ok_or(StorageError::NotFound("user"))?;
+    let before = find(tx, id).await?.ok_or(StorageError::NotFound("user"))?;
     let mut after = before.clone();
     if let Some(email) = change.email {
         email.clone_into(&mut after.email);
@@ -349,12 +337,7 @@ pub async fn update(tx: &mut Tx, id: UserId, change: &UserChange<'_>) -> Result<
     if after == before {
         return Ok(after);
     }
-    if let Some(reference) = after.reference.as_deref() {
-        let holder = tx.one(FIND_BY_REFERENCE, params![reference], user).await?;
-        if holder.is_some_and(|holder| holder.id != id) {
-            return Err(StorageError::Conflict(REFERENCE_IN_USE));
-        }
-    }
+    require_free(tx, after.reference.as_deref(), id).await?;
     let folded = fold(&after.email);
     let values = params![
         id,
@@ -379,6 +362,18 @@ pub async fn update(tx: &mut Tx, id: UserId, change: &UserChange<'_>) -> Result<
     Ok(after)
 }
 
+/// Fails if another user has the reference. Asked first, to name what is in use. The indexes reject
+/// what another transaction inserts meanwhile.
+async fn require_free(tx: &mut Tx, reference: Option<&str>, id: UserId) -> Result<()> {
+    let Some(reference) = reference else {
+        return Ok(());
+    };
+    match tx.one(FIND_BY_REFERENCE, params![reference], user).await? {
+        Some(holder) if holder.id != id => Err(StorageError::Conflict(REFERENCE_IN_USE)),
+        _ => Ok(()),
+    }
+}
+
 /// Deletes a user with their keys, setup tokens, links, consent sessions, endpoints and webhook
 /// events. Events that an endpoint of the installation has not accepted outlive the user, and
 /// `user.removed` is the last of them.
@@ -390,10 +385,7 @@ pub async fn update(tx: &mut Tx, id: UserId, change: &UserChange<'_>) -> Result<
 /// not exist.
 pub async fn delete(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<()> {
     lock_user(tx, id).await?;
-    let reference = tx
-        .one(FIND, params![id], user)
-        .await?
-        .and_then(|user| user.reference);
+    let reference = find(tx, id).await?.and_then(|user| user.reference);
     if tx.exists(HAS_CONNECTIONS, params![id]).await? {
         return Err(StorageError::Conflict(STILL_CONNECTED));
     }

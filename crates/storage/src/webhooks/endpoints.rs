@@ -435,12 +435,8 @@ pub async fn rotate_secret(
         other => other?,
     };
     let old_expires_at = old.as_ref().map(|_| old_until);
-    if !tx
-        .changes(KEEP_OLD_SECRET, params![user, id, old_expires_at])
-        .await?
-    {
-        return Ok(None);
-    }
+    tx.run(KEEP_OLD_SECRET, params![user, id, old_expires_at])
+        .await?;
     match &old {
         Some(old) => secrets.store(tx, &old_slot, old).await?,
         None => delete_secret(tx, &old_slot).await?,
