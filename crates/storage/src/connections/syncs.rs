@@ -24,11 +24,10 @@ statements! {
         ON CONFLICT (user_id, connection_id) DO UPDATE SET rows_backfill_began_at = excluded.rows_backfill_began_at";
 
     FIND = "SELECT c.created_at, s.sequence, s.synced_at, s.covered_from, s.newest_row_at, s.rows_backfill_began_at,
-            s.reread_from, s.unread_to, s.unread_after_account, s.unreadable_rows, s.unreadable_reason,
-            s.unreadable_since, j.run_at, j.attempts, j.last_error,
             (SELECT MIN(a.missing_since) FROM accounts a WHERE a.user_id = c.user_id AND a.connection_id = c.id),
-            s.change_version, s.removal_hints, s.last_changes_poll_at,
-            (SELECT MAX(o.restore_id) FROM database_origin o)
+            s.reread_from, (SELECT MAX(o.restore_id) FROM database_origin o), s.change_version, s.removal_hints,
+            s.last_changes_poll_at, j.run_at, j.attempts, j.last_error, s.unread_to, s.unread_after_account,
+            s.unreadable_rows, s.unreadable_reason, s.unreadable_since
         FROM connections c JOIN syncs s ON s.user_id = c.user_id AND s.connection_id = c.id
             JOIN jobs j ON j.user_id = c.user_id AND j.kind = 'sync' AND j.subject = CAST(c.id AS TEXT)
         WHERE c.user_id = $1 AND c.id = $2";
@@ -430,31 +429,19 @@ fn unreadable(row: &Row<'_>, at: usize) -> Result<Option<UnreadableRows>> {
     }))
 }
 
-fn state(row: &Row<'_>) -> Result<SyncState> {
-    let (unread_to, after_account) = (row.get::<Option<_>>(7)?, row.get(8)?);
-    Ok(SyncState {
-        linked_at: row.get(0)?,
-        sequence: row.number(1, "a number of syncs")?,
-        synced_at: row.get(2)?,
-        covered_from: row.get(3)?,
-        newest_row_at: row.get(4)?,
-        rows_backfill_began_at: row.get(5)?,
-        missing_since: row.get(15)?,
-        reread_from: row.get(6)?,
-        unread: unread_to.map(|to| UnreadRange { to, after_account }),
-        restore_id: row.opt_int(19)?.unwrap_or_default(),
-        change_version: row.number(16, "the change version of a sync")?,
-        removal_hints: row
-            .blob(17)?
-            .as_chunks()
-            .0
-            .iter()
-            .map(|row| Digest(*row))
-            .collect(),
-        last_changes_poll_at: row.get(18)?,
-        unreadable: unreadable(row, 9)?,
-        next_at: row.get(12)?,
-        attempts: row.number(13, "a number of attempts")?,
-        last_error: row.get(14)?,
-    })
+fn unread(row: &Row<'_>) -> Result<Option<UnreadRange>> {
+    let (to, after_account) = (row.get::<Option<_>>(15)?, row.get(16)?);
+    Ok(to.map(|to| UnreadRange { to, after_account }))
+}
+
+from_row! {
+    fn state(row) -> SyncState {
+        linked_at, sequence: "a number of syncs", synced_at, covered_from, newest_row_at,
+        rows_backfill_began_at, missing_since, reread_from,
+        restore_id = row.opt_int(8)?.unwrap_or_default(),
+        change_version: "the change version of a sync",
+        removal_hints = row.blob(10)?.as_chunks().0.iter().map(|row| Digest(*row)).collect(),
+        last_changes_poll_at, next_at, attempts: "a number of attempts", last_error,
+        unread = unread(row)?, unreadable = unreadable(row, 17)?,
+    }
 }

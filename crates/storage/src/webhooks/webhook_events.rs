@@ -22,10 +22,10 @@ use crate::{StorageError, WebhookEvents};
 macro_rules! select_events {
     ($rest:literal) => {
         concat!(
-            "SELECT e.id, e.event_type, e.connection_id, e.sync_run_id, e.created_at, e.date_range_from,
-                e.date_range_to, e.row_keys, e.new_count, e.updated_count, e.chunk, e.total_chunks, e.row_locator,
+            "SELECT e.id, e.event_type, e.connection_id, e.sync_run_id, e.created_at, e.new_count, e.updated_count,
+                e.chunk, e.total_chunks, e.row_locator, e.date_range_from, e.date_range_to, e.row_keys, e.removed,
                 e.connection_status, e.previous_status, e.provider, e.institution_name, e.last_refreshed_at,
-                e.removed, e.consent_expires_at, e.category, e.institution_id",
+                e.consent_expires_at, e.category, e.institution_id",
             $rest
         )
     };
@@ -452,45 +452,39 @@ from_row! {
     }
 }
 
-/// Reads an event from the first columns of a row.
-pub(crate) fn webhook_event(row: &Row<'_>) -> Result<WebhookEvent> {
-    let (keys, []) = row.blob(7)?.as_chunks() else {
+from_row! {
+    /// Reads an event from the first columns of a row.
+    pub(crate) fn webhook_event(row) -> WebhookEvent {
+        id, event_type, connection_id, sync_run_id, created_at, new_count: "a count of rows",
+        updated_count: "a count of rows", chunk: "the number of a chunk",
+        total_chunks: "a count of chunks", row_locator,
+        date_range = (row.get(10)?, row.get(11)?), rows = rows(row)?, removed = removed(row)?,
+        shown = shown(row)?,
+    }
+}
+
+fn rows(row: &Row<'_>) -> Result<Vec<RowKey>> {
+    let (keys, []) = row.blob(12)?.as_chunks() else {
         return Err(StorageError::Corrupt("the keys of an event's rows"));
     };
-    Ok(WebhookEvent {
-        id: row.get(0)?,
-        event_type: row.get(1)?,
-        connection_id: row.get(2)?,
-        sync_run_id: row.get(3)?,
-        created_at: row.get(4)?,
-        date_range: (row.get(5)?, row.get(6)?),
-        rows: keys.iter().map(|key| RowKey(*key)).collect(),
-        new_count: row.number(8, "a count of rows")?,
-        updated_count: row.number(9, "a count of rows")?,
-        chunk: row.number(10, "the number of a chunk")?,
-        total_chunks: row.number(11, "a count of chunks")?,
-        row_locator: row.get(12)?,
-        shown: shown(row)?,
-        removed: row
-            .blob(18)?
-            .as_chunks::<REMOVED_BYTES>()
-            .0
-            .iter()
-            .filter_map(removed_row)
-            .collect(),
-    })
+    Ok(keys.iter().map(|key| RowKey(*key)).collect())
+}
+
+fn removed(row: &Row<'_>) -> Result<Vec<RemovedRow>> {
+    let (rows, _) = row.blob(13)?.as_chunks();
+    Ok(rows.iter().filter_map(removed_row).collect())
 }
 
 fn shown(row: &Row<'_>) -> Result<Option<EventConnection>> {
-    let Some(status) = row.get(13)? else {
+    let Some(status) = row.get(14)? else {
         return Ok(None);
     };
     Ok(Some(EventConnection {
         status,
-        previous_status: row.get(14)?,
-        provider: row.get(15)?,
-        institution_name: row.get(16)?,
-        last_refreshed_at: row.get(17)?,
+        previous_status: row.get(15)?,
+        provider: row.get(16)?,
+        institution_name: row.get(17)?,
+        last_refreshed_at: row.get(18)?,
         consent_expires_at: row.get(19)?,
         category: row.get(20)?,
         institution_id: row.get(21)?,
