@@ -214,7 +214,8 @@ both! {
         stale(&refresh).await;
         assert_eq!(end(id).await, Some(at(5_000)), "that of the new consent");
         assert_eq!(ids(db, user).await.len(), 1);
-        assert_eq!(db.connections().find(user, id).await.unwrap().unwrap().status, Active);
+        let found = db.connections().find(user, id).await.unwrap().unwrap();
+        assert_eq!((found.status, found.last_refreshed_at), (Active, Some(at(35))));
         let refresh = db.claim_due(REFRESH, at(40), at(99), 8).await.unwrap().remove(0);
         assert_eq!((refresh.connection_id(), refresh.attempts), (id, 0));
         assert_eq!(db.refreshes().find_backfill_end(user, id).await.unwrap(), Some(at(90)));

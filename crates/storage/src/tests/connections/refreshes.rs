@@ -65,19 +65,6 @@ both! {
         assert_eq!(db.revision(user).await, 2, "two imports: refreshes do not change it");
     }
 
-    async fn expired_lease_is_claimed_again(db) {
-        let (user, id, killed) = claimed(db).await;
-        let next = due(db, 50).await.remove(0);
-        assert!(!db.refreshes().finish_backfill(&killed, Some(at(1))).await.unwrap());
-        assert!(!db.refreshes().apply(&killed, &[new_account("late", "Late")], true, at(51)).await.unwrap());
-        assert_eq!(
-            (db.visible_accounts(user).await.len(), db.column(id, "last_refreshed_at").await),
-            (0, String::new()),
-        );
-        assert_eq!(db.refreshes().find_backfill_end(user, id).await.unwrap(), Some(at(500)));
-        assert!(db.jobs().finish(&next, Some(at(90))).await.unwrap());
-    }
-
     async fn refresh_changes_the_status(db) {
         let user = db.user("a@x").await.id;
         let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
@@ -189,21 +176,5 @@ both! {
         let finished = FinishedSync { before: &before, ..empty_sync(70) };
         db.syncs().finish(&sync, &finished).await.unwrap().expect("finished");
         assert_eq!(reread_from().await, None);
-    }
-
-    async fn later_backfill_end_is_kept(db) {
-        let (user, id, claim) = claimed(db).await;
-        let again = NewConnection {
-            next_refresh_at: Some(at(25)),
-            backfill_ends_at: Some(at(700)),
-            ..new_connection(user, "c")
-        };
-        db.connections().import(&again, &[], at(22)).await.unwrap();
-        assert!(!db.refreshes().finish_backfill(&claim, Some(at(900))).await.unwrap(), "it started before the import");
-        let claim = due(db, 25).await.remove(0);
-        assert_eq!(
-            (claim.connection_id(), db.refreshes().find_backfill_end(user, id).await.unwrap()),
-            (id, Some(at(700))),
-        );
     }
 }

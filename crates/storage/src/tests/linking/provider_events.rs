@@ -1,6 +1,6 @@
 use bellbird_domain::{ConnectionId, UserId};
 
-use crate::tests::fixtures::{new_session, register_provider_user, start_session};
+use crate::tests::fixtures::{new_session, register_provider_user};
 use crate::tests::support::{TestDb, at, both, new_account, new_connection};
 use crate::{AffectedRef, NewAccount, NewConnection, NewConsentSession};
 
@@ -134,19 +134,6 @@ both! {
             }
             assert_eq!(woken.session.user_id, user, "{affected:?}");
         }
-    }
-
-    async fn claimed_session_is_due_after_release(db) {
-        let user = db.user("a@x").await.id;
-        start_session(db, user, "state").await;
-        let claim = db.claim_due_consent_sessions(at(120), at(150), 9).await.unwrap().remove(0);
-        db.provider_events().wake_consent_sessions("akahu", &[AffectedRef::User(user)], at(125)).await.unwrap();
-        assert_eq!(due(db, 126).await, 0, "leased");
-        assert!(db.jobs().postpone(&claim.job, at(900)).await.unwrap());
-        let claim = db.claim_due_consent_sessions(at(126), at(150), 9).await.unwrap().remove(0);
-        assert!(db.consent_sessions().end(&claim, "linked").await.unwrap());
-        db.provider_events().wake_consent_sessions("akahu", &[AffectedRef::User(user)], at(130)).await.unwrap();
-        assert_eq!(due(db, 999).await, 0, "an ended session stays ended");
     }
 
     async fn event_is_recorded_once(db) {
