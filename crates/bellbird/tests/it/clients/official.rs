@@ -4,7 +4,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::receivers::{installed, installed_copy, root};
+use super::receivers::{installed, installed_copy};
+use crate::repository::root;
 use crate::support::process::{ANY_SANDBOX_PORTS, RunningCommand, Workdir, errors};
 
 /// Runs a file of sandbox/tests/official with a sandbox of its own.
