@@ -311,11 +311,16 @@ fn api() -> Router<Arc<SnapTrade>> {
     Router::new()
         .route("/institutions", get(reference::institutions))
         .route("/brokerages", get(reference::brokerages))
+        .route(
+            "/brokerageAuthorizationTypes",
+            get(reference::authorization_types),
+        )
         .route("/snapTrade/listUsers", get(users::list))
         .route("/snapTrade/registerUser", post(users::register))
         .route("/snapTrade/deleteUser", delete(users::delete))
         .route("/snapTrade/resetUserSecret", post(users::reset_secret))
         .route("/snapTrade/login", post(login::login))
+        .route("/snapTrade/partners", get(reference::partner))
         .route("/authorizations", get(connections::list))
         .route(
             "/authorizations/{id}",

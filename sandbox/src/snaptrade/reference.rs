@@ -1,4 +1,4 @@
-//! Data that is the same for every user: brokerages and institutions
+//! Data that is the same for every user: brokerages, institutions and the settings of a key
 //! (docs/providers/snaptrade.md#endpoints and #reference-data).
 
 use std::sync::Arc;
@@ -7,9 +7,10 @@ use axum::extract::State;
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::SnapTrade;
 use super::call::ClientCall;
 use super::instruments::id;
+use super::{Key, SnapTrade};
+use crate::consent_page::APP;
 use crate::logos;
 use crate::respond::json;
 use crate::world::brokerage::{BROKERAGE, Broker};
@@ -99,4 +100,49 @@ pub(super) async fn institutions(State(snaptrade): State<Arc<SnapTrade>>) -> Res
         })
     };
     json(&BROKERAGE.brokers.iter().map(view).collect::<Value>())
+}
+
+/// Lists how each brokerage can be connected, or each of those that the call names.
+pub(super) async fn authorization_types(call: ClientCall) -> Response {
+    let seed = call.snaptrade.store.read().seed;
+    let named = call.query.filled("brokerage");
+    let is_wanted = |broker: &Broker| {
+        named.is_none_or(|slugs| slugs.split(',').any(|slug| slug == broker.slug))
+    };
+    let mut types = Vec::new();
+    for broker in BROKERAGE.brokers.iter().filter(|broker| is_wanted(broker)) {
+        let kinds: &[&str] = if broker.trading {
+            &["read", "trade"]
+        } else {
+            &["read"]
+        };
+        types.extend(kinds.iter().map(|kind| {
+            let brokerage =
+                json!({"id": brokerage_id(seed, broker), "name": broker.name, "slug": broker.slug});
+            let type_id = id(seed, &format!("{kind} at {}", broker.slug));
+            json!({"id": type_id, "type": kind, "auth_type": "OAUTH", "brokerage": brokerage})
+        }));
+    }
+    json(&types)
+}
+
+/// Shows the settings of the key (docs/providers/snaptrade.md#reference-data). A personal key has
+/// neither logo nor redirect URI.
+pub(super) async fn partner(call: ClientCall) -> Response {
+    let seed = call.snaptrade.store.read().seed;
+    let (slug, name, redirect) = match call.key {
+        Key::Commercial => ("SANDBOX-APP", APP, Some(REDIRECT_URI)),
+        Key::Personal => ("PERSONAL", "Personal", None),
+    };
+    json(&json!({
+        "slug": slug, "name": name,
+        "logo_url": redirect.map(|_| "https://logos.example.com/app.png"),
+        "allowed_brokerages": BROKERAGE.brokers
+            .iter()
+            .map(|broker| brokerage(&call.snaptrade.access.base_url, seed, broker))
+            .collect::<Value>(),
+        "can_access_trades": false, "can_access_holdings": true, "can_access_account_history": true,
+        "can_access_reference_data": true, "can_access_portfolio_management": false, "can_access_orders": false,
+        "redirect_uri": redirect, "pin_required": false,
+    }))
 }
