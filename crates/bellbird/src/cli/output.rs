@@ -11,7 +11,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::config::terminal;
 use crate::failure::Failure;
@@ -110,12 +110,17 @@ pub(super) struct UsageError(pub String);
 pub(super) struct AlreadyPrinted;
 
 /// A record with further members, for `--json`.
-pub(super) fn with_members(record: &impl Serialize, more: Value) -> Value {
-    let mut value = json!(record);
-    if let (Value::Object(all), Value::Object(more)) = (&mut value, more) {
-        all.extend(more);
-    }
-    value
+#[derive(Serialize)]
+pub(super) struct WithMembers<R> {
+    #[serde(flatten)]
+    record: R,
+    #[serde(flatten)]
+    more: Value,
+}
+
+/// `more`: an object.
+pub(super) fn with_members<R: Serialize>(record: R, more: Value) -> WithMembers<R> {
+    WithMembers { record, more }
 }
 
 /// Prints the value as one line of JSON, or as the data that `text` returns.

@@ -274,7 +274,7 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
         "accounts": accounts.iter().map(AccountView::from).collect::<Vec<_>>(),
         "history": history,
     });
-    let shown = output::with_members(&ConnectionView::from(&connection), more);
+    let shown = output::with_members(ConnectionView::from(&connection), more);
     output::print(&shown, |_| {
         let ends_at = connection.consent_expires_at;
         let synced_at = sync.and_then(|sync| sync.synced_at);

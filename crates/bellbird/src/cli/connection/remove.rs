@@ -56,7 +56,7 @@ pub(super) async fn run(
         "dryRun": true,
         "withdrawsConsent": !args.local_only,
     });
-    let plan = output::with_members(&ConnectionView::from(&connection), plan);
+    let plan = output::with_members(ConnectionView::from(&connection), plan);
     if !args.removal.confirm(&plan, &description)? {
         return Ok(());
     }
@@ -136,7 +136,7 @@ async fn remove(
     let shown = pending
         .as_ref()
         .map_or(connection, |pending| &pending.connection);
-    let view = output::with_members(&ConnectionView::from(shown), outcome);
+    let view = output::with_members(ConnectionView::from(shown), outcome);
     if removed || output::is_json() {
         output::print_done(&view, |_| {
             if args.local_only {

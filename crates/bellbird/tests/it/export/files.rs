@@ -132,7 +132,7 @@ async fn every_file_has_its_type_and_a_name() {
             (&investor.key, &broker_account.id)
         };
         // Before the rows whose amounts have three decimals, which QIF cannot say.
-        let range = if is_bank { "&from=2026-11-18" } else { "" };
+        let range = if is_bank { "&from=2026-11-19" } else { "" };
         let path = format!("/v1/export/{file}?accountId={account}{range}");
         for method in [Method::GET, Method::HEAD] {
             app.reset_calls();
