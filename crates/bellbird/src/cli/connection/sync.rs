@@ -144,14 +144,18 @@ async fn sync_all(
 ) -> Vec<Result<SyncReport, ConnectionsError>> {
     let mut progress = Progress::new("connections synced", targets.len() as u64);
     progress.add(0);
-    let syncs = targets
-        .iter()
-        .map(|one| connections.syncs().run(one.user_id, one.id));
-    stream::iter(syncs)
-        .buffered(CONCURRENCY_MAX)
+    let syncs = targets.iter().enumerate().map(|(at, one)| async move {
+        let result = connections.syncs().run(one.user_id, one.id).await;
+        (at, result)
+    });
+    // Unordered, so that a slow sync holds up no others.
+    let mut synced: Vec<_> = stream::iter(syncs)
+        .buffer_unordered(CONCURRENCY_MAX)
         .inspect(|_| progress.add(1))
         .collect()
-        .await
+        .await;
+    synced.sort_unstable_by_key(|(at, _)| *at);
+    synced.into_iter().map(|(_, result)| result).collect()
 }
 
 fn text(done: &[(&Connection, &SyncReport)]) -> String {
