@@ -154,14 +154,15 @@ impl Controls for Fiskil {
 impl Fiskil {
     /// Creates the provider with its data, for a listener at `address`.
     pub(crate) fn new(options: &Options, keys: &Keys, address: SocketAddr) -> io::Result<Self> {
+        let client_id = keys.rng("fiskil client id").text(BASE62, 27);
         let mut rng = keys.rng("fiskil webhook secret");
         let secret: Vec<u8> = (0..4).flat_map(|_| rng.next().to_be_bytes()).collect();
         Ok(Self {
             core: Core::new(options, |now| Store::new(options.seed, options.rows, now))?,
-            tokens: token::Tokens::new(),
+            tokens: token::Tokens::new(&keys.rng("fiskil tokens").uuid(), &client_id),
             access: FiskilAccess {
                 base_url: format!("http://{address}"),
-                client_id: keys.rng("fiskil client id").text(BASE62, 27),
+                client_id,
                 client_secret: keys.rng("fiskil client secret").text(BASE62, 43),
                 webhook_secret: STANDARD.encode(secret),
             },

@@ -20,22 +20,32 @@ const SCOPE: &str = "api:banking api:user.read api:user.write";
 
 /// Signs and checks tokens. The real ones use another signature; this key is the sandbox's own
 /// (docs/providers/fiskil.md#sandbox-choices).
-pub(super) struct Tokens(hmac::Key);
+pub(super) struct Tokens {
+    key: hmac::Key,
+    org_id: String,
+    key_id: String,
+}
 
 impl Tokens {
     /// Draws a random key, so a token of another sandbox is never valid here.
-    pub(super) fn new() -> Self {
+    pub(super) fn new(org_id: &str, key_id: &str) -> Self {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
-        Self(key.expect("the system has random numbers"))
+        Self {
+            key: key.expect("the system has random numbers"),
+            org_id: org_id.to_owned(),
+            key_id: key_id.to_owned(),
+        }
     }
 
     fn issue(&self, now: Timestamp) -> String {
-        let expires_at = now.as_second().saturating_add(LIFE_SECONDS);
-        let (issued_at, id) = (now.as_second(), uuid::Uuid::new_v4());
-        let claims = json!({"scope": SCOPE, "exp": expires_at, "iat": issued_at, "jti": id});
+        let claims = json!({
+            "org_id": self.org_id, "key_id": self.key_id, "scope": SCOPE,
+            "exp": now.as_second().saturating_add(LIFE_SECONDS), "iat": now.as_second(),
+            "jti": uuid::Uuid::new_v4(),
+        });
         let header = URL_SAFE_NO_PAD.encode(br#"{"alg":"HS256","typ":"JWT"}"#);
         let signed = format!("{header}.{}", URL_SAFE_NO_PAD.encode(claims.to_string()));
-        let tag = hmac::sign(&self.0, signed.as_bytes());
+        let tag = hmac::sign(&self.key, signed.as_bytes());
         format!("{signed}.{}", URL_SAFE_NO_PAD.encode(tag))
     }
 
@@ -49,7 +59,7 @@ impl Tokens {
     fn expires_at(&self, token: &str) -> Option<i64> {
         let (signed, tag) = token.rsplit_once('.')?;
         let tag = URL_SAFE_NO_PAD.decode(tag).ok()?;
-        hmac::verify(&self.0, signed.as_bytes(), &tag).ok()?;
+        hmac::verify(&self.key, signed.as_bytes(), &tag).ok()?;
         let (_, claims) = signed.split_once('.')?;
         let claims = URL_SAFE_NO_PAD.decode(claims).ok()?;
         let claims: Value = serde_json::from_slice(&claims).ok()?;
