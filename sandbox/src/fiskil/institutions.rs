@@ -33,6 +33,10 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     if industry.is_some_and(|industry| !["banking", "energy"].contains(&industry)) {
         return Err(call.invalid("industry must be banking or energy"));
     }
+    let mode = call.query.filled("institution_mode");
+    if mode.is_some_and(|mode| mode != "recommended") {
+        return Err(call.invalid("institution_mode must be recommended"));
+    }
     let institutions = AUSTRALIA.institutions.iter().enumerate();
     let kept = institutions.filter(|(_, institution)| {
         industry.is_none_or(|industry| institution.industry == industry)
