@@ -71,7 +71,7 @@ pub(super) fn page(
         before: None,
     };
     let mut page = Page::of(&lists, request, |_| true);
-    if call.akahu.empty_pages.next_is_empty() {
+    if !page.items.is_empty() && call.akahu.empty_pages.next_is_empty() {
         page = page.emptied(request);
     }
     let mut out = Vec::with_capacity(64 + SIZE * 800);
