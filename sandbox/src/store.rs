@@ -123,8 +123,8 @@ impl Position {
         }
     }
 
-    /// A cursor for this position in the rows of a query, with a tag, so that an invented one is
-    /// rejected.
+    /// A cursor for this position in the rows of a query, with a tag, so that a damaged one and one
+    /// of another query are rejected. The tag has no key.
     pub(crate) fn to_cursor(self, query: &[u8]) -> String {
         let mut bytes = vec![self.group, self.empty_pages];
         bytes.extend_from_slice(&self.major.to_be_bytes());
