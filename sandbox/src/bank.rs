@@ -171,7 +171,7 @@ impl Bank {
         self.merge(position, |bank, position| bank.add_position(position))
     }
 
-    /// Replaces all rows of an account with `rows` drawn ones.
+    /// Replaces all rows of an account with `rows` drawn ones, some of which may share an instant.
     pub fn fill(&self, account: &str, rows: u32) -> Result<(), Refused> {
         self.change(|bank| bank.fill(account, rows))
     }

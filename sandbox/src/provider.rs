@@ -101,7 +101,7 @@ pub(crate) trait Controls: Send + Sync {
     fn add_account(&self, given: Members) -> Result<Members, Refused>;
     fn change_account(&self, id: &str, given: Members) -> Result<Members, Refused>;
     fn set_balance(&self, id: &str, given: Box<RawValue>) -> Result<Box<RawValue>, Refused>;
-    /// Replaces all rows of an account with `rows` drawn ones.
+    /// Replaces all rows of an account with `rows` drawn ones, some of which may share an instant.
     fn fill(&self, id: &str, _rows: u32) -> Result<(), Refused> {
         Err(Refused::unknown("account to fill", id))
     }
