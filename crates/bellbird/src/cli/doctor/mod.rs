@@ -21,6 +21,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 pub(super) use self::files::database_files;
+use self::settings::placeholders;
 use super::arguments::{ListenArgs, SettingArgs};
 use super::output::{self, AlreadyPrinted, ErrorView};
 use super::secrets;
@@ -440,7 +441,7 @@ async fn check_providers(checks: &mut Checks, settings: &Settings) {
             checks.wrong("clock", detail);
         }
     }
-    check_linking(checks, &providers, console_url);
+    check_linking(checks, settings, &providers, console_url);
 }
 
 /// A provider as it writes its name, and where it is called: `Fiskil at https://api.fiskil.com`.
@@ -490,13 +491,22 @@ async fn check_identity_provider(checks: &mut Checks, settings: &Settings) {
 }
 
 /// Reports the URLs for linking and for provider webhooks, with the providers that support each.
-fn check_linking(checks: &mut Checks, providers: &Registry, console_url: Option<String>) {
+fn check_linking(
+    checks: &mut Checks,
+    settings: &Settings,
+    providers: &Registry,
+    console_url: Option<String>,
+) {
     let names = |supports: fn(&dyn Provider) -> bool| -> String {
         let enabled = providers.enabled();
-        let all = enabled.iter().map(|enabled| enabled.provider.as_ref());
-        let names = all.filter(|provider| supports(*provider));
-        let names: Vec<_> = names.map(|provider| provider.name().as_str()).collect();
-        names.join(", ")
+        let supporting = enabled.iter().filter(|Enabled { provider, .. }| {
+            supports(provider.as_ref())
+                && placeholders(settings, provider.name().as_str()).is_empty()
+        });
+        supporting
+            .map(|enabled| enabled.provider.name().as_str())
+            .collect::<Vec<_>>()
+            .join(", ")
     };
     let Some(url) = console_url else {
         let detail = "the system chooses the console's port: set console.listen or console.public_url for linking";

@@ -1,9 +1,27 @@
 //! Checks which settings were read, and whether they fit each other.
 
+use bellbird_providers::registry::{self, PROVIDERS};
+
 use super::Checks;
 use crate::config::{Settings, client};
 
 const NAME: &str = "settings";
+
+/// Words that stand for a value in examples, in lower case.
+const PLACEHOLDERS: [&str; 12] = [
+    "id",
+    "secret",
+    "key",
+    "token",
+    "client_id",
+    "client_secret",
+    "app_token",
+    "app_secret",
+    "consumer_key",
+    "changeme",
+    "todo",
+    "example",
+];
 
 pub(super) fn check(checks: &mut Checks, settings: &Settings) {
     let source = match &settings.file {
@@ -50,6 +68,62 @@ pub(super) fn check(checks: &mut Checks, settings: &Settings) {
                 address.listen
             );
             checks.note(NAME, detail);
+        }
+    }
+    for provider in PROVIDERS {
+        for setting in placeholders(settings, provider.name.as_str()) {
+            let name = format!("{}.{setting}", provider.name);
+            let detail = format!(
+                "{name} looks like a placeholder: set what {} issued to you",
+                provider.title
+            );
+            checks.note(NAME, detail);
+        }
+    }
+}
+
+/// The settings of a provider whose values look like placeholders.
+pub(super) fn placeholders(settings: &Settings, provider: &str) -> Vec<&'static str> {
+    let Some(provider) = registry::declaration(provider) else {
+        return Vec::new();
+    };
+    let values = settings.providers.of(provider);
+    let names = provider.settings.iter().map(|setting| setting.name);
+    names
+        .filter(|name| values.get(name).is_some_and(looks_like_placeholder))
+        .collect()
+}
+
+/// Whether a value is most likely copied from an example: `...`, `ID`, `<token>`, `your-secret`.
+fn looks_like_placeholder(value: &str) -> bool {
+    let value = value.trim().to_lowercase();
+    PLACEHOLDERS.contains(&value.as_str())
+        || value.chars().all(|c| matches!(c, '.' | '…' | 'x' | '*'))
+        || (value.starts_with('<') && value.ends_with('>'))
+        || value.starts_with("your")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_are_not_taken_for_credentials() {
+        for text in [
+            "...",
+            "…",
+            "ID",
+            "SECRET",
+            "xxx",
+            "<client id>",
+            "your-secret",
+            "YOUR_TOKEN",
+            " ... ",
+        ] {
+            assert!(looks_like_placeholder(text), "{text}");
+        }
+        for text in ["s3cret", "app_token_cl1x2", "BELLBIRD-TEST", "0123", "x1"] {
+            assert!(!looks_like_placeholder(text), "{text}");
         }
     }
 }

@@ -60,6 +60,7 @@ fn doctor_names_the_settings_file_and_notes_odd_settings() {
             "note reads.deadline_seconds (5) is below reads.provider_timeout_seconds (20): requests end before a slow \
              provider responds"
                 .to_owned(),
+            "note fiskil.client_id looks like a placeholder: set what Fiskil issued to you".to_owned(),
         ]
     );
     let linking = workdir.doctor("linking");
