@@ -82,6 +82,14 @@ impl Credentials {
 
     /// Calls the provider with them, where the settings say that it is.
     pub(super) async fn check(&self, configured: &Settings) -> anyhow::Result<()> {
+        let set = configured.providers.of(self.provider);
+        // What was entered would neither be tested nor used.
+        if let Some(name) = self.values.keys().find(|name| set.get(name).is_some()) {
+            let provider = self.provider.name;
+            bail!(
+                "{provider}.{name} is set in the settings, which win: unset it there, or keep all of {provider} there"
+            );
+        }
         let settings = with_credentials(&configured.providers, self.provider, &self.values);
         let timeout = configured.provider_timeout;
         let client = ClientSettings {

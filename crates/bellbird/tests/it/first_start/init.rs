@@ -108,7 +108,8 @@ fn init_asks_on_a_terminal() {
 
 #[test]
 fn wrong_credentials_make_nothing() {
-    let workdir = Workdir::new();
+    let mut workdir = Workdir::new();
+    workdir.set("BELLBIRD_FISKIL__CLIENT_ID", "client");
     for (credentials, code, part) in [
         ("{}", 2, "the credentials of fiskil have no client_id"),
         (
@@ -117,6 +118,11 @@ fn wrong_credentials_make_nothing() {
             "fiskil has no setting \"client\": the credentials are client_id",
         ),
         ("s3cret", 1, "must be one JSON object with texts"),
+        (
+            "{\"client_id\":\"other\",\"client_secret\":\"s3cret\"}",
+            1,
+            "fiskil.client_id is set in the settings, which win",
+        ),
     ] {
         let line = "init --email me@example.com --provider fiskil --credentials -";
         let output = workdir.run_with_input(line, credentials);
