@@ -79,3 +79,18 @@ impl LinkOutcome {
         matches!(self, Self::Linked | Self::Reconnected | Self::LinkedOther)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phase_names_round_trip() {
+        for phase in LinkPhase::ALL {
+            assert_eq!(phase.as_str().parse::<LinkPhase>(), Ok(*phase));
+        }
+        for text in ["Started", "started ", ""] {
+            assert!(text.parse::<LinkPhase>().is_err(), "{text}");
+        }
+    }
+}

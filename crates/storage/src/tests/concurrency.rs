@@ -1,10 +1,10 @@
 //! Concurrent tasks on several handles, as several processes have them.
 
-use bellbird_domain::ApiKey;
+use bellbird_domain::{ApiKey, Plan};
 use tokio::task::JoinSet;
 
 use crate::tests::support::{assert_fails, at, both, new_account, new_connection};
-use crate::{Sealer, Storage, StorageError, in_tx};
+use crate::{Sealer, Storage, StorageError, UserChange, in_tx};
 
 /// Writes by each task.
 const ROUNDS: u8 = 12;
@@ -73,6 +73,19 @@ both! {
                 assert!(matches!(result, Ok(_) | Err(StorageError::NotFound("user" | "key"))), "{result:?}");
             }
         }
+    }
+
+    async fn concurrent_user_updates_are_all_kept(db) {
+        let user = db.user("a@x").await.id;
+        let handles = [db.reopen().await, db.reopen().await];
+        let plan = UserChange { plan: Some(Plan::Saver), ..UserChange::default() };
+        let zone = UserChange { timezone: Some(Some("Asia/Tokyo")), ..UserChange::default() };
+        let (first, second) =
+            tokio::join!(in_tx!(handles[0], user::update(user, &plan)), in_tx!(handles[1], user::update(user, &zone)));
+        assert!(first.is_ok() && second.is_ok());
+        let now = db.users().find(user).await.unwrap().unwrap();
+        assert_eq!((now.plan, now.timezone.as_deref()), (Plan::Saver, Some("Asia/Tokyo")));
+        assert_eq!(db.revision(user).await, 2);
     }
 }
 

@@ -75,6 +75,8 @@ both! {
             "another connection",
         );
         assert_eq!(db.syncs().fingerprints(UserId::new(), other).await.unwrap().rows, []);
+        let sequence = async |id| db.syncs().find(user, id).await.unwrap().expect("there").sequence;
+        assert_eq!((sequence(id).await, sequence(other).await), (4, 1), "each connection has its own");
     }
 
     async fn many_fingerprints_are_stored(db) {

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::job_kinds::REFRESH;
 use crate::tests::fixtures::{empty_sync, start_sync, state_after};
 use crate::tests::support::{TestDb, at, both, new_account, new_connection};
-use crate::{ClaimedJob, FinishedSync, NewAccount, NewConnection, Storage, SyncState};
+use crate::{ClaimedJob, FinishedSync, JobKey, NewAccount, NewConnection, Storage, SyncState};
 
 /// A connection with this next refresh, whose backfill ends at 500.
 async fn connection_to_refresh(
@@ -34,6 +34,14 @@ async fn claimed(db: &TestDb) -> (UserId, ConnectionId, ClaimedJob) {
     let user = db.user("a@x").await.id;
     let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
     (user, id, due(db, 20).await.remove(0))
+}
+
+/// Whether a request, or a claim after the lease, finds the job.
+async fn is_found(db: &Storage, user: UserId, id: ConnectionId) -> bool {
+    let key = JobKey::new(REFRESH, user, id);
+    let request = db.jobs().request(&key, at(40), SignedDuration::ZERO);
+    let claim = db.claim(REFRESH, user, id, at(99), at(200));
+    request.await.unwrap() || claim.await.unwrap().is_some()
 }
 
 both! {
@@ -112,6 +120,21 @@ both! {
         }
         assert!(db.jobs().finish(&claim, None).await.unwrap());
         assert!(!set(&claim, Some(at(900))).await, "released");
+    }
+
+    async fn connection_being_deleted_is_not_refreshed(db) {
+        let (user, id, claim) = claimed(db).await;
+        let others = [(UserId::new(), id), (user, ConnectionId::new())];
+        for (user, id) in others {
+            assert!(!is_found(db, user, id).await);
+        }
+        db.hide(user, id, 30, 90).await;
+        assert!(!db.jobs().finish(&claim, Some(at(40))).await.unwrap());
+        assert!(!db.refreshes().apply(&claim, &[], true, at(40)).await.unwrap());
+        for (user, id) in [(user, id), others[0], others[1]] {
+            assert!(!is_found(db, user, id).await);
+        }
+        assert_eq!(due(db, 999).await, []);
     }
 
     async fn missing_account_is_hidden_then_deleted(db) {
