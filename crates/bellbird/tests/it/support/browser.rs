@@ -92,9 +92,7 @@ impl BrowserPage {
     #[track_caller]
     pub(crate) fn assert_shows(&self, status: u16, words: &str) {
         self.assert_status(status);
-        let (request, text) = (&self.request, self.text.replace("&#39;", "'"));
-        let text = text.replace("&#x27;", "'");
-        assert!(text.contains(words), "{request}: no {words:?} in {text}");
+        self.assert_has(words);
     }
 }
 
