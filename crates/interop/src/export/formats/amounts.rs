@@ -1,8 +1,6 @@
 //! Exact changes to the text of an amount. No amount becomes a number on the way. And the currency
 //! of a file that says none for each row.
 
-use std::borrow::Cow;
-
 use bellbird_domain::{Currency, Decimal};
 
 use super::FormatError;
@@ -23,22 +21,18 @@ pub(super) fn require_currency(
     }
 }
 
-/// The digits behind the point, without zeros at the end.
-fn fraction(amount: &str) -> &str {
-    amount
-        .split_once('.')
-        .map_or("", |(_, fraction)| fraction.trim_end_matches('0'))
+/// What is before the point, sign included, and the digits behind it without zeros at the end.
+fn whole_and_fraction<'a>(amount: &'a Decimal<'_>) -> (&'a str, &'a str) {
+    let text = amount.as_str();
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    (whole, fraction.trim_end_matches('0'))
 }
 
 /// The number of digits from the first to the last that is not zero, zeros of the whole part
 /// included.
 pub(super) fn significant_digits(amount: &Decimal<'_>) -> usize {
-    let unsigned = amount.as_str().trim_start_matches('-');
-    let (whole, fraction) = (
-        unsigned.split('.').next().unwrap_or_default(),
-        fraction(unsigned),
-    );
-    let whole = whole.trim_start_matches('0');
+    let (whole, fraction) = whole_and_fraction(amount);
+    let whole = whole.trim_start_matches(['-', '0']);
     if whole.is_empty() {
         fraction.trim_start_matches('0').len()
     } else {
@@ -47,31 +41,20 @@ pub(super) fn significant_digits(amount: &Decimal<'_>) -> usize {
 }
 
 /// The same value with exactly two decimals, or `None` if it has more.
-pub(super) fn with_two_places<'a>(amount: &'a Decimal<'_>) -> Option<Cow<'a, str>> {
-    let text = amount.as_str();
-    let places = text
-        .split_once('.')
-        .map_or(0, |(_, fraction)| fraction.len());
-    match places {
-        2 => Some(Cow::Borrowed(text)),
-        0 => Some(Cow::Owned(format!("{text}.00"))),
-        1 => Some(Cow::Owned(format!("{text}0"))),
-        _ if fraction(text).len() <= 2 => Some(Cow::Borrowed(&text[..text.len() - (places - 2)])),
-        _ => None,
-    }
+pub(super) fn with_two_places(amount: &Decimal<'_>) -> Option<String> {
+    let (whole, fraction) = whole_and_fraction(amount);
+    (fraction.len() <= 2).then(|| format!("{whole}.{fraction:0<2}"))
 }
 
 pub(super) fn absolute<'a>(amount: &'a Decimal<'_>) -> &'a str {
     amount.as_str().trim_start_matches('-')
 }
 
-/// Appends the amount with the other sign. Zero has none.
-pub(super) fn write_negated(amount: &Decimal<'_>, out: &mut Vec<u8>) {
-    let text = amount.as_str();
-    if !amount.is_negative() && text.bytes().any(|byte| matches!(byte, b'1'..=b'9')) {
-        out.push(b'-');
-    }
-    out.extend_from_slice(absolute(amount).as_bytes());
+/// The amount with the other sign. Zero has none.
+pub(super) fn negated(amount: &Decimal<'_>) -> String {
+    let is_positive = !amount.is_negative() && amount.as_str().contains(|digit: char| digit > '0');
+    let sign = if is_positive { "-" } else { "" };
+    format!("{sign}{}", absolute(amount))
 }
 
 #[cfg(test)]
@@ -110,9 +93,7 @@ mod tests {
             ("0", "0"),
             ("0.1", "-0.1"),
         ] {
-            let mut out = Vec::new();
-            write_negated(&decimal(amount), &mut out);
-            assert_eq!(out, expected.as_bytes(), "{amount}");
+            assert_eq!(negated(&decimal(amount)), expected, "{amount}");
         }
     }
 

@@ -5,7 +5,7 @@ use jiff::ToSpan as _;
 use jiff::civil::Date;
 
 use super::accounts::{AccountNames, OtherSide};
-use super::text::{end_comments, line, one_line, write};
+use super::text::{end_comments, line, one_line, start_comment, words};
 use super::{FormatError, Head, LeftOut, WriteFile, amounts};
 
 /// Beancount rounds negative numbers to the precision of Python's decimals.
@@ -25,22 +25,14 @@ impl Beancount {
 impl WriteFile for Beancount {
     fn start(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
         self.names.reserve(head.accounts);
-        let read_at = head.read_at.strftime("%FT%TZ");
-        line(
-            format_args!("; Transactions of Bellbird, read at {read_at}"),
-            out,
-        );
+        start_comment(head, out);
         // Opens the accounts of a file that stands alone. Beancount ignores it in an included file,
         // so that `open` of the including file is not repeated.
         line(
             format_args!("plugin \"beancount.plugins.auto_accounts\""),
             out,
         );
-        let Some((account, balance)) = head.account.zip(head.balance) else {
-            return Ok(());
-        };
-        if let Some(amount) = &balance.current {
-            let currency = balance.currency.unwrap_or(account.currency);
+        if let Some((account, amount, currency)) = head.known_balance() {
             // A balance counts at the start of its day.
             let day = head.today.saturating_add(1.day());
             let name = self.names.get(account);
@@ -82,9 +74,8 @@ impl WriteFile for Beancount {
         // Both amounts are given, because an inferred one would be rounded to the precision of
         // Python's decimals.
         let (kind, words) = OtherSide::of(row).words();
-        write(format_args!("  {kind}:{}  ", capitals(words)), out);
-        amounts::write_negated(&row.amount, out);
-        line(format_args!(" {currency}"), out);
+        let (other, amount) = (capitals(words), amounts::negated(&row.amount));
+        line(format_args!("  {kind}:{other}  {amount} {currency}"), out);
         Ok(())
     }
 
@@ -110,18 +101,12 @@ fn quoted(text: &str) -> String {
 
 /// Letters, digits and single hyphens, beginning with a capital or a digit.
 fn part(text: &str, default: &str) -> String {
-    let kept: String = text
-        .chars()
-        .map(|character| if is_letter(character) { character } else { '-' })
-        .collect();
-    let words: Vec<_> = kept.split('-').filter(|word| !word.is_empty()).collect();
-    let name = words.join("-");
-    let name = if name.is_empty() {
-        default
-    } else {
-        name.as_str()
-    };
-    let mut letters = name.chars();
+    let name = words(text, "-", is_letter);
+    capitalized(if name.is_empty() { default } else { &name })
+}
+
+fn capitalized(word: &str) -> String {
+    let mut letters = word.chars();
     let first = letters.next().into_iter().flat_map(char::to_uppercase);
     first.chain(letters).collect()
 }
@@ -134,14 +119,7 @@ const fn is_letter(character: char) -> bool {
 
 /// `FOOD_AND_DRINK` as `Food-And-Drink`.
 fn capitals(words: &str) -> String {
-    let mut name = String::with_capacity(words.len());
-    for word in words.split('_') {
-        if !name.is_empty() {
-            name.push('-');
-        }
-        let mut letters = word.chars();
-        name.extend(letters.next());
-        name.extend(letters.map(|letter| letter.to_ascii_lowercase()));
-    }
-    name
+    let words = words.to_ascii_lowercase();
+    let words: Vec<_> = words.split('_').map(capitalized).collect();
+    words.join("-")
 }

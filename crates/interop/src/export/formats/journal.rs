@@ -4,7 +4,7 @@ use bellbird_domain::Transaction;
 use jiff::civil::Date;
 
 use super::accounts::{AccountNames, OtherSide};
-use super::text::{end_comments, key, line, one_line};
+use super::text::{end_comments, key, line, one_line, start_comment, words};
 use super::{FormatError, Head, LeftOut, WriteFile};
 
 /// An id is the value of a tag, which ends at a comma. Longer ones, and ones with other characters,
@@ -25,16 +25,8 @@ impl Journal {
 impl WriteFile for Journal {
     fn start(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
         self.names.reserve(head.accounts);
-        let read_at = head.read_at.strftime("%FT%TZ");
-        line(
-            format_args!("; Transactions of Bellbird, read at {read_at}"),
-            out,
-        );
-        let Some((account, balance)) = head.account.zip(head.balance) else {
-            return Ok(());
-        };
-        if let Some(amount) = &balance.current {
-            let currency = balance.currency.unwrap_or(account.currency);
+        start_comment(head, out);
+        if let Some((account, amount, currency)) = head.known_balance() {
             let (name, day) = (self.names.get(account), head.today);
             line(
                 format_args!(
@@ -84,12 +76,12 @@ impl WriteFile for Journal {
 /// `merchant | description`, which hledger splits into payee and note. A semicolon would begin a
 /// comment.
 fn description(row: &Transaction<'_>) -> String {
-    let words = |text: &str| {
-        let text: String = one_line(text).replace(';', ",").replace('|', "/");
-        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    let plain = |text: &str| {
+        let text = one_line(text).replace(';', ",").replace('|', "/");
+        words(&text, " ", |character| !character.is_whitespace())
     };
-    let merchant = row.merchant_name.as_deref().map(words).unwrap_or_default();
-    let description = words(&row.description);
+    let merchant = row.merchant_name.as_deref().map(plain).unwrap_or_default();
+    let description = plain(&row.description);
     match (merchant.is_empty(), description.is_empty()) {
         (true, _) => description,
         (_, true) => merchant,
@@ -103,14 +95,10 @@ fn part(text: &str, default: &str) -> String {
     let is_kept = |character: char| {
         character.is_alphanumeric() || matches!(character, '-' | '_' | '.' | '&' | '\'')
     };
-    let kept: String = text
-        .chars()
-        .map(|character| if is_kept(character) { character } else { ' ' })
-        .collect();
-    let words: Vec<_> = kept.split_whitespace().collect();
-    if words.is_empty() {
+    let name = words(text, " ", is_kept);
+    if name.is_empty() {
         default.to_owned()
     } else {
-        words.join(" ").to_lowercase()
+        name.to_lowercase()
     }
 }

@@ -16,7 +16,8 @@ mod text;
 mod ynab;
 
 use bellbird_domain::{
-    Account, Balance, ConnectionCategory, ConnectionId, Holding, Trade, Transaction,
+    Account, Balance, ConnectionCategory, ConnectionId, Currency, Decimal, Holding, Trade,
+    Transaction,
 };
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -106,6 +107,16 @@ pub struct Head<'a> {
     pub read_at: Timestamp,
     /// The day of `read_at` in the user's timezone.
     pub today: Date,
+}
+
+impl Head<'_> {
+    /// The account of the file with its balance and the currency of that, as far as the provider
+    /// sent them.
+    fn known_balance(&self) -> Option<(&Account, &Decimal<'static>, Currency)> {
+        let (account, balance) = self.account.zip(self.balance)?;
+        let currency = balance.currency.unwrap_or(account.currency);
+        Some((account, balance.current.as_ref()?, currency))
+    }
 }
 
 /// A connection that a file leaves out because it cannot be read.

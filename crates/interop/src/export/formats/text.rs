@@ -7,7 +7,7 @@ use std::io::Write as _;
 use aws_lc_rs::digest::{SHA256, digest};
 use bellbird_domain::Transaction;
 
-use super::LeftOut;
+use super::{Head, LeftOut};
 
 /// Whether a character ends a line for some reader, or is not allowed in XML.
 fn is_break(character: char) -> bool {
@@ -24,6 +24,13 @@ pub(super) fn one_line(text: &str) -> Cow<'_, str> {
     }
     let parts = text.split(is_break).filter(|part| !part.is_empty());
     Cow::Owned(parts.collect::<Vec<_>>().join(" "))
+}
+
+/// The parts of a text between characters that are not kept, joined by `separator`.
+pub(super) fn words(text: &str, separator: &str, is_kept: impl Fn(char) -> bool) -> String {
+    let words = text.split(|character| !is_kept(character));
+    let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+    words.join(separator)
 }
 
 pub(super) fn cut(text: &str, chars: usize) -> &str {
@@ -63,6 +70,15 @@ pub(super) fn write(text: fmt::Arguments<'_>, out: &mut Vec<u8>) {
 pub(super) fn line(text: fmt::Arguments<'_>, out: &mut Vec<u8>) {
     write(text, out);
     out.push(b'\n');
+}
+
+/// The first line of a journal.
+pub(super) fn start_comment(head: &Head<'_>, out: &mut Vec<u8>) {
+    let read_at = head.read_at.strftime("%FT%TZ");
+    line(
+        format_args!("; Transactions of Bellbird, read at {read_at}"),
+        out,
+    );
 }
 
 /// The last lines of a journal: the connections that are left out, and the end, by which a reader
