@@ -19,8 +19,8 @@ use tokio::sync::oneshot::error::RecvError;
 
 use super::findings::Finding;
 use super::params::SetParams;
-use super::read::{AccountReads, AccountsRequest, ReadAccount, RequestedAccount, problem_of};
-use super::view::SetConnection;
+use super::read::{AccountReads, AccountsRequest, ReadAccount, problem_of};
+use super::view::{RequestedAccount, SetConnection};
 use crate::Interop;
 
 /// Accounts in one response.

@@ -77,6 +77,7 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
+    use bellbird_domain::Currency;
     use jiff::Timestamp;
     use jiff::civil::date;
     use uuid::Uuid;
@@ -98,7 +99,7 @@ mod tests {
         let balance = SetBalance {
             balance: "1.00".to_owned(),
             available: None,
-            currency: "AUD".to_owned(),
+            currency: Currency::UNKNOWN,
             read_at: now,
         };
         for connection in [1, 2] {

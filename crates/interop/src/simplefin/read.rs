@@ -13,7 +13,7 @@ use bellbird_domain::date::day_of;
 use bellbird_domain::{
     Account, AccountId, Balance, Caller, ConnectionCategory, DateFilter, Holding, Plan,
 };
-use bellbird_reads::{CallContext, ReadError, SelectedAccounts, Transactions};
+use bellbird_reads::{CallContext, ReadError, Transactions};
 use futures_util::future::Shared;
 use futures_util::stream::{self, StreamExt as _};
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -28,7 +28,7 @@ use super::amounts::balance_text;
 use super::memory::{Key, KnownHistory};
 use super::params::SetParams;
 use super::posted::span_until;
-use super::view::{Rows, SetBalance, ShownAccount, write_holding};
+use super::view::{RequestedAccount, Rows, SetBalance, write_holding};
 use crate::Interop;
 
 /// Accounts of a request that are read at the same time, divided among its providers.
@@ -49,13 +49,6 @@ pub(super) struct AccountsRequest {
     pub(super) _permit: LivePermit,
     pub(super) call: CallContext,
     pub(super) params: SetParams,
-}
-
-pub(super) struct RequestedAccount {
-    pub(super) account: Account,
-    pub(super) name: String,
-    /// This account alone.
-    pub(super) selected: SelectedAccounts,
 }
 
 pub(super) struct ReadAccount {
@@ -195,18 +188,10 @@ impl AccountsRequest {
             }
             ConnectionCategory::Brokerage => {}
         }
-        let RequestedAccount { account, name, .. } = account;
-        let root_url = self.interop.simplefin.root_url.as_str();
-        let shown = ShownAccount {
-            account,
-            name,
-            connection,
-            root_url,
-            balance: &balance,
-        };
+        let root_url = &self.interop.simplefin.root_url;
         let cut_at = rows.is_cut().then(|| rows.len());
         Ok(AccountJson {
-            json: shown.to_json(&mut rows, &holdings),
+            json: account.to_json(root_url, &balance, &mut rows, &holdings),
             cut_at,
             room,
         })
@@ -398,11 +383,10 @@ pub(super) fn problem_of(error: &ReadError) -> Problem {
 
 /// None if the provider sent no current balance.
 fn balance_view(balance: &Balance, account: &Account, read_at: Timestamp) -> Option<SetBalance> {
-    let currency = balance.currency.as_ref().unwrap_or(&account.currency);
     Some(SetBalance {
         balance: balance_text(balance.current.as_ref()?),
         available: balance.available.as_ref().map(balance_text),
-        currency: currency.as_str().to_owned(),
+        currency: balance.currency.unwrap_or(account.currency),
         read_at,
     })
 }

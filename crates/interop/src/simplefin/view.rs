@@ -2,15 +2,15 @@
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::ops::Range;
 
-use bellbird_api::http::json::{write_json, write_string};
+use bellbird_api::http::json::write_json;
 use bellbird_domain::holding::{Multiplier, value_position};
 use bellbird_domain::{
-    Account, AccountId, AccountType, Category, Connection, ConnectionId, Decimal, Holding,
-    Transaction,
+    Account, AccountId, AccountType, Category, Connection, ConnectionId, Currency, Decimal,
+    Holding, Transaction,
 };
+use bellbird_reads::SelectedAccounts;
 use jiff::Timestamp;
 use jiff::civil::Date;
 use serde::Serialize;
@@ -30,8 +30,7 @@ pub(super) struct SetBalance {
     pub(super) balance: String,
     /// None if the provider sends none.
     pub(super) available: Option<String>,
-    /// A code, or `XXX` if none is known.
-    pub(super) currency: String,
+    pub(super) currency: Currency,
     pub(super) read_at: Timestamp,
 }
 
@@ -40,7 +39,7 @@ pub(super) struct SetBalance {
 struct SetAccount<'a> {
     id: AccountId,
     name: &'a str,
-    currency: &'a str,
+    currency: Currency,
     balance: &'a str,
     available_balance: Option<&'a str>,
     balance_date: i64,
@@ -96,30 +95,29 @@ impl<'a> SetConnection<'a> {
     }
 }
 
-/// What an account is shown with.
-pub(super) struct ShownAccount<'a> {
-    pub(super) account: &'a Account,
-    pub(super) name: &'a str,
-    pub(super) connection: &'a Connection,
-    pub(super) root_url: &'a str,
-    pub(super) balance: &'a SetBalance,
+pub(super) struct RequestedAccount {
+    pub(super) account: Account,
+    /// As it is shown.
+    pub(super) name: String,
+    /// This account alone.
+    pub(super) selected: SelectedAccounts,
 }
 
-impl ShownAccount<'_> {
+impl RequestedAccount {
     /// `holdings` is the JSON of rows, separated by commas. Both lists are always there, because
     /// Actual reads their length.
-    pub(super) fn to_json(&self, rows: &mut Rows, holdings: &[u8]) -> Vec<u8> {
-        let Self {
-            account,
-            name,
-            connection,
-            root_url,
-            balance,
-        } = self;
+    pub(super) fn to_json(
+        &self,
+        root_url: &str,
+        balance: &SetBalance,
+        rows: &mut Rows,
+        holdings: &[u8],
+    ) -> Vec<u8> {
+        let (account, connection) = (&self.account, &self.selected.context.connection);
         let view = SetAccount {
             id: account.id,
-            name,
-            currency: &balance.currency,
+            name: &self.name,
+            currency: balance.currency,
             balance: &balance.balance,
             available_balance: balance.available.as_deref(),
             balance_date: balance.read_at.as_second(),
@@ -206,6 +204,30 @@ impl Rows {
     }
 }
 
+#[derive(Serialize)]
+struct SetTransaction<'a> {
+    id: &'a str,
+    posted: i64,
+    /// Some clients prefer it for the day.
+    transacted_at: i64,
+    amount: String,
+    currency: Currency,
+    description: &'a str,
+    payee: &'a str,
+    memo: &'static str,
+    pending: bool,
+    mcc: Option<&'a str>,
+    extra: TransactionExtra<'a>,
+}
+
+#[derive(Serialize)]
+struct TransactionExtra<'a> {
+    datetime: &'a str,
+    /// Firefly III makes its category of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    category: Option<&'static str>,
+}
+
 fn write_transaction(row: &Transaction<'_>, day: Date, out: &mut Vec<u8>) {
     let posted = posted(day);
     let merchant = row
@@ -219,43 +241,24 @@ fn write_transaction(row: &Transaction<'_>, day: Date, out: &mut Vec<u8>) {
     } else {
         payee
     };
-    member("{\"id\":", &row.id, out);
-    number(",\"posted\":", posted, out);
-    // Some clients prefer it for the day.
-    number(",\"transacted_at\":", posted, out);
-    member(",\"amount\":", &amount_text(&row.amount), out);
-    member(
-        ",\"currency\":",
-        row.currency
-            .as_ref()
-            .unwrap_or(&row.account.currency)
-            .as_str(),
-        out,
-    );
-    member(",\"description\":", &row.description, out);
-    member(",\"payee\":", payee, out);
-    out.extend_from_slice(br#","memo":"","pending":false,"mcc":"#);
     let mcc = row.merchant_category_code.as_deref();
-    match mcc.filter(|mcc| mcc.len() == 4 && mcc.bytes().all(|byte| byte.is_ascii_digit())) {
-        Some(mcc) => write_string(mcc, out),
-        None => out.extend_from_slice(b"null"),
-    }
-    member(",\"extra\":{\"datetime\":", &row.datetime, out);
-    if let Some(category) = row.category {
-        // Firefly III makes its category of it.
-        member(",\"category\":", Category::label(category), out);
-    }
-    out.extend_from_slice(b"}}");
-}
-
-fn member(name: &str, value: &str, out: &mut Vec<u8>) {
-    out.extend_from_slice(name.as_bytes());
-    write_string(value, out);
-}
-
-fn number(name: &str, value: i64, out: &mut Vec<u8>) {
-    // Writing to memory does not fail.
-    let _ = write!(out, "{name}{value}");
+    let view = SetTransaction {
+        id: &row.id,
+        posted,
+        transacted_at: posted,
+        amount: amount_text(&row.amount),
+        currency: row.currency.unwrap_or(row.account.currency),
+        description: &row.description,
+        payee,
+        memo: "",
+        pending: false,
+        mcc: mcc.filter(|mcc| mcc.len() == 4 && mcc.bytes().all(|byte| byte.is_ascii_digit())),
+        extra: TransactionExtra {
+            datetime: &row.datetime,
+            category: row.category.map(Category::label),
+        },
+    };
+    write_json(&view, out);
 }
 
 /// A position. No text defines these members, only use does: all nine are expected.
