@@ -8,6 +8,7 @@ use futures_util::stream::{self, StreamExt as _};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::merged::ResultRow;
 use super::{AccountNames, HEAD_BYTES, LISTS_AT_ONCE, LeftOut, Missing, ToolCall, Total};
 use crate::mcp::arguments::{Accounts, RowLimit};
 use crate::mcp::cursor::{BEGIN_AGAIN, Resumed};
@@ -98,10 +99,7 @@ pub(super) async fn list_holdings(
         HEAD_BYTES + super::missing_bytes(&missing) + left_out_bytes + resumed.cursor_bytes();
     let mut rows = Rows::new(limit, reserved);
     for row in unshown {
-        let (name, bytes) = named.name(row.account_id);
-        rows.reserve(bytes);
-        if rows.push(&row.line(&name), row) == Room::Full {
-            named.unname(row.account_id, bytes);
+        if named.push(&mut rows, row) == Room::Full {
             break;
         }
     }
@@ -187,6 +185,12 @@ impl Row {
             market_value: number(&holding.market_value),
             unrealized_pnl: number(&holding.unrealized_pnl),
         }
+    }
+}
+
+impl ResultRow for Row {
+    fn account_id(&self) -> AccountId {
+        self.account_id
     }
 
     fn line(&self, account: &str) -> String {

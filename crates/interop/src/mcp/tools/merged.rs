@@ -91,10 +91,7 @@ pub(super) async fn result<K: RowKind, T: ResultRow>(
                 break merged.is_stopped();
             }
             Ok(Some(row)) => {
-                let (name, bytes) = named.name(row.account_id());
-                rows.reserve(bytes);
-                if rows.push(&row.line(&name), &row) == Room::Full {
-                    named.unname(row.account_id(), bytes);
+                if named.push(&mut rows, &row) == Room::Full {
                     unshown = 1;
                     break true;
                 }

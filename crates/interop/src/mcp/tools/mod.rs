@@ -30,10 +30,11 @@ use serde_json::{Map, Value, json};
 use super::arguments::Accounts;
 use super::cursor::Seal;
 use super::definitions::Tool;
-use super::output;
+use super::output::{self, Room, Rows};
 use super::texts::{CELL_CHARS_MAX, clean};
 use crate::Interop;
 use left_out::{Key, LeftOut};
+use merged::ResultRow;
 
 /// Lists that are read from providers at the same time.
 const LISTS_AT_ONCE: usize = 4;
@@ -384,28 +385,25 @@ impl<'s> AccountNames<'s> {
         }
     }
 
-    /// The name of an account as a cell, and the bytes that its first mention takes.
-    fn name(&mut self, account_id: AccountId) -> (String, usize) {
-        if let Some((name, _)) = self.shown.get(&account_id) {
-            return (name.clone(), 0);
+    /// Adds a row, and the name of its account with the first row of that.
+    fn push(&mut self, rows: &mut Rows, row: &impl ResultRow) -> Room {
+        let id = row.account_id();
+        if let Some((cell, _)) = self.shown.get(&id) {
+            return rows.push(&row.line(cell), row);
         }
-        let Some((selected, account)) = find_account(self.selected, account_id) else {
-            return (String::new(), 0);
+        let Some((selected, account)) = find_account(self.selected, id) else {
+            return rows.push(&row.line(""), row);
         };
         let name = clean(&account.name, CELL_CHARS_MAX);
         let institution = institution(&selected.context.connection);
+        let named = json!({"id": id, "name": name, "institution": institution});
+        rows.reserve(named.to_string().len() + 1);
         let cell = super::texts::cell(&account.name);
-        let named = json!({"id": account_id, "name": name, "institution": institution});
-        let bytes = named.to_string().len() + 1;
-        self.shown.insert(account_id, (cell.clone(), named));
-        (cell, bytes)
-    }
-
-    /// The row was not shown. `bytes` as of [`Self::name`].
-    fn unname(&mut self, account_id: AccountId, bytes: usize) {
-        if bytes > 0 {
-            self.shown.remove(&account_id);
+        let room = rows.push(&row.line(&cell), row);
+        if room == Room::Left {
+            self.shown.insert(id, (cell, named));
         }
+        room
     }
 
     fn into_json(self) -> Value {
