@@ -104,20 +104,14 @@ impl CsvLines {
     /// A field that Bellbird writes itself, or an amount.
     pub fn plain(&mut self, text: &str, out: &mut Vec<u8>) {
         if self.begun {
-            self.write(out, 1, |writer, space| writer.delimiter(space));
+            // Behind the end of a quoted field.
+            self.write(2, out, |writer, space| writer.delimiter(space).1);
         }
         self.begun = true;
-        let mut rest = text.as_bytes();
-        loop {
-            let (start, room) = (out.len(), 2 * rest.len() + 4);
-            out.resize(start + room, 0);
-            let (result, read, written) = self.writer.field(rest, &mut out[start..]);
-            out.truncate(start + written);
-            rest = &rest[read..];
-            if result == csv_core::WriteResult::InputEmpty {
-                return;
-            }
-        }
+        // A quoted field begins with a quote and doubles those in it.
+        self.write(1 + 2 * text.len(), out, |writer, space| {
+            writer.field(text.as_bytes(), space).2
+        });
     }
 
     /// The id and the name.
@@ -146,26 +140,22 @@ impl CsvLines {
     }
 
     pub fn end_line(&mut self, out: &mut Vec<u8>) {
-        // The end of a quoted field, and of the line.
-        self.write(out, 4, |writer, space| writer.terminator(space));
+        // The end of a quoted field, or the quotes of an empty line, and the end of the line.
+        self.write(4, out, |writer, space| writer.terminator(space).1);
         self.begun = false;
     }
 
+    /// Appends what `write` writes: at most `room` bytes. It returns how many.
     fn write(
         &mut self,
-        out: &mut Vec<u8>,
         room: usize,
-        write: impl Fn(&mut csv_core::Writer, &mut [u8]) -> (csv_core::WriteResult, usize),
+        out: &mut Vec<u8>,
+        write: impl FnOnce(&mut csv_core::Writer, &mut [u8]) -> usize,
     ) {
-        loop {
-            let start = out.len();
-            out.resize(start + room + 4, 0);
-            let (result, written) = write(&mut self.writer, &mut out[start..]);
-            out.truncate(start + written);
-            if result == csv_core::WriteResult::InputEmpty {
-                return;
-            }
-        }
+        let start = out.len();
+        out.resize(start + room, 0);
+        let written = write(&mut self.writer, &mut out[start..]);
+        out.truncate(start + written);
     }
 }
 
