@@ -1,6 +1,6 @@
 //! What operators, commands and users may change, once for all of them: users, keys, setup tokens,
-//! links, connections, webhook endpoints and deliveries. No HTTP, and no text but that of a
-//! [`Refusal`].
+//! links, connections, webhook endpoints and deliveries. And when something needs an operator:
+//! [`health`]. No HTTP, and no text but that of a [`Refusal`].
 //!
 //! An operation is one function. It takes the [`ManagementChange`] in which it writes, which knows
 //! who makes it, and what it is about. It checks the rules, writes, and adds the row of the audit,
@@ -13,6 +13,7 @@ pub mod connections;
 pub mod deliveries;
 pub mod endpoints;
 pub mod first_start;
+pub mod health;
 pub mod keys;
 pub mod links;
 pub mod operator_keys;

@@ -6,12 +6,13 @@ use bellbird_domain::{
 };
 use bellbird_storage::{AuditRow, NewConnection, NewUser, Sealer, Storage, UserChange};
 use bellbird_webhooks::endpoint::EndpointUrl;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
 use tempfile::TempDir;
 use uuid::Uuid;
 
 use crate::endpoints::{CreatedEndpoint, EndpointChange, NewEndpoint};
+use crate::health::{Backup, backup};
 use crate::keys::{CreatedKey, NewKey};
 use crate::{
     ManagementChange, Refusal, deliveries, endpoints, keys, provider_settings, setup_tokens,
@@ -372,4 +373,17 @@ async fn sandbox_with_a_connection_is_neither_stopped_nor_replaced() {
     provider_settings::remove(&mut change, akahu).await.unwrap();
     let simulated = provider_settings::use_sandbox(&mut change, akahu).await;
     assert!(matches!(simulated, Err(Refusal::ProviderInUse)));
+}
+
+#[tokio::test]
+async fn backup_is_old_after_two_days() {
+    let world = World::start().await;
+    let found = async |now: Timestamp| backup(&world.storage, now).await.unwrap();
+    let Some(Backup::NoneYet(created)) = found(Timestamp::UNIX_EPOCH).await else {
+        panic!("no database was created before 1970");
+    };
+    let two_days = created + SignedDuration::from_hours(48);
+    assert_eq!(found(two_days).await, Some(Backup::NoneYet(created)));
+    let later = two_days + SignedDuration::from_secs(1);
+    assert_eq!(found(later).await, Some(Backup::Old(created)));
 }

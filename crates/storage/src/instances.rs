@@ -20,9 +20,6 @@ use crate::{Instances, StorageError};
 /// An instance that has not renewed its row for this long is dead.
 pub const INSTANCE_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
 
-/// A difference between clocks that the operator should know.
-pub const CLOCK_NOTICED: SignedDuration = SignedDuration::from_secs(2);
-
 const WRONG_CLOCK: &str =
     "the clock of this machine differs from that of the database by 20 s or more";
 

@@ -66,7 +66,7 @@ pub use db::service_lock::ServiceLock;
 #[cfg(feature = "test-support")]
 pub use db::simulated_link::{DatabaseSimulation, DatabaseStep};
 pub use error::{Chain, SealError, StorageError};
-pub use instances::{CLOCK_NOTICED, INSTANCE_TIMEOUT, Instance, ProviderCalls};
+pub use instances::{INSTANCE_TIMEOUT, Instance, ProviderCalls};
 pub use jobs::overview::{FailingJob, JobCounts};
 pub use jobs::{ClaimedJob, JobKey, job_kinds};
 pub use linking::consent_session_claims::ClaimedConsentSession;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::PathBuf;
 
-use bellbird_connections::job_kinds;
+use bellbird_management::health;
 use bellbird_storage::{Instance, Storage};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -116,11 +116,7 @@ async fn read_database(
         *connections.entry(counted.status.to_string()).or_default() += counted.count;
     }
     let mut jobs = JobsView::default();
-    let counts = storage.jobs().count(Timestamp::now()).await?;
-    for counts in counts
-        .iter()
-        .filter(|counts| job_kinds().any(|kind| kind == counts.kind))
-    {
+    for counts in health::jobs(storage, Timestamp::now()).await? {
         jobs.due += counts.due;
         jobs.running += counts.running;
         jobs.failing += counts.failing;

@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bellbird_storage::{CLOCK_NOTICED, Instance};
+use bellbird_management::health;
+use bellbird_storage::Instance;
 use jiff::SignedDuration;
 
 use super::VERSION;
 use crate::config::Settings;
-use crate::roles::Role;
 
 /// A difference that would spoil leases, the shortest of which is a minute.
 pub(super) const CLOCK_WRONG: SignedDuration = SignedDuration::from_secs(20);
@@ -46,8 +46,7 @@ pub(super) fn compare(running: &[Instance], own: &Own<'_>) -> Vec<Finding> {
 
 /// Nothing is synced or delivered then.
 fn no_worker(running: &[Instance]) -> Option<Finding> {
-    let works = |instance: &Instance| Role::Worker.is_in(&instance.roles);
-    (!running.is_empty() && !running.iter().any(works)).then(|| Finding {
+    (!running.is_empty() && health::workers(running) == 0).then(|| Finding {
         is_wrong: true,
         text: "no instance is a worker, so nothing is synced or delivered: start one with `serve --only worker`, or \
             one without --only"
@@ -161,23 +160,27 @@ fn different_versions(running: &[Instance]) -> Option<Finding> {
     })
 }
 
-/// The clock of an instance, if it differs from the database's by [`CLOCK_NOTICED`] or more.
+/// The clock of an instance, if it is noticeably apart from the database's.
 pub(super) fn wrong_clock(instance: &Instance) -> Option<Finding> {
-    let difference = SignedDuration::from_millis(instance.clock_ahead_ms);
-    let direction = if difference.is_positive() {
-        "ahead of"
-    } else {
-        "behind"
-    };
-    (difference.abs() >= CLOCK_NOTICED).then(|| Finding {
-        is_wrong: difference.abs() >= CLOCK_WRONG,
+    let ahead = health::clock_ahead(instance)?;
+    Some(Finding {
+        is_wrong: ahead.abs() >= CLOCK_WRONG,
         text: format!(
-            "the clock of {instance} is {} s {direction} that of the database: set it by NTP. From {} s on, the \
+            "the clock of {instance} is {} that of the database: set it by NTP. From {} s on, the \
              instance is not ready and leaves jobs and events to others",
-            difference.abs().as_secs(),
+            difference(ahead),
             CLOCK_WRONG.as_secs()
         ),
     })
+}
+
+/// Such as `3 s ahead of`.
+pub fn difference(ahead: SignedDuration) -> String {
+    let seconds = ahead.abs().as_secs();
+    match ahead.is_positive() {
+        true => format!("{seconds} s ahead of"),
+        false => format!("{seconds} s behind"),
+    }
 }
 
 /// Instances without a common URL send browsers back to their own listeners.

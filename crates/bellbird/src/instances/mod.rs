@@ -10,7 +10,8 @@ use anyhow::{Context as _, bail};
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use bellbird_connections::Connections;
 use bellbird_domain::Clock;
-use bellbird_storage::{CLOCK_NOTICED, Chain, Instance, Sealer, Storage, StorageError};
+use bellbird_management::health::CLOCK_NOTICED;
+use bellbird_storage::{Chain, Instance, Sealer, Storage, StorageError};
 use jiff::{SignedDuration, Timestamp};
 use rustix::system::uname;
 use secrecy::ExposeSecret as _;
@@ -18,8 +19,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-pub use compare::Finding;
 use compare::Own;
+pub use compare::{Finding, difference};
 
 use crate::config::{Address, Settings};
 use crate::roles::{Role, Roles};

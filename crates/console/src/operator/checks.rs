@@ -1,20 +1,12 @@
 //! Those checks of `bellbird doctor` that cost a page nothing: of the database, the instances, the
 //! backups, the shared limits, and of what waits for too long.
 
-use bellbird_domain::ConnectionStatus;
-use bellbird_storage::{CLOCK_NOTICED, ConnectionCount, Instance, JobCounts, StorageError};
-use jiff::{SignedDuration, Timestamp};
+use bellbird_management::health::{self, Backup};
+use bellbird_storage::{ConnectionCount, Instance, JobCounts, StorageError};
+use jiff::Timestamp;
 
 use crate::pages::count;
 use crate::state::Console;
-
-/// As the alert in `deploy/prometheus/rules.yml`.
-const BACKUP_AGE_MAX: SignedDuration = SignedDuration::from_hours(48);
-/// As `bellbird doctor`.
-const FREE_BYTES_NOTED: u64 = 256 * 1024 * 1024;
-
-/// A running service runs due jobs and deliveries within seconds.
-const OVERDUE_AFTER: SignedDuration = SignedDuration::from_mins(10);
 
 /// What was checked, and what was found.
 pub(super) struct Check {
@@ -71,12 +63,6 @@ impl Check {
     }
 }
 
-/// Whether the oldest due job should have run long ago.
-pub(super) fn is_overdue(counts: &JobCounts, now: Timestamp) -> bool {
-    let is_late = |next: Timestamp| now.duration_since(next) > OVERDUE_AFTER;
-    counts.due > 0 && counts.next.is_some_and(is_late)
-}
-
 /// What is wrong comes first.
 pub(super) async fn list(
     console: &Console,
@@ -112,9 +98,8 @@ fn database(console: &Console) -> Check {
     if let Some(fault) = storage.instances().fault() {
         return Check::bad(fault);
     }
-    if let Some(free) = storage.free_bytes().filter(|free| *free < FREE_BYTES_NOTED) {
-        let text = format!("{} MiB are free on its disk", free / (1024 * 1024));
-        return Check::bad(text);
+    if let Some(free) = health::few_mebibytes_free(storage) {
+        return Check::bad(format!("{free} MiB are free on its disk"));
     }
     let kind = match storage.kind() {
         "sqlite" => "SQLite",
@@ -124,8 +109,7 @@ fn database(console: &Console) -> Check {
 }
 
 fn worker(instances: &[Instance]) -> Check {
-    let is_worker = |instance: &&Instance| instance.roles.iter().any(|role| role == "worker");
-    match instances.iter().filter(is_worker).count() as u64 {
+    match health::workers(instances) {
         0 => Check::bad("no instance is one, so nothing is synced or delivered"),
         workers => Check::good(format!("{} running", count(workers, "instance"))),
     }
@@ -133,12 +117,11 @@ fn worker(instances: &[Instance]) -> Check {
 
 /// Only if one is wrong. How far each is from the database's is in the list of instances.
 fn clock(instances: &[Instance]) -> Option<Check> {
-    let apart = |instance: &Instance| SignedDuration::from_millis(instance.clock_ahead_ms);
-    let worst = instances.iter().max_by_key(|one| apart(one).abs())?;
-    if apart(worst).abs() < CLOCK_NOTICED {
-        return None;
-    }
-    let (seconds, direction) = match apart(worst).as_secs() {
+    let wrong = instances
+        .iter()
+        .filter_map(|one| Some((one, health::clock_ahead(one)?)));
+    let (worst, ahead) = wrong.max_by_key(|(_, ahead)| ahead.abs())?;
+    let (seconds, direction) = match ahead.as_secs() {
         ahead @ 0.. => (ahead, "ahead of"),
         behind => (-behind, "behind"),
     };
@@ -159,19 +142,13 @@ fn versions(instances: &[Instance]) -> Option<Check> {
     Some(Check::bad(text))
 }
 
-/// None: this is PostgreSQL, which may have backups that nobody records.
 async fn backup(console: &Console, now: Timestamp) -> Result<Option<Check>, StorageError> {
-    let audit = console.storage().audit();
-    let Some(at) = audit.unsaved_since().await? else {
-        return Ok(None);
-    };
-    let is_recent = now.duration_since(at) <= BACKUP_AGE_MAX;
-    let (is_good, text) = match (is_recent, audit.last_backup_at().await?) {
-        (true, Some(_)) => (Some(true), "the last one"),
-        (true, None) => (None, "none yet of this database, which was made"),
-        (false, _) => (Some(false), "make one with bellbird backup: none since"),
-    };
-    Ok(Some(Check::new(is_good, text).at(at)))
+    let found = health::backup(console.storage(), now).await?;
+    Ok(found.map(|backup| match backup {
+        Backup::Recent(at) => Check::good("the last one").at(at),
+        Backup::NoneYet(at) => Check::new(None, "none yet of this database, which was made").at(at),
+        Backup::Old(at) => Check::bad("make one with bellbird backup: none since").at(at),
+    }))
 }
 
 async fn shared_store(console: &Console) -> Option<Check> {
@@ -186,11 +163,7 @@ async fn shared_store(console: &Console) -> Option<Check> {
 }
 
 fn banks(connections: &[ConnectionCount]) -> Check {
-    use ConnectionStatus::{Invalidated, PendingMfa, Revoked};
-    let broken = connections
-        .iter()
-        .filter(|counted| matches!(counted.status, Invalidated | PendingMfa | Revoked));
-    let text = match broken.map(|counted| counted.count).sum::<u64>() {
+    let text = match health::to_reconnect(connections) {
         0 => return Check::good("no user has to reconnect one"),
         1 => "1 must be reconnected by its user".to_owned(),
         many => format!("{many} must be reconnected by their users"),
@@ -199,8 +172,10 @@ fn banks(connections: &[ConnectionCount]) -> Check {
 }
 
 fn jobs(jobs: &[JobCounts], now: Timestamp) -> Check {
-    let overdue = jobs.iter().filter(|counts| is_overdue(counts, now));
-    if let Some(at) = overdue.filter_map(|counts| counts.next).min() {
+    let overdue = jobs
+        .iter()
+        .filter_map(|counts| health::overdue_job(counts, now));
+    if let Some(at) = overdue.min() {
         return Check::bad("overdue since").at(at);
     }
     match jobs.iter().map(|counts| counts.failing).sum::<u64>() {
@@ -211,8 +186,7 @@ fn jobs(jobs: &[JobCounts], now: Timestamp) -> Check {
 
 async fn webhooks(console: &Console, now: Timestamp) -> Result<Check, StorageError> {
     let overview = console.storage().deliveries().overview(now).await?;
-    let is_late = |oldest: &Timestamp| now.duration_since(*oldest) > OVERDUE_AFTER;
-    if let Some(oldest) = overview.oldest_due.filter(is_late) {
+    if let Some(oldest) = health::overdue(overview.oldest_due, now) {
         let text = format!("{} due, the first", count(overview.due, "event"));
         return Ok(Check::bad(text).at(oldest));
     }

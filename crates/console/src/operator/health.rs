@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 use bellbird_domain::ConnectionStatus;
+use bellbird_management::health;
 use bellbird_storage::{
     ConnectionCount, FailingJob, Instance, JobCounts, ProviderCalls, StorageError, job_kinds,
 };
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 
-use super::checks::{self, Check, is_overdue};
+use super::checks::{self, Check};
 use super::{Operator, users};
 use crate::error_page::PageResult;
 use crate::list_query::ListQuery;
@@ -52,9 +53,9 @@ struct ProviderRow {
 impl HealthPage<'_> {
     /// Such as `2 due, 1 running`.
     fn state(&self, counts: &JobCounts) -> String {
-        let due = match is_overdue(counts, self.zone.now) {
-            true => "overdue",
-            false => "due",
+        let due = match health::overdue_job(counts, self.zone.now) {
+            Some(_) => "overdue",
+            None => "due",
         };
         let states = [
             (counts.due, due),
@@ -98,8 +99,7 @@ impl ProviderRow {
 /// `GET /operator/health`
 pub(super) async fn show(Operator(session): Operator) -> PageResult {
     let (storage, zone) = (session.storage(), session.zone());
-    let mut jobs = storage.jobs().count(zone.now).await?;
-    jobs.retain(|counts| bellbird_connections::job_kinds().any(|kind| kind == counts.kind));
+    let jobs = health::jobs(storage, zone.now).await?;
     let seen_at = storage.instances().database_time(zone.now).await?;
     let instances = storage.instances().list(seen_at).await?;
     let connections = storage.connections().count().await?;
@@ -179,7 +179,7 @@ fn job_words(kind: &str) -> &'static str {
 fn next(counts: &JobCounts, zone: &LocalTime) -> Option<(&'static str, When)> {
     let at = counts.next?;
     let mut when = zone.when(at);
-    if is_overdue(counts, zone.now) {
+    if health::overdue_job(counts, zone.now).is_some() {
         return Some(("first due", when));
     }
     if counts.due > 0 || counts.running > 0 {

@@ -2,6 +2,7 @@
 //! renew.
 
 use bellbird_domain::ConnectionStatus;
+use bellbird_management::health;
 use bellbird_storage::{BrokenConnection, EndingConsent, Storage, StorageError};
 use jiff::Timestamp;
 
@@ -21,12 +22,8 @@ pub(super) async fn check(checks: &mut Checks, storage: &Storage) {
 
 async fn check_ending(checks: &mut Checks, storage: &Storage) -> Result<(), StorageError> {
     let now = Timestamp::now();
-    let count: u64 = storage
-        .connections()
-        .count_ending(now)
-        .await?
-        .values()
-        .sum();
+    let ending = storage.connections().count_ending(now).await?;
+    let count: u64 = ending.values().sum();
     for EndingConsent {
         id,
         user_email,
@@ -56,18 +53,12 @@ async fn check_ending(checks: &mut Checks, storage: &Storage) -> Result<(), Stor
 }
 
 async fn check_statuses(checks: &mut Checks, storage: &Storage) -> Result<(), StorageError> {
-    let (mut active, mut broken) = (0, 0);
-    for counted in storage.connections().count().await? {
-        match counted.status {
-            ConnectionStatus::Active => active += counted.count,
-            ConnectionStatus::Deleting => {}
-            ConnectionStatus::Invalidated
-            | ConnectionStatus::PendingMfa
-            | ConnectionStatus::Revoked => {
-                broken += counted.count;
-            }
-        }
-    }
+    let counts = storage.connections().count().await?;
+    let active = counts
+        .iter()
+        .filter(|counted| counted.status == ConnectionStatus::Active);
+    let active: u64 = active.map(|counted| counted.count).sum();
+    let broken = health::to_reconnect(&counts);
     for BrokenConnection {
         id,
         user_email,

@@ -1,8 +1,8 @@
 //! Checks of the doctor for jobs and webhook deliveries.
 
-use bellbird_connections::job_kinds;
-use bellbird_storage::{DegradedConnection, FailingJob, JobCounts, Storage, StorageError};
-use jiff::{SignedDuration, Timestamp};
+use bellbird_management::health;
+use bellbird_storage::{DegradedConnection, FailingJob, Storage, StorageError};
+use jiff::Timestamp;
 
 use super::super::connection::unreadable;
 use super::super::output::{self, format_instant};
@@ -13,9 +13,6 @@ use crate::config::Settings;
 const SHOWN_MAX: u32 = 5;
 /// Providers fail now and then; from this many failed attempts on, the operator should act.
 const ATTEMPTS_TOLERATED: u32 = 3;
-/// A running service runs due jobs within seconds, so an older one means that the service is not
-/// running.
-const OVERDUE_AFTER: SignedDuration = SignedDuration::from_mins(10);
 
 pub(super) async fn check(checks: &mut Checks, settings: &Settings, storage: &Storage) {
     let checked = check_jobs(checks, settings, storage).await;
@@ -58,8 +55,7 @@ async fn check_jobs(
         );
     }
     let now = Timestamp::now();
-    let mut counts = storage.jobs().count(now).await?;
-    counts.retain(|counts| job_kinds().any(|kind| kind == counts.kind));
+    let jobs = health::jobs(storage, now).await?;
     // Most failures first, so the first job that is not shown has the worst verdict of the rest.
     let failing = storage.jobs().list_failing(SHOWN_MAX + 1).await?;
     for job in failing.iter().take(SHOWN_MAX as usize) {
@@ -79,50 +75,30 @@ async fn check_jobs(
         checks.add(NAME, verdict_for(*attempts), detail);
     }
     if let Some(job) = failing.get(SHOWN_MAX as usize) {
-        let more = counts
-            .iter()
-            .map(|counts| counts.failing)
-            .sum::<u64>()
-            .saturating_sub(SHOWN_MAX.into());
+        let all: u64 = jobs.iter().map(|counts| counts.failing).sum();
+        let more = all.saturating_sub(SHOWN_MAX.into());
         let detail = format!(
             "{more} more are failing; see `bellbird connection list` and `bellbird connection show ID`"
         );
         checks.add(NAME, verdict_for(job.attempts), detail);
     }
-    for JobCounts {
-        kind,
-        due,
-        running,
-        next,
-        ..
-    } in &counts
-    {
-        let is_overdue =
-            *due > 0 && next.is_some_and(|next| now.duration_since(next) > OVERDUE_AFTER);
-        let next = match next {
-            Some(next) if *due == 0 && *running == 0 => {
-                format!(", next at {}", format_instant(*next))
-            }
-            Some(next) if is_overdue => {
-                format!(
-                    ", the oldest since {}: is the service running?",
-                    format_instant(*next)
-                )
-            }
-            None if *due == 0 && *running == 0 => ", none planned".to_owned(),
-            _ => String::new(),
-        };
-        let (name, detail) = (
-            format!("jobs: {kind}"),
-            format!("{due} due, {running} running{next}"),
-        );
-        if is_overdue {
+    for counts in &jobs {
+        let name = format!("jobs: {}", counts.kind);
+        let state = format!("{} due, {} running", counts.due, counts.running);
+        if let Some(oldest) = health::overdue_job(counts, now) {
+            let since = format_instant(oldest);
+            let detail = format!("{state}, the oldest since {since}: is the service running?");
             checks.note(&name, detail);
-        } else {
-            checks.ok(&name, detail);
+            continue;
         }
+        let next = match counts.next {
+            _ if counts.due > 0 || counts.running > 0 => String::new(),
+            Some(next) => format!(", next at {}", format_instant(next)),
+            None => ", none planned".to_owned(),
+        };
+        checks.ok(&name, state + &next);
     }
-    if counts.is_empty() {
+    if jobs.is_empty() {
         checks.ok(NAME, "none");
     }
     Ok(())
@@ -153,25 +129,16 @@ async fn check_webhooks(checks: &mut Checks, settings: &Settings, storage: &Stor
         );
         checks.note(NAME, detail);
     }
-    match overview
-        .oldest_due
-        .filter(|oldest| now.duration_since(*oldest) > OVERDUE_AFTER)
-    {
+    let due = overview.due;
+    match health::overdue(overview.oldest_due, now) {
         Some(oldest) => {
             let since = format_instant(oldest);
-            let detail = format!(
-                "{} due, the oldest since {since}: is the service running?",
-                overview.due
-            );
+            let detail = format!("{due} due, the oldest since {since}: is the service running?");
             checks.wrong(NAME, detail);
         }
         None => {
-            let detail = format!(
-                "{} due, {} scheduled",
-                overview.due,
-                (overview.pending + overview.waiting).saturating_sub(overview.due)
-            );
-            checks.ok(NAME, detail);
+            let scheduled = (overview.pending + overview.waiting).saturating_sub(due);
+            checks.ok(NAME, format!("{due} due, {scheduled} scheduled"));
         }
     }
 }

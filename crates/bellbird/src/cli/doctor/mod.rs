@@ -11,6 +11,7 @@ use std::fmt::Display;
 
 use bellbird_console::{Mailer, ProviderControl as _};
 use bellbird_limits::SharedStore;
+use bellbird_management::health::{self, Backup};
 use bellbird_providers::registry::{self, Enabled, PROVIDERS};
 use bellbird_providers::settings::Form;
 use bellbird_providers::{CallContext, Cause, Provider, Registry};
@@ -32,10 +33,6 @@ use crate::wiring::{self, NotReady, Wiring};
 /// Signatures hold the time, and consents and keys end by it. The way to a provider takes a part of
 /// this.
 const PROVIDER_CLOCK_WRONG: SignedDuration = SignedDuration::from_secs(30);
-/// As the alert in `deploy/prometheus/rules.yml`.
-const BACKUP_AGE_MAX: SignedDuration = SignedDuration::from_hours(48);
-/// With less, the disk is full soon.
-const FREE_BYTES_NOTED: u64 = 256 * 1024 * 1024;
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -219,8 +216,7 @@ async fn check_database(checks: &mut Checks, settings: &Settings) -> Option<Vec<
         ready @ (Ok(()) | Err(NotReady::AwaitsDecision)) => {
             checks.ok("database", format!("{location} is up to date"));
             check_disk(checks, &storage);
-            let checked = check_backup(checks, &storage).await;
-            checks.value("backup", checked);
+            check_backup(checks, &storage).await;
             if ready.is_err() {
                 let hint = wiring::RESTORE_DECISION;
                 let detail =
@@ -262,43 +258,35 @@ async fn check_database(checks: &mut Checks, settings: &Settings) -> Option<Vec<
 fn check_disk(checks: &mut Checks, storage: &Storage) {
     if let Err(error) = storage.check_file() {
         checks.wrong("disk", error.to_string());
-    } else if let Some(free) = storage.free_bytes().filter(|free| *free < FREE_BYTES_NOTED) {
-        let detail = format!(
-            "{} MiB are free on the disk of the database: make space",
-            free / (1024 * 1024)
-        );
+    } else if let Some(free) = health::few_mebibytes_free(storage) {
+        let detail = format!("{free} MiB are free on the disk of the database: make space");
         checks.note("disk", detail);
     }
 }
 
-/// Nothing about PostgreSQL without a recorded backup, which may have others.
-async fn check_backup(checks: &mut Checks, storage: &Storage) -> Result<(), StorageError> {
+async fn check_backup(checks: &mut Checks, storage: &Storage) {
     const NAME: &str = "backup";
-    let audit = storage.audit();
-    let Some(at) = audit.unsaved_since().await? else {
-        return Ok(());
-    };
-    let (last, shown) = (audit.last_backup_at().await?, output::format_instant(at));
-    if Timestamp::now().duration_since(at) > BACKUP_AGE_MAX {
-        checks.note(
-            NAME,
-            format!("none since {shown}: make one with `bellbird backup`"),
-        );
-    } else if last.is_some() {
-        checks.ok(NAME, format!("the last one at {shown}"));
-    } else {
-        checks.ok(NAME, "none yet of this database, which is new");
+    let found = health::backup(storage, Timestamp::now()).await;
+    match checks.value(NAME, found).flatten() {
+        Some(Backup::Recent(at)) => {
+            let at = output::format_instant(at);
+            checks.ok(NAME, format!("the last one at {at}"));
+        }
+        Some(Backup::NoneYet(_)) => checks.ok(NAME, "none yet of this database, which is new"),
+        Some(Backup::Old(since)) => {
+            let since = output::format_instant(since);
+            let detail = format!("none since {since}: make one with `bellbird backup`");
+            checks.note(NAME, detail);
+        }
+        None => {}
     }
-    Ok(())
 }
 
 /// The instances that run on this machine.
 async fn running_here(storage: &Storage) -> Result<Vec<Instance>, StorageError> {
-    Ok(instances::running(storage)
-        .await?
-        .into_iter()
-        .filter(instances::is_here)
-        .collect())
+    let mut running = instances::running(storage).await?;
+    running.retain(instances::is_here);
+    Ok(running)
 }
 
 async fn check_sealed(checks: &mut Checks, storage: &Storage) {
@@ -429,15 +417,9 @@ async fn check_providers(checks: &mut Checks, settings: &Settings) {
         }
         let ahead = provider.health().clock_ahead.unwrap_or_default();
         if ahead.abs() >= PROVIDER_CLOCK_WRONG {
-            let direction = if ahead.is_positive() {
-                "ahead of"
-            } else {
-                "behind"
-            };
-            let seconds = ahead.abs().as_secs();
-            let detail = format!(
-                "this machine's clock is {seconds} s {direction} that of {place}: set it by NTP"
-            );
+            let difference = instances::difference(ahead);
+            let detail =
+                format!("this machine's clock is {difference} that of {place}: set it by NTP");
             checks.wrong("clock", detail);
         }
     }
