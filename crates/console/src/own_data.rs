@@ -68,7 +68,7 @@ pub(crate) async fn download(session: Session) -> PageResult {
 }
 
 /// A user downloads one file at a time.
-fn is_being_downloaded() -> Notice {
+pub(crate) fn is_being_downloaded() -> Notice {
     Notice::new(Tone::Waiting, "A file is being downloaded already")
         .with("Wait until that has ended.")
         .with_retry_link()

@@ -2,14 +2,17 @@
 //! all that happened to one user. `/operator/audit.csv` is the same as a file.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 
 use askama::Template;
 use axum::Extension;
+use axum::body::Body;
 use axum::response::IntoResponse as _;
 use bellbird_api::serve::ResponseTimeout;
 use bellbird_domain::{Actor, ActorKind};
 use bellbird_interop::export::formats::CsvLines;
 use bellbird_storage::{AuditFilter, AuditRow, Storage, StorageError, UserFilter};
+use futures_util::stream;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{HeaderName, StatusCode, Uri};
 use jiff::SignedDuration;
@@ -281,6 +284,9 @@ impl Names {
 
 /// `GET /operator/audit.csv`: the newest 10,000 rows of what the page lists.
 pub(super) async fn download(Operator(session): Operator, uri: Uri) -> PageResult {
+    let Some(permit) = session.own_data_permits.try_acquire(session.user()) else {
+        return Ok(own_data::is_being_downloaded().into_response());
+    };
     let query = ListQuery::parse(uri.query(), &FILTERS);
     let storage = session.storage();
     let filter = filter(&query, &session.zone());
@@ -308,9 +314,12 @@ pub(super) async fn download(Operator(session): Operator, uri: Uri) -> PageResul
         }
         lines.end_line(&mut file);
     }
-    // A slow client takes long.
+    // A stream, because only streams have a timeout, and so that the permit is held to its end.
+    let parts = stream::unfold((Some(file), permit), |(file, permit)| async move {
+        Some((Ok::<_, Infallible>(file?), (None, permit)))
+    });
     let timeout = Extension(ResponseTimeout(own_data::TIMEOUT));
-    Ok((FILE_HEADERS, timeout, file).into_response())
+    Ok((FILE_HEADERS, timeout, Body::from_stream(parts)).into_response())
 }
 
 #[cfg(test)]
