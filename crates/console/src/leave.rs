@@ -49,12 +49,14 @@ pub(crate) async fn leave(form: OwnForm) -> PageResult {
         return page(session, true).await;
     }
     let mut change = session.begin().await?;
-    if users::begin_removal(&mut change, session.user()).await? {
-        session.commit(change).await?;
-        session.connections.user_removals().wake();
-    }
-    let page = Notice::new(Tone::Good, "Your account is deleted")
-        .with("Your keys have ended. Your consents are being withdrawn, which can take a few minutes.")
+    users::begin_removal(&mut change, session.user()).await?;
+    session.commit(change).await?;
+    session.connections.user_removals().wake();
+    let page = Notice::new(Tone::Good, "Your account is being deleted")
+        .with(
+            "Your keys and sessions have ended. Once every consent is withdrawn, which takes a few minutes unless a \
+             provider is down, all that is stored is deleted.",
+        )
         .with("Still stored, without your name, is that banks were linked, and what operators changed.");
     Ok(sign_out_of(session, page))
 }

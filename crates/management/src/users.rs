@@ -110,18 +110,15 @@ pub async fn remove(change: &mut ManagementChange<'_>, id: UserId) -> Result<(),
 }
 
 /// Ends all access of a user, and begins the removal of their connections and then of the user,
-/// which the service completes. The caller commits and wakes the service. Returns false if it has
-/// begun already, and there is nothing to commit.
-pub async fn begin_removal(change: &mut ManagementChange<'_>, id: UserId) -> Result<bool, Refusal> {
+/// which the service completes. The caller commits and wakes the service. Repeated, it also ends
+/// what was made since.
+pub async fn begin_removal(change: &mut ManagementChange<'_>, id: UserId) -> Result<(), Refusal> {
     require_owner(change, id, USER)?;
     let now = change.now();
-    if !removal::begin(change.tx(), id, now).await? {
-        return Ok(false);
-    }
-    change
+    removal::begin(change.tx(), id, now).await?;
+    Ok(change
         .record(&AuditAction::of_user("user.remove", id))
-        .await?;
-    Ok(true)
+        .await?)
 }
 
 pub(crate) async fn find(change: &mut ManagementChange<'_>, id: UserId) -> Result<User, Refusal> {

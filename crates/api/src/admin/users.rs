@@ -327,17 +327,17 @@ pub(super) async fn remove_user(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Removes a user with their connections, in the background. A repeated request changes nothing.
+/// Removes a user with their connections, in the background. A repeated request ends what was made
+/// since.
 async fn begin_removal(
     admin: &Admin,
     operator: &Operator,
     user: User,
 ) -> Result<Response, Rejection> {
     let mut change = admin.begin(operator).await?;
-    if users::begin_removal(&mut change, user.id).await? {
-        change.commit().await?;
-        admin.context.connections().user_removals().wake();
-    }
+    users::begin_removal(&mut change, user.id).await?;
+    change.commit().await?;
+    admin.context.connections().user_removals().wake();
     let data = UserView::from(user);
     Ok((StatusCode::ACCEPTED, respond(&Item { data })?).into_response())
 }

@@ -233,10 +233,9 @@ async fn remove(form: &OwnForm, id: UserId) -> PageResult {
         return page(session, id, Shown::OtherAddress(written)).await;
     }
     let mut change = session.begin_as_operator().await?;
-    if users::begin_removal(&mut change, id).await? {
-        change.commit().await?;
-        session.connections.user_removals().wake();
-    }
+    users::begin_removal(&mut change, id).await?;
+    change.commit().await?;
+    session.connections.user_removals().wake();
     Ok(Done::UserRemoved.redirect(session, "/operator/users", "users"))
 }
 

@@ -8,10 +8,13 @@ use bellbird_domain::{
 
 use crate::job_kinds::{REFRESH, USER_REMOVAL};
 use crate::tests::fixtures::{
-    SYNCS_AND_CHANGES, chunk, connection_to_sync, endpoint, finish_sync_with,
+    SYNCS_AND_CHANGES, chunk, connection_to_sync, endpoint, finish_sync_with, sign_in_link,
 };
-use crate::tests::support::{at, both};
-use crate::{AuditAction, AuditFilter, JobKey, NewUser, UserChange, UserFilter, UserNeed, in_tx};
+use crate::tests::support::{assert_fails, at, both};
+use crate::{
+    AuditAction, AuditFilter, JobKey, NO_CONSOLE_SIGN_IN, NewUser, UserChange, UserFilter,
+    UserNeed, in_tx,
+};
 
 const HOUR: i64 = 3_600;
 
@@ -201,7 +204,12 @@ both! {
     async fn connections_go_with_their_user(db) {
         let user = db.user("a@x").await.id;
         db.connection(user, "c", &[]).await;
-        assert!(in_tx!(db, removal::begin(user, at(30))).await.unwrap());
+        in_tx!(db, removal::begin(user, at(30))).await.unwrap();
+        let link = sign_in_link(user, "link", 90);
+        assert_fails!(db.sessions().insert_link(&link, 9, at(31)).await, Conflict(NO_CONSOLE_SIGN_IN));
+        db.key(user, 1).await;
+        in_tx!(db, removal::begin(user, at(32))).await.unwrap();
+        assert_eq!(db.keys().list(user).await.unwrap(), [], "made since");
         let job = JobKey::new(USER_REMOVAL, user, user);
         let claim = db.jobs().claim(&job, at(30), at(90)).await.unwrap().expect("claimed");
         let left = db.users().hide_connections(&claim, at(40)).await.unwrap();

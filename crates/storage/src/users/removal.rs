@@ -45,17 +45,16 @@ impl Users<'_> {
 }
 
 /// Ends all access to a user's data, hides the connections, and adds the job that deletes the user.
-/// Returns false if that was done before.
-pub async fn begin(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<bool> {
+/// Repeated, it ends what was made since, and the job is due.
+pub async fn begin(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<()> {
     bump_revision(tx, id).await?;
     let job = JobKey::new(job_kinds::USER_REMOVAL, id, id);
-    if jobs::request(tx, &job, now, SignedDuration::ZERO).await? {
-        return Ok(false);
+    if !jobs::request(tx, &job, now, SignedDuration::ZERO).await? {
+        jobs::insert(tx, &job, "", Some(now)).await?;
     }
-    jobs::insert(tx, &job, "", Some(now)).await?;
     user::delete_access(tx, id).await?;
     hide_connections(tx, id, now).await?;
-    Ok(true)
+    Ok(())
 }
 
 async fn hide_connections(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<usize> {

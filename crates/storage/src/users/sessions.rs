@@ -26,8 +26,9 @@ const BROWSERS_FOR: SignedDuration = SignedDuration::from_hours(400 * 24);
 const LAST_USED_WRITE_INTERVAL: SignedDuration = SignedDuration::from_secs(60);
 
 statements! {
-    /// Whoever has another's address must not get in by it.
-    MAY_SIGN_IN = "SELECT id FROM users WHERE id = $1 AND console_sign_in = 1";
+    /// Whoever has another's address must not get in by it, nor a user who is being removed.
+    MAY_SIGN_IN = "SELECT id FROM users WHERE id = $1 AND console_sign_in = 1
+            AND NOT EXISTS (SELECT 1 FROM jobs WHERE user_id = $1 AND kind = 'user_removal')";
 
     COUNT_LINKS = "SELECT COUNT(*) FROM sign_in_links WHERE user_id = $1 AND expires_at > $2";
 

@@ -104,11 +104,8 @@ pub(super) async fn run(
 /// Removes what lets the user in. The service removes the connections, and then the user.
 async fn begin(storage: &Storage, user: &User) -> anyhow::Result<()> {
     let mut change = actor::begin_change(storage).await?;
-    if users::begin_removal(&mut change, user.id).await? {
-        change.commit().await?;
-    } else {
-        drop(change);
-    }
+    users::begin_removal(&mut change, user.id).await?;
+    change.commit().await?;
     // The service has to complete it.
     let view = output::with_members(user, json!({"pending": true}));
     output::print_done(&view, |_| {

@@ -156,6 +156,7 @@ async fn user_deletes_themselves_with_everything() {
     assert_eq!(app.get_as(&app.ben.key, "/v1/me").await.status, 200);
     let own = "email=Ben%40example.com";
     let left = browser.try_submit("/settings/leave", own, 200).await;
+    left.assert_shows(200, "Your account is being deleted");
     assert_eq!(left.cookie.as_deref(), Some(""));
     assert_eq!(left.headers["clear-site-data"], "\"cache\", \"storage\"");
     assert_eq!(app.get_as(&app.ben.key, "/v1/me").await.status, 401);
