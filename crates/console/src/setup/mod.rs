@@ -69,25 +69,21 @@ pub(crate) fn has_claim(guest: &Guest, found: &FirstStart) -> bool {
     browser.is_some_and(|browser| found.has_browser(browser, guest.now))
 }
 
-/// The code in a path, for a browser that has not claimed the first start; or what another browser
-/// gets.
-async fn code_to_claim(guest: &Guest, code: PathText) -> Result<Result<String, Response>, Failure> {
-    let found = find(guest).await?.ok_or(Failure::NotFound)?;
-    if has_claim(guest, &found) {
-        return Ok(Err(guest.redirect("/setup")));
-    }
-    match code.ok() {
-        Some(Path(code)) if found.has_code(&code, guest.now) => Ok(Ok(code)),
-        _ => Ok(Err(wrong_code(guest).await)),
-    }
+/// The code in a path, if it is that of the first start.
+fn right_code(guest: &Guest, found: &FirstStart, code: PathText) -> Option<String> {
+    let Path(code) = code.ok()?;
+    found.has_code(&code, guest.now).then_some(code)
 }
 
 /// `GET /setup/{code}`
 pub(crate) async fn open(_: Anybody, guest: Guest, code: PathText) -> PageResult {
-    let code = code_to_claim(&guest, code).await?;
     reject_prefetch(guest.headers())?;
-    if let Err(response) = code {
-        return Ok(response);
+    let found = find(&guest).await?.ok_or(Failure::NotFound)?;
+    if has_claim(&guest, &found) {
+        return Ok(guest.redirect("/setup"));
+    }
+    if right_code(&guest, &found, code).is_none() {
+        return Ok(wrong_code(&guest).await);
     }
     // Not the one that the browser has, which without TLS may be from another program on this host.
     let browser = bellbird_storage::new_token();
@@ -98,10 +94,13 @@ pub(crate) async fn open(_: Anybody, guest: Guest, code: PathText) -> PageResult
 /// `POST /setup/{code}`: binds the first start to this browser, by the cookie of the page. If the
 /// response is lost, the browser has its claim, and goes on with the same form.
 pub(crate) async fn claim(code: PathText, GuestForm { guest, .. }: GuestForm) -> PageResult {
+    let found = find(&guest).await?.ok_or(Failure::NotFound)?;
+    if has_claim(&guest, &found) {
+        return Ok(guest.redirect("/setup"));
+    }
     // Before the transaction, which takes SQLite's one writer.
-    let code = match code_to_claim(&guest, code).await? {
-        Ok(code) => code,
-        Err(response) => return Ok(response),
+    let Some(code) = right_code(&guest, &found, code) else {
+        return Ok(wrong_code(&guest).await);
     };
     // It says what is to be done without a cookie, or if another form was faster.
     let same_page = guest.redirect(&format!("/setup/{code}"));

@@ -278,6 +278,14 @@ async fn guesses_find_nothing_and_are_limited() {
             .status,
         200
     );
+    for _ in 0..5 {
+        let prefetch = Request::get("/setup/x").header("sec-purpose", "prefetch");
+        let mut prefetch = prefetch.header("host", "").body(Body::empty()).unwrap();
+        let peer = SocketAddr::from(([10, 32, 0, 0], 1));
+        prefetch.extensions_mut().insert(ConnectInfo(peer));
+        let response = world.router.clone().oneshot(prefetch).await.unwrap();
+        assert_eq!(response.status(), 503, "it costs no attempt");
+    }
     let mut statuses = Vec::new();
     for _ in 0..5 {
         statuses.push(
