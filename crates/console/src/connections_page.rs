@@ -7,6 +7,7 @@ use bellbird_connections::{
     ConnectionsError, LinkTarget, LinkableProvider, LinkedConnection, UnfinishedSession,
 };
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus};
+use bellbird_management::refusal::CONNECTION;
 use bellbird_management::{Refusal, connections, links};
 use bellbird_storage::{ConnectionAuditRow, StorageError};
 use http::header::REFRESH;
@@ -214,7 +215,8 @@ pub(crate) async fn change(headers: HeaderMap, form: OwnForm) -> PageResult {
         Some(Submitted::Confirm(id)) => return confirm(&form.session, &headers, id).await,
         Some(Submitted::AskRemoval(_)) | None => return Err(Failure::InvalidForm),
     };
-    let url = create_link(&form.session, to).await?;
+    let url = create_link(&form.session, to).await;
+    let url = url.map_err(or_bank_not_found)?;
     let token = url.expose_secret().rsplit('/').next().unwrap_or_default();
     start_consent_session(&form.session, &headers, token.to_owned(), to).await
 }
@@ -254,10 +256,19 @@ async fn find(session: &Session, id: ConnectionId) -> Result<Connection, Failure
     found.await?.ok_or(Failure::BankNotFound)
 }
 
+/// Another browser may have removed the bank meanwhile.
+fn or_bank_not_found(refusal: Refusal) -> Failure {
+    match refusal {
+        Refusal::NotFound(CONNECTION) => Failure::BankNotFound,
+        other => other.into(),
+    }
+}
+
 async fn sync_now(session: &Session, id: ConnectionId) -> PageResult {
     let connection = find(session, id).await?;
     let mut change = session.begin().await?;
-    connections::request_sync(&mut change, &connection).await?;
+    let requested = connections::request_sync(&mut change, &connection).await;
+    requested.map_err(or_bank_not_found)?;
     session.commit(change).await?;
     session.connections.syncs().wake(&connection.provider);
     Ok(Done::SyncRequested.redirect(session, PATH, id))

@@ -55,10 +55,7 @@ pub(crate) type PageResult = Result<Response, Failure>;
 /// Of the errors of operations, of connections and of the database.
 impl<E: Into<Refusal>> From<E> for Failure {
     fn from(error: E) -> Self {
-        match error.into() {
-            Refusal::NotFound(_) => Self::NotFound,
-            refusal => Self::Refused(Arc::new(refusal)),
-        }
+        Self::Refused(Arc::new(error.into()))
     }
 }
 

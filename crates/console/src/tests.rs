@@ -11,8 +11,9 @@ use axum::extract::ConnectInfo;
 use axum::response::Response;
 use axum::routing::get;
 use bellbird_api::serve::ResponseTimeout;
+use bellbird_connections::ConnectionsError;
 use bellbird_domain::ConnectionId;
-use bellbird_storage::{LEFT_OUT, OWN_TABLES, camel_case};
+use bellbird_storage::{LEFT_OUT, OWN_TABLES, StorageError, camel_case};
 use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use secrecy::ExposeSecret as _;
 use tower::ServiceExt as _;
@@ -134,6 +135,12 @@ async fn a_page_is_missing_without_a_database_too() {
         assert_eq!(matches!(answer, Failure::TooManyOfUser(1)), is_limit);
         assert_eq!(matches!(answer, Failure::NotFound), !is_limit);
     }
+}
+
+#[test]
+fn only_a_page_that_is_missing_says_so() {
+    let gone = ConnectionsError::Storage(StorageError::NotFound("user"));
+    assert!(matches!(Failure::from(gone), Failure::Refused(_)));
 }
 
 #[tokio::test]

@@ -154,6 +154,7 @@ pub(super) async fn change(id: PathText, OperatorForm(form): OperatorForm) -> Pa
         return changed;
     };
     let problem = match **refusal {
+        Refusal::NotFound(_) => return Err(Failure::NotFound),
         Refusal::MayNotSignIn => MAY_NOT,
         Refusal::TooManySignInLinks => TOO_MANY,
         _ => return changed,

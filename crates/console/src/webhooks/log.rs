@@ -244,12 +244,11 @@ pub(crate) async fn change(id: PathText, uri: Uri, form: OwnForm) -> PageResult 
 pub(crate) fn why_not_sent_again(failure: &Failure) -> Option<&'static str> {
     const GONE: &str =
         "This event cannot be sent again: it is not stored any more, or its bank is being removed.";
-    let refusal = match failure {
-        Failure::NotFound => return Some(GONE),
-        Failure::Refused(refusal) => refusal,
-        _ => return None,
+    let Failure::Refused(refusal) = failure else {
+        return None;
     };
     Some(match **refusal {
+        Refusal::NotFound(_) => GONE,
         Refusal::PingRedelivered => "A test event is not sent again. Send another one.",
         Refusal::EndpointDisabled => "The endpoint is disabled. Enable it first.",
         Refusal::EventWaits => {
