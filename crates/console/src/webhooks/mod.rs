@@ -7,6 +7,7 @@ mod ping;
 
 use askama::Template;
 use bellbird_domain::{EndpointId, EventType};
+use bellbird_management::Refusal;
 use bellbird_management::endpoints::{self, EndpointChange, NewEndpoint};
 use bellbird_storage::{DeliveryRecord, Endpoint};
 use bellbird_webhooks::endpoint::ENDPOINTS_MAX;
@@ -145,9 +146,19 @@ fn chosen(form: &OwnForm) -> Option<(&'static str, EndpointId)> {
     chosen.next().filter(|_| chosen.next().is_none())
 }
 
+fn too_many() -> String {
+    format!("You have {ENDPOINTS_MAX} endpoints, which is the limit. Delete one first.")
+}
+
+/// The form with its fields, and what is wrong with them.
+async fn show_again(session: &Session, mut fields: EndpointFields, problem: String) -> PageResult {
+    fields.problem = Some(problem);
+    page(session, Shown::Fields(fields)).await
+}
+
 /// Makes an endpoint, or changes the one that the fields are of. Asks no name server for one that
 /// is not the user's, or would be one too many.
-async fn save(form: &OwnForm, mut fields: EndpointFields) -> PageResult {
+async fn save(form: &OwnForm, fields: EndpointFields) -> PageResult {
     let session = &form.session;
     let user_id = session.user();
     let is_one_too_many = match fields.id {
@@ -160,18 +171,12 @@ async fn save(form: &OwnForm, mut fields: EndpointFields) -> PageResult {
             own.len() >= ENDPOINTS_MAX as usize
         }
     };
-    let checked = match is_one_too_many {
-        true => Err(format!(
-            "You have {ENDPOINTS_MAX} endpoints, which is the limit. Delete one first."
-        )),
-        false => fields.check(session.site.webhooks.rules()).await,
-    };
-    let url = match checked {
+    if is_one_too_many {
+        return show_again(session, fields, too_many()).await;
+    }
+    let url = match fields.check(session.site.webhooks.rules()).await {
         Ok(url) => url,
-        Err(problem) => {
-            fields.problem = Some(problem);
-            return page(session, Shown::Fields(fields)).await;
-        }
+        Err(problem) => return show_again(session, fields, problem).await,
     };
     let mut change = session.begin().await?;
     if let Some(id) = fields.id {
@@ -194,7 +199,14 @@ async fn save(form: &OwnForm, mut fields: EndpointFields) -> PageResult {
         events: Some(&fields.events),
         api_version: None,
     };
-    let created = endpoints::create(&mut change, new).await?;
+    let created = match endpoints::create(&mut change, new).await {
+        // Another browser has made one meanwhile.
+        Err(Refusal::TooManyEndpoints) => {
+            drop(change);
+            return show_again(session, fields, too_many()).await;
+        }
+        created => created?,
+    };
     session.commit(change).await?;
     let shown = Shown::Secret {
         url: created.endpoint.url,
