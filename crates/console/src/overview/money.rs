@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use bellbird_api::http::Problem;
-use bellbird_domain::{Bound, Category, ConnectionId, Currency, DateFilter, Transaction};
+use bellbird_domain::{Bound, Category, ConnectionId, Currency, DateFilter, Decimal, Transaction};
 use bellbird_reads::{Range, ReadError, Transactions};
 use futures_util::stream::{self, StreamExt as _};
 use jiff::civil::Date;
@@ -21,6 +21,9 @@ use crate::session::Session;
 
 /// Lists read at the same time.
 const LISTS_AT_ONCE: usize = 4;
+
+/// Sums in memory: 1,000 for each month of a year. Rows of further groups have no category.
+const GROUPS_MAX: usize = 12_000;
 
 /// What the part is about.
 pub(super) struct MoneyOf {
@@ -144,7 +147,48 @@ async fn read_list(
 fn add(row: &Transaction<'_>, day: Date, groups: &Mutex<SumsByGroup>) {
     if !row.category.is_some_and(Category::is_transfer) {
         let currency = row.currency.unwrap_or(row.account.currency);
-        let key = (currency, day.first_of_month(), row.category);
-        groups.lock().entry(key).or_default().add(&row.amount);
+        let group = (currency, day.first_of_month(), row.category);
+        add_to(&mut groups.lock(), group, &row.amount);
+    }
+}
+
+fn add_to(
+    groups: &mut SumsByGroup,
+    mut group: (Currency, Date, Option<Category>),
+    amount: &Decimal<'_>,
+) {
+    if groups.len() >= GROUPS_MAX && !groups.contains_key(&group) {
+        // There are only so many currencies, so these need no limit.
+        group.2 = None;
+    }
+    // An amount that is too long for a sum only counts as a row.
+    groups.entry(group).or_default().add(amount);
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::ToSpan as _;
+
+    use super::*;
+
+    #[test]
+    fn groups_beyond_the_limit_have_no_category() {
+        let mut groups = SumsByGroup::new();
+        let (aud, amount) = (
+            Currency::parse("AUD").unwrap(),
+            Decimal::parse("-1").unwrap(),
+        );
+        let (first, known) = (Date::constant(2000, 1, 1), Some(Category::Travel));
+        let months = i64::try_from(GROUPS_MAX).unwrap();
+        for month in 0..months {
+            let month = first.saturating_add(month.months());
+            add_to(&mut groups, (aud, month, known), &amount);
+        }
+        for category in [known, Some(Category::Medical), Some(Category::Income)] {
+            add_to(&mut groups, (aud, first, category), &amount);
+        }
+        let rows = |category| groups[&(aud, first, category)].rows;
+        assert_eq!(groups.len(), GROUPS_MAX + 1);
+        assert_eq!((rows(known), rows(None)), (2, 2));
     }
 }
