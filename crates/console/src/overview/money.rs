@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bellbird_api::http::Problem;
 use bellbird_domain::{Bound, Category, ConnectionId, Currency, DateFilter, Decimal, Transaction};
-use bellbird_reads::{Range, ReadError, Transactions};
+use bellbird_reads::{Range, Transactions};
 use futures_util::stream::{self, StreamExt as _};
 use jiff::civil::Date;
 use parking_lot::Mutex;
@@ -16,7 +16,7 @@ use super::query::OverviewQuery;
 use crate::money_cache::{MoneySums, SumsByGroup};
 use crate::months::Months;
 use crate::pages::{BankNames, BankTrouble, rendered_part, why_not_read};
-use crate::rows::find::{Lists, failed};
+use crate::rows::find::{Lists, failed_bank};
 use crate::session::Session;
 
 /// Lists read at the same time.
@@ -105,14 +105,13 @@ impl MoneyOf {
         let groups = Mutex::new(SumsByGroup::new());
         let mut reads = Vec::with_capacity(lists.ranges.len());
         for range in lists.ranges {
-            reads.push(read_list(session, range, &groups));
+            reads.push(read_list(session, names, range, &groups));
         }
-        let read: Vec<Option<(ConnectionId, ReadError)>> =
+        let read: Vec<Option<BankTrouble>> =
             stream::iter(reads).buffered(LISTS_AT_ONCE).collect().await;
         drop(permit);
-        let errors = read.into_iter().flatten().collect();
         let mut troubles = lists.troubles;
-        troubles.extend(failed(session, names, &lists.contexts, errors).await);
+        troubles.extend(read.into_iter().flatten());
         troubles.sort_unstable();
         troubles.dedup_by_key(|one| one.id);
         let sums = MoneySums {
@@ -124,12 +123,13 @@ impl MoneyOf {
     }
 }
 
-/// Adds up a list. Returns why it could not be read to its end.
+/// Adds up a list. Returns the bank if it could not be read to its end.
 async fn read_list(
     session: &Session,
+    names: &BankNames,
     mut range: Range<Transactions>,
     groups: &Mutex<SumsByGroup>,
-) -> Option<(ConnectionId, ReadError)> {
+) -> Option<BankTrouble> {
     let mut sink = |row: &Transaction<'_>, day: Date| add(row, day, groups);
     loop {
         // Each page has its own deadline, because a year can have many.
@@ -137,7 +137,8 @@ async fn read_list(
         match range.next_page(&call, &mut sink).await {
             Ok(true) => {}
             Ok(false) => return None,
-            Err(error) => return Some((range.context().connection.id, error)),
+            // At once, because the user may leave before a slow bank has responded.
+            Err(error) => return failed_bank(session, names, range.context(), &error).await,
         }
     }
 }

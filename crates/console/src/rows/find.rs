@@ -140,30 +140,34 @@ pub(super) fn errors_of<K: ListKind, T: Send>(
     failed.collect()
 }
 
-/// The banks of which a list has failed. Each is reported to the service, as the API does: a
-/// consent that is gone is a reason to ask the provider for its status. One that was removed
-/// meanwhile is left out.
-pub(crate) async fn failed(
+/// The banks of which a list has failed.
+pub(super) async fn failed(
     session: &Session,
     names: &BankNames,
     contexts: &BTreeMap<ConnectionId, Arc<ConnectionContext>>,
     errors: BTreeMap<ConnectionId, ReadError>,
 ) -> Vec<BankTrouble> {
-    let api = &session.context;
     let mut troubles = Vec::new();
     for (id, error) in errors {
-        let Some(context) = contexts.get(&id) else {
-            continue;
-        };
-        let problem = api
-            .after_failed_read(&session.caller, context, &error)
-            .await;
-        if !matches!(problem, Problem::NotFound(_)) {
-            let trouble = session.trouble(&context.connection, &error);
-            troubles.push(trouble.among(names));
+        if let Some(context) = contexts.get(&id) {
+            troubles.extend(failed_bank(session, names, context, &error).await);
         }
     }
     troubles
+}
+
+/// A bank of which a list has failed. It is reported to the service, as the API does: a consent
+/// that is gone is a reason to ask the provider for its status. None: it was removed meanwhile.
+pub(crate) async fn failed_bank(
+    session: &Session,
+    names: &BankNames,
+    context: &ConnectionContext,
+    error: &ReadError,
+) -> Option<BankTrouble> {
+    let api = &session.context;
+    let problem = api.after_failed_read(&session.caller, context, error).await;
+    let is_removed = matches!(problem, Problem::NotFound(_));
+    (!is_removed).then(|| session.trouble(&context.connection, error).among(names))
 }
 
 /// Reads the page.
