@@ -73,7 +73,11 @@ impl ProviderRow<'_> {
 
     /// Whether the fields are shown at once.
     fn is_open(&self) -> bool {
-        self.is_off() || self.rejected.is_some()
+        self.is_off() || self.has_rejected_credentials()
+    }
+
+    fn has_rejected_credentials(&self) -> bool {
+        self.rejected.is_some_and(|of| of.entered.is_some())
     }
 
     fn is_wrong(&self, setting: &Setting) -> bool {
@@ -83,7 +87,8 @@ impl ProviderRow<'_> {
 
     /// What was entered now and is not stored. Empty if it is secret.
     fn entered(&self, setting: &Setting) -> &str {
-        let entered = self.rejected.and_then(|of| of.entered.get(setting.name));
+        let entered = self.rejected.and_then(|of| of.entered.as_ref());
+        let entered = entered.and_then(|entered| entered.get(setting.name));
         entered.map_or("", String::as_str)
     }
 }
@@ -114,8 +119,9 @@ struct Rejected {
     problem: String,
     /// The names of those that the provider rejects.
     settings: Vec<&'static str>,
-    /// What was entered and is not secret, by the names of the settings.
-    entered: BTreeMap<&'static str, String>,
+    /// What was entered and is not secret, by the names of the settings. None: it is not about
+    /// credentials.
+    entered: Option<BTreeMap<&'static str, String>>,
 }
 
 /// `GET /operator/providers`
@@ -234,10 +240,12 @@ async fn credentials(
         provider: declared.name.as_str(),
         problem,
         settings,
-        entered: entered(declared)
-            .filter(|setting| setting.form == Form::Text)
-            .filter_map(|setting| Some((setting.name, form.field(setting.name)?.to_owned())))
-            .collect(),
+        entered: Some(
+            entered(declared)
+                .filter(|setting| setting.form == Form::Text)
+                .filter_map(|setting| Some((setting.name, form.field(setting.name)?.to_owned())))
+                .collect(),
+        ),
     };
     let mut credentials = BTreeMap::new();
     for setting in entered(declared) {
@@ -288,7 +296,7 @@ async fn take(
                 provider: declared.name.as_str(),
                 problem: sentence(&refusal.to_string()),
                 settings: Vec::new(),
-                entered: BTreeMap::new(),
+                entered: None,
             }));
         }
         taken?;

@@ -696,6 +696,8 @@ async fn sandbox_in_use_is_not_stopped_and_removal_says_what_follows() {
     let why = "simulated connections cannot become real ones, nor real ones simulated.";
     assert!(stopped.text.contains(why), "{}", stopped.text);
     assert!(stopped.text.contains("<summary>Stop the sandbox</summary>"));
+    let closed = "<summary>Use the real Akahu</summary>";
+    assert!(stopped.text.contains(closed), "{}", stopped.text);
     let stored = world.storage().provider_settings().list().await.unwrap();
     assert!(stored[0].is_sandbox);
     assert_eq!(world.post(path, "remove=fiskil").await.status, 303);
