@@ -44,7 +44,13 @@ impl EmailSettings {
     #[must_use]
     pub fn parse_url(text: &str) -> Option<SecretString> {
         let mut url: Url = text.parse().ok()?;
-        let host = url.host_str().filter(|host| !host.is_empty())?;
+        // A name with other letters is percent-encoded here, and no such name is looked up.
+        let host = url
+            .host_str()
+            .filter(|host| !host.is_empty() && !host.contains('%'))?;
+        if url.fragment().is_some() {
+            return None;
+        }
         match (url.scheme(), url.query()) {
             ("smtps", None) => {}
             ("smtp", None) if is_loopback_host(host) => {}
@@ -149,6 +155,9 @@ mod tests {
             ("smtp://mail.example.com?tls=opportunistic", None),
             ("smtp://localhost@mail.example.com?tls=none", None),
             ("https://mail.example.com", None),
+            ("smtps://bücher.example.com", None),
+            ("smtps://mail%2Eexample.com", None),
+            ("smtps://mail.example.com#25", None),
             ("smtp://", None),
             ("mail.example.com", None),
         ] {

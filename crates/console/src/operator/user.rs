@@ -249,6 +249,9 @@ async fn send_link(session: &Session, id: UserId) -> Result<Result<(), SendError
     let url = sign_in::create_invitation(&mut change, id, &url).await?;
     change.commit().await?;
     let url = url.expose_secret();
-    let text = Text::of(&InvitationEmail { url }).map_err(|_| Failure::Internal)?;
+    let text = Text::of(&InvitationEmail { url }).map_err(|error| {
+        tracing::error!(%error, "could not render e-mail");
+        Failure::Internal
+    })?;
     Ok(mailer.send(&user.email, text).await)
 }

@@ -10,7 +10,7 @@ use jiff::civil::Date;
 
 use super::search::Wanted;
 use crate::list_query::ListQuery;
-use crate::pages::{count, shown_day};
+use crate::pages::shown_day;
 
 /// What a query chooses. `partial` is of a file whose page has said that banks are missing, so it
 /// may lack them.
@@ -61,12 +61,8 @@ impl Period {
             Self::ThirtyDays => ("30d", "Last 30 days"),
             Self::ThisMonth => ("month", "This month"),
             Self::LastMonth => ("last-month", "Last month"),
-            Self::Months(months) => {
-                return (
-                    format!("{months}m"),
-                    format!("Last {}", count(months.into(), "month")),
-                );
-            }
+            Self::Months(1) => ("1m", "Month up to today"),
+            Self::Months(months) => return (format!("{months}m"), format!("Last {months} months")),
         };
         (name.to_owned(), label.to_owned())
     }
@@ -389,6 +385,7 @@ mod tests {
             (filter.days_label(), filter.further()),
             ("All days".to_owned(), None)
         );
+        assert_eq!(Period::Months(1).label(), "Month up to today");
         let days = Period::Months(3).days(TODAY);
         assert_eq!(filter_of("period=3m", &PERIODS).days, Ok(days));
     }

@@ -47,7 +47,8 @@ fn option_name(symbol: &str) -> Option<String> {
     if underlying.is_empty() || !is_number(day) || !is_number(strike) {
         return None;
     }
-    let date = Date::strptime("%y%m%d", day).ok()?;
+    // Not `%y`, for which 69 and later are years of the last century.
+    let date = Date::strptime("%Y%m%d", format!("20{day}")).ok()?;
     let thousandths: u32 = strike.parse().ok()?;
     let strike = format!("{}.{:03}", thousandths / 1_000, thousandths % 1_000);
     let strike = strike.trim_end_matches('0').trim_end_matches('.');
@@ -64,6 +65,7 @@ mod tests {
             ("EXRB  270115C00200000", "EXRB 15 Jan 2027 call 200"),
             ("EXTM  270319P00012500", "EXTM 19 Mar 2027 put 12.5"),
             ("A 270101C00000500", "A 1 Jan 2027 call 0.5"),
+            ("A 700101C00000500", "A 1 Jan 2070 call 0.5"),
         ] {
             let symbol_of = Symbol::new(symbol);
             assert_eq!(symbol_of.text, text);
