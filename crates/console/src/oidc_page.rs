@@ -59,8 +59,7 @@ pub(crate) async fn come_back(guest: Guest) -> PageResult {
         .and_then(|(cookie, state)| Attempt::find(cookie, state, guest.now));
     // https://www.rfc-editor.org/rfc/rfc9207
     let has_issuer = parameters.iter().any(|(key, _)| key == "iss");
-    let attempt =
-        attempt.filter(|_| !has_issuer || single("iss") == Some(provider.settings.issuer.as_str()));
+    let attempt = attempt.filter(|_| !has_issuer || single("iss") == Some(provider.issuer()));
     let Some(attempt) = attempt else {
         // Another browser has begun it, or it has expired, or it was used.
         let title = "This sign-in does not work any more";
@@ -111,7 +110,7 @@ async fn sign_in(
         return Ok(unknown_user(name, &sanitized(&proven.email)));
     };
     let identity = Identity {
-        issuer: &provider.settings.issuer,
+        issuer: provider.issuer(),
         subject: &proven.subject,
         email: &email,
     };
@@ -119,12 +118,7 @@ async fn sign_in(
     let signed_in = guest
         .storage()
         .sessions()
-        .sign_in_as(
-            &identity,
-            provider.settings.create_users,
-            &session.row(),
-            guest.now,
-        )
+        .sign_in_as(&identity, provider.new_plan(), &session.row(), guest.now)
         .await?;
     match signed_in {
         IdentitySignIn::Begun(begun) => {

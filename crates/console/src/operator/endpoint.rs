@@ -2,7 +2,7 @@
 //! enable the endpoint.
 
 use askama::Template;
-use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType, UserId};
+use bellbird_domain::{DeliveryState, EndpointId, EventId, UserId};
 use bellbird_management::{deliveries, endpoints};
 use bellbird_storage::Endpoint;
 use http::{StatusCode, Uri};

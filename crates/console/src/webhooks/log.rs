@@ -56,6 +56,15 @@ pub(crate) struct DeliveryRow {
     pub(crate) about: String,
 }
 
+impl DeliveryRow {
+    /// Whether its event can be sent to this endpoint again.
+    pub(crate) fn can_redeliver(&self, endpoint: &Endpoint) -> bool {
+        !endpoint.is_disabled()
+            && self.delivery.event_type != EventType::Ping
+            && self.delivery.state != DeliveryState::Waiting
+    }
+}
+
 impl LogPage<'_> {
     /// Why the event of a row is not sent again, or the events, of the form for many.
     fn not_sent(&self, event: Option<&EventId>) -> Option<&'static str> {
@@ -215,7 +224,7 @@ pub(crate) async fn change(id: PathText, uri: Uri, form: OwnForm) -> PageResult 
                 deliveries::redeliver(&mut change, endpoint.id, None, event).await?;
                 Done::EventRequested.redirect(session, &format!("{path}?event={event}"), event)
             }
-            (None, Some(_)) if endpoint.disabled_reason.is_some() => {
+            (None, Some(_)) if endpoint.is_disabled() => {
                 return Err(Refusal::EndpointDisabled.into());
             }
             (None, Some(hours)) => {

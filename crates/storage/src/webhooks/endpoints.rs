@@ -196,6 +196,10 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
+    pub fn is_disabled(&self) -> bool {
+        self.disabled_reason.is_some()
+    }
+
     /// Whether its user or the operator has disabled it on purpose.
     pub fn is_paused(&self) -> bool {
         matches!(
