@@ -188,7 +188,7 @@ mod tests {
         for category in [known, Some(Category::Medical), Some(Category::Income)] {
             add_to(&mut groups, (aud, first, category), &amount);
         }
-        let rows = |category| groups[&(aud, first, category)].rows;
+        let rows = |category: Option<Category>| groups[&(aud, first, category)].rows;
         assert_eq!(groups.len(), GROUPS_MAX + 1);
         assert_eq!((rows(known), rows(None)), (2, 2));
     }

@@ -199,7 +199,8 @@ async fn save(form: &OwnForm, fields: EndpointFields) -> PageResult {
         events: Some(&fields.events),
         api_version: None,
     };
-    let created = match endpoints::create(&mut change, new).await {
+    let created = endpoints::create(&mut change, new).await;
+    let created = match created {
         // Another browser has made one meanwhile.
         Err(Refusal::TooManyEndpoints) => {
             drop(change);
