@@ -196,7 +196,11 @@ async fn webhooks(console: &Console, now: Timestamp) -> Result<Check, StorageErr
     ];
     let troubled = troubled.iter().filter(|(endpoints, _)| *endpoints > 0);
     let texts: Vec<_> = troubled
-        .map(|(endpoints, how)| format!("{} {how}", count(*endpoints, "endpoint")))
+        .enumerate()
+        .map(|(at, (endpoints, how))| match at {
+            0 => format!("{} {how}", count(*endpoints, "endpoint")),
+            _ => format!("{endpoints} {how}"),
+        })
         .collect();
     if texts.is_empty() {
         return Ok(Check::good("every enabled endpoint works"));

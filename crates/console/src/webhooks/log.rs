@@ -183,6 +183,7 @@ pub(crate) fn tried(since_asked: u32, all: usize) -> String {
     let since_asked = usize::try_from(since_asked).unwrap_or(all);
     match all.saturating_sub(since_asked) {
         0 => times(since_asked),
+        before if since_asked == 0 => format!("{} before", times(before)),
         before => format!("{}, and {before} before", times(since_asked)),
     }
 }
@@ -277,6 +278,7 @@ mod tests {
         assert_eq!(tried(1, 1), "tried once");
         assert_eq!(tried(3, 3), "tried 3 times");
         assert_eq!(tried(1, 11), "tried once, and 10 before");
+        assert_eq!(tried(0, 3), "tried 3 times before");
     }
 
     #[test]
