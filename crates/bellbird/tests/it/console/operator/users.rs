@@ -126,7 +126,10 @@ async fn operator_allows_a_user_to_sign_in() {
     page.assert_lacks("name=\"sign-in-link\"");
     page.assert_lacks("name=\"send-link\"");
     let refused = browser.post(&path, "sign-in-link=yes").await;
-    refused.assert_shows(400, "This user may not sign in. Allow it first.");
+    refused.assert_shows(
+        400,
+        "This user may not sign in. Allow it first, unless the user is being removed.",
+    );
     browser.try_submit(&path, "allow-sign-in=yes", 303).await;
     assert!(app.user(olivia).await.console_sign_in);
     let page = browser.get(&path).await;
