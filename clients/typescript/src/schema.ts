@@ -416,7 +416,7 @@ export type components = {
             /**
              * Format: uuid
              * @description As in `/v1/connections`.
-             * @example 01a20321-8973-7665-8b28-a08696bad7a2
+             * @example 01a1fe34-ec31-7b02-9d5e-6c1f80a3e2d7
              */
             id: string;
             /**
@@ -432,7 +432,7 @@ export type components = {
             /**
              * Format: date-time
              * @description When the provider had last returned data.
-             * @example 2026-11-22T12:01:00.108114Z
+             * @example 2026-11-21T13:04:03.708114Z
              */
             last_refreshed_at: string | null;
             /**

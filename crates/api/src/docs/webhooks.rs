@@ -47,6 +47,11 @@ pub(super) fn describe(document: &mut Value) {
     if let Some(schemas) = components["schemas"].as_object_mut() {
         schemas.append(&mut parts.schemas);
     }
+    for (name, event) in &parts.events {
+        let body = page::example(document, &reference(&event["schema"]), event.get("example"));
+        let content = &mut document["webhooks"][name]["post"]["requestBody"]["content"];
+        content["application/json"]["example"] = serde_json::from_str(&body).unwrap_or_default();
+    }
 }
 
 /// The types in the order of the page.
@@ -112,11 +117,11 @@ pub fn event_examples() -> &'static [EventExample] {
         describe(&mut document);
         let example = |event_type: &EventType| {
             let event = &document["webhooks"][event_type.as_str()]["post"];
-            let schema = &event["requestBody"]["content"]["application/json"]["schema"];
+            let content = &event["requestBody"]["content"]["application/json"];
             EventExample {
                 event_type: *event_type,
                 anchor: event["operationId"].as_str().unwrap_or_default().to_owned(),
-                body: page::example(&document, schema),
+                body: page::example(&document, &content["schema"], content.get("example")),
             }
         };
         EventType::ALL.iter().map(example).collect()
@@ -169,6 +174,38 @@ mod tests {
             assert!(example.anchor.starts_with("receive_"), "{example:?}");
         }
         assert!(event_examples()[0].body.contains("\"amount\": "));
+    }
+
+    #[test]
+    fn examples_are_true_for_their_events() {
+        for example in event_examples() {
+            let name = example.event_type.as_str();
+            let body: Value = serde_json::from_str(&example.body).unwrap();
+            let (data, metadata) = (&body["data"], &body["metadata"]);
+            for (rows, count) in [("new", "new_count"), ("updated", "updated_count")] {
+                let rows = data[rows].as_array().unwrap();
+                assert_eq!(metadata[count], rows.len(), "{name}: {count}");
+                for row in rows.iter().filter(|row| row["object"] == "connection") {
+                    assert_eq!(row["id"], metadata["connection_id"], "{name}");
+                    let expected = if example.event_type == EventType::ConnectionUpdated {
+                        [json!("revoked"), json!("active")]
+                    } else {
+                        [json!("active"), Value::Null]
+                    };
+                    let actual = ["status", "previous_status"].map(|field| row[field].clone());
+                    assert_eq!(actual, expected, "{name}");
+                    let at = |field: &str| -> Timestamp {
+                        row[field].as_str().unwrap().parse().unwrap()
+                    };
+                    let created = body["created"].as_i64().unwrap();
+                    assert!(at("last_refreshed_at").as_second() <= created, "{name}");
+                    let left = at("consent_expires_at").as_second() - created;
+                    let is_soon = (0..=14 * 86_400).contains(&left);
+                    let is_expiring = example.event_type == EventType::ConnectionExpiring;
+                    assert_eq!(is_soon, is_expiring, "{name}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -130,7 +130,11 @@ impl Contents {
             groups: items(&document["tags"])
                 .map(|tag| Group::new(document, paths, tag, (public_url, docs.folder, &samples)))
                 .collect(),
-            errors: Body::new(document, &document["components"]["schemas"]["ErrorBody"]),
+            errors: Body::new(
+                document,
+                &document["components"]["schemas"]["ErrorBody"],
+                None,
+            ),
             headers: entries(&document["components"]["headers"])
                 .map(|(name, header)| Header::new(name, header))
                 .collect(),
@@ -200,9 +204,9 @@ impl Event {
             summary: string(&event["summary"]),
             name,
             description: text(&event["description"]),
-            body: Body::new(
+            body: Body::of(
                 document,
-                &event["requestBody"]["content"]["application/json"]["schema"],
+                &event["requestBody"]["content"]["application/json"],
             ),
         }
     }
@@ -236,7 +240,7 @@ impl Operation {
             .map_or(("200", &Value::Null), |(status, value)| (status, *value));
         let json_body = |part: &Value| {
             let json = part["content"].get("application/json")?;
-            Some(Body::new(document, &json["schema"]))
+            Some(Body::of(document, json))
         };
         Self {
             id: string(&operation["operationId"]),
@@ -310,9 +314,14 @@ impl Response {
 }
 
 impl Body {
-    fn new(document: &Value, schema: &Value) -> Self {
+    /// Of a media type, which may have an example of its own.
+    fn of(document: &Value, content: &Value) -> Self {
+        Self::new(document, &content["schema"], content.get("example"))
+    }
+
+    fn new(document: &Value, schema: &Value, values: Option<&Value>) -> Self {
         Self {
-            example: schema::example(document, schema),
+            example: schema::example(document, schema, values),
             members: schema::members(document, schema),
         }
     }

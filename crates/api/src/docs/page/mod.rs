@@ -26,9 +26,9 @@ use contents::Contents;
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// An example of a schema of the document, as the page shows it.
-pub(super) fn example(document: &Value, schema: &Value) -> String {
-    schema::example(document, schema)
+/// An example of a schema of the document, as the page shows it, with these values.
+pub(super) fn example(document: &Value, schema: &Value, values: Option<&Value>) -> String {
+    schema::example(document, schema, values)
 }
 
 /// A file in memory, also compressed.

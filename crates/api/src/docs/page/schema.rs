@@ -139,25 +139,35 @@ pub(super) fn kind(schema: &Value) -> String {
     }
 }
 
-/// An example of a body, indented. Optional members are left out.
-pub(super) fn example(document: &Value, schema: &Value) -> String {
+/// An example of a body, indented. Optional members are left out. `values`, of a whole body or of
+/// parts of it, replace the examples of their members.
+pub(super) fn example(document: &Value, schema: &Value, values: Option<&Value>) -> String {
     let mut text = String::new();
-    write_example(document, schema, "\n", &mut text);
+    write_example(document, schema, values, "\n", &mut text);
     text
 }
 
 /// `line` begins a line: a line break and the indentation.
-fn write_example(document: &Value, schema: &Value, line: &str, text: &mut String) {
+fn write_example(
+    document: &Value,
+    schema: &Value,
+    given: Option<&Value>,
+    line: &str,
+    text: &mut String,
+) {
     let schema = forms(resolve(document, schema))[0];
     let inner = format!("{line}  ");
-    if !schema["example"].is_null() {
+    if let Some(value) = given.filter(|value| !value.is_object() && !value.is_array()) {
+        text.push_str(&value.to_string());
+    } else if !schema["example"].is_null() {
         text.push_str(&schema["example"].to_string());
     } else if let [only] = &values(schema)[..] {
         text.push_str(&Value::from(only.as_str()).to_string());
     } else if schema["type"] == "array" {
         text.push('[');
         text.push_str(&inner);
-        write_example(document, &schema["items"], &inner, text);
+        let given = given.and_then(|items| items.get(0));
+        write_example(document, &schema["items"], given, &inner, text);
         text.push_str(line);
         text.push(']');
     } else {
@@ -169,7 +179,8 @@ fn write_example(document: &Value, schema: &Value, line: &str, text: &mut String
             text.push_str(separator);
             text.push_str(&inner);
             text.push_str(&format!("\"{name}\": "));
-            write_example(document, member, &inner, text);
+            let given = given.and_then(|members| members.get(name));
+            write_example(document, member, given, &inner, text);
             separator = ",";
         }
         text.push_str(line);
@@ -205,11 +216,15 @@ mod tests {
 
     #[test]
     fn example_has_the_order_of_the_response() {
-        let text = example(&document(), &json!({"$ref": "#/components/schemas/List"}));
+        let list = json!({"$ref": "#/components/schemas/List"});
+        let text = example(&document(), &list, None);
         assert_eq!(
             text,
             "{\n  \"rows\": [\n    {\n      \"amount\": \"-5.00\"\n    }\n  ],\n  \"next\": \"n\"\n}"
         );
+        let values = json!({"rows": [{"amount": null}]});
+        let with_values = example(&document(), &list, Some(&values));
+        assert_eq!(with_values, text.replace("\"-5.00\"", "null"));
     }
 
     #[test]
@@ -247,7 +262,8 @@ mod tests {
         );
         assert_eq!(members[0].values, ["upsert", "remove"]);
         assert!(
-            example(&document(), &change).starts_with("{\n  \"op\": \"upsert\",\n  \"row\": {")
+            example(&document(), &change, None)
+                .starts_with("{\n  \"op\": \"upsert\",\n  \"row\": {")
         );
     }
 }
