@@ -230,11 +230,11 @@ pub(crate) async fn change(id: PathText, uri: Uri, form: OwnForm) -> PageResult 
             }
             (None, Some(hours)) => {
                 let (user, since) = (session.user(), session.now - hours);
-                let done = match deliveries::recover(&mut change, &endpoint, user, since).await? {
-                    0 => Done::NoFailedEvents,
-                    _ => Done::EventsRequested,
-                };
-                done.redirect(session, &path, "recover")
+                if deliveries::recover(&mut change, &endpoint, user, since).await? == 0 {
+                    // Nothing to commit, so the audit has no row either.
+                    return Ok(Done::NoFailedEvents.redirect(session, &path, "recover"));
+                }
+                Done::EventsRequested.redirect(session, &path, "recover")
             }
             _ => return Err(Failure::InvalidForm),
         };

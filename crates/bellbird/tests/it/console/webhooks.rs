@@ -195,6 +195,32 @@ async fn what_failed_is_in_the_log_and_is_sent_again() {
 }
 
 #[tokio::test]
+async fn audit_says_what_was_sent_again() {
+    let app = App::start(Setup::default()).await;
+    let hook = app.hook(&app.ben.user).await;
+    hook.receiver.reply_with(Reply::Status(503));
+    app.sync(&app.ben.connections[0]).await;
+    let browser = app.sign_in(app.ben.user.id).await;
+    let path = format!("/webhooks/endpoints/{}", hook.endpoint.id);
+    let recoveries = async || {
+        let audit = app.storage.audit();
+        let rows = audit.list_before(None, Some(app.ben.user.id), 9).await;
+        let rows = rows.unwrap().into_iter();
+        rows.filter(|row| row.action == "delivery.recover").count()
+    };
+    let nothing = "no-failed-events&at=recover";
+    browser.submit(&path, "recover=day", nothing).await;
+    assert_eq!(recoveries().await, 0, "nothing has failed yet");
+    app.webhooks.run_due_deliveries().await;
+    while app.advance_to_next_attempt(&hook).await {
+        app.webhooks.run_due_deliveries().await;
+    }
+    let done = "events-requested&at=recover";
+    browser.submit(&path, "recover=3-days", done).await;
+    assert_eq!(recoveries().await, 1);
+}
+
+#[tokio::test]
 async fn endpoints_of_others_look_missing() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.ben.user.id).await;
