@@ -108,8 +108,9 @@ fn audit_rows(rows: &[AuditRow], sessions: &[SessionRecord], zone: &LocalTime) -
             .as_deref()
             .filter(|text| row.action != "session.create" && !text.is_empty());
         let mut text = action_text(&row.action);
-        // Of others, it is what changed, and no name.
-        if detail.is_some() && row.actor.kind != ActorKind::User {
+        // Of others, and of the user, it is what changed, and no name.
+        let is_name = row.actor.kind == ActorKind::User && row.action != "user.update";
+        if detail.is_some() && !is_name {
             text.push(',');
         }
         let bank = row

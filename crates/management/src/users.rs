@@ -37,8 +37,13 @@ pub async fn update(
     };
     let user = user::update(change.tx(), id, to).await?;
     let changed = changed(&before, &user);
+    // All that users change themselves.
+    let timezone = to
+        .timezone
+        .flatten()
+        .map(|name| format!("timezone: {name}"));
     let action = AuditAction::of_user(name, id)
-        .called(to.timezone.flatten().unwrap_or_default())
+        .called(timezone.as_deref().unwrap_or_default())
         .changing(&changed);
     change.record(&action).await?;
     Ok(user)

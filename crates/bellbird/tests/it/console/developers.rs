@@ -140,6 +140,8 @@ async fn settings_change_the_user_alone() {
         .await;
     let page = browser.get("/settings").await;
     page.assert_has("value=\"Pacific/Auckland\"");
+    let shown = text_of(&page.text);
+    assert_has(&shown, "User changed, timezone: Pacific/Auckland");
     let page = browser.post("/settings", "timezone=Mars").await;
     page.assert_shows(400, "value=\"Mars\"");
     let of_ben = sessions().await;
