@@ -109,15 +109,21 @@ for (const form of document.forms) {
   });
 }
 
-// Copies a request. Browsers offer the clipboard to pages of a secure origin only.
-for (const text of navigator.clipboard ? document.querySelectorAll('pre.copy') : []) {
+// Copies a request, or selects it. Browsers offer the clipboard to pages of a secure origin only, and may deny it.
+for (const text of document.querySelectorAll('pre.copy')) {
   const button = document.createElement('button');
   button.type = 'button';
   button.className = 'copy-button';
   button.textContent = 'Copy';
+  button.setAttribute('aria-live', 'polite');
   button.addEventListener('click', async () => {
-    await navigator.clipboard.writeText(text.textContent);
-    button.textContent = 'Copied';
+    try {
+      await navigator.clipboard.writeText(text.textContent);
+      button.textContent = 'Copied';
+    } catch {
+      getSelection().selectAllChildren(text.querySelector('code'));
+      button.textContent = 'Selected';
+    }
     setTimeout(() => { button.textContent = 'Copy'; }, 2000);
   });
   text.after(button);

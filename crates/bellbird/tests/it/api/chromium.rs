@@ -135,6 +135,17 @@ async fn reference_page_is_used_without_a_key() {
     );
     assert_eq!(line, expected);
 
+    // It is selected if the browser denies the clipboard.
+    let denied = browser.evaluate(
+        "navigator.clipboard.writeText = () => Promise.reject(new Error('denied')); \
+         new Promise(shown => { \
+             const button = document.querySelector('#list_accounts .copy-button'); \
+             button.click(); \
+             setTimeout(() => shown([button.textContent, String(getSelection().getRangeAt(0))])); \
+         })",
+    );
+    assert_eq!(denied, json!(["Selected", expected]));
+
     // The search shows what contains every word.
     browser.write("#search", "Holdings positions");
     browser.wait_for("document.querySelector('#list_connections').hidden");
