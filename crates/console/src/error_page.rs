@@ -261,6 +261,8 @@ fn refused(refusal: &Refusal) -> Notice {
         Refusal::Storage(error) => storage_error(error),
         Refusal::Connections(error) => connections_error(error),
         Refusal::TooMany(text) => did_not_work(StatusCode::CONFLICT, text),
+        // Another browser has removed it meanwhile.
+        Refusal::NotFound(_) => did_not_work(StatusCode::NOT_FOUND, &format!("{refusal}.")),
         other => did_not_work(StatusCode::CONFLICT, &format!("{other}.")),
     }
 }

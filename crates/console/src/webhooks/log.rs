@@ -3,6 +3,7 @@
 
 use askama::Template;
 use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType};
+use bellbird_management::refusal::EVENT;
 use bellbird_management::{Refusal, deliveries};
 use bellbird_storage::{
     AttemptRecord, DeliveryPosition, DeliveryRecord, Endpoint, Storage, StorageError,
@@ -258,7 +259,7 @@ pub(crate) fn why_not_sent_again(failure: &Failure) -> Option<&'static str> {
         return None;
     };
     Some(match **refusal {
-        Refusal::NotFound(_) => GONE,
+        Refusal::NotFound(EVENT) => GONE,
         Refusal::PingRedelivered => "A test event is not sent again. Send another one.",
         Refusal::EndpointDisabled => "The endpoint is disabled. Enable it first.",
         Refusal::EventWaits => {
@@ -270,7 +271,16 @@ pub(crate) fn why_not_sent_again(failure: &Failure) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use bellbird_management::refusal::ENDPOINT;
+
     use super::*;
+
+    #[test]
+    fn only_an_event_of_an_endpoint_cannot_be_sent_again() {
+        let why = |gone| why_not_sent_again(&Refusal::NotFound(gone).into());
+        assert!(why(EVENT).is_some());
+        assert_eq!(why(ENDPOINT), None, "its page is missing");
+    }
 
     #[test]
     fn attempts_are_counted_since_the_event_was_asked_for() {

@@ -271,6 +271,20 @@ async fn endpoints_of_others_look_missing() {
 }
 
 #[tokio::test]
+async fn endpoint_that_is_deleted_meanwhile_is_missing() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.ben.user.id).await;
+    let form = format!("delete={}", app.hook(&app.ben.user).await.endpoint.id);
+    let (first, second) = tokio::join!(
+        browser.post("/webhooks", &form),
+        browser.post("/webhooks", &form)
+    );
+    let mut statuses = [first.status, second.status];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [303, 404]);
+}
+
+#[tokio::test]
 async fn wrong_endpoints_are_said() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.ben.user.id).await;
