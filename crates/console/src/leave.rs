@@ -8,7 +8,7 @@ use http::StatusCode;
 use crate::error_page::PageResult;
 use crate::pages::{Notice, SignedInFrame, Tone, page_response};
 use crate::session::{OwnForm, Session};
-use crate::sign_in::{has_other_operator, sign_out_of};
+use crate::sign_in::sign_out_of;
 
 #[derive(Template)]
 #[template(path = "leave.html")]
@@ -27,11 +27,13 @@ pub(crate) async fn show(session: Session) -> PageResult {
 }
 
 async fn page(session: &Session, is_other_address: bool) -> PageResult {
-    let connections = session.storage().connections().list(session.user()).await?;
+    let (storage, user) = (session.storage(), session.user());
+    let connections = storage.connections().list(user).await?;
     let page = LeavePage {
         frame: &session.frame("/settings"),
         connections: connections.len(),
-        is_only_operator: session.is_operator && !has_other_operator(session).await?,
+        is_only_operator: session.is_operator
+            && !storage.sessions().has_other_operator(user).await?,
         is_other_address,
     };
     let status = match is_other_address {

@@ -7,10 +7,10 @@ use std::borrow::Cow;
 use askama::Template;
 use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
-use bellbird_domain::{KeyId, KeyStatus, TimestampExt as _, User};
+use bellbird_domain::{KeyId, KeyStatus, TimestampExt as _};
 use bellbird_management::Refusal;
 use bellbird_management::sign_in as management;
-use bellbird_storage::{BegunSession, NewSession, SESSION_TTL, SignedIn, StorageError, UserFilter};
+use bellbird_storage::{BegunSession, NewSession, SESSION_TTL, SignedIn, StorageError};
 use http::StatusCode;
 use http::header::HeaderName;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -278,10 +278,11 @@ async fn has_programs_of_others(guest: &Guest, begun: &BegunSession) -> Result<b
 pub(crate) async fn sign_out(form: OwnForm) -> PageResult {
     let session = &form.session;
     if form.field("sure").is_none() && needs_command(session) {
+        let sessions = session.storage().sessions();
         let page = SignOutPage {
             frame: &session.frame("/sign-out"),
             command: login_command(session),
-            has_other_operator: has_other_operator(session).await?,
+            has_other_operator: sessions.has_other_operator(session.user()).await?,
         };
         return Ok(page_response(StatusCode::OK, &page));
     }
@@ -297,18 +298,6 @@ fn needs_command(session: &Session) -> bool {
         || session.identity_provider.is_some()
         || session.site.demo.is_some();
     session.is_operator && !has_other_way
-}
-
-/// Whether somebody else may sign in as an operator.
-pub(crate) async fn has_other_operator(session: &Session) -> Result<bool, StorageError> {
-    let operators = UserFilter {
-        operators_only: true,
-        ..UserFilter::default()
-    };
-    let users = session.storage().users();
-    let operators = users.list_matching(&operators, None, u32::MAX).await?;
-    let is_other = |user: &User| user.id != session.user() && user.console_sign_in;
-    Ok(operators.iter().any(is_other))
 }
 
 /// With the settings file of the service, which a command finds by itself only in some folders.

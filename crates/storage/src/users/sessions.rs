@@ -25,10 +25,21 @@ const BROWSERS_FOR: SignedDuration = SignedDuration::from_hours(400 * 24);
 /// One write a minute for each session, not one for each page.
 const LAST_USED_WRITE_INTERVAL: SignedDuration = SignedDuration::from_secs(60);
 
+/// Of a row of `users`. Whoever has another's address must not get in by it, nor a user who is
+/// being removed.
+macro_rules! may_sign_in {
+    () => {
+        "console_sign_in = 1
+            AND NOT EXISTS (SELECT 1 FROM jobs WHERE user_id = users.id AND kind = 'user_removal')"
+    };
+}
+
 statements! {
-    /// Whoever has another's address must not get in by it, nor a user who is being removed.
-    MAY_SIGN_IN = "SELECT id FROM users WHERE id = $1 AND console_sign_in = 1
-            AND NOT EXISTS (SELECT 1 FROM jobs WHERE user_id = $1 AND kind = 'user_removal')";
+    MAY_SIGN_IN = concat!("SELECT id FROM users WHERE id = $1 AND ", may_sign_in!());
+
+    HAS_OTHER_OPERATOR = concat!(
+        "SELECT id FROM users WHERE is_operator = 1 AND id <> $1 AND ", may_sign_in!(), " LIMIT 1"
+    );
 
     COUNT_LINKS = "SELECT COUNT(*) FROM sign_in_links WHERE user_id = $1 AND expires_at > $2";
 
@@ -245,6 +256,11 @@ impl Sessions<'_> {
     /// Ends a session of the user that another one replaces. Returns whether there was one.
     pub async fn revoke(self, user: UserId, id: Uuid) -> Result<bool> {
         self.db.changes(REVOKE, params![user, id]).await
+    }
+
+    /// Whether somebody else may sign in as an operator.
+    pub async fn has_other_operator(self, user: UserId) -> Result<bool> {
+        self.db.exists(HAS_OTHER_OPERATOR, params![user]).await
     }
 
     /// As [`Self::find`], for a session that was found before: a long response checks it again.

@@ -3,6 +3,7 @@
 use bellbird_connections::LinkTarget;
 use bellbird_console::OidcSettings;
 use bellbird_domain::Plan;
+use bellbird_storage::in_tx;
 use jiff::SignedDuration;
 
 use super::{Page, SIGNED_OUT, SignedIn, get, post, with_session};
@@ -155,6 +156,16 @@ async fn operator_without_e_mail_is_asked_before_signing_out() {
     app.set_operator(app.olivia.user.id, true).await;
     let asked = browser.post("/sign-out", "").await;
     asked.assert_has("Another operator can also make one");
+    let leave = browser.get("/settings/leave").await;
+    leave.assert_lacks("You are the only operator");
+    let (olivia, now) = (app.olivia.user.id, app.clock.now());
+    in_tx!(app.storage, removal::begin(olivia, now))
+        .await
+        .unwrap();
+    let asked = browser.post("/sign-out", "").await;
+    asked.assert_lacks("Another operator");
+    let leave = browser.get("/settings/leave").await;
+    leave.assert_has("You are the only operator");
     browser.get("/keys").await.assert_status(200);
     let out = browser.post("/sign-out", "sure=yes").await;
     out.assert_leads_to(SIGNED_OUT);

@@ -141,6 +141,23 @@ both! {
         assert_eq!(by_old_address, (None, None));
     }
 
+    async fn another_operator_is_one_who_may_sign_in(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        let has_other = async || db.sessions().has_other_operator(user).await.unwrap();
+        let operator = UserChange { is_operator: Some(true), ..UserChange::default() };
+        db.change_user(user, &operator).await;
+        assert!(!has_other().await, "only the user");
+        db.change_user(other, &operator).await;
+        assert!(has_other().await);
+        for allowed in [false, true] {
+            let change = UserChange { console_sign_in: Some(allowed), ..UserChange::default() };
+            db.change_user(other, &change).await;
+            assert_eq!(has_other().await, allowed);
+        }
+        in_tx!(db, removal::begin(other, at(1))).await.unwrap();
+        assert!(!has_other().await, "is being removed");
+    }
+
     async fn first_session_is_told_apart(db) {
         let user = db.user("a@x").await.id;
         for (link, browser, is_first) in [("1", "laptop", true), ("2", "phone", false), ("3", "laptop", false)] {
