@@ -16,7 +16,6 @@ use bellbird_domain::{Clock, Connection, KeyId, UserId};
 use bellbird_limits::client_address::{client_address, rate_limit_key};
 use bellbird_limits::gcra::Limit;
 use bellbird_limits::{Expiring, InFlight, RateLimiter};
-use bellbird_reads::ReadError;
 use bellbird_storage::{SignedIn, Storage, StorageError};
 use http::{Extensions, HeaderMap};
 use jiff::Timestamp;
@@ -28,7 +27,7 @@ use crate::emails::Mailer;
 use crate::emails::asked_links::AskedLink;
 use crate::money_cache::MoneySums;
 use crate::oidc::IdentityProvider;
-use crate::pages::{BankTrouble, Frame};
+use crate::pages::{AskedBank, BankNames, Frame};
 use crate::rows::found::Found;
 use crate::settings::{ConsoleSettings, Site};
 
@@ -196,20 +195,17 @@ impl Console {
         Ok(found)
     }
 
-    /// A bank that could not be read, for its user.
-    pub(crate) fn trouble(&self, connection: &Connection, error: &ReadError) -> BankTrouble {
-        BankTrouble::of_read(connection, error, &self.connections.links().providers())
-    }
-
-    /// As [`Self::trouble`], by the code of the API's error.
-    pub(crate) fn trouble_of_code(
+    /// A bank of which something is said to its user.
+    pub(crate) fn asked<'a>(
         &self,
-        connection: &Connection,
-        code: &str,
-        retry_after: Option<u64>,
-    ) -> BankTrouble {
-        let linkable = self.connections.links().providers();
-        BankTrouble::of_code(connection, code, retry_after, &linkable)
+        connection: &'a Connection,
+        names: &'a BankNames,
+    ) -> AskedBank<'a> {
+        AskedBank {
+            connection,
+            names,
+            linkable: self.connections.links().providers(),
+        }
     }
 
     /// Leads to a path of the console.

@@ -195,8 +195,8 @@ async fn read(list: &RowList, broker: &Bank) -> Result<Vec<Holding>, BankTrouble
     match read.await {
         Ok(read) => Ok(read.value.data),
         Err(error) => {
-            let trouble = session.trouble_of_code(connection, &error.code, error.retry_after);
-            Err(trouble.among(&list.linked.names))
+            let bank = session.asked(connection, &list.linked.names);
+            Err(bank.failed_by_api(&error.code, error.retry_after))
         }
     }
 }

@@ -1,10 +1,9 @@
 //! What needs the user.
 
-use bellbird_connections::LinkableProvider;
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, EndpointStatus};
 use bellbird_storage::{DISABLED_BY_USER, Endpoint};
 
-use crate::pages::{BankNames, BankTrouble, ends_soon, is_linkable, why_disabled};
+use crate::pages::{BankNames, BankTrouble, ends_soon, why_disabled};
 use crate::session::Session;
 
 #[derive(Default)]
@@ -30,22 +29,18 @@ impl Attention {
         !self.troubles.is_empty() || !self.endpoints.is_empty()
     }
 
-    /// `linkable` are the providers that users can link themselves.
     pub(super) fn of(
         connections: &[Connection],
         names: &BankNames,
         endpoints: &[Endpoint],
-        linkable: &[LinkableProvider],
         session: &Session,
     ) -> Self {
         let mut attention = Self::default();
         // What the plan does not read cannot be reconnected either.
         let plan = session.caller.plan;
         for connection in connections.iter().filter(|one| plan.reads(one.category)) {
-            let trouble = BankTrouble::of_status(connection, linkable);
-            attention
-                .troubles
-                .extend(trouble.map(|trouble| trouble.among(names)));
+            let bank = session.asked(connection, names);
+            attention.troubles.extend(bank.broken());
             let is_active = connection.status == ConnectionStatus::Active;
             let end = connection.consent_expires_at.filter(|_| is_active);
             if let Some(end) = end.filter(|end| ends_soon(*end, session.now)) {
@@ -53,7 +48,7 @@ impl Attention {
                     id: connection.id,
                     name: names.of(connection),
                     end: session.zone().day(end),
-                    can_renew: is_linkable(connection, linkable),
+                    can_renew: bank.is_linkable(),
                 });
             }
         }

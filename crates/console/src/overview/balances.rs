@@ -155,8 +155,8 @@ impl BalancesOf {
                 rows.push((account, amount));
             }
             if let Some(code) = failed {
-                let trouble = self.session.trouble_of_code(connection, code, None);
-                part.troubles.push(trouble.among(&self.names));
+                let bank = self.session.asked(connection, &self.names);
+                part.troubles.push(bank.failed_by_api(code, None));
             }
             let providers = &self.session.frame.providers;
             part.institutions.push(InstitutionBalances {

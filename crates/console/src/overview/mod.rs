@@ -55,9 +55,8 @@ pub(crate) async fn show(session: Session, uri: Uri) -> PageResult {
     )?;
     let setup = operator::steps_left(&session).await?;
     let frame = session.frame("/overview");
-    let linkable = session.connections.links().providers();
     let names = Arc::new(BankNames::new(&connections, &accounts, &session.zone()));
-    let attention = Attention::of(&connections, &names, &endpoints, &linkable, &session);
+    let attention = Attention::of(&connections, &names, &endpoints, &session);
     let query = OverviewQuery::of(uri.query());
     let is_empty = connections.is_empty();
     let currency = |account: &Account| (account.connection_id, account.currency);

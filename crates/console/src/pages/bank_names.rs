@@ -10,6 +10,7 @@ use super::names::{institution_name, sanitized, with_number};
 
 /// Of several with one name, each has behind it what a person knows of it: its first account, or
 /// when it was linked if the accounts do not tell them apart.
+#[derive(Default)]
 pub(crate) struct BankNames(BTreeMap<ConnectionId, String>);
 
 impl BankNames {

@@ -7,7 +7,6 @@ use bellbird_domain::{Connection, ConnectionId, ConnectionStatus};
 use bellbird_reads::ReadError;
 
 use super::bank_names::BankNames;
-use super::names::institution_name;
 use super::words::{sentence, try_again_in};
 
 const TOO_MANY_AT_ONCE: &str = "Other pages of yours are still being read. Try again in a moment.";
@@ -33,19 +32,23 @@ enum Remedy {
     Other,
 }
 
-impl BankTrouble {
-    /// A read that failed. `linkable` are the providers that users can link themselves.
-    pub(crate) fn of_read(
-        connection: &Connection,
-        error: &ReadError,
-        linkable: &[LinkableProvider],
-    ) -> Self {
+/// A bank among the others of its user, for what is said when it cannot be read.
+pub(crate) struct AskedBank<'a> {
+    pub(crate) connection: &'a Connection,
+    /// Of all that the user has linked.
+    pub(crate) names: &'a BankNames,
+    /// The providers that users can link themselves.
+    pub(crate) linkable: Vec<LinkableProvider>,
+}
+
+impl AskedBank<'_> {
+    /// A read that failed.
+    pub(crate) fn failed(&self, error: &ReadError) -> BankTrouble {
         let (why, remedy) = match error {
             ReadError::Reconnect(status) => (why_broken(*status), Remedy::Reconnect),
             ReadError::BudgetUsedUp { retry_after } => {
                 let seconds = retry_after.as_millis().div_ceil(1_000);
-                let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
-                return Self::asked_too_often(connection, Some(seconds), linkable);
+                return self.asked_too_often(Some(u64::try_from(seconds).unwrap_or(u64::MAX)));
             }
             ReadError::OperatorNeeded => (
                 "This service cannot use it now, until its operator corrects the settings.",
@@ -57,86 +60,63 @@ impl BankTrouble {
             }
             ReadError::Storage(_) => ("This service could not look it up.", Remedy::Time),
         };
-        Self::new(connection, why.to_owned(), remedy, linkable)
+        self.trouble(why.to_owned(), remedy)
     }
 
     /// A read by the API that failed, by the code of its error. `retry_after` is in seconds, and
     /// unknown of one among several balances.
-    pub(crate) fn of_code(
-        connection: &Connection,
-        code: &str,
-        retry_after: Option<u64>,
-        linkable: &[LinkableProvider],
-    ) -> Self {
+    pub(crate) fn failed_by_api(&self, code: &str, retry_after: Option<u64>) -> BankTrouble {
         let error = match code {
-            "rate_limited" | "budget_used_up" => {
-                return Self::asked_too_often(connection, retry_after, linkable);
-            }
+            "rate_limited" | "budget_used_up" => return self.asked_too_often(retry_after),
             "too_many_at_once" => {
-                let why = TOO_MANY_AT_ONCE.to_owned();
-                return Self::new(connection, why, Remedy::Time, linkable);
+                return self.trouble(TOO_MANY_AT_ONCE.to_owned(), Remedy::Time);
             }
-            "reconnect_required" => ReadError::Reconnect(connection.status),
+            "reconnect_required" => ReadError::Reconnect(self.connection.status),
             "not_found" => ReadError::NotFound,
             _ => ReadError::Unavailable {
                 retry_after: None,
                 is_transient: true,
             },
         };
-        Self::of_read(connection, &error, linkable)
+        self.failed(&error)
     }
 
-    fn asked_too_often(
-        connection: &Connection,
-        retry_after: Option<u64>,
-        linkable: &[LinkableProvider],
-    ) -> Self {
+    fn asked_too_often(&self, retry_after: Option<u64>) -> BankTrouble {
         let again = retry_after.map(try_again_in);
         let again = again.unwrap_or_else(|| "Try again in a minute.".to_owned());
         let why = format!("It was asked too often in the last minute. {again}");
-        Self::new(connection, why, Remedy::Time, linkable)
+        self.trouble(why, Remedy::Time)
     }
 
     /// What is known without a read. None: nothing is wrong.
-    pub(crate) fn of_status(
-        connection: &Connection,
-        linkable: &[LinkableProvider],
-    ) -> Option<Self> {
+    pub(crate) fn broken(&self) -> Option<BankTrouble> {
+        let status = self.connection.status;
         let is_fine = matches!(
-            connection.status,
+            status,
             ConnectionStatus::Active | ConnectionStatus::Deleting
         );
-        let why = why_broken(connection.status);
-        (!is_fine).then(|| Self::new(connection, why.to_owned(), Remedy::Reconnect, linkable))
+        (!is_fine).then(|| self.trouble(why_broken(status).to_owned(), Remedy::Reconnect))
     }
 
-    fn new(
-        connection: &Connection,
-        why: String,
-        remedy: Remedy,
-        linkable: &[LinkableProvider],
-    ) -> Self {
-        let remedy = match remedy {
-            Remedy::Reconnect if !is_linkable(connection, linkable) => Remedy::Other,
-            remedy => remedy,
-        };
-        Self {
-            name: institution_name(connection),
-            id: connection.id,
+    fn trouble(&self, why: String, remedy: Remedy) -> BankTrouble {
+        BankTrouble {
+            name: self.names.of(self.connection),
+            id: self.connection.id,
             why,
-            remedy,
+            remedy: match remedy {
+                Remedy::Reconnect if !self.is_linkable() => Remedy::Other,
+                remedy => remedy,
+            },
         }
     }
 
-    /// With the name that tells its bank from the others of the user.
-    pub(crate) fn among(self, names: &BankNames) -> Self {
-        let name = names.find(self.id).map(str::to_owned);
-        Self {
-            name: name.unwrap_or(self.name),
-            ..self
-        }
+    /// As [`is_linkable`].
+    pub(crate) fn is_linkable(&self) -> bool {
+        is_linkable(self.connection, &self.linkable)
     }
+}
 
+impl BankTrouble {
     /// What follows the name.
     pub(crate) fn what(&self) -> &'static str {
         match self.remedy {
@@ -155,7 +135,7 @@ impl BankTrouble {
 }
 
 /// Whether users can link it themselves, by one of these providers.
-pub(crate) fn is_linkable(connection: &Connection, linkable: &[LinkableProvider]) -> bool {
+pub(super) fn is_linkable(connection: &Connection, linkable: &[LinkableProvider]) -> bool {
     let mut providers = linkable.iter();
     providers.any(|provider| provider.name == connection.provider)
 }
@@ -188,23 +168,30 @@ mod tests {
     use super::super::fixtures::{HOSTILE, LINKABLE, connection};
     use super::*;
 
+    fn asked<'a>(connection: &'a Connection, names: &'a BankNames) -> AskedBank<'a> {
+        AskedBank {
+            connection,
+            names,
+            linkable: LINKABLE.to_vec(),
+        }
+    }
+
     #[test]
     fn consent_that_is_gone_leads_to_its_bank() {
         let bank = connection(HOSTILE, ConnectionStatus::Revoked);
         let error = ReadError::Reconnect(ConnectionStatus::Revoked);
-        let trouble = BankTrouble::of_read(&bank, &error, &LINKABLE);
+        let names = BankNames::default();
+        let mut bank = asked(&bank, &names);
+        let trouble = bank.failed(&error);
         assert!(trouble.needs_consent() && !trouble.may_pass());
         assert_eq!(trouble.what(), "needs you.");
         assert_eq!(trouble.why, "Your consent was withdrawn.");
         assert!(!trouble.name.contains('\u{202e}'));
-        assert_eq!(
-            BankTrouble::of_status(&bank, &LINKABLE),
-            Some(trouble.clone())
-        );
-        let alone = BankTrouble::of_read(&bank, &error, &[]);
-        assert!(!alone.needs_consent(), "nobody can link it here");
+        assert_eq!(bank.broken(), Some(trouble));
+        bank.linkable.clear();
+        assert!(!bank.failed(&error).needs_consent(), "nobody can link it");
         let active = connection("Bank", ConnectionStatus::Active);
-        assert_eq!(BankTrouble::of_status(&active, &LINKABLE), None);
+        assert_eq!(asked(&active, &names).broken(), None);
     }
 
     #[test]
@@ -214,7 +201,7 @@ mod tests {
             retry_after: None,
             is_transient: true,
         };
-        let trouble = BankTrouble::of_read(&bank, &error, &LINKABLE);
+        let trouble = asked(&bank, &BankNames::default()).failed(&error);
         assert!(trouble.may_pass() && !trouble.needs_consent());
         assert_eq!(trouble.what(), "could not be read.");
     }
@@ -227,7 +214,9 @@ mod tests {
         let error = ReadError::BudgetUsedUp {
             retry_after: Duration::from_millis(11_200),
         };
-        let trouble = BankTrouble::of_read(&bank, &error, &LINKABLE);
+        let names = BankNames::default();
+        let bank = asked(&bank, &names);
+        let trouble = bank.failed(&error);
         assert!(trouble.may_pass());
         assert!(
             trouble.why.ends_with("Try again in 12 seconds."),
@@ -239,7 +228,7 @@ mod tests {
             ("budget_used_up", None, "Try again in a minute."),
             ("too_many_at_once", Some(1), TOO_MANY_AT_ONCE),
         ] {
-            let trouble = BankTrouble::of_code(&bank, code, wait, &LINKABLE);
+            let trouble = bank.failed_by_api(code, wait);
             assert!(trouble.may_pass() && trouble.why.ends_with(why), "{code}");
         }
     }

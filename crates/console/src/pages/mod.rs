@@ -22,7 +22,7 @@ mod words;
 
 pub(crate) use bank::{BankRow, BankRows, BankState, ends_soon, status_text};
 pub(crate) use bank_names::BankNames;
-pub(crate) use bank_trouble::{BankTrouble, is_linkable, why_not_read};
+pub(crate) use bank_trouble::{AskedBank, BankTrouble, why_not_read};
 pub(crate) use choice::Choice;
 pub(crate) use disabled_endpoint::why_disabled;
 pub(crate) use done::{Done, DoneAt};

@@ -104,8 +104,8 @@ impl<K: ListKind> Lists<K> {
             let accounts = match connection {
                 Ok(accounts) => accounts,
                 Err(unreadable) => {
-                    let trouble = session.trouble(&unreadable.connection, &unreadable.error);
-                    lists.troubles.push(trouble.among(names));
+                    let bank = session.asked(&unreadable.connection, names);
+                    lists.troubles.push(bank.failed(&unreadable.error));
                     continue;
                 }
             };
@@ -115,8 +115,8 @@ impl<K: ListKind> Lists<K> {
                 match reads.range(caller, Arc::clone(context), id, dates, now) {
                     Ok(range) => lists.ranges.push(range),
                     Err(error) => {
-                        let trouble = session.trouble(&context.connection, &error);
-                        lists.troubles.push(trouble.among(names));
+                        let bank = session.asked(&context.connection, names);
+                        lists.troubles.push(bank.failed(&error));
                     }
                 }
             }
@@ -167,7 +167,7 @@ pub(crate) async fn failed_bank(
     let api = &session.context;
     let problem = api.after_failed_read(&session.caller, context, error).await;
     let is_removed = matches!(problem, Problem::NotFound(_));
-    (!is_removed).then(|| session.trouble(&context.connection, error).among(names))
+    (!is_removed).then(|| session.asked(&context.connection, names).failed(error))
 }
 
 /// Reads the page.
