@@ -22,6 +22,7 @@ use crate::pages::{
     BankNames, BankRow, BankRows, BankState, Done, ImageOrigins, LocalTime, SignedInFrame,
     page_with_images, refresh_of, status_text,
 };
+use crate::rows::linked::load_all;
 use crate::session::{OwnForm, Session};
 
 const PATH: &str = "/connections";
@@ -109,10 +110,7 @@ pub(crate) async fn show(session: Session, uri: Uri, headers: HeaderMap) -> Page
 }
 
 async fn load(session: &Session, frame: &SignedInFrame<'_>) -> Result<Vec<OwnRow>, StorageError> {
-    let storage = session.storage();
-    let (accounts, _) = storage.accounts().list(session.user(), u32::MAX, 0).await?;
-    let connections = storage.connections().list(session.user()).await?;
-    let names = BankNames::new(&connections, &accounts, &session.zone());
+    let (connections, accounts, names) = load_all(session).await?;
     let linked: Vec<_> = connections
         .into_iter()
         .map(|connection| {
@@ -138,11 +136,7 @@ async fn load(session: &Session, frame: &SignedInFrame<'_>) -> Result<Vec<OwnRow
     );
     let mut own = Vec::new();
     for bank in rows {
-        let mut of_row = linked.iter().map(|one| &one.connection);
-        if let Some(connection) = of_row.find(|connection| connection.id == bank.id) {
-            let name = names.of(connection);
-            own.push(own_row(session, frame, bank, connection, name).await?);
-        }
+        own.push(own_row(session, frame, bank, &names).await?);
     }
     Ok(own)
 }
@@ -150,10 +144,11 @@ async fn load(session: &Session, frame: &SignedInFrame<'_>) -> Result<Vec<OwnRow
 async fn own_row(
     session: &Session,
     frame: &SignedInFrame<'_>,
-    bank: BankRow,
-    connection: &Connection,
-    full_name: String,
+    mut bank: BankRow,
+    names: &BankNames,
 ) -> Result<OwnRow, StorageError> {
+    bank.link_accounts(&frame.root);
+    let connection = &bank.connection;
     let (storage, user) = (session.storage(), connection.user_id);
     let (now, zone) = (session.now, session.zone());
     let history = storage
@@ -173,7 +168,6 @@ async fn own_row(
         |time: SignedDuration| next_at.is_some_and(|next| next.duration_since(now) <= time);
     let is_running = is_due_within(SignedDuration::ZERO);
     let is_requested = is_open && is_due_within(REQUESTED_WITHIN);
-    let mut bank = bank.with_links(connection.category, &frame.root);
     if is_running {
         bank.state = BankState::READING;
     } else if let Some(state) = state {
@@ -181,8 +175,8 @@ async fn own_row(
         bank.state = BankState::of_read(read_at, state.attempts > 0, &zone);
     }
     Ok(OwnRow {
+        full_name: names.of(connection),
         bank,
-        full_name,
         history: history
             .iter()
             .map(|change| (zone.day(change.at), change_text(change)))

@@ -19,8 +19,9 @@ use http::Uri;
 
 use crate::error_page::PageResult;
 use crate::operator;
-use crate::pages::{BankNames, SignedInFrame, rendered_part};
+use crate::pages::{SignedInFrame, rendered_part};
 use crate::plan;
+use crate::rows::linked::load_all;
 use crate::session::Session;
 use crate::stream;
 use attention::Attention;
@@ -47,15 +48,12 @@ pub(crate) async fn show(session: Session, uri: Uri) -> PageResult {
     if let Some(page) = plan::page_in_place(&session, "/overview", ConnectionCategory::Banking) {
         return Ok(page);
     }
-    let storage = session.storage();
-    let (connections, (accounts, _), endpoints) = tokio::try_join!(
-        storage.connections().list(session.user()),
-        storage.accounts().list(session.user(), u32::MAX, 0),
-        storage.endpoints().list(session.user()),
-    )?;
+    let endpoints = session.storage().endpoints();
+    let ((connections, accounts, names), endpoints) =
+        tokio::try_join!(load_all(&session), endpoints.list(session.user()))?;
     let setup = operator::steps_left(&session).await?;
     let frame = session.frame("/overview");
-    let names = Arc::new(BankNames::new(&connections, &accounts, &session.zone()));
+    let names = Arc::new(names);
     let attention = Attention::of(&connections, &names, &endpoints, &session);
     let query = OverviewQuery::of(uri.query());
     let is_empty = connections.is_empty();

@@ -2,7 +2,7 @@
 //! has the same rows as the console.
 
 use bellbird_connections::{LinkableProvider, LinkedConnection};
-use bellbird_domain::{Connection, ConnectionCategory, ConnectionId, ConnectionStatus};
+use bellbird_domain::{Connection, ConnectionCategory, ConnectionStatus};
 use bellbird_providers::registry::provider_title;
 use jiff::{SignedDuration, Timestamp};
 
@@ -28,7 +28,7 @@ pub(crate) struct BankRows<'a> {
 }
 
 pub(crate) struct BankRow {
-    pub(crate) id: ConnectionId,
+    pub(crate) connection: Connection,
     pub(crate) institution: Institution,
     /// The title of the provider through which it is read.
     pub(crate) provider: String,
@@ -104,7 +104,6 @@ impl BankRow {
             BankState::new("attention", status_text(connection.status))
         };
         Self {
-            id: connection.id,
             label: label(&institution, accounts.first()),
             provider: provider_title(&connection.provider).to_owned(),
             is_broken: is_in_plan && !is_active,
@@ -116,6 +115,7 @@ impl BankRow {
             can_reconnect: is_in_plan && is_linkable(connection, page.linkable),
             institution,
             accounts,
+            connection: connection.clone(),
         }
     }
 
@@ -143,15 +143,14 @@ impl BankRow {
     }
 
     /// Makes each account lead to its rows, in the console of their user.
-    pub(crate) fn with_links(mut self, category: ConnectionCategory, root: &str) -> Self {
-        let page = match category {
+    pub(crate) fn link_accounts(&mut self, root: &str) {
+        let page = match self.connection.category {
             ConnectionCategory::Banking => "transactions",
             ConnectionCategory::Brokerage => "investments",
         };
         for account in &mut self.accounts {
             account.href = Some(format!("{root}/{page}?account={}", account.id));
         }
-        self
     }
 
     /// Whether its row has the button to reconnect or to renew while it is closed.

@@ -26,17 +26,25 @@ pub(crate) struct Linked {
     pub(crate) names: BankNames,
 }
 
+/// All that the user has linked: connections, accounts, and what the banks are called.
+pub(crate) async fn load_all(
+    session: &Session,
+) -> Result<(Vec<Connection>, Vec<Account>, BankNames), StorageError> {
+    let storage = session.storage();
+    let (connections, (accounts, _)) = tokio::try_join!(
+        storage.connections().list(session.user()),
+        storage.accounts().list(session.user(), u32::MAX, 0),
+    )?;
+    let names = BankNames::new(&connections, &accounts, &session.zone());
+    Ok((connections, accounts, names))
+}
+
 impl Linked {
     pub(crate) async fn load(
         session: &Session,
         category: ConnectionCategory,
     ) -> Result<Self, StorageError> {
-        let storage = session.storage();
-        let (connections, (accounts, _)) = tokio::try_join!(
-            storage.connections().list(session.user()),
-            storage.accounts().list(session.user(), u32::MAX, 0),
-        )?;
-        let names = BankNames::new(&connections, &accounts, &session.zone());
+        let (connections, accounts, names) = load_all(session).await?;
         let banks = connections
             .into_iter()
             .filter(|connection| connection.category == category)

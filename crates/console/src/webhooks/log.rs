@@ -14,7 +14,8 @@ use jiff::SignedDuration;
 use super::endpoint::find_own;
 use crate::error_page::{Failure, PageResult};
 use crate::list_query::{ListQuery, Pages};
-use crate::pages::{BankNames, Done, LocalTime, SignedInFrame, page_response};
+use crate::pages::{Done, LocalTime, SignedInFrame, page_response};
+use crate::rows::linked::load_all;
 use crate::session::{OwnForm, PathText, Session, id_of};
 
 /// Deliveries on one page.
@@ -91,13 +92,8 @@ async fn page(
     not_sent: Option<NotSent>,
 ) -> PageResult {
     let query = ListQuery::parse(uri.query(), &FILTERS);
-    let (storage, user, zone) = (session.storage(), session.user(), session.zone());
-    let (mut rows, pages) = list(storage, endpoint, &query, PAGE_ROWS).await?;
-    let (connections, (accounts, _)) = tokio::try_join!(
-        storage.connections().list(user),
-        storage.accounts().list(user, u32::MAX, 0),
-    )?;
-    let names = BankNames::new(&connections, &accounts, &zone);
+    let (mut rows, pages) = list(session.storage(), endpoint, &query, PAGE_ROWS).await?;
+    let (.., names) = load_all(session).await?;
     for row in &mut rows {
         let bank = row.delivery.connection_id.map(|id| names.find(id));
         let bank = bank.map(|bank| bank.unwrap_or("a bank that was removed"));
@@ -109,7 +105,7 @@ async fn page(
     };
     let page = LogPage {
         frame: &session.frame("/webhooks"),
-        zone,
+        zone: session.zone(),
         endpoint,
         rows,
         query: &query,
