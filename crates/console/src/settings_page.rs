@@ -67,7 +67,7 @@ async fn page(session: &Session, problem: Option<(String, &str)>) -> PageResult 
     let audit = storage.audit().list_before(None, Some(user), AUDIT_ROWS);
     let audit = audit.await?;
     let timezone = session.caller.timezone.iana_name().unwrap_or("UTC");
-    let zone = LocalTime::of(Some(timezone), session.now);
+    let zone = session.zone();
     let status = match problem {
         Some(_) => StatusCode::BAD_REQUEST,
         None => StatusCode::OK,
@@ -158,6 +158,23 @@ pub(crate) fn action_text(action: &str) -> String {
         "connection.import" => "Bank imported",
         "connection.sync" => "Reading of a bank requested",
         "connection.remove" => "Bank removed",
+        "database.backup" => "Backup made",
+        "database.cut_access" => "Backup restored, and all access ended",
+        "database.keep_access" => "Backup restored, with all access kept",
+        "first_start.begin" => "First start begun",
+        "first_start.claim" => "First start opened in a browser",
+        "first_start.code" => "Address of the first start printed",
+        "first_start.finish" => "First start finished",
+        "master_key.download" => "Master key downloaded",
+        "master_key.keep" => "Copy of the master key confirmed",
+        "operator_key.create" => "Key of an operator made",
+        "operator_key.revoke" => "Key of an operator revoked",
+        "provider_settings.remove" => "Credentials of a provider removed",
+        "provider_settings.set" => "Credentials of a provider entered",
+        "provider_settings.use_sandbox" => "Provider simulated",
+        "secrets.rotate" => "Secrets sealed with another master key",
+        "user.remove" => "User removed",
+        "webhook_endpoint.ping" => "Test event sent",
         other => other,
     };
     text.to_owned()
@@ -256,6 +273,16 @@ mod tests {
         );
         for written in ["", "Mars", "Australia", "Sydney/Australia"] {
             assert!(timezone_of(written).is_err(), "{written}");
+        }
+    }
+
+    #[test]
+    fn restores_have_words() {
+        for action in ["database.cut_access", "database.keep_access"] {
+            assert!(
+                action_text(action).starts_with("Backup restored"),
+                "{action}"
+            );
         }
     }
 

@@ -24,7 +24,6 @@ use crate::own_data;
 use crate::pages::names::sanitized;
 use crate::pages::{LocalTime, SignedInFrame, page_response};
 use crate::rows::file::FOR_SPREADSHEETS;
-use crate::settings_page::action_text;
 
 /// What a query chooses. `by` is a kind of actor, or one with its id, such as `command:root`.
 const FILTERS: [&str; 4] = ["what", "by", "user", "days"];
@@ -223,31 +222,6 @@ async fn chips(
     Ok(chips)
 }
 
-/// For people. Of an action without words, its name.
-fn action_words(action: &str) -> String {
-    let words = match action {
-        "user.remove" => "User removed",
-        "operator_key.create" => "Key of an operator made",
-        "operator_key.revoke" => "Key of an operator revoked",
-        "provider_settings.set" => "Credentials of a provider entered",
-        "provider_settings.remove" => "Credentials of a provider removed",
-        "provider_settings.use_sandbox" => "Provider simulated",
-        "database.backup" => "Backup made",
-        "database.cut_access" => "Backup restored, and all access ended",
-        "database.keep_access" => "Backup restored, with all access kept",
-        "secrets.rotate" => "Secrets sealed with another master key",
-        "first_start.begin" => "First start begun",
-        "first_start.code" => "Address of the first start printed",
-        "first_start.claim" => "First start opened in a browser",
-        "first_start.finish" => "First start finished",
-        "master_key.download" => "Master key downloaded",
-        "master_key.keep" => "Copy of the master key confirmed",
-        "webhook_endpoint.ping" => "Test event sent",
-        other => return action_text(other),
-    };
-    words.to_owned()
-}
-
 /// The names of who is in a list.
 struct Names {
     emails: Emails,
@@ -325,16 +299,6 @@ pub(super) async fn download(Operator(session): Operator, uri: Uri) -> PageResul
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn restores_have_words() {
-        for action in ["database.cut_access", "database.keep_access"] {
-            assert!(
-                action_words(action).starts_with("Backup restored"),
-                "{action}"
-            );
-        }
-    }
 
     #[test]
     fn query_has_only_known_filters() {
