@@ -4,7 +4,6 @@ use bellbird_providers::Registry;
 use http::Uri;
 
 use super::names::sanitized;
-use crate::assets::{LOGO, SCRIPT, STYLE};
 use crate::local::is_loopback_url;
 use crate::settings::{ConsoleSettings, Site};
 
@@ -13,9 +12,6 @@ use crate::settings::{ConsoleSettings, Site};
 pub(crate) struct Frame {
     /// The prefix of all paths, without a trailing slash; usually empty.
     pub(crate) root: String,
-    pub(crate) style: String,
-    pub(crate) logo: String,
-    pub(crate) script: String,
     pub(crate) operator: Option<String>,
     /// Whether this is `bellbird demo`, whose pages offer a new link URL, and sign in without a
     /// link.
@@ -33,9 +29,6 @@ impl Frame {
         let url = site.console_url.parse::<Uri>().unwrap_or_default();
         let root = url.path().trim_end_matches('/').to_owned();
         Self {
-            style: format!("{root}{}", STYLE.path()),
-            logo: format!("{root}{}", LOGO.path()),
-            script: format!("{root}{}", SCRIPT.path()),
             root,
             operator: settings.operator_name.as_deref().map(sanitized),
             is_demo: site.demo.is_some(),
