@@ -1,7 +1,6 @@
 //! Maps every failure of the console to HTTP: a page for browsers, the API's error object for other
 //! clients.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Extension;
@@ -11,6 +10,7 @@ use bellbird_management::Refusal;
 use bellbird_storage::{Chain, StorageError};
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue, StatusCode};
+use serde_json::json;
 
 use crate::body::BodyError;
 use crate::cookie::with_cookies;
@@ -127,7 +127,7 @@ pub(crate) fn page_of(
 
 /// The API's error object, with a message only.
 pub(crate) fn json(status: StatusCode, message: &'static str) -> Response {
-    let body = HashMap::from([("error", HashMap::from([("message", message)]))]);
+    let body = json!({ "error": { "message": message } });
     (status, axum::Json(body)).into_response()
 }
 

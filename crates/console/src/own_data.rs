@@ -19,7 +19,6 @@ use serde_json::json;
 use crate::error_page::{Failure, PageResult};
 use crate::pages::{Notice, Tone};
 use crate::session::Session;
-use crate::state::Console;
 
 /// A slow client holds a page of rows for so long.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(600);
@@ -34,8 +33,7 @@ const HEADERS: [(HeaderName, &str); 2] = [
 
 /// The rest of a file.
 struct OwnData {
-    console: Console,
-    user: UserId,
+    session: Session,
     /// Those before it have been written.
     table: usize,
     /// Where the rest of that table begins.
@@ -46,13 +44,11 @@ struct OwnData {
 
 /// `GET /settings/data.json`
 pub(crate) async fn download(session: Session) -> PageResult {
-    let user = session.user();
-    let Some(permit) = session.own_data_permits.try_acquire(user) else {
+    let Some(permit) = session.own_data_permits.try_acquire(session.user()) else {
         return Ok(is_being_downloaded().into_response());
     };
     let data = OwnData {
-        console: session.console(),
-        user,
+        session,
         table: 0,
         after: None,
         permit: Some(permit),
@@ -91,9 +87,9 @@ impl OwnData {
             return Ok(Some((end.into(), self)));
         };
         let (rows, next) = self
-            .console
+            .session
             .storage()
-            .own_rows(table, self.user, self.after.as_ref())
+            .own_rows(table, self.session.user(), self.after.as_ref())
             .await?;
         let mut part = String::new();
         if self.after.is_none() {

@@ -71,11 +71,6 @@ impl Session {
         self.caller.key_id.uuid()
     }
 
-    /// For what outlives the request.
-    pub(crate) fn console(&self) -> Console {
-        self.console.clone()
-    }
-
     /// Begins a change by the user, for [`Self::commit`].
     pub(crate) async fn begin(&self) -> Result<ManagementChange<'_>, StorageError> {
         let storage = self.storage();

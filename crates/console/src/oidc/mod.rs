@@ -247,7 +247,7 @@ impl IdentityProvider {
         let (email, is_verified) = match claims.email() {
             Some(email) => (Some(email.clone()), claims.email_verified()),
             None => {
-                let info = user_info(&client, &claims, tokens.access_token(), &http).await?;
+                let info = user_info(&client, &claims, tokens.access_token(), &pool).await?;
                 (info.email().cloned(), info.email_verified())
             }
         };
@@ -349,20 +349,18 @@ fn verify(
 }
 
 /// Asks for the e-mail address, which not every provider writes into the ID token.
-async fn user_info<F>(
+async fn user_info(
     client: &Client,
     claims: &CoreIdTokenClaims,
     token: &AccessToken,
-    http: &impl Fn(HttpRequest) -> F,
-) -> Result<CoreUserInfoClaims, ProviderError>
-where
-    F: Future<Output = io::Result<HttpResponse>>,
-{
+    pool: &Pool,
+) -> Result<CoreUserInfoClaims, ProviderError> {
+    let http = |request| send(pool.clone(), request);
     let request = client.user_info(token.clone(), Some(claims.subject().clone()));
     let request = request
         .map_err(|_| Rejected("the ID token has no e-mail address, and there is no user info"))?;
     request
-        .request_async(http)
+        .request_async(&http)
         .await
         .map_err(|error| match error {
             UserInfoError::ClaimsVerification(_) => {

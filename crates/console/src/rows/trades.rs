@@ -74,11 +74,11 @@ impl ListKind for Trades {
     fn shown(row: &Trade<'_>, day: Date, zone: &TimeZone) -> Row {
         let currency = &*row.currency;
         let symbol = (!row.symbol.is_empty()).then(|| Symbol::new(&row.symbol));
-        let units = unless_zero(row.quantity.as_ref()).filter(|_| symbol.is_some());
+        let units = unless_zero(&row.quantity).filter(|_| symbol.is_some());
         let units = units.map(|units| Number::quantity(units.trim_start_matches('-')));
-        let price = unless_zero(row.price.as_ref()).map(|price| Number::price(price, currency));
-        let fee = unless_zero(row.fees.as_ref()).map(|fee| Number::money(fee, currency));
-        let amount = unless_zero(row.total_amount.as_ref());
+        let price = unless_zero(&row.price).map(|price| Number::price(price, currency));
+        let fee = unless_zero(&row.fees).map(|fee| Number::money(fee, currency));
+        let amount = unless_zero(&row.total_amount);
         let amount = amount.map(|amount| Money::new(currency, amount));
         let words = [
             Some(kind_of(row).to_owned()),
@@ -143,8 +143,8 @@ impl ListKind for Trades {
 
 /// In front of the units.
 fn kind_of(row: &Trade<'_>) -> &'static str {
-    let units = unless_zero(row.quantity.as_ref());
-    let moved = units.or(unless_zero(row.total_amount.as_ref()));
+    let units = unless_zero(&row.quantity);
+    let moved = units.or(unless_zero(&row.total_amount));
     match (row.trade_type, moved.map(|number| number.starts_with('-'))) {
         (TradeType::Buy, _) => "Bought",
         (TradeType::Sell, _) => "Sold",
@@ -159,8 +159,8 @@ fn kind_of(row: &Trade<'_>) -> &'static str {
     }
 }
 
-fn unless_zero<'n>(number: Option<&'n Decimal<'_>>) -> Option<&'n str> {
-    let text = number?.as_str();
+fn unless_zero<'n>(number: &'n Option<Decimal<'_>>) -> Option<&'n str> {
+    let text = number.as_ref()?.as_str();
     let has_digit = text.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
     has_digit.then_some(text)
 }

@@ -161,18 +161,13 @@ async fn show_again(session: &Session, mut fields: EndpointFields, problem: Stri
 async fn save(form: &OwnForm, fields: EndpointFields) -> PageResult {
     let session = &form.session;
     let user_id = session.user();
-    let is_one_too_many = match fields.id {
-        Some(id) => {
-            find_own(session, id).await?;
-            false
+    if let Some(id) = fields.id {
+        find_own(session, id).await?;
+    } else {
+        let own = session.storage().endpoints().list(user_id).await?;
+        if own.len() >= ENDPOINTS_MAX as usize {
+            return show_again(session, fields, too_many()).await;
         }
-        None => {
-            let own = session.storage().endpoints().list(user_id).await?;
-            own.len() >= ENDPOINTS_MAX as usize
-        }
-    };
-    if is_one_too_many {
-        return show_again(session, fields, too_many()).await;
     }
     let url = match fields.check(session.site.webhooks.rules()).await {
         Ok(url) => url,
