@@ -36,12 +36,13 @@ pub(crate) static LOGO: LazyLock<Asset> = LazyLock::new(|| {
 pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     let assets: [&Asset; 3] = [&STYLE, &SCRIPT, &LOGO];
     assets.into_iter().fold(Router::new(), |routes, asset| {
-        routes.route(asset.path(), get(move || async move { asset.response() }))
+        routes.route(&asset.path, get(move || async move { asset.response() }))
     })
 }
 
 pub(crate) struct Asset {
-    path: String,
+    /// On this server. A proxy may add a prefix.
+    pub(crate) path: String,
     content_type: &'static str,
     content: &'static str,
 }
@@ -55,11 +56,6 @@ impl Asset {
             content_type,
             content,
         }
-    }
-
-    /// The path on this server. A proxy may add a prefix.
-    pub(crate) fn path(&self) -> &str {
-        &self.path
     }
 
     fn response(&self) -> Response {

@@ -203,7 +203,7 @@ pub(crate) async fn change(headers: HeaderMap, form: OwnForm) -> PageResult {
         return sync_now(&form.session, id).await;
     }
     let providers = form.session.connections.links().providers();
-    let to = match Submitted::of_fields(form.fields(), &providers) {
+    let to = match Submitted::of_fields(&form.fields, &providers) {
         Some(Submitted::Start(to)) => to,
         Some(Submitted::Remove(id)) => return remove(&form.session, id).await,
         Some(Submitted::Confirm(id)) => return confirm(&form.session, &headers, id).await,

@@ -38,16 +38,13 @@ pub(crate) async fn limit(
         return error_page::too_many_requests(seconds).response(&console.frame);
     }
     let response = next.run(request).await;
-    if begins || is_failure(response.status()) {
+    // The link token or `state` is unknown, has expired or was used up.
+    let is_failure = matches!(
+        response.status(),
+        StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::CONFLICT | StatusCode::GONE
+    );
+    if begins || is_failure {
         limit.take(address, console.clock.now()).await;
     }
     response
-}
-
-/// Whether the link token or `state` is unknown, has expired or was used up.
-fn is_failure(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::CONFLICT | StatusCode::GONE
-    )
 }

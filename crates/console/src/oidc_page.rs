@@ -58,8 +58,9 @@ pub(crate) async fn come_back(guest: Guest) -> PageResult {
         .zip(single("state"))
         .and_then(|(cookie, state)| Attempt::find(cookie, state, guest.now));
     // https://www.rfc-editor.org/rfc/rfc9207
+    let issuer = &provider.settings.issuer;
     let has_issuer = parameters.iter().any(|(key, _)| key == "iss");
-    let attempt = attempt.filter(|_| !has_issuer || single("iss") == Some(provider.issuer()));
+    let attempt = attempt.filter(|_| !has_issuer || single("iss") == Some(issuer.as_str()));
     let Some(attempt) = attempt else {
         // Another browser has begun it, or it has expired, or it was used.
         let title = "This sign-in does not work any more";
@@ -110,7 +111,7 @@ async fn sign_in(
         return Ok(unknown_user(name, &sanitized(&proven.email)));
     };
     let identity = Identity {
-        issuer: provider.issuer(),
+        issuer: &provider.settings.issuer,
         subject: &proven.subject,
         email: &email,
     };
@@ -118,7 +119,12 @@ async fn sign_in(
     let signed_in = guest
         .storage()
         .sessions()
-        .sign_in_as(&identity, provider.new_plan(), &session.row(), guest.now)
+        .sign_in_as(
+            &identity,
+            provider.settings.create_users,
+            &session.row(),
+            guest.now,
+        )
         .await?;
     match signed_in {
         IdentitySignIn::Begun(begun) => {

@@ -23,7 +23,7 @@ const SECURITY_HEADERS: [(HeaderName, &str); 4] = [
 
 pub(crate) async fn add(mut response: Response) -> Response {
     let images = response.extensions_mut().remove::<ImageOrigins>();
-    let policy = HeaderValue::try_from(policy(images.as_ref())).ok();
+    let policy = HeaderValue::try_from(policy(&images.unwrap_or_default())).ok();
     let headers = response.headers_mut();
     // The pages of simulated providers have a stricter one, with the hash of their style.
     headers
@@ -40,12 +40,9 @@ pub(crate) async fn add(mut response: Response) -> Response {
 
 /// Has no `form-action`, because browsers also apply it to the redirect after a form, which goes to
 /// the provider.
-fn policy(images: Option<&ImageOrigins>) -> String {
-    let origins: String = images
-        .into_iter()
-        .flat_map(|images| &images.0)
-        .map(|origin| format!(" {origin}"))
-        .collect();
+fn policy(images: &ImageOrigins) -> String {
+    let origins = images.0.iter().map(|origin| format!(" {origin}"));
+    let origins: String = origins.collect();
     format!(
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:{origins}; base-uri 'none'; \
          frame-ancestors 'none'"

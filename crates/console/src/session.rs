@@ -56,7 +56,7 @@ pub(crate) struct Session {
     pub(crate) now: Timestamp,
     console: Console,
     /// Where the browser has the console, if that is at an address at home which no setting names.
-    at_home: Option<Authority>,
+    pub(crate) at_home: Option<Authority>,
     /// What the form that led to the page has done.
     done: Option<DoneAt>,
 }
@@ -115,11 +115,6 @@ impl Session {
             Some(host) => format!("http://{host}{}", self.console.frame.root),
             None => url.trim_end_matches('/').to_owned(),
         }
-    }
-
-    /// Whether the browser has the console at an address at home which no setting names.
-    pub(crate) fn is_at_home(&self) -> bool {
-        self.at_home.is_some()
     }
 
     /// The URL of the API, without a slash at its end, as far as the browser can tell.
@@ -234,17 +229,13 @@ impl OptionalFromRequestParts<Console> for Session {
 /// A form that a page of the console submits, in a browser in which a user is signed in.
 pub(crate) struct OwnForm {
     pub(crate) session: Session,
-    fields: Vec<(String, String)>,
+    pub(crate) fields: Vec<(String, String)>,
 }
 
 impl OwnForm {
     /// The value of a field that the form has once.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         only_field(&self.fields, name)
-    }
-
-    pub(crate) fn fields(&self) -> &[(String, String)] {
-        &self.fields
     }
 
     /// Whether its page did not list the newest key, token or endpoint of the user. The change that

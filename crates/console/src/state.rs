@@ -210,12 +210,7 @@ impl Console {
 
     /// Leads to a path of the console.
     pub(crate) fn redirect(&self, path: &str) -> Response {
-        Redirect::to(&self.path(path)).into_response()
-    }
-
-    /// A path of the console, as browsers see it.
-    pub(crate) fn path(&self, path: &str) -> String {
-        format!("{}{path}", self.frame.root)
+        Redirect::to(&format!("{}{path}", self.frame.root)).into_response()
     }
 
     /// The permits of a provider, or those of all unknown names.

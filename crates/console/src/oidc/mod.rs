@@ -8,7 +8,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellbird_domain::Plan;
 use bellbird_limits::{InFlight, Permit};
 use bellbird_providers::http::pool::{self, GaiResolver, Limits, Pool, tls_config};
 use bellbird_providers::settings::provider_url;
@@ -114,7 +113,7 @@ struct Known {
 }
 
 pub(crate) struct IdentityProvider {
-    settings: OidcSettings,
+    pub(crate) settings: OidcSettings,
     redirect_uri: String,
     /// The host of the issuer, which users see.
     pub(crate) name: String,
@@ -157,15 +156,6 @@ impl IdentityProvider {
             permits: Semaphore::new(ASKED_AT_ONCE_MAX),
             permits_of_address: InFlight::new(1),
         }
-    }
-
-    pub(crate) fn issuer(&self) -> &str {
-        &self.settings.issuer
-    }
-
-    /// The plan of users that signing in adds. None: it adds none.
-    pub(crate) fn new_plan(&self) -> Option<Plan> {
-        self.settings.create_users
     }
 
     /// Where the browser asks the provider to sign it in.

@@ -157,7 +157,7 @@ async fn page(session: &Session, rejected: Option<Rejected>) -> PageResult {
         is_linkable: !session.connections.links().providers().is_empty(),
         is_first_start,
         address: &session.console_url(),
-        is_unset: session.is_at_home(),
+        is_unset: session.at_home.is_some(),
     };
     let status = match rejected {
         Some(_) => StatusCode::BAD_REQUEST,

@@ -3,7 +3,6 @@
 
 use bellbird_connections::{LinkableProvider, LinkedConnection};
 use bellbird_domain::{Connection, ConnectionCategory, ConnectionStatus};
-use bellbird_providers::registry::provider_title;
 use jiff::{SignedDuration, Timestamp};
 
 use super::bank_trouble::is_linkable;
@@ -11,6 +10,7 @@ use super::frame::Frame;
 use super::institution::{AccountRow, Institution, account_rows};
 use super::local_time::{LocalTime, When};
 use super::names::institution_name;
+use super::words::count;
 
 /// What was read within this time is up to date. Banks are read several times a day.
 const UP_TO_DATE_FOR: SignedDuration = SignedDuration::from_hours(26);
@@ -30,8 +30,6 @@ pub(crate) struct BankRows<'a> {
 pub(crate) struct BankRow {
     pub(crate) connection: Connection,
     pub(crate) institution: Institution,
-    /// The title of the provider through which it is read.
-    pub(crate) provider: String,
     /// Whether nothing is read from it until the user reconnects it.
     pub(crate) is_broken: bool,
     pub(crate) state: BankState,
@@ -105,7 +103,6 @@ impl BankRow {
         };
         Self {
             label: label(&institution, accounts.first()),
-            provider: provider_title(&connection.provider).to_owned(),
             is_broken: is_in_plan && !is_active,
             state,
             holds: holds(&accounts, of_this_name > 1),
@@ -180,11 +177,10 @@ fn holds(accounts: &[AccountRow], is_one_of_several: bool) -> String {
     match accounts {
         [] => "no accounts yet".to_owned(),
         [only] if is_one_of_several => only.text(),
-        [_] => "1 account".to_owned(),
         [first, others @ ..] if is_one_of_several => {
             format!("{} and {} more", first.text(), others.len())
         }
-        accounts => format!("{} accounts", accounts.len()),
+        accounts => count(accounts.len() as u64, "account"),
     }
 }
 

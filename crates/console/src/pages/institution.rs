@@ -31,7 +31,7 @@ pub(crate) struct Logo {
 
 /// The servers, other than the console, from which a page may load images. An extension of its
 /// response.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct ImageOrigins(pub(crate) BTreeSet<String>);
 
 impl ImageOrigins {

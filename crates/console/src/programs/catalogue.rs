@@ -11,8 +11,8 @@ pub(super) struct Program {
     pub(super) takes: Takes,
     /// What to do with the secret, or with the file.
     pub(super) steps: &'static [Step],
-    /// What to know before.
-    pub(super) note: Option<&'static str>,
+    /// What to know before. Empty: nothing.
+    pub(super) note: &'static str,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -86,10 +86,8 @@ pub(super) const GROUPS: &[Group] = &[
                     ),
                     step("Press Bank Sync."),
                 ],
-                note: Some(
-                    "Actual's sync server has to reach this service. Its dialog says that it is for North American \
+                note: "Actual's sync server has to reach this service. Its dialog says that it is for North American \
                      banks, which is about SimpleFIN's own service.",
-                ),
             },
             Program {
                 name: "GnuCash",
@@ -103,7 +101,7 @@ pub(super) const GROUPS: &[Group] = &[
                         "Choose GnuCash's account for it, which it remembers, and confirm the transactions.",
                     ),
                 ],
-                note: Some("Let the files overlap by a week, so that nothing is missed."),
+                note: "Let the files overlap by a week, so that nothing is missed.",
             },
         ],
     },
@@ -133,10 +131,8 @@ pub(super) const GROUPS: &[Group] = &[
                     ),
                     step("For each morning, add a trigger for refresh that is driven by time."),
                 ],
-                note: Some(
-                    "The script runs at Google, so this service has to be reachable from the internet, and Google sees \
-                     the transactions.",
-                ),
+                note: "The script runs at Google, so this service has to be reachable from the internet, and Google \
+                     sees the transactions.",
             },
             Program {
                 name: "Excel",
@@ -156,9 +152,7 @@ pub(super) const GROUPS: &[Group] = &[
                     ),
                     step("Choose Close & Load."),
                 ],
-                note: Some(
-                    "Whoever gets the workbook gets the key. Revoke it before you share the file.",
-                ),
+                note: "Whoever gets the workbook gets the key. Revoke it before you share the file.",
             },
             Program {
                 name: "LibreOffice",
@@ -174,7 +168,7 @@ pub(super) const GROUPS: &[Group] = &[
                         "For a sheet that stays linked to the file, choose Sheet, External Links, and the file.",
                     ),
                 ],
-                note: None,
+                note: "",
             },
         ],
     },
@@ -190,7 +184,7 @@ pub(super) const GROUPS: &[Group] = &[
                     copy("Run this command in a terminal:", Copy::ClaudeCommand),
                     step("Start Claude Code, and ask: what did I spend last month, by category?"),
                 ],
-                note: Some("The assistant's maker sees the transactions that it reads."),
+                note: "The assistant's maker sees the transactions that it reads.",
             },
             Program {
                 name: "Another assistant",
@@ -208,10 +202,8 @@ pub(super) const GROUPS: &[Group] = &[
                     ),
                     step("Ask: what did I spend last month, by category?"),
                 ],
-                note: Some(
-                    "An assistant that takes only an address, and wants you to sign in there, cannot use the first one. \
-                     The assistant's maker sees the transactions that it reads.",
-                ),
+                note: "An assistant that takes only an address, and wants you to sign in there, cannot use the first \
+                     one. The assistant's maker sees the transactions that it reads.",
             },
         ],
     },
@@ -232,7 +224,7 @@ pub(super) const GROUPS: &[Group] = &[
                         Copy::Secret,
                     ),
                 ],
-                note: Some("Home Assistant has to reach this service, also from its container."),
+                note: "Home Assistant has to reach this service, also from its container.",
             },
             Program {
                 name: "My program",
@@ -249,7 +241,7 @@ pub(super) const GROUPS: &[Group] = &[
                         "Read the reference, which shows each call with samples in TypeScript and Python.",
                     ),
                 ],
-                note: None,
+                note: "",
             },
         ],
     },

@@ -22,7 +22,8 @@ use super::{ListKind, RowsPage};
 use crate::list_query::{rows_between, rows_of_list};
 use crate::money_cache::InAndOut;
 use crate::pages::{
-    Money, Number, SignedInFrame, day_of_week, rendered_part, shown_day, why_not_read,
+    Money, Number, SignedInFrame, count as counted, day_of_week, rendered_part, shown_day,
+    why_not_read,
 };
 use crate::session::Session;
 
@@ -238,10 +239,9 @@ impl RowsPart<'_> {
             (Ok(Some((from, _))), _) => format!(" since {}", shown_day(from)),
             _ => String::new(),
         };
-        let accounts = match (filter.account, found.accounts) {
-            (Some(_), _) => String::new(),
-            (None, 1) => " in 1 account".to_owned(),
-            (None, accounts) => format!(" in {accounts} accounts"),
+        let accounts = match filter.account {
+            Some(_) => String::new(),
+            None => format!(" in {}", counted(found.accounts as u64, "account")),
         };
         let as_of = match self.page.is_cached {
             true => format!(" As of {}.", self.list.session.zone().time(found.read_at)),
@@ -296,8 +296,8 @@ impl RowsPart<'_> {
                 READ_ROWS_MAX / 1_000
             ),
             Stopped::InTime => format!(
-                "Your {} took too long, so not all was read{down_to}.",
-                self.page.banks
+                "Your {}s took too long, so not all was read{down_to}.",
+                self.page.bank
             ),
         })
     }

@@ -36,9 +36,8 @@ pub(crate) struct RowsPage {
     /// Of the rows in the API and in the names of files.
     name: &'static str,
     title: &'static str,
-    /// Who lists the rows: one, and several.
+    /// Who lists the rows. Several have an `s` behind it.
     bank: &'static str,
-    banks: &'static str,
     what_shows: &'static str,
     /// While they are asked.
     awaited: &'static str,

@@ -22,7 +22,6 @@ impl ListKind for Trades {
         name: "trades",
         title: "Investments",
         bank: "broker",
-        banks: "brokers",
         what_shows: "what it holds for you shows",
         awaited: "Reading what your brokers hold for you",
         periods: &[

@@ -29,7 +29,6 @@ impl ListKind for Transactions {
         name: "transactions",
         title: "Transactions",
         bank: "bank",
-        banks: "banks",
         what_shows: "its transactions show",
         awaited: "Asking your banks",
         periods: &[

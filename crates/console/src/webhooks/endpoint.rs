@@ -1,6 +1,6 @@
 //! An endpoint of the user, and the fields of the forms that say where it is and what it receives.
 
-use bellbird_domain::{EndpointId, EventType, Plan};
+use bellbird_domain::{EndpointId, EventType};
 use bellbird_storage::Endpoint;
 use bellbird_webhooks::endpoint::{DEFAULT_EVENTS, EndpointUrl, EndpointUrlError, in_order};
 use bellbird_webhooks::target::Rules;
@@ -41,7 +41,7 @@ impl EndpointFields {
     /// None: the form is another one. With the field `edit`, it changes the endpoint of this id.
     pub(super) fn submitted(form: &OwnForm) -> Option<Self> {
         let url = form.field("url")?.trim().to_owned();
-        let events = form.fields().iter().filter(|(name, _)| name == "event");
+        let events = form.fields.iter().filter(|(name, _)| name == "event");
         let events = events.filter_map(|(_, event)| event.parse().ok());
         let events: Vec<EventType> = events
             .filter(|event| EventType::SUBSCRIBABLE_BY_USERS.contains(event))
@@ -78,10 +78,6 @@ impl EndpointFields {
     pub(super) fn suffix(&self) -> String {
         self.id.map(|id| format!("-{id}")).unwrap_or_default()
     }
-}
-
-pub(super) fn is_in_plan(event: EventType, plan: Plan) -> bool {
-    event.plan_min() <= plan
 }
 
 /// When an event is sent.
