@@ -96,10 +96,6 @@ impl Holding {
         is_new.then_some(name)
     }
 
-    fn shown_account(&self) -> String {
-        sanitized(&self.account_name)
-    }
-
     fn shown_price(&self) -> Option<Number> {
         let price = self.current_price.as_ref()?;
         Some(Number::price(price, &self.currency))

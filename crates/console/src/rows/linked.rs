@@ -1,8 +1,6 @@
 //! The banks or brokers of a user and their accounts.
 
-use std::collections::BTreeSet;
-
-use bellbird_domain::{Account, AccountId, Connection, ConnectionCategory, ConnectionId};
+use bellbird_domain::{Account, AccountId, Connection, ConnectionCategory};
 use bellbird_storage::StorageError;
 
 use crate::pages::BankNames;
@@ -70,12 +68,6 @@ impl Linked {
     pub(crate) fn chosen(&self, account: Option<AccountId>) -> impl Iterator<Item = &Bank> {
         let is_chosen = move |bank: &&Bank| account.is_none_or(|id| bank.name_of(id).is_some());
         self.banks.iter().filter(is_chosen)
-    }
-
-    pub(super) fn names_of(&self, ids: &BTreeSet<ConnectionId>) -> Vec<&str> {
-        let banks = self.banks.iter().map(|bank| bank.connection.id);
-        let named = banks.filter(|id| ids.contains(id));
-        named.filter_map(|id| self.names.find(id)).collect()
     }
 }
 

@@ -138,7 +138,10 @@ impl RowList {
             rows,
             ..Found::default()
         };
-        self.part(&found, Some(self.linked.names_of(&asked)), None)
+        // The newest first, as banks are listed.
+        let asked = asked.iter().rev();
+        let asking = asked.filter_map(|id| self.linked.names.find(*id));
+        self.part(&found, Some(asking.collect()), None)
     }
 
     fn final_part(&self, found: Result<Arc<Found>, String>) -> String {
