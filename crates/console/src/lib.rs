@@ -89,8 +89,8 @@ pub fn router(
     site: Site,
     attach: impl FnOnce(Router) -> Router,
 ) -> Router {
-    let console = Console::new(context, ApiClient::new(api), settings, site);
-    tokio::spawn(purge_sums(Arc::downgrade(&console.inner)));
+    let console: Console = Arc::new(Inner::new(context, ApiClient::new(api), settings, site));
+    tokio::spawn(purge_sums(Arc::downgrade(&console)));
     // It issues secrets, so it exists in the demo only.
     let demo = match console.site.demo {
         Some(_) => Router::new()

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -47,10 +46,7 @@ const KNOWN_COOKIES_MAX: u64 = 10_000;
 const PINGS_PER_MINUTE: u32 = 10;
 
 /// Cheap to clone.
-#[derive(Clone)]
-pub(crate) struct Console {
-    pub(crate) inner: Arc<Inner>,
-}
+pub(crate) type Console = Arc<Inner>;
 
 pub(crate) struct Inner {
     /// The services, which are the API's.
@@ -93,15 +89,7 @@ pub(crate) struct EventPermits {
     pub(crate) reading: Semaphore,
 }
 
-impl Deref for Console {
-    type Target = Inner;
-
-    fn deref(&self) -> &Inner {
-        &self.inner
-    }
-}
-
-impl Console {
+impl Inner {
     pub(crate) fn new(
         context: ApiContext,
         api: ApiClient,
@@ -123,7 +111,7 @@ impl Console {
         let sign_in_at = |oidc| IdentityProvider::new(oidc, &site.console_url);
         // What nothing was found for takes room too.
         let bytes_of = |(_, query): &(_, String), found: &Arc<Found>| query.len() + found.bytes();
-        let inner = Inner {
+        Self {
             connections: context.connections().clone(),
             frame: Frame::new(&settings, &site, context.connections().registry()),
             clock: context.clock().clone(),
@@ -147,9 +135,6 @@ impl Console {
             api,
             settings,
             site,
-        };
-        Self {
-            inner: Arc::new(inner),
         }
     }
 
