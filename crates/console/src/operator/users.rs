@@ -35,7 +35,6 @@ struct UsersPage<'a> {
     frame: &'a SignedInFrame<'a>,
     zone: LocalTime,
     query: &'a ListQuery,
-    search_chars_max: usize,
     chips: Vec<Chip>,
     /// Such as `11 users`, or of a longer list `51 to 100 of 523`.
     counted: String,
@@ -160,7 +159,6 @@ async fn page(session: &Session, uri: &Uri, problem: Option<Problem<'_>>) -> Pag
         frame: &session.frame("/operator/users"),
         zone: session.zone(),
         query: &query,
-        search_chars_max: SEARCH_CHARS_MAX,
         chips: chips(&query),
         counted,
         rows: rows.collect(),

@@ -31,7 +31,7 @@ pub(crate) use institution::ImageOrigins;
 pub(crate) use link_outcome::{Retry, WayBack};
 pub(crate) use local_time::{LocalTime, When, day_of_week, shown_day};
 pub(crate) use notice::{Notice, Tone};
-pub(crate) use number::{Money, Number};
+pub(crate) use number::{Money, Number, is_nonzero};
 pub(crate) use response::{
     REFRESH_AFTER, page_response, page_with_images, refresh_of, rendered_part,
 };

@@ -23,12 +23,7 @@ impl Number {
     pub(crate) fn money(value: &str, currency: &str) -> Self {
         let places = places_of(currency);
         let number = Self::of(value, places, places);
-        if number.exact.is_some()
-            && number
-                .text
-                .bytes()
-                .all(|byte| !byte.is_ascii_digit() || byte == b'0')
-        {
+        if number.exact.is_some() && !is_nonzero(&number.text) {
             return Self::of(value, places, SMALL_PLACES);
         }
         number
@@ -105,8 +100,13 @@ impl Number {
     /// More than zero.
     pub(crate) fn is_positive(&self) -> bool {
         let digits = self.exact.as_deref().unwrap_or(&self.text);
-        !self.is_negative() && digits.bytes().any(|byte| matches!(byte, b'1'..=b'9'))
+        !self.is_negative() && is_nonzero(digits)
     }
+}
+
+/// Whether a number has another digit than 0.
+pub(crate) fn is_nonzero(number: &str) -> bool {
+    number.bytes().any(|byte| matches!(byte, b'1'..=b'9'))
 }
 
 fn places_of(currency: &str) -> usize {

@@ -11,7 +11,7 @@ use super::filter::{Filter, Period};
 use super::row::{Facts, Row, shown_text, shown_time};
 use super::{ListKind, RowsPage, Symbol};
 use crate::pages::names::{sanitized, with_number};
-use crate::pages::{Money, Number};
+use crate::pages::{Money, Number, is_nonzero};
 
 impl ListKind for Trades {
     const PAGE: &'static RowsPage = &RowsPage {
@@ -160,8 +160,7 @@ fn kind_of(row: &Trade<'_>) -> &'static str {
 
 fn unless_zero<'n>(number: &'n Option<Decimal<'_>>) -> Option<&'n str> {
     let text = number.as_ref()?.as_str();
-    let has_digit = text.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
-    has_digit.then_some(text)
+    is_nonzero(text).then_some(text)
 }
 
 #[cfg(test)]
