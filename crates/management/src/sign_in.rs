@@ -104,7 +104,7 @@ pub async fn end_other_sessions(
     Ok(change.record(&action).await?)
 }
 
-/// Ends all sessions of a user.
+/// Ends all sessions of a user, and the links that would begin another one.
 pub async fn end_all_sessions(
     change: &mut ManagementChange<'_>,
     user_id: UserId,

@@ -92,6 +92,8 @@ statements! {
 
     REVOKE_ALL = "DELETE FROM sessions WHERE user_id = $1";
 
+    DELETE_SIGN_IN_LINKS = "DELETE FROM sign_in_links WHERE user_id = $1";
+
     REVOKE_OTHERS = "DELETE FROM sessions WHERE user_id = $1 AND id <> $2";
 }
 
@@ -319,8 +321,10 @@ pub async fn revoke_others(tx: &mut Tx, user: UserId, kept: Uuid) -> Result<()> 
     tx.execute(REVOKE_OTHERS, params![user, kept]).await
 }
 
-/// Ends all sessions of a user.
+/// Ends all sessions of a user, and the links that would begin another one.
 pub async fn revoke_all(tx: &mut Tx, user: UserId) -> Result<()> {
+    lock_user(tx, user).await?;
+    tx.run(DELETE_SIGN_IN_LINKS, params![user]).await?;
     tx.execute(REVOKE_ALL, params![user]).await
 }
 

@@ -92,8 +92,6 @@ statements! {
 
     DELETE_SENT_EMAILS = "DELETE FROM sent_emails WHERE user_id = $1";
 
-    DELETE_SIGN_IN_LINKS = "DELETE FROM sign_in_links WHERE user_id = $1";
-
     DELETE_IDENTITIES = "DELETE FROM identities WHERE user_id = $1";
 
     DELETE_SETUP_TOKENS = "DELETE FROM setup_tokens WHERE user_id = $1";
@@ -354,7 +352,6 @@ pub async fn update(tx: &mut Tx, id: UserId, change: &UserChange<'_>) -> Result<
     // address is now.
     if !after.console_sign_in || !has_same_address {
         sessions::revoke_all(tx, id).await?;
-        tx.run(DELETE_SIGN_IN_LINKS, params![id]).await?;
     }
     if !after.console_sign_in {
         tx.run(DELETE_IDENTITIES, params![id]).await?;
@@ -415,7 +412,6 @@ pub(crate) async fn delete_access(tx: &mut Tx, id: UserId) -> Result<()> {
     for delete in [
         DELETE_KEYS,
         DELETE_KNOWN_BROWSERS,
-        DELETE_SIGN_IN_LINKS,
         DELETE_IDENTITIES,
         DELETE_SETUP_TOKENS,
     ] {

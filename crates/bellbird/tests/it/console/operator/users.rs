@@ -51,6 +51,8 @@ async fn operator_sees_users_and_changes_them_with_an_audit() {
     let other = app.sign_in(olivia).await;
     browser.try_submit(&page, "end-sessions=yes", 303).await;
     other.get("/keys").await.assert_needs_sign_in("ended");
+    // The link that was made before begins no other session.
+    get(url, None).await.assert_signs_nobody_in(410);
     for wrong in [
         "",
         "plan=",
