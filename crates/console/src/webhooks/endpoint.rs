@@ -1,6 +1,6 @@
 //! An endpoint of the user, and the fields of the forms that say where it is and what it receives.
 
-use bellbird_domain::{EndpointId, EventType};
+use bellbird_domain::{EndpointId, EventType, Plan};
 use bellbird_storage::Endpoint;
 use bellbird_webhooks::endpoint::{DEFAULT_EVENTS, EndpointUrl, EndpointUrlError, in_order};
 use bellbird_webhooks::target::Rules;
@@ -52,6 +52,15 @@ impl EndpointFields {
             problem: None,
             id: form.parsed("edit"),
         })
+    }
+
+    /// Keeps the types of the endpoint that the form does not show, because they are beyond the
+    /// plan of now.
+    pub(super) fn keep_hidden(&mut self, endpoint: &Endpoint, plan: Plan) {
+        let types = endpoint.event_types.iter();
+        self.events
+            .extend(types.filter(|event| event.plan_min() > plan));
+        self.events = in_order(&self.events);
     }
 
     /// The URL, checked, or what is wrong. Which private names the operator's name

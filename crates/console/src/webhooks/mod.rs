@@ -158,11 +158,12 @@ async fn show_again(session: &Session, mut fields: EndpointFields, problem: Stri
 
 /// Makes an endpoint, or changes the one that the fields are of. Asks no name server for one that
 /// is not the user's, or would be one too many.
-async fn save(form: &OwnForm, fields: EndpointFields) -> PageResult {
+async fn save(form: &OwnForm, mut fields: EndpointFields) -> PageResult {
     let session = &form.session;
     let user_id = session.user();
     if let Some(id) = fields.id {
-        find_own(session, id).await?;
+        let endpoint = find_own(session, id).await?;
+        fields.keep_hidden(&endpoint, session.caller.plan);
     } else {
         let own = session.storage().endpoints().list(user_id).await?;
         if own.len() >= ENDPOINTS_MAX as usize {

@@ -1,6 +1,8 @@
 //! The page of a user's own webhook endpoints, and the log of each.
 
-use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventId, EventType, UserId};
+use bellbird_domain::{
+    DeliveryState, EndpointId, EndpointStatus, EventId, EventType, Plan, UserId,
+};
 use bellbird_storage::{Endpoint, in_tx};
 use secrecy::ExposeSecret as _;
 
@@ -334,6 +336,28 @@ async fn forms_that_are_sent_again_make_no_endpoint() {
         .submit("/webhooks", &form, "secret-shown-before&at=endpoints")
         .await;
     assert_eq!(app.storage.endpoints().list(user).await.unwrap().len(), 1);
+}
+
+/// The form has no boxes for what a plan does not include, and an edit keeps it for a higher one.
+#[tokio::test]
+async fn event_types_beyond_the_plan_outlive_an_edit() {
+    let app = App::start(Setup::default()).await;
+    let (browser, user) = (app.sign_in(app.olivia.user.id).await, app.olivia.user.id);
+    let receiver = Receiver::start().await;
+    make(&browser, &receiver.url).await;
+    let id = endpoint(&app, user).await.id;
+    let edit = async |events: &[EventType]| {
+        let form = format!("{}&edit={id}", form_of(&receiver.url, events));
+        browser.post("/webhooks", &form).await.assert_status(303);
+        endpoint(&app, user).await.event_types
+    };
+    let (transactions, trades) = (EventType::TransactionsSynced, EventType::TradesSynced);
+    assert_eq!(edit(&[trades]).await, [trades]);
+    app.set_plan(user, Plan::Developer).await;
+    assert_eq!(edit(&[]).await, [trades]);
+    assert_eq!(edit(&[transactions]).await, [transactions, trades]);
+    app.set_plan(user, Plan::Professional).await;
+    assert_eq!(edit(&[transactions]).await, [transactions]);
 }
 
 /// The page shows an example of each type that an endpoint can get, and sends it.
