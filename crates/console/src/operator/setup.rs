@@ -83,8 +83,8 @@ fn page(
     page_response(status, &page)
 }
 
-/// `POST /operator/setup`, with the field `download`, `kept`, or `finish`, whose value is `link` to
-/// go on with a bank.
+/// `POST /operator/setup`, with the field `download`, `kept`, or, once the key is kept, `finish`,
+/// whose value is `link` to go on with a bank.
 pub(super) async fn change(OperatorForm(form): OperatorForm) -> PageResult {
     const NOT_KEPT: &str = "Keep a copy of the key, and then tick the box.";
     let session = &form.session;
@@ -98,7 +98,7 @@ pub(super) async fn change(OperatorForm(form): OperatorForm) -> PageResult {
         }
         first_start::record_key_download(&mut change).await?;
         download(key)
-    } else if let Some(next) = form.field("finish") {
+    } else if let Some(next) = form.field("finish").filter(|_| found.key_kept_at.is_some()) {
         first_start::finish(&mut change).await?;
         session.redirect(match next {
             "link" => "/connections",
