@@ -134,6 +134,7 @@ pub(crate) fn action_text(action: &str) -> String {
         "session.revoke_others" => "Signed out everywhere else",
         "session.revoke_all" => "Signed out everywhere",
         "sign_in_link.create" => "Sign-in link made",
+        "sign_in_link.send" => "Sign-in link sent by e-mail",
         "link.create" | "link_session.create" => "Link to add a bank made",
         "key.create" => "Key made",
         "key.rotate" => "Key replaced",

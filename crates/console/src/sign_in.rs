@@ -1,6 +1,7 @@
-//! `/sign-in` and `/sign-out`. A user signs in with a link that works once, for ten minutes.
-//! Opening it signs in only the browser that asked for it: any other browser is asked first,
-//! because mail scanners open links too, and because somebody else may have sent the link.
+//! `/sign-in` and `/sign-out`. A user signs in with a link that works once, for ten minutes, or for
+//! a day if an operator has sent it. Opening it signs in only the browser that asked for it: any
+//! other browser is asked first, because mail scanners open links too, and because somebody else
+//! may have sent the link.
 
 use std::borrow::Cow;
 

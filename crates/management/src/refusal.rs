@@ -53,7 +53,7 @@ pub enum Refusal {
     CommandsOnly,
     #[error("{}", NO_CONSOLE_SIGN_IN)]
     MayNotSignIn,
-    #[error("20 sign-in links that work: wait ten minutes")]
+    #[error("20 sign-in links that work: wait until one has ended")]
     TooManySignInLinks,
     /// Nobody may complete a first start in this way now.
     #[error("There is no first start that awaits its operator")]

@@ -19,21 +19,25 @@ const INVITATION_TTL: SignedDuration = SignedDuration::from_hours(24);
 const LINKS_MAX: u64 = 20;
 
 /// Makes a link with which a user signs in, once, for a user who did not ask for it in a browser.
+/// An e-mail tells the user, because whoever it is shown to could use it.
 pub async fn create_link(
     change: &mut ManagementChange<'_>,
     user_id: UserId,
     console_url: &str,
 ) -> Result<SecretString, Refusal> {
-    insert_link(change, user_id, console_url, LINK_TTL).await
+    let action = AuditAction::of_user("sign_in_link.create", user_id);
+    insert_link(change, user_id, console_url, LINK_TTL, &action).await
 }
 
-/// As [`create_link`], for an e-mail to the user, which works for a day.
+/// As [`create_link`], for an e-mail to the user, which works for a day. It is shown to nobody
+/// else, so no other e-mail tells of it.
 pub async fn create_invitation(
     change: &mut ManagementChange<'_>,
     user_id: UserId,
     console_url: &str,
 ) -> Result<SecretString, Refusal> {
-    insert_link(change, user_id, console_url, INVITATION_TTL).await
+    let action = AuditAction::of_user("sign_in_link.send", user_id);
+    insert_link(change, user_id, console_url, INVITATION_TTL, &action).await
 }
 
 async fn insert_link(
@@ -41,6 +45,7 @@ async fn insert_link(
     user_id: UserId,
     console_url: &str,
     ttl: SignedDuration,
+    action: &AuditAction<'_>,
 ) -> Result<SecretString, Refusal> {
     require_owner(change, user_id, USER)?;
     let (token, now) = (bellbird_storage::new_token(), change.now());
@@ -51,9 +56,7 @@ async fn insert_link(
     if !sessions::insert_link(change.tx(), &link, LINKS_MAX, now).await? {
         return Err(Refusal::TooManySignInLinks);
     }
-    change
-        .record(&AuditAction::of_user("sign_in_link.create", user_id))
-        .await?;
+    change.record(action).await?;
     Ok(link_url(console_url, &token))
 }
 

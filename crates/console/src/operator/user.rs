@@ -146,7 +146,7 @@ async fn page(session: &Session, id: UserId, shown: Shown<'_>) -> PageResult {
 /// `POST /operator/users/{id}`, with the field `plan`, `sign-in-link`, `send-link`, `end-sessions`,
 /// `allow-sign-in`, or `remove` and the user's address in `confirm-email`.
 pub(super) async fn change(id: PathText, OperatorForm(form): OperatorForm) -> PageResult {
-    const TOO_MANY: &str = "20 sign-in links of this user work already. Wait ten minutes.";
+    const TOO_MANY: &str = "20 sign-in links of this user work already. Wait until one has ended.";
     const MAY_NOT: &str =
         "This user may not sign in. Allow it first, unless the user is being removed.";
     let id = id_of(id)?;

@@ -100,6 +100,12 @@ async fn operator_sends_a_user_a_link() {
     assert_eq!(email["subject"], "Your link to Bellbird");
     let url = link(&email);
     assert!(!sent.text.contains(&url), "only the user gets it");
+    // So no other e-mail has to tell of it.
+    let due = app.due_emails().await;
+    assert!(
+        due.iter()
+            .all(|email| email.key.user_id != app.olivia.user.id)
+    );
     app.advance_clock(SignedDuration::from_hours(23));
     assert_eq!(browser_post(&url, "").await.status, 303);
     assert_eq!(browser_post(&url, "").await.status, 410, "used");
