@@ -310,9 +310,10 @@ pub(crate) async fn find_by_email(tx: &mut Tx, email: &str) -> Result<Option<Use
     tx.one(FIND_BY_EMAIL, params![&fold(email)], user).await
 }
 
-/// Changes a user, and returns the result. Another e-mail address ends the sessions. Without
-/// `console_sign_in`, the identities are forgotten too. The revision grows only if a value
-/// changes. [`StorageError::Conflict`] if another user has the e-mail address or the reference.
+/// Changes a user, and returns the result. Another e-mail address, or becoming an operator, ends
+/// the sessions. Without `console_sign_in`, the identities are forgotten too. The revision grows
+/// only if a value changes. [`StorageError::Conflict`] if another user has the e-mail address or
+/// the reference.
 pub async fn update(tx: &mut Tx, id: UserId, change: &UserChange<'_>) -> Result<User> {
     lock_user(tx, id).await?;
     let before = find(tx, id).await?.ok_or(StorageError::NotFound("user"))?;
@@ -349,8 +350,9 @@ pub async fn update(tx: &mut Tx, id: UserId, change: &UserChange<'_>) -> Result<
     ];
     tx.execute_or_conflict(UPDATE, values, EMAIL_IN_USE).await?;
     // What the address has let in ends with it. An identity is known by its subject, whatever its
-    // address is now.
-    if !after.console_sign_in || !has_same_address {
+    // address is now. A new operator may have to sign in by another way than before.
+    let is_new_operator = after.is_operator && !before.is_operator;
+    if !after.console_sign_in || !has_same_address || is_new_operator {
         sessions::revoke_all(tx, id).await?;
     }
     if !after.console_sign_in {

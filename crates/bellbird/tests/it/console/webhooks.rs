@@ -42,6 +42,7 @@ async fn endpoint(app: &App, user: UserId) -> Endpoint {
 #[tokio::test]
 async fn endpoint_is_made_tried_repaired_and_deleted() {
     let app = App::start(Setup::default()).await;
+    let operator = app.sign_in_operator().await;
     let (browser, user) = (app.sign_in(app.ben.user.id).await, app.ben.user.id);
     let receiver = Receiver::start().await;
     let secret = make(&browser, &receiver.url).await;
@@ -91,7 +92,6 @@ async fn endpoint_is_made_tried_repaired_and_deleted() {
     let redeliver = format!("redeliver={}", event.id);
     let again = browser.post(&log_path, &redeliver).await;
     again.assert_shows(409, "A test event is not sent again");
-    let operator = app.sign_in_operator().await;
     let path = format!("/operator/deliveries/{}", made.id);
     let listed = operator.get(&path).await;
     listed.assert_has("endpoint.<wbr>ping");

@@ -158,6 +158,25 @@ both! {
         assert!(!has_other().await, "is being removed");
     }
 
+    async fn new_operator_signs_in_again(db) {
+        let user = db.user("a@x").await.id;
+        insert_link(db, user, "1", None, 60).await;
+        insert_link(db, user, "2", None, 60).await;
+        sign_in(db, "1", "cookie", 1).await.unwrap();
+        let set = async |is_operator| {
+            let change = UserChange { is_operator: Some(is_operator), ..UserChange::default() };
+            db.change_user(user, &change).await;
+        };
+        set(true).await;
+        assert_eq!((signed_in(db, "cookie", 2).await, sign_in(db, "2", "other", 2).await), (None, None));
+        insert_link(db, user, "3", None, 60).await;
+        sign_in(db, "3", "again", 2).await.unwrap();
+        for is_operator in [true, false] {
+            set(is_operator).await;
+            assert_eq!(signed_in(db, "again", 3).await, Some(user), "{is_operator}");
+        }
+    }
+
     async fn first_session_is_told_apart(db) {
         let user = db.user("a@x").await.id;
         for (link, browser, is_first) in [("1", "laptop", true), ("2", "phone", false), ("3", "laptop", false)] {
