@@ -34,6 +34,15 @@ pub struct ConsoleSettings {
     pub email: Option<EmailSettings>,
 }
 
+impl ConsoleSettings {
+    /// Whether a link signs in a user. None is made for others.
+    #[must_use]
+    pub fn lets_in_by_link(&self, is_operator: bool) -> bool {
+        let only_there = self.oidc.as_ref().map(|oidc| oidc.operators_only_here);
+        !is_operator || only_there != Some(true)
+    }
+}
+
 /// The identity provider at which users sign in.
 #[derive(Debug, Clone)]
 pub struct OidcSettings {

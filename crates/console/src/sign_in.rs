@@ -40,6 +40,8 @@ struct SignInPage<'a> {
     email: Option<&'a str>,
     /// What the form that led here has done.
     done: Option<&'static str>,
+    /// Whether a link can sign in an operator.
+    lets_in_operators: bool,
 }
 
 impl<'a> SignInPage<'a> {
@@ -50,6 +52,7 @@ impl<'a> SignInPage<'a> {
             guest,
             email,
             done: done.and_then(|done| done.text_at("sign-in")),
+            lets_in_operators: guest.settings.lets_in_by_link(true),
         }
     }
 }
@@ -151,8 +154,7 @@ pub(crate) async fn sign_in_to_demo(form: GuestForm) -> PageResult {
 
 /// Whether it is the link of an operator, and operators sign in at the identity provider only.
 async fn is_of_operator_elsewhere(guest: &Guest, link: &str) -> Result<bool, StorageError> {
-    let oidc = guest.settings.oidc.as_ref();
-    if !oidc.is_some_and(|oidc| oidc.operators_only_here) {
+    if guest.settings.lets_in_by_link(true) {
         return Ok(false);
     }
     let lookup = guest.storage().sessions().find_link(link, None, guest.now);

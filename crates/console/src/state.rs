@@ -101,7 +101,8 @@ impl Inner {
             RateLimiter::per_minute(per_minute).map(|limit| limit.shared(store, name))
         };
         let send_links = |mailer: Mailer| {
-            mailer.send_asked_links(context.storage().clone(), context.clock().clone(), store)
+            let (storage, clock) = (context.storage().clone(), context.clock().clone());
+            mailer.send_asked_links(settings.lets_in_by_link(true), storage, clock, store)
         };
         let events = |name| {
             let permits = || Semaphore::new(PROVIDER_EVENTS_CONCURRENT_MAX);

@@ -1,7 +1,7 @@
 //! `bellbird console`: signs users in to the console without e-mail, forgets their identities, and
 //! sends a test e-mail.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use bellbird_console::Mailer;
 use bellbird_management::sign_in;
 use clap::{Args, Subcommand};
@@ -60,6 +60,13 @@ async fn login(settings: &Settings, args: &UserArgs) -> anyhow::Result<()> {
         "the link needs the URL of the console: set console.public_url, or start the service first",
     )?;
     let user = args.find(&storage).await?;
+    if !settings.pages.lets_in_by_link(user.is_operator) {
+        bail!(
+            "{} is an operator, and with oidc.operators_only_here no link signs in an operator: \
+             sign in at the identity provider",
+            user.email
+        );
+    }
     let mut change = actor::begin_change(&storage).await?;
     let url = sign_in::create_link(&mut change, user.id, &console_url).await?;
     change.commit().await?;

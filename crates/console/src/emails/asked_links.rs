@@ -41,6 +41,8 @@ pub(crate) struct AskedLink {
 
 struct Sender {
     mailer: Mailer,
+    /// Whether a link signs in an operator.
+    lets_in_operators: bool,
     storage: Storage,
     clock: Clock,
     limit_of_user: RateLimiter<UserId>,
@@ -51,6 +53,7 @@ impl Mailer {
     /// Starts to send the links that are put into the queue, until it is dropped.
     pub(crate) fn send_asked_links(
         self,
+        lets_in_operators: bool,
         storage: Storage,
         clock: Clock,
         store: Option<&SharedStore>,
@@ -59,6 +62,7 @@ impl Mailer {
         let limit_of_user = RateLimiter::new(LIMIT_OF_USER).shared(store, "emailed_links_of_user");
         let sender = Arc::new(Sender {
             mailer: self,
+            lets_in_operators,
             storage,
             clock,
             limit_of_user,
@@ -100,6 +104,9 @@ impl Sender {
         }
         if !self.limit.take("all", now).await.allowed {
             return Err("60 were sent within a minute".into());
+        }
+        if user.is_operator && !self.lets_in_operators {
+            return Err("oidc.operators_only_here lets no link sign in an operator".into());
         }
         let browser = Some(link.browser.expose_secret());
         let console_url = &self.mailer.console_url;

@@ -39,6 +39,8 @@ struct UserPage<'a> {
     qr_code: Option<String>,
     /// Whether only browsers on this machine reach the console.
     is_local: bool,
+    /// Whether a link would sign the user in, if the user may sign in.
+    is_let_in_by_link: bool,
     /// Whether a link can be sent by e-mail.
     sends_links: bool,
     /// Whether the operator is this user.
@@ -137,7 +139,8 @@ async fn page(session: &Session, id: UserId, shown: Shown<'_>) -> PageResult {
         shown,
         qr_code,
         is_local,
-        sends_links: session.site.mailer.is_some() && user.console_sign_in,
+        is_let_in_by_link: session.settings.lets_in_by_link(user.is_operator),
+        sends_links: session.site.mailer.is_some(),
         is_self: session.user() == id,
     };
     Ok(page_response(status, &page))
@@ -168,6 +171,12 @@ async fn submit(form: &OwnForm, id: UserId) -> PageResult {
     let path = format!("/operator/users/{id}");
     if form.field("remove").is_some() {
         return remove(form, id).await;
+    }
+    if form.field("send-link").is_some() || form.field("sign-in-link").is_some() {
+        let user = find(session, id).await?;
+        if !session.settings.lets_in_by_link(user.is_operator) {
+            return Err(Failure::InvalidForm);
+        }
     }
     if form.field("send-link").is_some() {
         if let Err(why) = send_link(session, id).await? {

@@ -76,8 +76,11 @@ struct InitView {
     folder: Option<PathBuf>,
     settings: Option<PathBuf>,
     console_url: String,
-    /// Signs the operator in once, within ten minutes.
+    /// Signs the operator in once, within ten minutes, or has the button that leads to the identity
+    /// provider.
     sign_in_url: String,
+    #[serde(skip)]
+    is_let_in_by_link: bool,
 }
 
 /// All answers, before anything is made.
@@ -246,14 +249,21 @@ async fn make(
         Providers::Of(credentials) => credentials.store(&mut change).await?,
         Providers::None => {}
     }
-    let url = sign_in::create_link(&mut change, operator.id, &console_url).await?;
+    let is_let_in_by_link = settings.pages.lets_in_by_link(true);
+    let sign_in_url = if is_let_in_by_link {
+        let url = sign_in::create_link(&mut change, operator.id, &console_url).await?;
+        url.expose_secret().to_owned()
+    } else {
+        format!("{}/sign-in", console_url.trim_end_matches('/'))
+    };
     change.commit().await?;
     Ok(InitView {
         email: operator.email,
         folder: first_start::made_in(settings),
         settings: settings.file.clone(),
         console_url,
-        sign_in_url: url.expose_secret().to_owned(),
+        sign_in_url,
+        is_let_in_by_link,
     })
 }
 
@@ -322,12 +332,17 @@ fn text(view: &InitView) -> String {
         Some(_) => "systemctl start bellbird",
         None => "bellbird serve",
     };
+    let start = format!(
+        "{}Start it with `{start}`, unless it runs already, and",
+        made.unwrap_or_default()
+    );
+    let email = &view.email;
+    if !view.is_let_in_by_link {
+        return format!("{start} open this page. {email} signs in there at the identity provider.");
+    }
     format!(
-        "{}Start it with `{start}`, unless it runs already, and open this link within ten minutes. It signs in {}.\n\n\
-         Later, the console is at {}, and `bellbird console login --user {}` prints another link.",
-        made.unwrap_or_default(),
-        view.email,
-        view.console_url,
-        view.email
+        "{start} open this link within ten minutes. It signs in {email}.\n\n\
+         Later, the console is at {}, and `bellbird console login --user {email}` prints another link.",
+        view.console_url
     )
 }

@@ -13,6 +13,7 @@ mod sign_in;
 mod transactions;
 mod webhooks;
 
+use bellbird_console::OidcSettings;
 use bellbird_domain::{Clock, Plan, User, UserId};
 use bellbird_management::sign_in::create_asked_link;
 use bellbird_storage::{NewUser, in_tx};
@@ -52,6 +53,17 @@ impl Page {
 
 /// Where a browser that signs out goes, which says that it is signed out.
 pub(crate) const SIGNED_OUT: &str = "/sign-in?done=goodbye&at=sign-in#done";
+
+/// An identity provider that nothing calls, at which operators have to sign in.
+pub(crate) fn provider_of_operators() -> OidcSettings {
+    OidcSettings {
+        issuer: "http://127.0.0.1:1".to_owned(),
+        client_id: "bellbird".to_owned(),
+        client_secret: "secret".to_owned().into(),
+        create_users: None,
+        operators_only_here: true,
+    }
+}
 
 /// A browser in which a user is signed in.
 pub(crate) struct SignedIn<'a> {

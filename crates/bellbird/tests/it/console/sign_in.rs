@@ -1,12 +1,11 @@
 //! Who gets in, and who does not.
 
 use bellbird_connections::LinkTarget;
-use bellbird_console::OidcSettings;
-use bellbird_domain::Plan;
-use bellbird_storage::in_tx;
+use bellbird_domain::{Plan, TimestampExt as _};
+use bellbird_storage::{Identity, IdentitySignIn, NewSession, SESSION_TTL, in_tx};
 use jiff::SignedDuration;
 
-use super::{Page, SIGNED_OUT, SignedIn, get, post, with_session};
+use super::{Page, SIGNED_OUT, SignedIn, get, post, provider_of_operators, with_session};
 use crate::support::browser;
 use crate::support::harness::{App, Setup};
 use crate::support::words::{assert_has, assert_starts};
@@ -75,14 +74,8 @@ async fn link_signs_in_one_browser_once() {
 /// Whoever reads an operator's mailbox is no operator then.
 #[tokio::test]
 async fn link_signs_in_no_operator_who_has_to_use_the_identity_provider() {
-    let oidc = OidcSettings {
-        issuer: "http://127.0.0.1:1".to_owned(),
-        client_id: "bellbird".to_owned(),
-        client_secret: "secret".to_owned().into(),
-        create_users: None,
-        operators_only_here: true,
-    };
-    let app = App::start(Setup::with(|settings| settings.pages.oidc = Some(oidc))).await;
+    let oidc = Some(provider_of_operators());
+    let app = App::start(Setup::with(|settings| settings.pages.oidc = oidc)).await;
     let (operator, other) = (app.ben.user.id, app.olivia.user.id);
     app.set_operator(operator, true).await;
     let link = app.sign_in_link(operator).await;
@@ -93,6 +86,35 @@ async fn link_signs_in_no_operator_who_has_to_use_the_identity_provider() {
     }
     let user = post(&app.sign_in_link(other).await, None, "").await;
     assert!(user.cookie.is_some(), "{}", user.text);
+
+    // Nor does a page make one.
+    let (cookie, now) = ("a".repeat(64), app.clock.now());
+    let session = NewSession {
+        token: &cookie,
+        browser: "Firefox on Linux",
+        known_browser: &cookie,
+        expires_at: now.plus(SESSION_TTL),
+    };
+    let identity = Identity {
+        issuer: "http://127.0.0.1:1",
+        subject: "1",
+        email: "ben@example.com",
+    };
+    let sessions = app.storage.sessions();
+    let begun = sessions.sign_in_as(&identity, None, &session, now).await;
+    assert!(matches!(begun.unwrap(), IdentitySignIn::Begun(_)));
+    let browser = SignedIn {
+        app: &app,
+        cookie: cookie.clone(),
+    };
+    let path = format!("/operator/users/{operator}");
+    let page = browser.get(&path).await;
+    page.assert_has("signs in at the identity provider only");
+    page.assert_lacks("name=\"sign-in-link\"");
+    browser.try_submit(&path, "sign-in-link=yes", 400).await;
+    let path = format!("/operator/users/{other}");
+    let page = browser.try_submit(&path, "sign-in-link=yes", 200).await;
+    page.assert_has("/sign-in/");
 }
 
 #[tokio::test]

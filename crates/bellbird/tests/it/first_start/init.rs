@@ -64,6 +64,28 @@ fn commands_that_init_shows_name_its_folder() {
     }
 }
 
+/// Who has to use the identity provider gets no link, which would sign nobody in.
+#[test]
+fn no_command_makes_a_link_that_signs_nobody_in() {
+    let mut workdir = Workdir::new();
+    workdir.json("init --email me@example.com");
+    for (name, value) in [
+        ("ISSUER", "https://login.example"),
+        ("CLIENT_ID", "bellbird"),
+        ("CLIENT_SECRET", "secret"),
+        ("OPERATORS_ONLY_HERE", "true"),
+    ] {
+        workdir.set(&format!("BELLBIRD_OIDC__{name}"), value);
+    }
+    let (page, shown) = workdir.secret("init --email me@example.com");
+    assert_eq!(page, "http://127.0.0.1:8081/sign-in");
+    assert_has(&shown, "me@example.com signs in there");
+    let error = workdir.error("console login --user me@example.com", 1);
+    assert_has(&error, "oidc.operators_only_here");
+    workdir.json("user add --email you@example.com");
+    workdir.json("console login --user you@example.com");
+}
+
 #[test]
 fn init_asks_for_nothing_without_a_terminal() {
     let workdir = Workdir::new();

@@ -11,7 +11,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use self::server::MailServer;
-use crate::console::{Page, get, post};
+use crate::console::{Page, get, post, provider_of_operators};
 use crate::support::browser;
 use crate::support::chromium::Browser;
 use crate::support::harness::{App, Setup};
@@ -240,6 +240,22 @@ async fn address_that_nobody_verified_gets_no_email() {
     app.send_emails().await;
     let email = mail.take(1).await.remove(0);
     assert!(text(&email, "subject").starts_with("Reconnect "), "{email}");
+}
+
+/// It would sign nobody in.
+#[tokio::test]
+async fn operator_who_has_to_use_the_identity_provider_gets_no_link() {
+    let mail = MailServer::start();
+    let app = App::start(Setup::with(|settings| {
+        mail.configure(settings, "");
+        settings.pages.oidc = Some(provider_of_operators());
+    }))
+    .await;
+    app.set_operator(app.ben.user.id, true).await;
+    ask(&app, "ben@example.com").await;
+    ask(&app, "olivia@example.com").await;
+    let email = mail.take(1).await.remove(0);
+    assert_eq!(email["to"], json!(["olivia@example.com"]));
 }
 
 #[tokio::test]

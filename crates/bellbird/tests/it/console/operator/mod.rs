@@ -25,7 +25,7 @@ const PAGES: [&str; 5] = [
 ];
 
 impl App {
-    pub(super) async fn set_operator(&self, user: UserId, is_operator: bool) {
+    pub(crate) async fn set_operator(&self, user: UserId, is_operator: bool) {
         let change = UserChange {
             is_operator: Some(is_operator),
             ..UserChange::default()
