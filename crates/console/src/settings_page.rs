@@ -201,8 +201,9 @@ pub(crate) async fn change(form: OwnForm) -> PageResult {
         let off: Vec<_> = kinds
             .filter(|kind| form.field(kind.as_str()).is_none())
             .collect();
-        let emails = session.storage().emails();
-        emails.set_off(session.user(), &off).await?;
+        let mut change = session.begin().await?;
+        users::set_emails_off(&mut change, session.user(), &off).await?;
+        session.commit(change).await?;
         (Done::Saved, "emails")
     } else if form.field("end-others").is_some() {
         let mut change = session.begin().await?;

@@ -151,6 +151,7 @@ async fn user_reaches_only_what_is_theirs() {
     assert!(is_not_found(endpoints::record_ping(by, found).await));
     let to = UserChange::default();
     assert!(is_not_found(users::update(by, user, &to).await));
+    assert!(is_not_found(users::set_emails_off(by, user, &[]).await));
     assert!(is_not_found(users::remove(by, user).await));
     assert!(is_not_found(users::begin_removal(by, user).await));
     let session = Uuid::now_v7();

@@ -1,8 +1,8 @@
 //! Users: create, change, remove.
 
 use bellbird_connections::Connections;
-use bellbird_domain::{ActorKind, User, UserId};
-use bellbird_storage::writes::{removal, user};
+use bellbird_domain::{ActorKind, EmailKind, User, UserId};
+use bellbird_storage::writes::{emails, removal, user};
 use bellbird_storage::{AuditAction, ManagementChange, NewUser, Storage, StorageError, UserChange};
 
 use crate::change::require_owner;
@@ -71,6 +71,18 @@ fn changed(before: &User, after: &User) -> String {
         }
     }
     changed.join(", ")
+}
+
+/// Sets which e-mails a user has switched off.
+pub async fn set_emails_off(
+    change: &mut ManagementChange<'_>,
+    id: UserId,
+    kinds: &[EmailKind],
+) -> Result<(), Refusal> {
+    require_owner(change, id, USER)?;
+    emails::set_off(change.tx(), id, kinds).await?;
+    let action = AuditAction::of_user("user.update", id).called("e-mails");
+    Ok(change.record(&action).await?)
 }
 
 /// Whether a user cannot be removed yet: connections count until their consents are withdrawn.

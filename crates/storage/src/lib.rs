@@ -117,7 +117,7 @@ pub mod writes {
     pub use crate::connections::{removals, syncs};
     pub use crate::linking::links;
     pub use crate::management::{first_start, operator_keys, provider_settings};
-    pub use crate::users::{identities, keys, removal, sessions, setup_tokens, user};
+    pub use crate::users::{emails, identities, keys, removal, sessions, setup_tokens, user};
     pub use crate::webhooks::{delivery_log, endpoints, redeliveries};
 }
 

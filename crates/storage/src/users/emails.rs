@@ -7,7 +7,7 @@ use bellbird_domain::{EmailKind, TimestampExt as _, UserId};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::Emails;
-use crate::db::{Row, params, statements};
+use crate::db::{Row, Tx, params, statements};
 use crate::error::Result;
 
 /// An e-mail of the kind `security` is worth nothing later.
@@ -151,13 +151,14 @@ impl Emails<'_> {
             .await?
             .unwrap_or_default())
     }
+}
 
-    pub async fn set_off(self, user: UserId, kinds: &[EmailKind]) -> Result<()> {
-        let off = kinds
-            .iter()
-            .map(|kind| kind.as_str())
-            .collect::<Vec<_>>()
-            .join(",");
-        self.db.execute(SET_OFF, params![user, &off]).await
-    }
+/// Sets the kinds that the user has switched off.
+pub async fn set_off(tx: &mut Tx, user: UserId, kinds: &[EmailKind]) -> Result<()> {
+    let off = kinds
+        .iter()
+        .map(|kind| kind.as_str())
+        .collect::<Vec<_>>()
+        .join(",");
+    tx.execute(SET_OFF, params![user, &off]).await
 }

@@ -1,7 +1,7 @@
 //! Users, their API keys, setup tokens and sessions, and all that is stored about one.
 
 pub(crate) mod caller_lookups;
-pub(crate) mod emails;
+pub mod emails;
 pub mod identities;
 pub(crate) mod key_reads;
 pub mod keys;

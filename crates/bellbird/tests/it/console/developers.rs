@@ -1,6 +1,6 @@
 //! The pages of keys, programs and settings.
 
-use bellbird_domain::KeyStatus;
+use bellbird_domain::{EmailKind, KeyStatus};
 use jiff::SignedDuration;
 
 use super::SIGNED_OUT;
@@ -144,6 +144,15 @@ async fn settings_change_the_user_alone() {
     assert_has(&shown, "User changed, timezone: Pacific/Auckland");
     let page = browser.post("/settings", "timezone=Mars").await;
     page.assert_shows(400, "value=\"Mars\"");
+    browser
+        .submit("/settings", "emails=save", "saved&at=emails")
+        .await;
+    let off = app.storage.emails().find_off(ben).await.unwrap();
+    assert_eq!(off, [EmailKind::Connection, EmailKind::Endpoint]);
+    let newest = app.storage.audit().list_before(None, Some(ben), 1).await;
+    let newest = newest.unwrap().remove(0);
+    let changed = (&*newest.action, newest.detail.as_deref());
+    assert_eq!(changed, ("user.update", Some("e-mails")));
     let of_ben = sessions().await;
     assert_eq!(of_ben.len(), 2);
     for session in &of_ben {

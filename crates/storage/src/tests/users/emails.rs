@@ -94,7 +94,7 @@ both! {
         let session = sign_in(db, user, "laptop", 0).await;
         db.sessions().revoke(user, session).await.unwrap();
         sign_in(db, user, "laptop", 1).await;
-        db.emails().set_off(user, EmailKind::ALL).await.unwrap();
+        in_tx!(db, emails::set_off(user, EmailKind::ALL)).await.unwrap();
         assert_eq!(send(db, 2).await, [(EmailKind::Security, "Firefox on Linux".to_owned())]);
         assert_eq!(send(db, 3).await, []);
     }
@@ -133,10 +133,10 @@ both! {
         let id = db.connection(user, "c", &[]).await.id;
         assert!(db.set_status((user, id), Active, Revoked, at(0)).await);
         sign_in(db, user, "laptop", 0).await;
-        db.emails().set_off(user, &[EmailKind::Endpoint, EmailKind::Connection]).await.unwrap();
+        in_tx!(db, emails::set_off(user, &[EmailKind::Endpoint, EmailKind::Connection])).await.unwrap();
         assert_eq!(db.emails().find_off(user).await.unwrap(), [EmailKind::Endpoint, EmailKind::Connection]);
         assert_eq!(send(db, 1).await, [(EmailKind::Security, "Firefox on Linux".to_owned())]);
-        db.emails().set_off(user, &[]).await.unwrap();
+        in_tx!(db, emails::set_off(user, &[])).await.unwrap();
         assert_eq!(send(db, 2).await, [(EmailKind::Connection, "First Bank".to_owned())]);
     }
 
