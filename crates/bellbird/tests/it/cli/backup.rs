@@ -17,7 +17,7 @@ use crate::support::deployment;
 use crate::support::fields::assert_fields;
 use crate::support::harness::{Database, also_on_postgres};
 use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, text};
-use crate::support::words::{assert_has, assert_starts};
+use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 const KEYS: &str = "BELLBIRD_SECRETS__KEY";
 const URL: &str = "BELLBIRD_DATABASE__URL";
@@ -356,11 +356,15 @@ async fn documented_drill_works() {
     let folder = deployment.workdir.folder.path();
     fs::create_dir(folder.join("safe")).unwrap();
     fs::write(folder.join("safe/master-key"), MASTER_KEY).unwrap();
+    deployment.workdir.json("backup --keep 14 backups");
     deployment.workdir.set(KEYS, "");
     let commands = documented(&["## The drill"]);
+    // What it makes and deletes would count as the last backup.
+    assert_lacks(&commands, "bellbird backup");
+    let commands = commands.replace("/var/backups/bellbird", "backups");
     // The service's own key is in a file too, which the drill does not read.
     let printed = deployment.shell(&format!("unset {KEYS}\n{commands}"));
-    assert_has(&printed, "Restored drill/backup.db.");
+    assert_has(&printed, "Restored backups/bellbird-");
     assert_has(&printed, "1 API key revoked");
     assert_has(&printed, "anna@example.com");
     let is_of_secrets = |line: &&str| line.split_whitespace().next() == Some("secrets");
