@@ -237,7 +237,8 @@ impl Settings {
         let master_keys = from.secret("secrets.key");
         let providers = from.providers();
         let reads = Limits {
-            deadline: from.seconds("reads.deadline_seconds", Duration::from_secs(25), 1..=40),
+            // A stop takes 22 seconds more at most, after the 5 that Kubernetes waits first.
+            deadline: from.seconds("reads.deadline_seconds", Duration::from_secs(25), 1..=30),
             row_cap: from.number("reads.row_cap", 5_000, 1..=1_000_000).into(),
         };
         let provider_timeout = from.seconds(

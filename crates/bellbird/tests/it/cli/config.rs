@@ -293,6 +293,7 @@ fn errors_of_files() {
         "[api]\nlistne = 1",
         "[reads]\nrow_cap = 0",
         "[reads]\ndeadline_seconds = 0",
+        "[reads]\ndeadline_seconds = 31",
         "[reads]\ndeadline_seconds = 2.5",
         "[limits]\nlive_in_flight = -1",
         "[log]\nlevel = \"loud\"",
