@@ -1,5 +1,6 @@
 //! Commands that end by themselves.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -82,11 +83,39 @@ fn help_texts() {
         "secrets rotate",
     ];
     let mut all = String::new();
+    let mut shown: BTreeMap<String, String> = BTreeMap::new();
     for command in commands {
+        let name = format!("bellbird {command}").trim_end().to_owned();
         let help = workdir.text(&format!("{command} --help"));
-        all.push_str(&format!("==== bellbird {command}\n\n{help}\n"));
+        all.push_str(&format!("==== {name}\n\n"));
+        for section in sections(&help) {
+            // What a command before has too, such as the settings, is there once.
+            let first = shown.entry(section.clone()).or_insert_with(|| name.clone());
+            if *first == name {
+                all.push_str(&section);
+            } else {
+                let heading = section.lines().next().unwrap();
+                all.push_str(&format!("{heading} as in `{first}`"));
+            }
+            all.push_str("\n\n");
+        }
     }
     insta::assert_snapshot!(without_providers(&all));
+}
+
+/// The sections of a help text. Each begins with a line that is not indented.
+fn sections(help: &str) -> Vec<String> {
+    let mut sections: Vec<String> = Vec::new();
+    for paragraph in help.trim_end().split("\n\n") {
+        match sections.last_mut() {
+            Some(section) if paragraph.starts_with(' ') => {
+                section.push_str("\n\n");
+                section.push_str(paragraph);
+            }
+            _ => sections.push(paragraph.to_owned()),
+        }
+    }
+    sections
 }
 
 /// Replaces the list of providers, so that a new provider changes no snapshot.
