@@ -31,8 +31,9 @@ async fn linked(api: &str, key: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn demo_starts_ready_and_cleans_up() {
-    let workdir = Workdir::new();
-    let running = workdir.start("demo --seed 7 --rows 50");
+    let (workdir, receiver) = (Workdir::new(), Receiver::start().await);
+    let webhook = format!("--webhook {}", receiver.url);
+    let running = workdir.start(&format!("demo --seed 7 --rows 50 {webhook}"));
     let demo = running.json();
     assert_eq!(demo["timezone"], "Australia/Sydney");
     assert!(demo["email"].is_string());
@@ -54,22 +55,6 @@ async fn demo_starts_ready_and_cleans_up() {
     );
     assert_eq!(linked(api, keys[1]).await, ["fiskil"]);
 
-    let is_empty = || workdir.folder.path().read_dir().unwrap().next().is_none();
-    assert!(!is_empty());
-    let (code, rest, log) = running.stop("-INT");
-    assert_eq!((code, rest.as_str()), (Some(0), ""));
-    for key in keys {
-        assert_lacks(&log, key);
-    }
-    assert!(is_empty(), "the database is still there");
-}
-
-#[tokio::test]
-async fn demo_sends_webhook_events() {
-    let receiver = Receiver::start().await;
-    let workdir = Workdir::new();
-    let running = workdir.start(&format!("demo --rows 50 --webhook {}", receiver.url));
-    let demo = running.json();
     let secret = text(&demo, "webhookSecret");
     let webhook = Webhook::new(secret).unwrap();
     let types = Mutex::new(BTreeSet::new());
@@ -83,14 +68,25 @@ async fn demo_sends_webhook_events() {
         types.len() == 2
     })
     .await;
-    let types = types.into_inner().unwrap().into_iter();
-    assert_eq!(
-        types.collect::<Vec<_>>(),
-        ["trades.synced", "transactions.synced"]
-    );
-    let (code, _, log) = running.stop("-INT");
-    assert_eq!(code, Some(0));
-    assert_lacks(&log, secret);
+    let types = types.into_inner().unwrap();
+    let expected = ["trades.synced", "transactions.synced"];
+    assert!(types.iter().eq(expected), "{types:?}");
+
+    // It is no service of an installation.
+    let installed = Workdir::migrated_with_key();
+    let [api, ops] = ["apiUrl", "opsUrl"].map(|name| text(&demo, name).replace("http://", ""));
+    let options = format!("--api-listen {api} --console-listen 127.0.0.1:0 --ops-listen {ops}");
+    let expected = format!("wrong the Bellbird at {api} is a demo: stop it");
+    assert_eq!(installed.doctor_with(&options, "api.listen"), [expected]);
+
+    let is_empty = || workdir.folder.path().read_dir().unwrap().next().is_none();
+    assert!(!is_empty());
+    let (code, rest, log) = running.stop("-INT");
+    assert_eq!((code, rest.as_str()), (Some(0), ""));
+    for secret in keys.iter().chain([&secret]) {
+        assert_lacks(&log, secret);
+    }
+    assert!(is_empty(), "the database is still there");
     let line = format!("demo --webhook http://hooks.example.com/ {ANY_PORTS}");
     assert_has(&workdir.error(&line, 1), "https");
 }

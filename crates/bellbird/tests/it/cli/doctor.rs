@@ -150,6 +150,10 @@ fn doctor_notices_a_service_on_another_database() {
         verdicts(&own, &api),
         [expected(&api), expected(&console), expected(&ops)]
     );
+    let report = own.printed(&format!("doctor {ANY_PORTS}"));
+    assert_eq!(report["version"], bellbird::instances::VERSION);
+    let elsewhere = format!("ok 127.0.0.1:0 is free; the running service is at http://{api}");
+    assert_eq!(own.doctor("api.listen"), [elsewhere]);
     // There is no database yet, then an empty one, then one that is set up.
     let as_wrong = [wrong(&api), foreign(&console), wrong(&ops)];
     assert_eq!(verdicts(&other, &api), as_wrong);
@@ -163,18 +167,10 @@ fn doctor_notices_a_service_on_another_database() {
     // What responds otherwise is another program.
     assert_eq!(verdicts(&other, &console)[0], foreign(&console));
     service.end();
-}
-
-#[test]
-fn doctor_recognises_a_demo() {
-    let workdir = Workdir::migrated_with_key();
-    let folder = Workdir::new();
-    let demo = folder.start("demo");
-    let [api, ops] = ["apiUrl", "opsUrl"].map(|name| demo.url(name).replace("http://", ""));
-    let options = format!("--api-listen {api} --console-listen 127.0.0.1:0 --ops-listen {ops}");
-    let expected = format!("wrong the Bellbird at {api} is a demo: stop it");
-    assert_eq!(workdir.doctor_with(&options, "api.listen"), [expected]);
-    demo.end();
+    // Or says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    assert_eq!(verdicts(&own, &address)[0], foreign(&address));
 }
 
 /// A signature with a wrong time is rejected like a wrong key, so the clock is compared with that

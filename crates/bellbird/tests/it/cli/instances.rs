@@ -101,32 +101,6 @@ async fn status_shows_what_runs() {
     assert_eq!(workdir.doctor("instances"), ["ok none is running"]);
 }
 
-#[tokio::test]
-async fn doctor_expects_used_ports_only_of_an_instance() {
-    let (workdir, _) = migrated(Database::Sqlite).await;
-    let check = |address: &str| {
-        let options = ANY_PORTS.replacen("127.0.0.1:0", address, 1);
-        workdir.doctor_with(&options, "api.listen").remove(0)
-    };
-    let report = workdir.printed(&format!("doctor {ANY_PORTS}"));
-    assert_eq!(report["version"], VERSION);
-    let service = workdir.start("serve");
-    let address = api(&service).replace("http://", "");
-    let expected = format!("ok {address} is in use; expected while the service runs");
-    assert_eq!(check(&address), expected);
-    let elsewhere = format!("ok 127.0.0.1:0 is free; the running service is at http://{address}");
-    assert_eq!(check("127.0.0.1:0"), elsewhere);
-    service.end();
-
-    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let found = check(&other.local_addr().unwrap().to_string());
-    assert_starts(&found, "wrong ");
-    assert_has(
-        &found,
-        "is in use, but no instance of this database runs on this machine",
-    );
-}
-
 #[test]
 fn status_names_settings_file_and_database() {
     let mut workdir = Workdir::new();
