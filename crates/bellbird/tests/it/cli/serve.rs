@@ -107,7 +107,7 @@ async fn deleted_database_fails_readiness_and_can_be_rescued() {
 
 /// Everybody may ask, so it costs no query. The reason is for the operator.
 #[tokio::test]
-async fn outside_readiness_follows_the_renewals_of_the_instance() {
+async fn readiness_follows_renewals_and_the_schema() {
     let Deployment {
         mut workdir,
         sandbox: _sandbox,
@@ -134,39 +134,8 @@ async fn outside_readiness_follows_the_renewals_of_the_instance() {
     execute(&database, "ALTER TABLE taken RENAME TO instances", "").await;
     eventually(async || status("apiUrl").await == 200).await;
 
-    let ops = service.url("opsUrl");
-    workdir.set("BELLBIRD_OPS__LISTEN", ops.strip_prefix("http://").unwrap());
-    assert_eq!(workdir.said("ready"), "Ready.\n");
-    assert_eq!(workdir.json("ready"), json!({"status": "ok"}));
-    execute(
-        &database,
-        "UPDATE schema_migrations SET oldest_compatible = 9999, version = 9999
-            WHERE version = (SELECT MAX(version) FROM schema_migrations)",
-        "",
-    )
-    .await;
-    assert_eq!(
-        workdir.error("ready", 1),
-        "error: Not ready: the database schema has an unknown version."
-    );
-    drop(service);
-    let error = workdir.error("ready", 1);
-    assert_has(
-        &error,
-        "(connection refused): is it running, and with this ops.listen?",
-    );
-}
-
-/// While instances are upgraded one after another, the newest one migrates and the others go
-/// on.
-#[tokio::test]
-async fn instance_works_with_a_newer_schema() {
-    let Deployment {
-        workdir,
-        sandbox: _sandbox,
-        database,
-    } = Deployment::start(&[]).await;
-    let running = workdir.start("serve");
+    // While instances are upgraded one after another, the newest one migrates and the others go
+    // on.
     let ready = async |running: &RunningCommand| running.get("opsUrl", "/ready").await;
     execute(
         &database,
@@ -174,30 +143,39 @@ async fn instance_works_with_a_newer_schema() {
         "",
     )
     .await;
-    assert_eq!(ready(&running).await.0, 200);
+    assert_eq!(ready(&service).await.0, 200);
     // SQLite serves one at a time.
-    let running = if database.starts_with("sqlite:") {
-        running.end();
+    let service = if database.starts_with("sqlite:") {
+        service.end();
         workdir.start("serve")
     } else {
         let another = workdir.start("serve");
         assert_eq!(ready(&another).await.0, 200, "another starts, too");
-        running
+        service
     };
-    assert_eq!(ready(&running).await.0, 200, "it starts, too");
+    assert_eq!(ready(&service).await.0, 200, "it starts, too");
+    let ops = service.url("opsUrl");
+    workdir.set("BELLBIRD_OPS__LISTEN", ops.strip_prefix("http://").unwrap());
+    assert_eq!(workdir.said("ready"), "Ready.\n");
+    assert_eq!(workdir.json("ready"), json!({"status": "ok"}));
     execute(
         &database,
         "UPDATE schema_migrations SET oldest_compatible = 9999 WHERE version = 9999",
         "",
     )
     .await;
-    let (status, body) = ready(&running).await;
+    let (status, body) = ready(&service).await;
     assert_eq!(status, 503);
     let reason = "the database schema has an unknown version";
     assert_eq!(text(&body, "database"), reason);
-    drop(running);
+    let error = workdir.error("ready", 1);
+    assert_eq!(error, format!("error: Not ready: {reason}."));
+    drop(service);
+    let error = workdir.error("ready", 1);
+    let refused = "(connection refused): is it running, and with this ops.listen?";
+    assert_has(&error, refused);
     let error = workdir.error(&format!("serve {ANY_PORTS}"), 1);
     assert_has(&error, "9999_later");
 }
 
-also_on_postgres! { outside_readiness_follows_the_renewals_of_the_instance instance_works_with_a_newer_schema }
+also_on_postgres! { readiness_follows_renewals_and_the_schema }
