@@ -28,7 +28,7 @@ async fn health_needs_no_key() {
 
 /// From what is stored, without a call of the provider.
 #[tokio::test]
-async fn connections_and_accounts_are_listed_in_order() {
+async fn accounts_are_listed_in_order_filtered_and_paged() {
     let app = App::start(Setup::default()).await;
     let connections = app.get("/v1/connections").await.data();
     assert_eq!(connections.len(), 2);
@@ -74,11 +74,11 @@ async fn connections_and_accounts_are_listed_in_order() {
         assert_eq!(app.get(path).await.status, 200);
     }
     assert!(app.fiskil().calls().is_empty());
+    accounts_of_one_connection_are_filtered(&app).await;
+    accounts_are_paged(&app).await;
 }
 
-#[tokio::test]
-async fn accounts_of_one_connection_are_filtered() {
-    let app = App::start(Setup::default()).await;
+async fn accounts_of_one_connection_are_filtered(app: &App) {
     let id = app.olivia.connections[0].id.to_string();
     let mut of_connection = app.all_accounts(&app.olivia).await;
     of_connection.retain(|account| account.connection_id == id);
@@ -97,28 +97,7 @@ async fn accounts_of_one_connection_are_filtered() {
     }
 }
 
-#[tokio::test]
-async fn unknown_parameters_are_400_on_every_path_with_a_key() {
-    let app = App::start(Setup::default()).await;
-    let document: Value =
-        serde_json::from_str(include_str!("../../../../../docs/openapi.json")).unwrap();
-    let paths = document["paths"].as_object().unwrap().iter();
-    let mut guarded = paths
-        .filter(|(_, path)| path["get"]["security"].is_null())
-        .peekable();
-    assert!(guarded.peek().is_some());
-    for (path, _) in guarded {
-        let path = path.replace("{format}", "csv");
-        let answer = app.get(&format!("{path}?accountID=x")).await;
-        assert_eq!(answer.status, 400, "{path}");
-        let details = answer.details().to_string();
-        assert_has(&details, "accountID: unknown; ");
-    }
-}
-
-#[tokio::test]
-async fn accounts_are_paged() {
-    let app = App::start(Setup::default()).await;
+async fn accounts_are_paged(app: &App) {
     let page = async |query: &str| {
         let answer = app.get(&format!("/v1/accounts?{query}")).await;
         answer.read::<Page<Account>>()
@@ -146,6 +125,25 @@ async fn accounts_are_paged() {
         let answer = app.get(&format!("/v1/accounts?{query}")).await;
         answer.error(400);
         assert_eq!(answer.details(), json!([detail]), "{query}");
+    }
+}
+
+#[tokio::test]
+async fn unknown_parameters_are_400_on_every_path_with_a_key() {
+    let app = App::start(Setup::default()).await;
+    let document: Value =
+        serde_json::from_str(include_str!("../../../../../docs/openapi.json")).unwrap();
+    let paths = document["paths"].as_object().unwrap().iter();
+    let mut guarded = paths
+        .filter(|(_, path)| path["get"]["security"].is_null())
+        .peekable();
+    assert!(guarded.peek().is_some());
+    for (path, _) in guarded {
+        let path = path.replace("{format}", "csv");
+        let answer = app.get(&format!("{path}?accountID=x")).await;
+        assert_eq!(answer.status, 400, "{path}");
+        let details = answer.details().to_string();
+        assert_has(&details, "accountID: unknown; ");
     }
 }
 

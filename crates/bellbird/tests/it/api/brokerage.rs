@@ -86,18 +86,34 @@ async fn parameters_and_category_are_checked() {
             "1".to_owned(),
             bank.to_string(),
             format!("{broker}&accountId={broker}"),
+            format!("{broker}&accountId=zz"),
             format!("{broker}&accountId="),
             format!("{broker}&accountId={bills}"),
         ] {
             let path = format!("/v1/{resource}?connectionId={query}");
             get(path).await.error(404);
         }
-        let path = format!("/v1/{resource}?connectionId={bank}");
-        let message = app.get(&path).await.error(400);
-        assert_has(&message, "must be a brokerage connection");
+        // The category comes before the account.
+        for account in ["", "&accountId=zz"] {
+            let path = format!("/v1/{resource}?connectionId={bank}{account}");
+            let message = app.get(&path).await.error(400);
+            assert_has(&message, "must be a brokerage connection");
+        }
+        let path = format!("/v1/{resource}");
+        let posted = app.http.post(format!("{}{path}", app.url));
+        let answer = app.send(posted).await;
+        answer.error(401);
+        // An answer without a key does not show which methods exist.
+        assert_eq!(answer.header("allow"), None);
+        let answer = app.method_as(Method::POST, &mia.key, &path).await;
+        answer.error(405);
+        assert_eq!(answer.header("allow"), Some("GET,HEAD"));
     }
-    let transactions = app.all_transactions(broker).by(&mia).send().await;
-    assert_has(&transactions.error(400), "must be a banking connection");
+    let read = || app.all_transactions(broker).by(&mia);
+    for read in [read(), read().with("accountId", "zz")] {
+        let message = read.send().await.error(400);
+        assert_has(&message, "must be a banking connection");
+    }
     let trades = || app.all_trades(broker).by(&mia);
     let wrong = trades().from("2026-02-30").to("x").limit(0);
     let wrong = wrong.with("offset", -1).send().await;
@@ -389,31 +405,6 @@ async fn cache_is_per_timezone_and_key() {
     for path in [&path, &holdings] {
         app.get_as(&mia.key, path).await.error(404);
     }
-}
-
-#[tokio::test]
-async fn category_error_precedes_account_error() {
-    let app = App::start(Setup::default()).await;
-    let mia = investor(&app).await;
-    let (bank, broker) = (app.olivia.connections[0].id, mia.connections[0].id);
-    for resource in ["holdings", "trades"] {
-        let path = |connection| format!("/v1/{resource}?connectionId={connection}&accountId=zz");
-        let message = app.get(&path(bank)).await.error(400);
-        assert_has(&message, "must be a brokerage connection");
-        app.get_as(&mia.key, &path(broker)).await.error(404);
-        let path = format!("/v1/{resource}");
-        let posted = app.http.post(format!("{}{path}", app.url));
-        let answer = app.send(posted).await;
-        answer.error(401);
-        // An answer without a key does not show which methods exist.
-        assert_eq!(answer.header("allow"), None);
-        let answer = app.method_as(Method::POST, &mia.key, &path).await;
-        answer.error(405);
-        assert_eq!(answer.header("allow"), Some("GET,HEAD"));
-    }
-    let read = app.all_transactions(broker).by(&mia);
-    let answer = read.with("accountId", "zz").send().await;
-    assert_has(&answer.error(400), "must be a banking connection");
 }
 
 #[tokio::test]

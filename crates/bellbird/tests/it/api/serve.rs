@@ -167,24 +167,20 @@ async fn non_http_input_gets_a_bare_400() {
     ] {
         assert_bare(&exchange(&server, garbage).await, "400");
     }
-}
-
-#[tokio::test]
-async fn http2_is_not_spoken() {
-    let server = start(ServeOptions::default()).await;
-    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-    assert_eq!(exchange(&server, preface).await, "");
-}
-
-#[tokio::test]
-async fn garbage_after_a_request_gets_a_bare_400() {
-    let server = start(ServeOptions::default()).await;
+    // After a request.
     for method in ["GET", "HEAD"] {
         let request = format!("{method} / HTTP/1.1\r\nhost: x\r\n\r\ngarbage\r\n\r\n");
         let answer = exchange(&server, request.as_bytes()).await;
         assert_starts(&answer, "HTTP/1.1 200 OK");
         assert_bare(&answer[answer.rfind("HTTP/1.1").unwrap()..], "400");
     }
+    // A bad body does not delay the answer.
+    let request =
+        b"GET / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nnot a chunk\r\n";
+    assert_ends(&exchange(&server, request).await, "hello");
+    // HTTP/2 is not spoken.
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    assert_eq!(exchange(&server, preface).await, "");
 }
 
 #[tokio::test]
@@ -222,14 +218,6 @@ async fn head_is_read_up_to_the_librarys_limits() {
         answer.is_empty() || answer.starts_with("HTTP/1.1 431 "),
         "{answer}"
     );
-}
-
-#[tokio::test]
-async fn bad_body_does_not_delay_the_answer() {
-    let server = start(ServeOptions::default()).await;
-    let request =
-        b"GET / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nnot a chunk\r\n";
-    assert_ends(&exchange(&server, request).await, "hello");
 }
 
 #[tokio::test]

@@ -128,29 +128,16 @@ async fn shown(read: Query<'_, Transaction>, id: &str) -> Option<Transaction> {
     rows.into_iter().find(|row| row.id == id)
 }
 
+/// `exact.rs` compares all other digits.
 #[tokio::test]
-async fn amounts_keep_the_providers_digits() {
+async fn exponent_of_an_amount_is_written_out() {
     let app = App::start(Setup::default()).await;
     let (account, provider_id) = app.busiest().await;
-    for (sent, expected, direction) in [
-        ("84.30", "84.30", "credit"),
-        ("-0.00", "0.00", "credit"),
-        ("+15.20", "15.20", "credit"),
-        ("-12.5", "-12.5", "debit"),
-        (
-            "-1234567890123456789012345678901234567890.123456789012345678901234567890",
-            "-1234567890123456789012345678901234567890.123456789012345678901234567890",
-            "debit",
-        ),
-        ("1e3", "1000", "credit"),
-    ] {
-        let new = json!({"amount": sent, "description": "digits"});
-        let id = add(&app, &provider_id, new);
-        let row = shown(app.transactions(&account), &id).await;
-        let row = row.expect("the row");
-        assert_eq!(row.amount, expected, "{sent}");
-        assert_eq!(row.direction, direction, "{sent}");
-    }
+    let new = json!({"amount": "1e3", "description": "digits"});
+    let id = add(&app, &provider_id, new);
+    let row = shown(app.transactions(&account), &id).await;
+    let row = row.expect("the row");
+    assert_eq!((&*row.amount, &*row.direction), ("1000", "credit"));
 }
 
 #[tokio::test]
