@@ -52,10 +52,12 @@ fn compact(json: &str) -> String {
     kept
 }
 
-/// With closed operations, it is checked by `calls_are_sent_with_the_key`.
+/// With closed operations, it is checked by `send_calls_with_the_key`.
 #[tokio::test(flavor = "multi_thread")]
-async fn reference_page_is_accessible_and_opens_at_the_top() {
-    let app = App::start(Setup::default()).await;
+async fn reference_pages_are_accessible_by_their_menu() {
+    let mut setup = Setup::default();
+    setup.settings.admin_listen = Some(setup.settings.api.listen);
+    let app = App::start(setup).await;
     let mut browser = open(&app);
     assert_eq!(browser.evaluate("[scrollY, location.hash]"), json!([0, ""]));
     browser.evaluate(OPEN);
@@ -63,24 +65,12 @@ async fn reference_page_is_accessible_and_opens_at_the_top() {
     browser.size(360, 800, false);
     browser.evaluate("document.querySelector('nav details').open = true; scrollTo(0, 0)");
     browser.assert_accessible("docs-menu");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn reference_page_for_operators_is_accessible() {
-    let mut setup = Setup::default();
-    setup.settings.admin_listen = Some(setup.settings.api.listen);
-    let app = App::start(setup).await;
-    let mut browser = Browser::start();
-    browser.size(1280, 800, false);
+    // For operators.
     browser.open(&format!("{}/admin/docs", app.url));
     browser.evaluate(OPEN);
     browser.assert_accessible("admin-docs-open");
-}
 
-#[tokio::test(flavor = "multi_thread")]
-async fn menu_reaches_every_endpoint() {
-    let app = App::start(Setup::default()).await;
-    let mut browser = open(&app);
+    browser.open(&format!("{}/docs", app.url));
     for (width, menu) in [(360, ".narrow"), (1280, ".wide")] {
         browser.size(width, 800, false);
         let paths = &bellbird::openapi::document().value()["paths"];
@@ -107,9 +97,15 @@ async fn menu_reaches_every_endpoint() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reference_page_is_used_without_a_key() {
+async fn reference_page_is_used_without_a_key_and_with_one() {
     let app = App::start(Setup::default()).await;
     let mut browser = open(&app);
+    use_without_a_key(&app, &mut browser);
+    browser.open(&format!("{}/docs", app.url));
+    send_calls_with_the_key(&app, &mut browser).await;
+}
+
+fn use_without_a_key(app: &App, browser: &mut Browser) {
     browser.press_key("Tab");
     browser.wait_for("document.activeElement.matches('.skip')");
     let is_visible = browser.evaluate("document.activeElement.getBoundingClientRect().top > 0");
@@ -162,36 +158,33 @@ async fn reference_page_is_used_without_a_key() {
         "fetch = async () => new Response({}, {{headers: {{'content-type': 'application/json'}}}}), null",
         json!(body)
     ));
-    let shown = send(&mut browser, "health", &json!({}));
+    let shown = send(browser, "health", &json!({}));
     let expected = "{\n  \"a\": [\n    1.10,\n    -0.0,\n    12345678901234567890.5e-7\n  ],\n  \"b\": {},\n  \
                     \"c\": [ ],\n  \"d\": \"x \\\" {[,:\\\\\",\n  \"e\": null\n}";
     assert_eq!(shown["body"], expected);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn calls_are_sent_with_the_key() {
-    let app = App::start(Setup::default()).await;
+async fn send_calls_with_the_key(app: &App, browser: &mut Browser) {
     let account = app.account("").await;
-    let mut browser = open(&app);
-    let rejected = send(&mut browser, "list_accounts", &json!({}));
+    let rejected = send(browser, "list_accounts", &json!({}));
     let status = "401 Unauthorized: enter your API key above";
     assert_eq!(rejected["status"], status);
     browser.write("#key-input", "bb_wrong");
-    let rejected = send(&mut browser, "list_accounts", &json!({}));
+    let rejected = send(browser, "list_accounts", &json!({}));
     assert_eq!(rejected["status"], "401 Unauthorized");
     let expected = app.get_as("bb_wrong", "/v1/accounts").await;
     let body = compact(text(&rejected, "body"));
     assert_eq!(body, expected.text.trim());
 
     browser.write("#key-input", &app.olivia.key);
-    send(&mut browser, "list_accounts", &json!({}));
+    send(browser, "list_accounts", &json!({}));
     let script = "[...document.querySelector('#list_balances-accountIds').list.options].map(option => option.value)";
     let offered = browser.evaluate(script);
     assert!(offered.as_array().unwrap().contains(&json!(account.id)));
 
     let fields =
         json!({"connectionId": account.connection_id, "accountId": account.id, "limit": "7"});
-    let answer = send(&mut browser, "list_transactions", &fields);
+    let answer = send(browser, "list_transactions", &fields);
     let sent = json!({"status": "200 OK", "visible": true});
     assert_fields(&answer, &sent);
     let path = app.transactions(&account).limit(7).path();

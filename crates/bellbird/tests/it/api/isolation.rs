@@ -113,7 +113,7 @@ async fn removed_connection_disappears_immediately() {
 }
 
 #[tokio::test]
-async fn import_rejects_other_users_and_keeps_own_ids() {
+async fn import_rejects_others_and_broken_consents() {
     let app = App::start(Setup::default()).await;
     let credentials = app.credentials(0);
     let of_ben = app.import(app.ben.user.id, &credentials).await;
@@ -126,11 +126,7 @@ async fn import_rejects_other_users_and_keeps_own_ids() {
     let whole = json!({"provider": "fiskil", "endUserId": credentials["endUserId"]});
     let both = app.import(olivia, &whole).await.unwrap().connections;
     assert_eq!(both.len(), 2);
-}
 
-#[tokio::test]
-async fn broken_consent_is_not_imported() {
-    let app = App::start(Setup::default()).await;
     let spare = app.credentials(3);
     let consent = spare["arrangementId"].as_str().unwrap();
     for (state, word) in [

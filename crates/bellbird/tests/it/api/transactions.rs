@@ -70,6 +70,27 @@ async fn rows_have_the_documented_shape() {
     }
     let newest_first = rows.is_sorted_by(|newer, older| newer.instant() >= older.instant());
     assert!(newest_first);
+    all_accounts_at_once_are_deprecated(&app).await;
+}
+
+async fn all_accounts_at_once_are_deprecated(app: &App) {
+    let connection = app.olivia.connections[0].id;
+    let read = app.all_transactions(connection).from("2026-01-01");
+    let response = read.limit(500).send().await;
+    assert_eq!(response.header("deprecation"), Some("true"));
+    let sunset = "Wed, 01 Sep 2027 00:00:00 GMT";
+    assert_eq!(response.header("sunset"), Some(sunset));
+    let link = response.header("link").unwrap();
+    assert_has(link, "<https://bellbird.example/docs>; rel=\"deprecation\"");
+    let own = app.accounts_of(&app.olivia.connections[0]).await;
+    let own: BTreeSet<String> = own.into_iter().map(|account| account.id).collect();
+    let rows = response.read::<Page<Transaction>>().rows;
+    let seen: BTreeSet<String> = rows.into_iter().map(|row| row.account_id).collect();
+    // Only accounts of this connection, though its end user has another one.
+    assert!(seen.len() > 1 && seen.is_subset(&own), "{seen:?}");
+    let rejected = app.all_transactions(connection).limit(0).send().await;
+    rejected.error(400);
+    assert!(rejected.header("deprecation").is_none());
 }
 
 #[tokio::test]
@@ -210,28 +231,6 @@ async fn pending_and_untimed_rows_are_dropped() {
     let row = shown(read().to("2026-11-21"), &future).await;
     assert!(row.is_some());
     assert_eq!(shown(read(), &unknown).await.unwrap().category, None);
-}
-
-#[tokio::test]
-async fn reading_all_accounts_at_once_is_deprecated() {
-    let app = App::start(Setup::default()).await;
-    let connection = app.olivia.connections[0].id;
-    let read = app.all_transactions(connection).from("2026-01-01");
-    let response = read.limit(500).send().await;
-    assert_eq!(response.header("deprecation"), Some("true"));
-    let sunset = "Wed, 01 Sep 2027 00:00:00 GMT";
-    assert_eq!(response.header("sunset"), Some(sunset));
-    let link = response.header("link").unwrap();
-    assert_has(link, "<https://bellbird.example/docs>; rel=\"deprecation\"");
-    let own = app.accounts_of(&app.olivia.connections[0]).await;
-    let own: BTreeSet<String> = own.into_iter().map(|account| account.id).collect();
-    let rows = response.read::<Page<Transaction>>().rows;
-    let seen: BTreeSet<String> = rows.into_iter().map(|row| row.account_id).collect();
-    // Only accounts of this connection, though its end user has another one.
-    assert!(seen.len() > 1 && seen.is_subset(&own), "{seen:?}");
-    let rejected = app.all_transactions(connection).limit(0).send().await;
-    rejected.error(400);
-    assert!(rejected.header("deprecation").is_none());
 }
 
 #[tokio::test]

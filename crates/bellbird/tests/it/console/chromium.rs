@@ -180,22 +180,6 @@ async fn odd_numbers_fit_every_width() {
     }
 }
 
-/// A user whose plan reads nothing is told so, and offered nothing.
-#[tokio::test(flavor = "multi_thread")]
-async fn pages_of_a_plan_that_reads_nothing() {
-    let app = App::start(Default::default()).await;
-    app.set_plan(app.ben.user.id, Plan::Saver).await;
-    let mut browser = Browser::of_user(&app, app.ben.user.id, 1280, 800).await;
-    for path in ["/overview", "/keys", "/webhooks", "/connections"] {
-        browser.click(&format!("nav a[href='{path}']"));
-        browser.assert_shows("Your plan (saver) does not include");
-        browser.assert_accessible(&format!("console-saver{}", path.replace('/', "-")));
-    }
-    browser.open(&format!("{}/nothing", app.console_url));
-    assert!(browser.has("nav a[href='/overview']"), "{}", browser.text());
-    browser.assert_accessible("console-missing");
-}
-
 /// Over plain HTTP at an address of a home network, to which browsers send no `Sec-Fetch-Site`. The
 /// packets stay on this machine, and the browser does not know.
 #[tokio::test(flavor = "multi_thread")]
@@ -336,7 +320,8 @@ async fn transactions_fit_a_phone() {
 }
 
 /// On a phone, from the overview: a transaction of months ago in two clicks, whichever account it
-/// is in, and the rows behind the sum of a category in one.
+/// is in, and the rows behind the sum of a category in one. When the plan reads nothing any more,
+/// the user is told so, and offered nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn everyday_tasks_take_few_clicks() {
     let app = App::start(Setup::default()).await;
@@ -363,6 +348,17 @@ async fn everyday_tasks_take_few_clicks() {
     browser.click(".bars a.what");
     assert!(browser.url().contains("category="), "{}", browser.url());
     assert!(browser.has(".transactions > li"), "{}", browser.text());
+
+    app.set_plan(app.ben.user.id, Plan::Saver).await;
+    browser.size(1280, 800, false);
+    for path in ["/overview", "/keys", "/webhooks", "/connections"] {
+        browser.click(&format!("nav a[href='{path}']"));
+        browser.assert_shows("Your plan (saver) does not include");
+        browser.assert_accessible(&format!("console-saver{}", path.replace('/', "-")));
+    }
+    browser.open(&format!("{}/nothing", app.console_url));
+    assert!(browser.has("nav a[href='/overview']"), "{}", browser.text());
+    browser.assert_accessible("console-missing");
 }
 
 /// CONTRIBUTING.md says how this makes the pictures.
