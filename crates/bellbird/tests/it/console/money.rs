@@ -220,29 +220,6 @@ async fn person_at_two_banks(app: &App) -> Person {
 }
 
 #[tokio::test]
-async fn one_currency_is_shown_at_a_time() {
-    let app = App::start(Setup::default()).await;
-    let person = person_at_two_banks(&app).await;
-    let browser = app.sign_in(person.user.id).await;
-    let first = browser.get("/overview").await.text;
-    let chips = links(&first, "/overview", "</a>");
-    let of_currency = |code: &str| {
-        let end = format!("currency={code}#money");
-        let chip = chips.iter().find(|(query, _)| query.ends_with(&end));
-        chip.map(|(query, _)| query.clone())
-    };
-    for code in ["AUD", "NZD"] {
-        let query = of_currency(code).expect("a chip of the currency");
-        let page = browser.get(&format!("/overview?{query}")).await.text;
-        let (_, money) = page.rsplit_once("slot=\"money\"").unwrap();
-        assert_eq!(money.matches("By month, ").count(), 1);
-        assert_has(money, &format!("By month, {code}"));
-        let chosen = money.split("aria-current=\"true\">").nth(2).unwrap();
-        assert_starts(chosen, code);
-    }
-}
-
-#[tokio::test]
 async fn chosen_currency_stays_while_its_bank_is_down() {
     let app = App::start(Setup::default()).await;
     let person = person_at_two_banks(&app).await;
@@ -260,6 +237,24 @@ async fn chosen_currency_stays_while_its_bank_is_down() {
     let (_, money) = other.rsplit_once("slot=\"money\"").unwrap();
     assert_has(money, "By month, NZD");
     assert_lacks(money, ">QQQ<");
+
+    // One currency is shown at a time.
+    let first = browser.get("/overview").await.text;
+    let chips = links(&first, "/overview", "</a>");
+    let of_currency = |code: &str| {
+        let end = format!("currency={code}#money");
+        let chip = chips.iter().find(|(query, _)| query.ends_with(&end));
+        chip.map(|(query, _)| query.clone())
+    };
+    for code in ["AUD", "NZD"] {
+        let query = of_currency(code).expect("a chip of the currency");
+        let page = browser.get(&format!("/overview?{query}")).await.text;
+        let (_, money) = page.rsplit_once("slot=\"money\"").unwrap();
+        assert_eq!(money.matches("By month, ").count(), 1);
+        assert_has(money, &format!("By month, {code}"));
+        let chosen = money.split("aria-current=\"true\">").nth(2).unwrap();
+        assert_starts(chosen, code);
+    }
 }
 
 /// A reload takes what was read before, and *Refresh* does not.
@@ -465,13 +460,24 @@ async fn investor(app: &App) -> Person {
 }
 
 #[tokio::test]
-async fn holdings_are_those_of_the_api_with_exact_sums() {
+async fn investments_are_those_of_the_api() {
     let app = App::start(Setup::default()).await;
     let person = investor(&app).await;
     let browser = app.sign_in(person.user.id).await;
+    trades_of_all_brokers_follow_each_other(&app, &person, &browser).await;
+    holdings_are_those_of_the_api_with_exact_sums(&app, &person, &browser).await;
+    an_account_a_period_and_a_text_filter_the_investments(&app, &person, &browser).await;
+    a_broker_that_fails_spoils_no_other(&app, &person, &browser).await;
+}
+
+async fn holdings_are_those_of_the_api_with_exact_sums(
+    app: &App,
+    person: &Person,
+    browser: &SignedIn<'_>,
+) {
     let mut holdings = Vec::new();
     for connection in &person.connections {
-        holdings.extend(app.all_holdings(connection.id).by(&person).rows().await);
+        holdings.extend(app.all_holdings(connection.id).by(person).rows().await);
     }
     let page = browser.get("/investments").await.text;
     assert!(holdings.len() > 15);
@@ -544,15 +550,15 @@ async fn holdings_are_those_of_the_api_with_exact_sums() {
 }
 
 /// Each page of the trades has the next ones of the API, over all brokers.
-#[tokio::test]
-async fn trades_of_all_brokers_follow_each_other() {
-    let app = App::start(Setup::default()).await;
-    let person = investor(&app).await;
-    let browser = app.sign_in(person.user.id).await;
+async fn trades_of_all_brokers_follow_each_other(
+    app: &App,
+    person: &Person,
+    browser: &SignedIn<'_>,
+) {
     let mut trades: Vec<Trade> = Vec::new();
     let connections = app.connections_of(person.user.id).await;
     for connection in &connections {
-        let read = app.all_trades(connection.id).by(&person).limit(500);
+        let read = app.all_trades(connection.id).by(person).limit(500);
         trades.extend(read.rows().await);
     }
     // Newest first, and of equal times as the brokers come, as the page does.
@@ -619,20 +625,20 @@ async fn a_limit_says_when_to_try_again() {
     browser.get("/trades.csv").await.assert_shows(429, when);
 }
 
-#[tokio::test]
-async fn an_account_a_period_and_a_text_filter_the_investments() {
-    let app = App::start(Setup::default()).await;
-    let person = investor(&app).await;
-    let browser = app.sign_in(person.user.id).await;
+async fn an_account_a_period_and_a_text_filter_the_investments(
+    app: &App,
+    person: &Person,
+    browser: &SignedIn<'_>,
+) {
     let (account, _) = app
-        .accounts_by(&person)
+        .accounts_by(person)
         .await
         .into_iter()
         .find(|(account, _)| account.name.contains("Crypto"))
         .unwrap();
     let path = format!("/investments?account={}", account.id);
     let page = browser.get(&path).await.text;
-    let holdings = app.holdings(&account).by(&person).rows().await;
+    let holdings = app.holdings(&account).by(person).rows().await;
     let (held, traded) = page.split_once("<h2 id=\"trades\">").unwrap();
     let (_, held) = held.split_once("<h2 id=\"holdings\">").unwrap();
     assert_eq!(held.matches("<li").count(), holdings.len());
@@ -645,7 +651,7 @@ async fn an_account_a_period_and_a_text_filter_the_investments() {
     let recent = browser.get(&format!("{path}&period=30d")).await.text;
     let first = app.clock.now().in_tz("Australia/Sydney").unwrap().date();
     let first = first.saturating_sub(jiff::ToSpan::days(30)).to_string();
-    let rows = app.trades(&account).by(&person).from(&*first).limit(500);
+    let rows = app.trades(&account).by(person).from(&*first).limit(500);
     let rows = rows.rows().await;
     let (_, traded) = recent.split_once("<h2 id=\"trades\">").unwrap();
     assert_eq!(traded.matches("<li").count(), rows.len().min(50));
@@ -670,7 +676,7 @@ async fn an_account_a_period_and_a_text_filter_the_investments() {
     let (held, traded) = found.split_once("<h2 id=\"trades\">").unwrap();
     let (_, held) = held.split_once("<h2 id=\"holdings\">").unwrap();
     assert_eq!(held.matches("<li").count(), 1, "{held}");
-    let all = app.trades(&account).by(&person).limit(500).rows().await;
+    let all = app.trades(&account).by(person).limit(500).rows().await;
     let expected = all.iter().filter(|trade| trade.symbol == "ETH").count();
     let said = match expected {
         1..=50 => format!(">{expected} found. As of "),
@@ -687,11 +693,7 @@ async fn an_account_a_period_and_a_text_filter_the_investments() {
 }
 
 /// A broker that fails says so in both parts, and the others are there.
-#[tokio::test]
-async fn a_broker_that_fails_spoils_no_other() {
-    let app = App::start(Setup::default()).await;
-    let person = investor(&app).await;
-    let browser = app.sign_in(person.user.id).await;
+async fn a_broker_that_fails_spoils_no_other(app: &App, person: &Person, browser: &SignedIn<'_>) {
     let before = browser.get("/investments").await.text;
     let broken = app.connections_of(person.user.id).await.remove(0);
     app.set_consent(&broken, ConsentState::Revoked).await;

@@ -7,6 +7,7 @@ use bellbird_sandbox::{ConsentState, Fault};
 use jiff::civil::Date;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use super::SignedIn;
 use super::pages::text_of;
 use crate::support::client::Transaction;
 use crate::support::harness::{App, Person, Setup};
@@ -111,10 +112,17 @@ async fn person_of_two_providers(app: &App) -> Person {
 }
 
 #[tokio::test]
-async fn rows_of_all_accounts_are_listed_newest_first() {
+async fn page_shows_the_rows_of_the_api() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.olivia.user.id).await;
-    let expected = rows_of_api(&app, &app.olivia, "2026-08-01").await;
+    days_are_what_they_say(&app, &browser).await;
+    rows_of_all_accounts_are_listed_newest_first(&app, &browser).await;
+    filters_combine_and_the_file_has_what_the_page_shows(&app, &browser).await;
+    search_reads_a_year_and_says_so(&app, &browser).await;
+}
+
+async fn rows_of_all_accounts_are_listed_newest_first(app: &App, browser: &SignedIn<'_>) {
+    let expected = rows_of_api(app, &app.olivia, "2026-08-01").await;
     let accounts: BTreeSet<&str> = expected.iter().map(|row| &*row.account_id).collect();
     assert!(expected.len() > 100 && accounts.len() > 2);
     let (mut path, mut rows) = ("/transactions?from=2026-08-01".to_owned(), Vec::new());
@@ -149,12 +157,9 @@ async fn rows_of_all_accounts_are_listed_newest_first() {
     );
 }
 
-#[tokio::test]
-async fn filters_combine_and_the_file_has_what_the_page_shows() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.olivia.user.id).await;
+async fn filters_combine_and_the_file_has_what_the_page_shows(app: &App, browser: &SignedIn<'_>) {
     let (account, _) = app.busiest().await;
-    let rows = rows_of_api(&app, &app.olivia, "2026-08-20").await;
+    let rows = rows_of_api(app, &app.olivia, "2026-08-20").await;
     let category = rows
         .iter()
         .filter(|row| row.account_id == account.id)
@@ -242,11 +247,8 @@ async fn filters_combine_and_the_file_has_what_the_page_shows() {
     assert_has(&text, "HTTP/1.1");
 }
 
-#[tokio::test]
-async fn search_reads_a_year_and_says_so() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.olivia.user.id).await;
-    let rows = rows_of_api(&app, &app.olivia, "2025-11-20").await;
+async fn search_reads_a_year_and_says_so(app: &App, browser: &SignedIn<'_>) {
+    let rows = rows_of_api(app, &app.olivia, "2025-11-20").await;
     let is_old =
         |row: &&Transaction| row.date.as_str() < "2026-06" && plain(&row.amount).contains('.');
     let old = rows.iter().find(is_old).unwrap();
@@ -296,10 +298,7 @@ async fn search_reads_a_year_and_says_so() {
     none.assert_lacks("<b>no");
 }
 
-#[tokio::test]
-async fn days_are_what_they_say() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.olivia.user.id).await;
+async fn days_are_what_they_say(app: &App, browser: &SignedIn<'_>) {
     app.reset_calls();
     let page = browser.get("/transactions").await;
     page.assert_shows(200, "since 21 Oct 2026 in ");
@@ -363,7 +362,7 @@ fn bank_at<'p>(person: &'p Person, provider: &str) -> &'p str {
 }
 
 #[tokio::test]
-async fn slow_bank_delays_only_its_own_rows() {
+async fn slow_or_broken_bank_spoils_only_its_own_rows() {
     let app = App::start(Setup::default()).await;
     let person = person_of_two_providers(&app).await;
     let browser = app.sign_in(person.user.id).await;
@@ -380,6 +379,7 @@ async fn slow_bank_delays_only_its_own_rows() {
     assert_eq!(last, whole);
     assert_eq!(parts[1].matches(slow).count(), 1, "its rows are not there");
     assert!(page.text.trim_end().ends_with("</html>"));
+    broken_bank_has_a_way_back_and_spoils_no_other(&app, &person, &browser).await;
 }
 
 /// A consent that has just ended can look like a bank without rows, beside the rows of others.
@@ -403,11 +403,11 @@ async fn bank_that_lists_nothing_is_named() {
     }
 }
 
-#[tokio::test]
-async fn broken_bank_has_a_way_back_and_spoils_no_other() {
-    let app = App::start(Setup::default()).await;
-    let person = person_of_two_providers(&app).await;
-    let browser = app.sign_in(person.user.id).await;
+async fn broken_bank_has_a_way_back_and_spoils_no_other(
+    app: &App,
+    person: &Person,
+    browser: &SignedIn<'_>,
+) {
     let broken = &person.connections[1];
     app.bank("akahu").add_fault(Fault::status(500));
     let down = browser.get("/transactions").await;
@@ -438,7 +438,7 @@ async fn broken_bank_has_a_way_back_and_spoils_no_other() {
     file.assert_status(200);
     // As the page.
     file.assert_lacks(&broken.institution_name);
-    let account = app.accounts_by(&person).await.into_iter();
+    let account = app.accounts_by(person).await.into_iter();
     let mut account = account.filter(|(account, _)| account.connection_id == broken.id.to_string());
     let (account, _) = account.next().unwrap();
     let alone = format!("account={}", account.id);
