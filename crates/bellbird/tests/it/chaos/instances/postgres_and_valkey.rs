@@ -202,28 +202,41 @@ impl Instances {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn limit_is_exact_over_all_instances() {
-    let instances = Instances::start().await;
-    let began = Instant::now();
-    let (allowed, refused) = instances.send(10_000, "/v1/connections").await;
-    assert_eq!(allowed + refused, 10_000);
-    // A full bucket of 60, and one call a second from then on.
-    let refilled = usize::try_from(began.elapsed().as_secs()).unwrap();
-    let is_exact = (60..=60 + refilled + 1).contains(&allowed);
-    assert!(is_exact, "{allowed} after {refilled} s");
-    // A revoked key is rejected by all of them at once.
-    let workdir = &instances.workdir;
-    let keys = workdir.json("key list --user me@example.com");
-    workdir.json(&format!("key revoke {}", text(&keys[0], "id")));
-    for instance in 0..INSTANCES {
-        assert_eq!(instances.status(instance, "/v1/connections").await, 401);
-    }
+async fn keys_are_limited_by_all_instances_together() {
+    let mut instances = Instances::start().await;
+    bad_keys_lock_no_other_key_out(&instances).await;
+    live_requests_of_a_key_are_counted(&instances).await;
+    // A key whose bucket is full.
+    let create = "key create --user me@example.com --name unused";
+    instances.key = instances.workdir.field(create, "key");
+    limit_is_exact(&instances).await;
     instances.stop();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn live_requests_of_a_key_are_counted_over_all_instances() {
-    let instances = Instances::start().await;
+/// An app calls for all of its users from one address, and one of their keys was revoked.
+async fn bad_keys_lock_no_other_key_out(instances: &Instances) {
+    let workdir = &instances.workdir;
+    let made = workdir.json("key create --user me@example.com --name revoked");
+    workdir.json(&format!("key revoke {}", text(&made, "id")));
+    let revoked = text(&made, "key");
+    let misspelled = format!("{}x", &revoked[..revoked.len() - 1]);
+    let path = "/v1/connections";
+    for number in 0..100 {
+        let bad = if number % 2 == 0 {
+            revoked
+        } else {
+            &misspelled
+        };
+        let (status, _) = get(&instances.url(number, path), Some(bad)).await;
+        assert_eq!(status, 401, "{number}");
+    }
+    // No instance has seen this key.
+    for instance in 0..INSTANCES {
+        assert_eq!(instances.status(instance, path).await, 200, "{instance}");
+    }
+}
+
+async fn live_requests_of_a_key_are_counted(instances: &Instances) {
     let path = instances.list("/v1/transactions", "akahu").await;
     let slow = Fault::delay_ms(1_500);
     instances.add_fault("akahu", slow).await;
@@ -235,7 +248,22 @@ async fn live_requests_of_a_key_are_counted_over_all_instances() {
     instances.clear_faults("akahu").await;
     // Given back at the end of each response.
     eventually(async || instances.status(1, &path).await == 200).await;
-    instances.stop();
+}
+
+async fn limit_is_exact(instances: &Instances) {
+    let began = Instant::now();
+    let (allowed, refused) = instances.send(10_000, "/v1/connections").await;
+    assert_eq!(allowed + refused, 10_000);
+    // A full bucket of 60, and one call a second from then on.
+    let refilled = usize::try_from(began.elapsed().as_secs()).unwrap();
+    let is_exact = (60..=60 + refilled + 1).contains(&allowed);
+    assert!(is_exact, "{allowed} after {refilled} s");
+    // A revoked key is rejected by all of them at once.
+    let revoke = "key revoke unused --user me@example.com";
+    instances.workdir.json(revoke);
+    for instance in 0..INSTANCES {
+        assert_eq!(instances.status(instance, "/v1/connections").await, 401);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -299,32 +327,6 @@ async fn budget_of_a_user_is_that_of_all_instances() {
     let calls = instances.calls_until_refused(&list, "akahu").await;
     assert!((5..=25).contains(&calls), "{calls}");
     assert!(instances.dump().await.contains("}:budget"));
-    instances.stop();
-}
-
-/// An app calls for all of its users from one address, and one of their keys was revoked.
-#[tokio::test(flavor = "multi_thread")]
-async fn bad_keys_lock_no_other_key_out_at_any_instance() {
-    let instances = Instances::start().await;
-    let workdir = &instances.workdir;
-    let made = workdir.json("key create --user me@example.com --name revoked");
-    workdir.json(&format!("key revoke {}", text(&made, "id")));
-    let revoked = text(&made, "key");
-    let misspelled = format!("{}x", &revoked[..revoked.len() - 1]);
-    let path = "/v1/connections";
-    for number in 0..100 {
-        let bad = if number % 2 == 0 {
-            revoked
-        } else {
-            &misspelled
-        };
-        let (status, _) = get(&instances.url(number, path), Some(bad)).await;
-        assert_eq!(status, 401, "{number}");
-    }
-    // No instance has seen this key.
-    for instance in 0..INSTANCES {
-        assert_eq!(instances.status(instance, path).await, 200, "{instance}");
-    }
     instances.stop();
 }
 
