@@ -110,7 +110,10 @@ async fn bodies_of_all_endpoints() {
 
 #[tokio::test]
 async fn bodies_of_all_errors() {
-    let app = App::start(Setup::default()).await;
+    let app = App::start(Setup::with(|settings| {
+        settings.api_context.metadata_per_minute = 1;
+    }))
+    .await;
     let person = person_with_all(&app).await;
     let connection = person.connections[0].id;
     let transactions = format!("/v1/transactions?connectionId={connection}");
@@ -156,29 +159,18 @@ async fn bodies_of_all_errors() {
         &app.get_as(key, &transactions).await,
     ));
 
-    let broken = App::start(Setup::default()).await;
     execute(
-        &broken.shared.database,
+        &app.shared.database,
         "UPDATE secrets SET sealed = substr(sealed, 1, 1)",
         "",
     )
     .await;
     let path = format!(
         "/v1/transactions?connectionId={}",
-        broken.olivia.connections[0].id
+        app.olivia.connections[0].id
     );
-    errors.push(shown(
-        "the secret cannot be opened",
-        &broken.get(&path).await,
-    ));
-
-    let mut setup = Setup::default();
-    setup.settings.api_context.metadata_per_minute = 1;
-    let limited = App::start(setup).await;
-    limited.get("/v1/accounts").await;
-    errors.push(shown(
-        "too many requests",
-        &limited.get("/v1/accounts").await,
-    ));
+    errors.push(shown("the secret cannot be opened", &app.get(&path).await));
+    app.get("/v1/accounts").await;
+    errors.push(shown("too many requests", &app.get("/v1/accounts").await));
     insta::assert_json_snapshot!("errors", redact(&errors.into()));
 }
