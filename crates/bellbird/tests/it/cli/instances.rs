@@ -14,7 +14,7 @@ use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, er
 use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 /// A folder with settings for a migrated database, and the URL of the database.
-async fn migrated(database: Database) -> (Workdir, String) {
+pub(super) async fn migrated(database: Database) -> (Workdir, String) {
     let mut workdir = Workdir::with_key();
     let url = match database {
         Database::Sqlite => format!("sqlite:{}", workdir.folder.path().join("own.db").display()),
@@ -359,11 +359,7 @@ async fn warns_of_an_instance_that_rejects_the_address() {
 /// What was planned by a clock that was ahead comes as soon as it was meant to.
 #[tokio::test]
 async fn clock_that_was_set_back_while_no_service_ran_delays_nothing() {
-    let Deployment {
-        workdir,
-        sandbox,
-        database: url,
-    } = Deployment::start_on(Database::Sqlite, 50, &[]).await;
+    let (workdir, url) = migrated(Database::Sqlite).await;
     let start = || workdir.start("serve");
     start().end();
     let year = 365 * 24 * 3_600 * 1_000_000_i64;
@@ -375,7 +371,6 @@ async fn clock_that_was_set_back_while_no_service_ran_delays_nothing() {
     let later = format!("SELECT kind FROM jobs WHERE run_at > {in_a_day}");
     let planned = query(&url, &later).await;
     assert_eq!(planned, [[""; 0]; 0], "jobs that would run in a year");
-    sandbox.end();
 }
 
 also_on_postgres! { status_shows_what_runs }

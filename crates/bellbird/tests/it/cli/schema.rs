@@ -1,7 +1,7 @@
 //! A database that this version cannot upgrade: every command that opens it says so.
 
+use super::instances::migrated;
 use crate::support::database::execute;
-use crate::support::deployment::Deployment;
 use crate::support::harness::{Database, also_on_postgres};
 use crate::support::process::{ANY_PORTS, Workdir};
 use crate::support::words::assert_has;
@@ -17,11 +17,7 @@ fn database_check(workdir: &Workdir) -> String {
 #[tokio::test]
 async fn unknown_schema_is_explained() {
     let database = Database::of_test();
-    let Deployment {
-        mut workdir,
-        sandbox,
-        database: url,
-    } = Deployment::start_on(database, 50, &[]).await;
+    let (mut workdir, url) = migrated(database).await;
     let is_file = url.starts_with("sqlite:");
     if is_file {
         workdir.json("backup before.db");
@@ -51,7 +47,6 @@ async fn unknown_schema_is_explained() {
         workdir.json("restore before.db");
         assert_eq!(workdir.json("user list").as_array().unwrap().len(), 0);
     }
-    sandbox.end();
 }
 
 also_on_postgres! { unknown_schema_is_explained }

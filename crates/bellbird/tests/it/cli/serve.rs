@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::instances::migrated;
 use crate::support::database::execute;
-use crate::support::deployment::Deployment;
-use crate::support::harness::{also_on_postgres, eventually};
+use crate::support::harness::{Database, also_on_postgres, eventually};
 use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, text};
 use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
@@ -108,11 +108,7 @@ async fn deleted_database_fails_readiness_and_can_be_rescued() {
 /// Everybody may ask, so it costs no query. The reason is for the operator.
 #[tokio::test]
 async fn readiness_follows_renewals_and_the_schema() {
-    let Deployment {
-        mut workdir,
-        sandbox: _sandbox,
-        database,
-    } = Deployment::start(&[]).await;
+    let (mut workdir, database) = migrated(Database::of_test()).await;
     let service = workdir.start("serve");
     let status = async |listener: &str| {
         let url = format!("{}/health/ready", service.url(listener));

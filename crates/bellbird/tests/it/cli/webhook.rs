@@ -11,24 +11,20 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::instances::migrated;
 use crate::support::database::execute;
 use crate::support::deployment::Deployment;
 use crate::support::fields::assert_fields;
-use crate::support::harness::{Database, postgres_database};
+use crate::support::harness::Database;
 use crate::support::port::free_port;
-use crate::support::process::{MASTER_KEY, Workdir, errors, names, text};
+use crate::support::process::{Workdir, errors, names, text};
 use crate::support::transcript::{Transcript, transcript};
 use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 /// A folder with a database and a user, where endpoints on this machine are allowed.
 async fn workdir_with_user() -> Workdir {
-    let mut workdir = Workdir::new();
-    if Database::of_test() == Database::Postgres {
-        workdir.set("BELLBIRD_DATABASE__URL", &postgres_database().await);
-    }
-    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    let (mut workdir, _) = migrated(Database::of_test()).await;
     workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
-    workdir.json("migrate");
     workdir.json("user add --email me@example.com");
     workdir
 }
