@@ -124,7 +124,7 @@ async fn cursor_before_forgotten_rows_is_expired() {
 
 /// Change versions are seconds, and several syncs in one second have ones ahead of the clock.
 #[tokio::test]
-async fn cursor_with_a_mark_of_two_histories_is_expired() {
+async fn cursor_of_another_history_is_not_accepted() {
     let app = App::start(setup()).await;
     let person = app.person_at("fiskil").await;
     let connection = &person.connections[0];
@@ -150,17 +150,10 @@ async fn cursor_with_a_mark_of_two_histories_is_expired() {
     assert_problem(&copy.ask(&app).await, 410, "cursor_expired");
     copy.follow(&app).await;
     copy.assert_equal(&app, "again").await;
-}
 
-/// A connection that is removed and linked again is another one, for its cursors too.
-#[tokio::test]
-async fn cursor_of_a_removed_connection_is_not_accepted() {
-    let app = App::start(setup()).await;
-    let person = app.person_at("fiskil").await;
-    let copy = Follower::copied(&app, &person, &person.connections[0]).await;
+    // A connection that is removed and linked again is another one, for its cursors too.
     let (removals, imports) = (app.connections.removals(), app.connections.imports());
-    let removed = removals.remove_locally(person.connections[0].id).await;
-    removed.unwrap();
+    removals.remove_locally(connection.id).await.unwrap();
     let credentials = SecretString::from(app.spare_credentials("fiskil").to_string());
     let imported = imports.import(person.user.id, "fiskil", &credentials).await;
     let mut again = Follower::new(&app, &person, &imported.unwrap().connections[0]);

@@ -209,8 +209,8 @@ fn doctor_compares_the_clock_with_the_provider() {
 }
 
 #[test]
-fn doctor_notes_listeners_that_are_open_without_https() {
-    let workdir = Workdir::migrated();
+fn doctor_checks_listeners_and_the_last_backup() {
+    let mut workdir = Workdir::migrated_with_key();
     let open = "--api-listen 0.0.0.0:0 --console-listen 127.0.0.1:0 --ops-listen 0.0.0.0:0";
     let notes = workdir.doctor_with(open, "settings").join("\n");
     for note in [
@@ -220,17 +220,10 @@ fn doctor_notes_listeners_that_are_open_without_https() {
         assert!(notes.lines().any(|line| line.starts_with(note)), "{notes}");
     }
     assert_lacks(&notes, "console.listen");
-}
-
-#[test]
-fn doctor_checks_the_listener_of_operators_and_the_last_backup() {
-    let mut workdir = Workdir::migrated_with_key();
     let address = format!("127.0.0.1:{}", free_port());
     workdir.set("BELLBIRD_ADMIN__LISTEN", &address);
-    assert_eq!(
-        workdir.doctor("admin.listen"),
-        [format!("ok {address} is free")]
-    );
+    let free = format!("ok {address} is free");
+    assert_eq!(workdir.doctor("admin.listen"), [free]);
     workdir.json("backup backup.db");
     assert_starts(&workdir.doctor("backup")[0], "ok the last one at 20");
 }

@@ -153,6 +153,21 @@ async fn session_ends_by_sign_out_by_time_and_with_its_user() {
     let keys = browser.get("/keys").await;
     keys.assert_needs_sign_in("after sign-out");
 
+    // Whoever has the browser next, or had the session, links nothing by what the console left
+    // there.
+    let browser = app.sign_in(app.ben.user.id).await;
+    let begun = browser.post("/connections", "provider=akahu").await;
+    begun.assert_status(303);
+    let cookies = begun.set_cookies();
+    let (_, token) = cookies.split_once("bellbird-link=").unwrap();
+    let token = token.split(';').next().unwrap();
+    let link = format!("/link/{token}");
+    app.page(&link, None).await.assert_status(200);
+    let out = browser.post("/sign-out", "").await;
+    app.page(&link, None).await.assert_status(404);
+    let removed = out.set_cookies();
+    assert_eq!(removed, "bellbird-session=; bellbird-link=; bellbird=");
+
     let user = app.add_user("new@example.com", Plan::Developer).await;
     let browser = app.sign_in(user.id).await;
     browser.get("/keys").await.assert_status(200);
@@ -297,24 +312,6 @@ async fn first_sign_in_shows_the_programs_of_others() {
     let first = post(&app.sign_in_link(user.id).await, None, "").await;
     // Nobody made anything.
     first.assert_leads_to("/overview");
-}
-
-/// Whoever has the browser next, or had the session, links nothing by what the console left there.
-#[tokio::test]
-async fn sign_out_ends_the_links_of_the_session() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.ben.user.id).await;
-    let begun = browser.post("/connections", "provider=akahu").await;
-    begun.assert_status(303);
-    let cookies = begun.set_cookies();
-    let (_, token) = cookies.split_once("bellbird-link=").unwrap();
-    let token = token.split(';').next().unwrap();
-    let link = format!("/link/{token}");
-    app.page(&link, None).await.assert_status(200);
-    let out = browser.post("/sign-out", "").await;
-    app.page(&link, None).await.assert_status(404);
-    let removed = out.set_cookies();
-    assert_eq!(removed, "bellbird-session=; bellbird-link=; bellbird=");
 }
 
 /// A change of the address by an app proves nothing, and pages do not say why nobody is signed in.
