@@ -49,19 +49,6 @@ async fn v1_without_valid_key_is_always_401() {
 }
 
 #[tokio::test]
-async fn scheme_ignores_case_and_header_is_single() {
-    let app = App::start(Setup::default()).await;
-    let request = || app.http.get(format!("{}/v1/categories", app.url));
-    let key = &app.olivia.key;
-    for line in [format!("bearer {key}"), format!("BEARER  {key}")] {
-        let answer = app.send(request().header("authorization", line)).await;
-        assert_eq!(answer.status, 200);
-    }
-    let twice = request().bearer_auth(key).bearer_auth(key);
-    app.send(twice).await.error(401);
-}
-
-#[tokio::test]
 async fn plan_and_key_changes_apply_immediately() {
     let app = App::start(Setup::default()).await;
     let path = "/v1/accounts";
@@ -255,6 +242,16 @@ async fn wrong_keys_do_not_make_a_valid_one_fail() {
     }
     let answer = app.get(path).await;
     assert_eq!(answer.status, 200, "a key that is new to the instance");
+
+    // The scheme ignores case, and the header is single.
+    let request = || app.http.get(format!("{}/v1/categories", app.url));
+    let key = &app.olivia.key;
+    for line in [format!("bearer {key}"), format!("BEARER  {key}")] {
+        let answer = app.send(request().header("authorization", line)).await;
+        assert_eq!(answer.status, 200);
+    }
+    let twice = request().bearer_auth(key).bearer_auth(key);
+    app.send(twice).await.error(401);
 }
 
 mod postgres {

@@ -134,7 +134,7 @@ fn holdings(response: &Response) -> Vec<Holding> {
 }
 
 #[tokio::test]
-async fn holdings_have_documented_shape_and_exact_values() {
+async fn holdings_and_trades_have_the_documented_shape() {
     let app = App::start(Setup::default()).await;
     let mia = investor(&app).await;
     let (mut count, mut ids, mut multipliers) = (0, BTreeSet::new(), BTreeSet::new());
@@ -164,6 +164,7 @@ async fn holdings_have_documented_shape_and_exact_values() {
     for common in [1, 100] {
         assert!(multipliers.contains(&common), "{multipliers:?}");
     }
+    trades_have_the_documented_shape_and_order(&app, &mia).await;
 }
 
 #[tokio::test]
@@ -244,13 +245,10 @@ async fn concurrent_equal_reads_share_one_call() {
     }
 }
 
-#[tokio::test]
-async fn trades_have_the_documented_shape_and_order() {
-    let app = App::start(Setup::default()).await;
-    let mia = investor(&app).await;
+async fn trades_have_the_documented_shape_and_order(app: &App, mia: &Person) {
     let mut types = BTreeSet::new();
-    for (account, _) in app.accounts_by(&mia).await {
-        for trade in app.trades(&account).by(&mia).all(500).await {
+    for (account, _) in app.accounts_by(mia).await {
+        for trade in app.trades(&account).by(mia).all(500).await {
             let Trade {
                 id,
                 trade_date,
@@ -271,11 +269,11 @@ async fn trades_have_the_documented_shape_and_order() {
 
     // Those of several accounts are merged, newest first.
     for connection in &mia.connections {
-        let merged = app.all_trades(connection.id).by(&mia).all(150).await;
+        let merged = app.all_trades(connection.id).by(mia).all(150).await;
         let mut single: Vec<Trade> = Vec::new();
-        for (account, _) in app.accounts_by(&mia).await {
+        for (account, _) in app.accounts_by(mia).await {
             if account.connection_id == connection.id.to_string() {
-                single.extend(app.trades(&account).by(&mia).all(500).await);
+                single.extend(app.trades(&account).by(mia).all(500).await);
             }
         }
         let instant = |trade: &Trade| {

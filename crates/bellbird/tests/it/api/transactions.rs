@@ -128,6 +128,38 @@ async fn date_range_may_be_absent_or_empty() {
         assert_eq!(read.page().await, expected, "{path}");
     }
     assert_eq!(app.transaction_calls(), 0);
+    invalid_parameters_are_rejected(&app).await;
+}
+
+async fn invalid_parameters_are_rejected(app: &App) {
+    let connection = app.olivia.connections[0].id;
+    let date = "Must be a valid ISO 8601 date string (YYYY-MM-DD or YYYY-MM-DDTHH:mm:ssZ)";
+
+    let rejected = app.get("/v1/transactions").await;
+    assert_has(&rejected.error(400), "connectionId");
+    let read = || app.all_transactions(connection);
+    let rejected = read().to("now").from("2026-02-30").with("limit", "x");
+    let rejected = rejected.with("offset", "-1").send().await;
+    assert_has(&rejected.error(400), "date");
+    let expected = json!([
+        format!("from: {date}"),
+        format!("to: {date}"),
+        "limit: Must be an integer between 1 and 500",
+        "offset: Must be an integer of at least 0",
+    ]);
+    assert_eq!(rejected.details(), expected);
+    assert_eq!(read().limit(10_000).page().await.pagination.limit, 500);
+    app.get("/v1/transactions?connectionId=nonsense")
+        .await
+        .error(404);
+    read().with("accountId", "").send().await.error(404);
+    read().with("accountId", "nonsense").send().await.error(404);
+    let without_hyphens = connection.to_string().replace('-', "");
+    let path = format!("/v1/transactions?connectionId={without_hyphens}");
+    app.get(&path).await.error(404);
+    let upper = connection.to_string().to_uppercase();
+    let path = format!("/v1/transactions?connectionId={upper}");
+    assert_eq!(app.get(&path).await.status, 200);
 }
 
 /// Adds a row at the provider and returns its id.
@@ -147,18 +179,6 @@ fn add(app: &App, provider_account_id: &str, row: Value) -> String {
 async fn shown(read: Query<'_, Transaction>, id: &str) -> Option<Transaction> {
     let rows = read.limit(500).rows().await;
     rows.into_iter().find(|row| row.id == id)
-}
-
-/// `exact.rs` compares all other digits.
-#[tokio::test]
-async fn exponent_of_an_amount_is_written_out() {
-    let app = App::start(Setup::default()).await;
-    let (account, provider_id) = app.busiest().await;
-    let new = json!({"amount": "1e3", "description": "digits"});
-    let id = add(&app, &provider_id, new);
-    let row = shown(app.transactions(&account), &id).await;
-    let row = row.expect("the row");
-    assert_eq!((&*row.amount, &*row.direction), ("1000", "credit"));
 }
 
 #[tokio::test]
@@ -211,15 +231,17 @@ async fn days_use_the_users_timezone() {
 }
 
 #[tokio::test]
-async fn pending_and_untimed_rows_are_dropped() {
+async fn pending_rows_are_dropped_and_odd_ones_are_read() {
     let app = App::start(Setup::default()).await;
     let (account, provider_id) = app.busiest().await;
-    let [pending, executed, future, unknown] = [
+    // `exact.rs` compares all other digits.
+    let [pending, executed, future, unknown, exponent] = [
         json!({"amount": "-1.00", "description": "a", "status": "PENDING"}),
         json!({"amount": "-1.00", "description": "b", "posting_date_time": null,
             "execution_date_time": "2026-11-19T01:00:00Z"}),
         json!({"amount": "-1.00", "description": "c", "posting_date_time": "2026-11-20T09:30:01Z"}),
         json!({"amount": "-1.00", "description": "d", "category": {"primary_category": "PETS"}}),
+        json!({"amount": "1e3", "description": "e"}),
     ]
     .map(|new| add(&app, &provider_id, new));
     let read = || app.transactions(&account);
@@ -231,6 +253,8 @@ async fn pending_and_untimed_rows_are_dropped() {
     let row = shown(read().to("2026-11-21"), &future).await;
     assert!(row.is_some());
     assert_eq!(shown(read(), &unknown).await.unwrap().category, None);
+    let row = shown(read(), &exponent).await.unwrap();
+    assert_eq!((&*row.amount, &*row.direction), ("1000", "credit"));
 }
 
 #[tokio::test]
@@ -405,37 +429,4 @@ async fn many_lists_of_one_key_leave_the_map_of_another() {
     for row in &first {
         assert!(!second.contains(row), "twice: {row:?}");
     }
-}
-
-#[tokio::test]
-async fn invalid_parameters_are_rejected() {
-    let app = App::start(Setup::default()).await;
-    let connection = app.olivia.connections[0].id;
-    let date = "Must be a valid ISO 8601 date string (YYYY-MM-DD or YYYY-MM-DDTHH:mm:ssZ)";
-
-    let rejected = app.get("/v1/transactions").await;
-    assert_has(&rejected.error(400), "connectionId");
-    let read = || app.all_transactions(connection);
-    let rejected = read().to("now").from("2026-02-30").with("limit", "x");
-    let rejected = rejected.with("offset", "-1").send().await;
-    assert_has(&rejected.error(400), "date");
-    let expected = json!([
-        format!("from: {date}"),
-        format!("to: {date}"),
-        "limit: Must be an integer between 1 and 500",
-        "offset: Must be an integer of at least 0",
-    ]);
-    assert_eq!(rejected.details(), expected);
-    assert_eq!(read().limit(10_000).page().await.pagination.limit, 500);
-    app.get("/v1/transactions?connectionId=nonsense")
-        .await
-        .error(404);
-    read().with("accountId", "").send().await.error(404);
-    read().with("accountId", "nonsense").send().await.error(404);
-    let without_hyphens = connection.to_string().replace('-', "");
-    let path = format!("/v1/transactions?connectionId={without_hyphens}");
-    app.get(&path).await.error(404);
-    let upper = connection.to_string().to_uppercase();
-    let path = format!("/v1/transactions?connectionId={upper}");
-    assert_eq!(app.get(&path).await.status, 200);
 }

@@ -114,6 +114,30 @@ async fn overview_shows_what_the_api_says() {
     let text = plain_text(&page);
     assert_has(&text, &format!("AUD {net_worth}"));
     assert_has(&text, "As of ");
+    refresh_reads_again(&app, &browser).await;
+}
+
+/// A reload takes what was read before, and *Refresh* does not.
+async fn refresh_reads_again(app: &App, browser: &SignedIn<'_>) {
+    let first = browser.get("/overview").await.text;
+    app.advance_own_clock(SignedDuration::from_mins(1));
+    app.reset_calls();
+    let again = browser.get("/overview").await.text;
+    assert_eq!(app.fiskil().calls(), Default::default());
+    let as_of = |page: &str| {
+        let text = text_of(page);
+        let (_, time) = text.split_once("As of ").unwrap();
+        time.split(' ').next().unwrap().to_owned()
+    };
+    assert_eq!(as_of(&first), as_of(&again), "a minute ago");
+    let refresh = links(&again, "/overview", "</a>");
+    let (query, _) = refresh.iter().find(|(_, text)| *text == "Refresh").unwrap();
+    let refreshed = browser.get(&format!("/overview?{query}")).await.text;
+    assert_ne!(as_of(&refreshed), as_of(&again));
+    assert!(app.transaction_calls() > 0 && app.fiskil().calls()["/v1/banking/balances"] > 0);
+    app.reset_calls();
+    browser.get(&format!("/overview?{query}")).await;
+    assert_eq!(app.fiskil().calls(), Default::default(), "a reload of it");
 }
 
 /// The sums of months and categories are those of the rows behind their links, and they add up.
@@ -255,32 +279,6 @@ async fn chosen_currency_stays_while_its_bank_is_down() {
         let chosen = money.split("aria-current=\"true\">").nth(2).unwrap();
         assert_starts(chosen, code);
     }
-}
-
-/// A reload takes what was read before, and *Refresh* does not.
-#[tokio::test]
-async fn refresh_reads_again() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.olivia.user.id).await;
-    let first = browser.get("/overview").await.text;
-    app.advance_own_clock(SignedDuration::from_mins(1));
-    app.reset_calls();
-    let again = browser.get("/overview").await.text;
-    assert_eq!(app.fiskil().calls(), Default::default());
-    let as_of = |page: &str| {
-        let text = text_of(page);
-        let (_, time) = text.split_once("As of ").unwrap();
-        time.split(' ').next().unwrap().to_owned()
-    };
-    assert_eq!(as_of(&first), as_of(&again), "a minute ago");
-    let refresh = links(&again, "/overview", "</a>");
-    let (query, _) = refresh.iter().find(|(_, text)| *text == "Refresh").unwrap();
-    let refreshed = browser.get(&format!("/overview?{query}")).await.text;
-    assert_ne!(as_of(&refreshed), as_of(&again));
-    assert!(app.transaction_calls() > 0 && app.fiskil().calls()["/v1/banking/balances"] > 0);
-    app.reset_calls();
-    browser.get(&format!("/overview?{query}")).await;
-    assert_eq!(app.fiskil().calls(), Default::default(), "a reload of it");
 }
 
 /// One provider is down: its institutions say so, and everything else is there.
