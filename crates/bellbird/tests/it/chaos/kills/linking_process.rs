@@ -42,7 +42,7 @@ impl Linking {
 
     /// Sends a request of the browser, kills the service while the provider handles its call, and
     /// starts another.
-    async fn kill_during_call(
+    async fn kill_amid(
         &self,
         provider: &str,
         service: Service,
@@ -134,24 +134,16 @@ async fn restarted_service_resumes_linking() {
 
     // Killed while a user is registered, and again while the consent is looked up.
     let (link_url, session) = linking.link_session("fiskil");
-    let (request, call) = (
-        start_request(&link_url).await,
-        ("POST", "/v1/end-users", FaultKind::Drip),
-    );
-    let service = linking
-        .kill_during_call("fiskil", service, request, call)
-        .await;
+    let call = ("POST", "/v1/end-users", FaultKind::Drip);
+    let request = start_request(&link_url).await;
+    let service = linking.kill_amid("fiskil", service, request, call).await;
     let callback_url = linking.answer_consent_page(&link_url).await;
     let deleted = linking.calls("fiskil", "DELETE", "/v1/end-users/{id}");
     assert_eq!(deleted.await, 1, "the orphaned user is deleted");
     assert_eq!(linking.calls("fiskil", "POST", "/v1/end-users").await, 2);
-    let (request, call) = (
-        client().get(&callback_url),
-        ("GET", "/v1/consent", FaultKind::Delay),
-    );
-    let service = linking
-        .kill_during_call("fiskil", service, request, call)
-        .await;
+    let call = ("GET", "/v1/consent", FaultKind::Delay);
+    let request = client().get(&callback_url);
+    let service = linking.kill_amid("fiskil", service, request, call).await;
     eventually(async || linking.works(&service.api, "fiskil").await).await;
     // The session ends right after the connection is stored.
     eventually(async || has_ended(&callback_url).await).await;
@@ -163,13 +155,9 @@ async fn restarted_service_resumes_linking() {
     // Killed while a code is exchanged: the code is lost, and the user starts again.
     let (link_url, session) = linking.link_session("akahu");
     let callback_url = linking.answer_consent_page(&link_url).await;
-    let (request, call) = (
-        client().get(&callback_url),
-        ("POST", "/v1/token", FaultKind::Drip),
-    );
-    let service = linking
-        .kill_during_call("akahu", service, request, call)
-        .await;
+    let call = ("POST", "/v1/token", FaultKind::Drip);
+    let request = client().get(&callback_url);
+    let service = linking.kill_amid("akahu", service, request, call).await;
     eventually(async || has_ended(&callback_url).await).await;
     assert!(!linking.works(&service.api, "akahu").await);
     assert_eq!(linking.result(&session)["status"], "failed");
@@ -179,6 +167,23 @@ async fn restarted_service_resumes_linking() {
     linking.assert_connected(&session);
     linking.remove();
 
+    // The browser leaves while a code is exchanged, and the operator stops the service, which
+    // completes that.
+    let (link_url, _) = linking.link_session("akahu");
+    let callback_url = linking.answer_consent_page(&link_url).await;
+    linking.deployment.reset_calls("akahu").await;
+    let fault = Fault::delay_ms(2_000).at("/v1/token");
+    linking.deployment.add_fault("akahu", fault).await;
+    let request = tokio::spawn(with_cookie(client().get(&callback_url)).send());
+    eventually(async || linking.calls("akahu", "POST", "/v1/token").await > 0).await;
+    request.abort();
+    service.stop();
+    linking.deployment.clear_faults("akahu").await;
+    let service = linking.serve();
+    eventually(async || linking.works(&service.api, "akahu").await).await;
+    eventually(async || has_ended(&callback_url).await).await;
+    linking.remove();
+
     // Killed while the browser is at the provider, and again during the callback, after the
     // provider has confirmed.
     let (link_url, session) = linking.link_session("snaptrade");
@@ -186,13 +191,9 @@ async fn restarted_service_resumes_linking() {
     service.kill();
     assert!(client().get(&callback_url).send().await.is_err());
     let service = linking.serve();
-    let (request, call) = (
-        client().get(&callback_url),
-        ("GET", "/authorizations", FaultKind::Drip),
-    );
-    let service = linking
-        .kill_during_call("snaptrade", service, request, call)
-        .await;
+    let call = ("GET", "/authorizations", FaultKind::Drip);
+    let request = client().get(&callback_url);
+    let service = linking.kill_amid("snaptrade", service, request, call).await;
     eventually(async || linking.works(&service.api, "snaptrade").await).await;
     assert!(has_ended(&callback_url).await);
     linking.assert_connected(&session);
@@ -202,27 +203,6 @@ async fn restarted_service_resumes_linking() {
     linking.deployment.workdir.json(&remove);
     let deleted = linking.calls("snaptrade", "DELETE", "/snapTrade/deleteUser");
     assert_eq!(deleted.await, 1);
-    service.stop();
-    linking.deployment.stop();
-}
-
-#[tokio::test]
-async fn stopping_service_completes_the_exchange_of_a_code() {
-    let linking = Linking::start().await;
-    let service = linking.serve();
-    let (link_url, _) = linking.link_session("akahu");
-    let callback_url = linking.answer_consent_page(&link_url).await;
-    linking.deployment.reset_calls("akahu").await;
-    let fault = Fault::delay_ms(2_000).at("/v1/token");
-    linking.deployment.add_fault("akahu", fault).await;
-    // The browser leaves while the provider responds, and the operator stops the service.
-    let request = tokio::spawn(with_cookie(client().get(&callback_url)).send());
-    eventually(async || linking.calls("akahu", "POST", "/v1/token").await > 0).await;
-    request.abort();
-    service.stop();
-    linking.deployment.clear_faults("akahu").await;
-    let service = linking.serve();
-    eventually(async || linking.works(&service.api, "akahu").await).await;
     service.stop();
     linking.deployment.stop();
 }
