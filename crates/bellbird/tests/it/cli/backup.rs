@@ -10,13 +10,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+use super::instances::migrated;
 use crate::repository::root;
 use crate::support::browser::client;
 use crate::support::database::execute;
 use crate::support::deployment;
 use crate::support::fields::assert_fields;
 use crate::support::harness::{Database, also_on_postgres};
-use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, text};
+use crate::support::process::{
+    ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, metrics, text,
+};
 use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 const KEYS: &str = "BELLBIRD_SECRETS__KEY";
@@ -551,9 +554,9 @@ async fn commands_are_in_the_audit() {
 
 #[tokio::test]
 async fn newest_backups_of_a_folder_are_kept() {
-    let mut deployment = Deployment::start(Database::Sqlite).await;
-    deployment.add_user("anna@example.com");
-    let folder = deployment.workdir.folder.path().join("backups");
+    let (workdir, _) = migrated(Database::Sqlite).await;
+    workdir.json("user add --email anna@example.com");
+    let folder = workdir.path().join("backups");
     fs::create_dir(&folder).unwrap();
     let old = [
         "bellbird-20260101T000000.000Z.db",
@@ -568,7 +571,7 @@ async fn newest_backups_of_a_folder_are_kept() {
     for name in old.iter().chain(&others) {
         fs::write(folder.join(name), "").unwrap();
     }
-    let printed = deployment.workdir.json("backup --keep 2 backups");
+    let printed = workdir.json("backup --keep 2 backups");
     assert_eq!(printed["deleted"], json!(old[..2]));
     let mut left: Vec<_> = fs::read_dir(&folder)
         .unwrap()
@@ -579,49 +582,40 @@ async fn newest_backups_of_a_folder_are_kept() {
     assert_eq!((left.len(), left[0].as_str()), (2, old[2]));
     assert!(text(&printed, "file").ends_with(&left[1]), "{printed}");
     // At once, and not only in the next second.
-    let again = deployment.workdir.json("backup --keep 2 backups");
+    let again = workdir.json("backup --keep 2 backups");
     assert_eq!(again["deleted"], json!([old[2]]));
-    let file = deployment
-        .workdir
-        .field("backup --keep 1 new/folder", "file");
-    let file = deployment.workdir.path().join(file);
+    let file = workdir.field("backup --keep 1 new/folder", "file");
+    let file = workdir.path().join(file);
     assert_eq!(mode_of(file.parent().unwrap()), 0o700);
-    // The service says how old the newest one is.
-    deployment.serve();
-    let age = backup_age(&deployment).await;
-    assert!(age < 3_600, "{age}");
-    deployment.stop();
+    assert_backup_is_new(&workdir).await;
 }
 
-/// What the service says in its metrics.
-async fn backup_age(deployment: &Deployment) -> u64 {
-    let url = format!("{}/metrics", deployment.ops());
-    loop {
-        let metrics = reqwest::get(&url).await.unwrap();
-        let metrics = metrics.text().await.unwrap();
+/// Asserts that a service says in its metrics how old the newest backup is: less than an hour.
+async fn assert_backup_is_new(workdir: &Workdir) {
+    let service = workdir.start("serve");
+    let age = loop {
+        let metrics = metrics(&service.url("opsUrl")).await;
         let name = "bellbird_backup_age_seconds ";
         if let Some(age) = metrics.lines().find_map(|line| line.strip_prefix(name)) {
-            return age.parse().unwrap();
+            break age.parse::<u64>().unwrap();
         }
-    }
+    };
+    assert!(age < 3_600, "{age}");
+    service.end();
 }
 
 #[tokio::test]
 async fn backup_made_elsewhere_is_recorded() {
-    let mut deployment = Deployment::start(Database::of_test()).await;
-    let printed = deployment.workdir.said("backup --made-elsewhere");
+    let (workdir, _) = migrated(Database::of_test()).await;
+    let printed = workdir.said("backup --made-elsewhere");
     assert_eq!(printed, "Recorded a backup that was made elsewhere.\n");
-    deployment.serve();
-    let age = backup_age(&deployment).await;
-    assert!(age < 3_600, "{age}");
-    deployment.stop();
+    assert_backup_is_new(&workdir).await;
 }
 
 #[tokio::test]
 async fn restore_fails_without_a_change() {
-    let mut deployment = Deployment::start(Database::Sqlite).await;
-    deployment.add_user("anna@example.com");
-    let workdir = &mut deployment.workdir;
+    let (workdir, url) = migrated(Database::Sqlite).await;
+    workdir.json("user add --email anna@example.com");
     workdir.json("backup backup.db");
     fs::write(workdir.folder.path().join("text.db"), "no database").unwrap();
     for (line, reason) in [
@@ -631,14 +625,14 @@ async fn restore_fails_without_a_change() {
         ),
         ("restore text.db --yes", "text.db: not a SQLite database"),
         ("restore none.db", "restored: there is no file none.db"),
-        ("restore deployment.db --yes", "the database itself"),
+        ("restore own.db --yes", "the database itself"),
     ] {
         assert_has(&workdir.error(line, 1), reason);
     }
-    let lock = bellbird_storage::ServiceLock::acquire(&deployment.url).unwrap();
+    let lock = bellbird_storage::ServiceLock::acquire(&url).unwrap();
     let error = workdir.error("restore backup.db", 1);
     assert_has(&error, "a Bellbird service runs on");
-    assert_has(&error, "deployment.db: stop it first");
+    assert_has(&error, "own.db: stop it first");
     drop(lock);
     for line in [
         "restore",
@@ -663,14 +657,14 @@ async fn restore_fails_without_a_change() {
         names,
         [
             "backup.db",
-            "deployment.db",
-            "deployment.db-lock",
-            "deployment.db-open",
+            "own.db",
+            "own.db-lock",
+            "own.db-open",
             "text.db"
         ]
     );
     // A database that cannot be read is replaced as well.
-    fs::write(workdir.folder.path().join("deployment.db"), "damaged").unwrap();
+    fs::write(workdir.folder.path().join("own.db"), "damaged").unwrap();
     let printed = workdir.json("restore backup.db");
     assert_eq!(fs::read(text(&printed, "replaced")).unwrap(), b"damaged");
     assert_eq!(workdir.json("user list").as_array().unwrap().len(), 1);
