@@ -23,17 +23,11 @@ struct Case {
     path: String,
 }
 
-/// An account with many rows.
-async fn case(rows: u32) -> Case {
-    let mut setup = Setup {
-        rows,
-        ..Setup::default()
-    };
-    setup.settings.api_context.live_in_flight = 1;
+/// An account with all these rows.
+async fn case(setup: Setup) -> Case {
     let app = App::start(setup).await;
     let (account, _) = app.busiest().await;
     let id = account.id;
-    app.reset_calls();
     let path = format!("/v1/export/transactions.jsonl?accountId={id}&from=2000-01-01");
     Case { app, path }
 }
@@ -53,56 +47,46 @@ async fn assert_cut(download: &mut Download) {
     assert!(!is_whole, "{} rows seem whole", download.lines());
 }
 
-/// Changes something after a file has begun and before its client takes more.
-async fn cut_by(change: impl AsyncFnOnce(&Case)) -> Download {
-    let case = case(MANY_ROWS).await;
+/// Asserts that a file breaks off when something changes before its client takes more.
+async fn assert_cut_by(case: &Case, change: impl AsyncFnOnce(&App)) {
     let mut download = begun(&case.app, &case.path).await;
-    change(&case).await;
+    change(&case.app).await;
     assert_cut(&mut download).await;
     assert!(download.lines() < MANY_ROWS as usize);
     assert_eq!(download.rows(), None, "the trailer");
-    download
 }
 
+/// Of a provider that fails ever longer.
 #[tokio::test]
-async fn whole_file_has_every_row_and_an_end() {
-    let Case { app, path } = case(3_500).await;
+async fn file_is_whole_or_breaks_off_or_does_not_begin() {
+    let Case { app, path } = case(Setup::with_rows(3_500)).await;
     let mut download = Download::start(&app, &app.olivia.key, &path).await;
     assert!(download.finish().await);
     assert_eq!(download.lines(), 3_500);
     assert_eq!(download.rows(), Some(3_500), "the trailer");
     assert_eq!(app.transaction_calls(), 4);
-}
 
-#[tokio::test]
-async fn failure_before_the_first_byte_is_the_usual_error() {
-    let Case { app, path } = case(3_500).await;
-    app.fiskil()
-        .add_fault(Fault::status(500).at("/v1/banking/transactions"));
-    let answer = app.get(&path).await;
-    answer.error(503);
-    assert!(answer.header("retry-after").is_some());
-    assert_eq!(answer.header("content-disposition"), None);
-}
-
-#[tokio::test]
-async fn old_http_is_rejected_because_its_answers_have_no_end() {
-    let Case { app, path } = case(100).await;
+    // The responses of old HTTP have no end.
+    app.reset_calls();
     let mut download = Download::start_with(&app, &app.olivia.key, &path, "HTTP/1.0").await;
     assert!(!download.finish().await);
     let answer = download.text();
     assert_starts(&answer, "HTTP/1.0 400 Bad Request\r\n");
     assert_has(&answer, "need HTTP/1.1");
     assert_eq!(app.transaction_calls(), 0);
-}
 
-#[tokio::test]
-async fn failing_third_page_breaks_the_file_off() {
-    let Case { app, path } = case(3_500).await;
+    // The third page fails, and is tried again.
     let transactions = "/v1/banking/transactions";
-    app.fiskil()
-        .add_fault(Fault::delay_ms(0).at(transactions).times(2));
-    app.fiskil().add_fault(Fault::status(500).at(transactions));
+    let two_pages = || Fault::delay_ms(0).at(transactions).times(2);
+    let failure = || Fault::status(500).at(transactions);
+    app.fiskil().add_fault(two_pages());
+    app.fiskil().add_fault(failure().times(3));
+    let mut download = Download::start(&app, &app.olivia.key, &path).await;
+    assert!(download.finish().await);
+    assert_eq!(download.lines(), 3_500);
+
+    app.fiskil().add_fault(two_pages());
+    app.fiskil().add_fault(failure());
     let file = tempfile::NamedTempFile::new().unwrap();
     let key = format!("authorization: Bearer {}", app.olivia.key);
     let mut curl = Command::new("curl");
@@ -114,79 +98,68 @@ async fn failing_third_page_breaks_the_file_off() {
     assert_eq!(code, Some(18), "curl reports a partial file");
     let text = std::fs::read_to_string(file.path()).unwrap();
     assert_eq!(text.lines().count(), 2 * PAGE_ROWS);
+
+    // Before the first byte, it is the usual error.
+    let answer = app.get(&path).await;
+    answer.error(503);
+    assert!(answer.header("retry-after").is_some());
+    assert_eq!(answer.header("content-disposition"), None);
 }
 
 #[tokio::test]
-async fn transient_failure_in_the_middle_is_tried_again() {
-    let Case { app, path } = case(3_500).await;
-    let transactions = "/v1/banking/transactions";
-    app.fiskil()
-        .add_fault(Fault::delay_ms(0).at(transactions).times(2));
-    app.fiskil()
-        .add_fault(Fault::status(500).at(transactions).times(3));
-    let mut download = Download::start(&app, &app.olivia.key, &path).await;
-    assert!(download.finish().await);
-    assert_eq!(download.lines(), 3_500);
-}
-
-#[tokio::test]
-async fn revoked_key_ends_a_file() {
-    cut_by(async |Case { app, .. }| {
-        let keys = app.keys_of(app.olivia.user.id).await;
+async fn lowered_plan_and_revoked_key_end_a_file() {
+    let case = case(Setup::with_rows(MANY_ROWS)).await;
+    let user = case.app.olivia.user.id;
+    assert_cut_by(&case, async |app| app.set_plan(user, Plan::Saver).await).await;
+    case.app.set_plan(user, Plan::Professional).await;
+    let revoke = async |app: &App| {
+        let keys = app.keys_of(user).await;
         app.revoke_key(keys[0].id).await;
-    })
-    .await;
+    };
+    assert_cut_by(&case, revoke).await;
 }
 
 #[tokio::test]
-async fn lowered_plan_ends_a_file() {
-    cut_by(async |Case { app, .. }| {
-        app.set_plan(app.olivia.user.id, Plan::Saver).await;
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn removed_connection_ends_a_file() {
-    cut_by(async |Case { app, .. }| {
-        for connection in &app.olivia.connections {
-            app.remove(connection.id).await;
-        }
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn connection_that_is_removed_before_its_turn_ends_a_file() {
-    let Case { app, .. } = case(MANY_ROWS).await;
-    let mut download = begun(&app, ALL_BANKS).await;
+async fn removed_connection_ends_a_file_also_before_its_turn() {
+    let case = case(Setup::with_rows(MANY_ROWS)).await;
+    let app = &case.app;
+    let mut download = begun(app, ALL_BANKS).await;
     // In the order of creation.
-    let removed = app.olivia.connections.last().unwrap();
-    let accounts = app.accounts_of(removed).await;
-    app.remove(removed.id).await;
+    let [first, last] = [0, 1].map(|at| &app.olivia.connections[at]);
+    let accounts = app.accounts_of(last).await;
+    app.remove(last.id).await;
     assert_cut(&mut download).await;
     // The other connection is read on, and the removed one is not.
     assert!(download.lines() > PAGE_ROWS);
     for account in &accounts {
         assert!(!download.file().contains(&account.id));
     }
+    let remove = async |app: &App| {
+        app.remove(first.id).await;
+    };
+    assert_cut_by(&case, remove).await;
 }
 
+/// Credentials are opened when their turn comes.
 #[tokio::test]
-async fn credentials_are_opened_when_their_turn_comes() {
-    let Case { app, .. } = case(MANY_ROWS).await;
-    let mut download = begun(&app, ALL_BANKS).await;
+async fn damaged_credentials_and_a_withdrawn_consent_end_a_file() {
+    let case = case(Setup::with_rows(MANY_ROWS)).await;
+    let app = &case.app;
+    let mut download = begun(app, ALL_BANKS).await;
     // In the order of creation.
-    let last = app.olivia.connections.last().unwrap().id;
+    let [first, last] = [0, 1].map(|at| &app.olivia.connections[at]);
     app.advance_own_clock(SignedDuration::from_mins(10));
     app.reads.purge_expired();
     let damage = format!(
-        "UPDATE secrets SET sealed = x'00' WHERE purpose = 'credentials' AND subject = '{last}'"
+        "UPDATE secrets SET sealed = x'00' WHERE purpose = 'credentials' AND subject = '{}'",
+        last.id
     );
     execute(&app.shared.database, &damage, "").await;
     // They were not open since the file began. The other connection is read on.
     assert_cut(&mut download).await;
     assert!(download.lines() > PAGE_ROWS);
+    let withdraw = async |app: &App| app.set_consent(first, ConsentState::Revoked).await;
+    assert_cut_by(&case, withdraw).await;
 }
 
 #[tokio::test]
@@ -202,7 +175,7 @@ async fn service_that_stops_ends_a_file() {
 
 #[tokio::test]
 async fn file_under_way_is_completed_while_the_service_stops() {
-    let Case { app, path } = case(3_500).await;
+    let Case { app, path } = case(Setup::with_rows(3_500)).await;
     let mut download = begun(&app, &path).await;
     app.stop();
     assert!(download.finish().await);
@@ -210,18 +183,10 @@ async fn file_under_way_is_completed_while_the_service_stops() {
 }
 
 #[tokio::test]
-async fn consent_that_ends_midway_ends_the_file_and_is_noticed() {
-    cut_by(async |Case { app, .. }| {
-        for connection in &app.olivia.connections {
-            app.set_consent(connection, ConsentState::Revoked).await;
-        }
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn client_that_goes_away_ends_the_walk_and_frees_its_permit() {
-    let Case { app, path } = case(MANY_ROWS).await;
+    let mut setup = Setup::with_rows(MANY_ROWS);
+    setup.settings.api_context.live_in_flight = 1;
+    let Case { app, path } = case(setup).await;
     let download = begun(&app, &path).await;
     let connection = app.olivia.connections[0].id;
     let live = format!("/v1/transactions?connectionId={connection}");

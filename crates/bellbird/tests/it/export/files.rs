@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use bellbird_domain::Plan;
-use bellbird_sandbox::ConsentState;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -93,16 +92,12 @@ async fn rows_are_those_of_v1() {
         let file = exported(&app, key, &format!("transactions.jsonl?{query}")).await;
         assert_same_rows(&file, &expected);
     }
-}
 
-#[tokio::test]
-async fn file_without_ids_has_all_bank_accounts() {
-    let app = App::start(Setup::with_rows(50)).await;
+    // Without ids, those of all bank accounts.
     let accounts = |rows: &[Value]| -> BTreeSet<String> {
         let ids = rows.iter().map(|row| text(row, "accountId").to_owned());
         ids.collect()
     };
-    let key = &app.olivia.key;
     let mut expected = Vec::new();
     for connection in &app.olivia.connections {
         let query = format!("connectionId={}&from=2000-01-01", connection.id);
@@ -115,10 +110,16 @@ async fn file_without_ids_has_all_bank_accounts() {
     assert!(accounts(&rows).len() > 1);
     let name = "attachment; filename=\"transactions_2000-01-01_2026-11-20.jsonl\"";
     assert_eq!(file.header("content-disposition"), Some(name));
+
+    // Unless the format cannot hold them.
+    let file = format!("transactions.qif?accountId={account}");
+    let message = app.export(key, &file).await.error(400);
+    assert_has(&message, "more than two decimals");
+    assert_has(&message, "take ofx or csv");
 }
 
 #[tokio::test]
-async fn every_file_has_its_type_and_a_name() {
+async fn every_file_has_its_type_its_name_and_options() {
     let app = App::start(Setup::with_rows(50)).await;
     let bank = busiest(&app).await;
     let investor = app.person_at("snaptrade").await;
@@ -154,6 +155,21 @@ async fn every_file_has_its_type_and_a_name() {
             assert!(answer.text.is_empty() || !is_head, "{file}");
         }
     }
+
+    let csv = async |more: &str| {
+        let file = format!("transactions.csv?accountId={}{more}", bank.account);
+        app.export(&app.olivia.key, &file).await.text
+    };
+    let usual = csv("").await;
+    for (options, begin) in [
+        ("", "id,accountId,"),
+        ("&layout=ynab", "Date,Payee,Memo,Outflow,Inflow\r\n"),
+        ("&byteOrderMark=true", "\u{feff}id,"),
+    ] {
+        assert_starts(&csv(options).await, begin);
+    }
+    let defaults = "&byteOrderMark=false&quoteFormulas=false";
+    assert_eq!(csv(defaults).await, usual);
 }
 
 #[tokio::test]
@@ -186,11 +202,12 @@ async fn tables_have_the_rows_of_v1() {
 }
 
 #[tokio::test]
-async fn wrong_requests_are_400_and_call_no_provider() {
+async fn wrong_requests_are_errors_and_call_no_provider() {
     let app = App::start(Setup::default()).await;
     let bank = busiest(&app).await;
     wrong_parameters_say_what_to_do(&app, &bank).await;
     unknown_parameters_are_named(&app, &bank).await;
+    another_users_ids_are_unknown_ids(&app, &bank).await;
     assert_eq!(app.transaction_calls(), 0);
 }
 
@@ -298,30 +315,20 @@ async fn unknown_parameters_are_named(app: &App, Place { account, .. }: &Place) 
     }
 }
 
-#[tokio::test]
-async fn rows_that_a_format_cannot_hold_are_400() {
-    let app = App::start(Setup::with_rows(300)).await;
-    let Place { account, .. } = busiest(&app).await;
-    let file = format!("transactions.qif?accountId={account}");
-    let message = app.export(&app.olivia.key, &file).await.error(400);
-    assert_has(&message, "more than two decimals");
-    assert_has(&message, "take ofx or csv");
-}
-
-#[tokio::test]
-async fn another_users_ids_are_unknown_ids() {
-    let app = App::start(Setup::default()).await;
-    let Place {
+async fn another_users_ids_are_unknown_ids(
+    app: &App,
+    Place {
         account,
         connection,
-    } = busiest(&app).await;
+    }: &Place,
+) {
     let unknown = "0191e7a0-7c3b-7def-8000-00aabbccddee";
     for (query, id) in [
-        ("csv?accountId", &account),
-        ("csv?connectionId", &connection),
-        ("jsonl?accountId", &account),
-        ("jsonl?connectionId", &connection),
-        ("ofx?accountId", &account),
+        ("csv?accountId", account),
+        ("csv?connectionId", connection),
+        ("jsonl?accountId", account),
+        ("jsonl?connectionId", connection),
+        ("ofx?accountId", account),
     ] {
         let mut texts = BTreeSet::new();
         for id in [id.as_str(), unknown, "nonsense"] {
@@ -334,7 +341,7 @@ async fn another_users_ids_are_unknown_ids() {
     }
     // An own account of another connection.
     let mut connections = app.olivia.connections.iter().map(|own| own.id.to_string());
-    let other = connections.find(|id| *id != connection).unwrap();
+    let other = connections.find(|id| id != connection).unwrap();
     let file = format!("transactions.csv?connectionId={other}&accountId={account}");
     app.export(&app.olivia.key, &file).await.error(404);
 }
@@ -358,34 +365,4 @@ async fn key_plan_and_limit_are_those_of_v1() {
     let rejected = bank(&app.ben.key).await;
     rejected.error(429);
     assert!(rejected.header("retry-after").is_some());
-}
-
-#[tokio::test]
-async fn csv_options_change_the_file() {
-    let app = App::start(Setup::with_rows(50)).await;
-    let Place { account, .. } = busiest(&app).await;
-    let csv = async |more: &str| {
-        let file = format!("transactions.csv?accountId={account}{more}");
-        app.export(&app.olivia.key, &file).await.text
-    };
-    let usual = csv("").await;
-    for (options, begin) in [
-        ("", "id,accountId,"),
-        ("&layout=ynab", "Date,Payee,Memo,Outflow,Inflow\r\n"),
-        ("&byteOrderMark=true", "\u{feff}id,"),
-    ] {
-        assert_starts(&csv(options).await, begin);
-    }
-    let defaults = "&byteOrderMark=false&quoteFormulas=false";
-    assert_eq!(csv(defaults).await, usual);
-}
-
-#[tokio::test]
-async fn inactive_connection_of_several_fails_before_the_first_byte() {
-    let app = App::start(Setup::with_rows(50)).await;
-    // The first in the order of creation is read last.
-    let broken = app.olivia.connections.last().unwrap();
-    app.set_consent(broken, ConsentState::Revoked).await;
-    app.refresh(app.olivia.user.id, broken.id).await;
-    app.get("/v1/export/transactions.csv").await.error(503);
 }
