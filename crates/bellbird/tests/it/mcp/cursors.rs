@@ -12,6 +12,7 @@ use crate::support::words::assert_has;
 async fn cursor_opens_for_its_user_tool_and_question_only() {
     let app = App::start(Setup::default()).await;
     let mcp = Mcp::new(&app, &app.olivia.key);
+    cursor_names_no_row_and_survives_new_rows(&app, &mcp).await;
     let question = json!({"from": "2000-01-01", "direction": "debit"});
     let first = mcp.call("list_transactions", question.clone()).await;
     let cursor = first["next_cursor"].as_str().unwrap();
@@ -64,10 +65,7 @@ async fn cursor_opens_for_its_user_tool_and_question_only() {
     assert_eq!(answer["shown"], 0, "{answer}");
 }
 
-#[tokio::test]
-async fn cursor_names_no_row_and_survives_new_rows() {
-    let app = App::start(Setup::with_rows(150)).await;
-    let mcp = Mcp::new(&app, &app.olivia.key);
+async fn cursor_names_no_row_and_survives_new_rows(app: &App, mcp: &Mcp<'_>) {
     let before = mcp.transactions(json!({"limit": 500})).await;
     let first = mcp.call("list_transactions", json!({"limit": 10})).await;
     let cursor = first["next_cursor"].as_str().unwrap();

@@ -23,12 +23,16 @@ fn error_code(answer: &Response, status: u16) -> i64 {
 }
 
 #[tokio::test]
-async fn both_eras_are_spoken() {
-    let app = App::start(Setup::default()).await;
+async fn both_eras_are_spoken_with_key_method_and_origin() {
+    let app = App::start(Setup::with(|settings| {
+        settings.api_context.cors_origins = vec!["https://app.example".to_owned()];
+    }))
+    .await;
     let mcp = Mcp::new(&app, &app.olivia.key);
     legacy_client_initializes_lists_and_calls(&mcp).await;
     modern_client_discovers_lists_and_calls(&mcp).await;
     requests_that_break_the_protocol_are_rejected(&mcp).await;
+    key_method_and_origin_are_checked(&app, &mcp).await;
 }
 
 async fn legacy_client_initializes_lists_and_calls(mcp: &Mcp<'_>) {
@@ -162,16 +166,10 @@ async fn requests_that_break_the_protocol_are_rejected(mcp: &Mcp<'_>) {
     assert_eq!(error_code(&large, 413), 413);
 }
 
-#[tokio::test]
-async fn key_method_and_origin_are_checked() {
-    let app = App::start(Setup::with(|settings| {
-        settings.api_context.cors_origins = vec!["https://app.example".to_owned()];
-    }))
-    .await;
-    let mcp = Mcp::new(&app, &app.olivia.key);
+async fn key_method_and_origin_are_checked(app: &App, mcp: &Mcp<'_>) {
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
     for key in ["", "bb_wrong"] {
-        let answer = Mcp { app: &app, key }.post(&[], ping.clone()).await;
+        let answer = Mcp { app, key }.post(&[], ping.clone()).await;
         assert_eq!(error_code(&answer, 401), 401);
         assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
     }
@@ -184,7 +182,7 @@ async fn key_method_and_origin_are_checked() {
     let other = app.method_as(Method::POST, key, "/mcp/other").await;
     assert_eq!(error_code(&other, 404), 404);
     let from = |origin: &'static str| {
-        let (mcp, ping) = (&mcp, ping.clone());
+        let (mcp, ping) = (mcp, ping.clone());
         async move { mcp.post(&[("origin", origin)], ping).await }
     };
     for origin in ["https://app.example", "https://bellbird.example"] {

@@ -78,8 +78,15 @@ fn modern(id: Value, method: &str, mut params: Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_eras_pass_through() {
+async fn messages_pass_through() {
     let app = App::start(Setup::default()).await;
+    both_eras_pass_through(&app).await;
+    input_may_end_before_the_answer(&app).await;
+    failures_of_the_transport_are_errors_of_the_request(&app).await;
+    cancelled_request_has_no_answer(&app).await;
+}
+
+async fn both_eras_pass_through(app: &App) {
     let mut bridge = Bridge::start(&app.url, &app.olivia.key);
     let discovered = bridge.ask(modern(json!("a"), "server/discover", json!({})));
     let versions = &discovered["result"]["supportedVersions"];
@@ -94,7 +101,7 @@ async fn both_eras_pass_through() {
     let legacy =
         bridge.ask(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": arguments}));
     let modern_answer = bridge.ask(modern(json!(2), "tools/call", arguments.clone()));
-    let direct = Mcp::new(&app, &app.olivia.key)
+    let direct = Mcp::new(app, &app.olivia.key)
         .call("list_transactions", json!({"limit": 5}))
         .await;
     for answer in [legacy, modern_answer] {
@@ -111,9 +118,7 @@ async fn both_eras_pass_through() {
     assert_eq!((code, rest.as_str(), log.as_str()), (Some(0), "", ""));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn input_may_end_before_the_answer() {
-    let app = App::start(Setup::default()).await;
+async fn input_may_end_before_the_answer(app: &App) {
     let mut bridge = Bridge::start(&app.url, &app.olivia.key);
     bridge.send(&modern(json!(1), "tools/call", json!({"name": "list_accounts"})).to_string());
     bridge.send(&modern(json!(2), "tools/list", json!({})).to_string());
@@ -121,11 +126,10 @@ async fn input_may_end_before_the_answer() {
     assert_eq!((code, answers.lines().count()), (Some(0), 2), "{answers}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn cancelled_request_has_no_answer() {
-    let app = App::start(Setup::default()).await;
+async fn cancelled_request_has_no_answer(app: &App) {
     let slow = Fault::delay_ms(15_000).at("/v1/banking/transactions");
     app.fiskil().add_fault(slow.times(10));
+    app.reset_calls();
     let mut bridge = Bridge::start(&app.url, &app.olivia.key);
     let call = json!({"name": "list_transactions"});
     bridge.send(&modern(json!("slow"), "tools/call", call).to_string());
@@ -140,9 +144,7 @@ async fn cancelled_request_has_no_answer() {
     assert_eq!((code, rest.as_str()), (Some(0), ""));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn failures_of_the_transport_are_errors_of_the_request() {
-    let app = App::start(Setup::default()).await;
+async fn failures_of_the_transport_are_errors_of_the_request(app: &App) {
     let (start, last) = app.olivia.key.split_at(app.olivia.key.len() - 1);
     let wrong_key = format!("{start}{}", if last == "0" { "1" } else { "0" });
     let unknown_key = bellbird_storage::new_key();

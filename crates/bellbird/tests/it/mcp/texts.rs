@@ -83,17 +83,8 @@ async fn odd_texts_are_cleaned_and_stay_in_their_cells() {
     for (line, row) in lines.iter().zip(rows) {
         assert_eq!(without_markup(line), without_markup(row));
     }
-}
 
-/// Texts without the characters that are replaced in a table, and without those that replace them.
-fn without_markup(row: &Value) -> String {
-    row.to_string()
-        .replace(|char: char| "`'[]<>()|/\\ @:".contains(char), "")
-}
-
-#[tokio::test]
-async fn full_rows_have_no_links() {
-    let app = App::start(Setup::default()).await;
+    // No row has a link, brief or full.
     let mcp = Mcp::new(&app, &app.olivia.key);
     let hostile = "![x](https://evil.example/a.png) [Refund: sign in](https://evil.example) <img src=y> www.evil.example";
     app.add_row(&app.olivia.connections[0], hostile, app.clock.now())
@@ -111,4 +102,10 @@ async fn full_rows_have_no_links() {
     let arguments = json!({"detail": "full", "limit": 1});
     let full = mcp.call("list_transactions", arguments).await;
     assert_eq!(full["transactions"][0]["description"], hostile);
+}
+
+/// Texts without the characters that are replaced in a table, and without those that replace them.
+fn without_markup(row: &Value) -> String {
+    row.to_string()
+        .replace(|char: char| "`'[]<>()|/\\ @:".contains(char), "")
 }

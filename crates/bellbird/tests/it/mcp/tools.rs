@@ -89,7 +89,7 @@ fn assert_same(rows: &[Value], expected: &[Transaction], what: &str) {
 }
 
 #[tokio::test]
-async fn every_transaction_is_that_of_v1() {
+async fn every_transaction_and_sum_is_that_of_v1() {
     let app = App::start(Setup::with_rows(120)).await;
     let person = person_with_all(&app).await;
     let mcp = Mcp::new(&app, &person.key);
@@ -111,6 +111,44 @@ async fn every_transaction_is_that_of_v1() {
             .await;
         assert_same(&rows, expected, &arguments.to_string());
         assert!(answers > 1 || rows.len() <= 50, "{answers} answers");
+    }
+
+    let accounts = banking_accounts(&app, &person).await.into_iter();
+    let currencies: BTreeMap<String, String> = accounts
+        .map(|account| (account.id, account.currency))
+        .collect();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let group_of = |row: &Transaction, group_by: &str| match group_by {
+        "category" => row.category.clone().unwrap_or_default(),
+        "month" => row.date[..7].to_owned(),
+        _ => row.account_id.clone(),
+    };
+    for group_by in ["category", "month", "account"] {
+        let mut expected = Groups::new();
+        for row in &all {
+            let amount: BigDecimal = row.amount.parse().unwrap();
+            let key = (currencies[&row.account_id].clone(), group_of(row, group_by));
+            let (money_in, money_out, count) = expected.entry(key).or_default();
+            if row.direction == "debit" {
+                *money_out += &amount;
+            } else {
+                *money_in += &amount;
+            }
+            *count += 1;
+        }
+        let arguments = json!({"from": "2000-01-01", "group_by": group_by});
+        let answer = mcp.call("summarize_transactions", arguments).await;
+        assert_fields(&answer, &json!({"complete": true, "rows_read": all.len()}));
+        let mut found = Groups::new();
+        for group in list(&answer, "groups") {
+            let sum = |name: &str| group[name].as_str().unwrap().parse::<BigDecimal>().unwrap();
+            let (money_in, money_out) = (sum("money_in"), sum("money_out"));
+            assert_eq!(&money_in + &money_out, sum("net"));
+            let key = (text(&group["currency"]), text(&group["group"]));
+            let count = group["count"].as_u64().unwrap();
+            found.insert(key, (money_in, money_out, count));
+        }
+        assert_eq!(found, expected, "{group_by}");
     }
 }
 
@@ -199,51 +237,6 @@ async fn chosen_accounts_and_filters_select_rows() {
 type Groups = BTreeMap<(String, String), (BigDecimal, BigDecimal, u64)>;
 
 #[tokio::test]
-async fn sums_are_those_of_the_rows_of_v1() {
-    let app = App::start(Setup::with_rows(300)).await;
-    let person = person_with_all(&app).await;
-    let mcp = Mcp::new(&app, &person.key);
-    let rows = v1_transactions(&app, &person, Some("2000-01-01")).await;
-    let accounts = banking_accounts(&app, &person).await.into_iter();
-    let currencies: BTreeMap<String, String> = accounts
-        .map(|account| (account.id, account.currency))
-        .collect();
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let group_of = |row: &Transaction, group_by: &str| match group_by {
-        "category" => row.category.clone().unwrap_or_default(),
-        "month" => row.date[..7].to_owned(),
-        _ => row.account_id.clone(),
-    };
-    for group_by in ["category", "month", "account"] {
-        let mut expected = Groups::new();
-        for row in &rows {
-            let amount: BigDecimal = row.amount.parse().unwrap();
-            let key = (currencies[&row.account_id].clone(), group_of(row, group_by));
-            let (money_in, money_out, count) = expected.entry(key).or_default();
-            if row.direction == "debit" {
-                *money_out += &amount;
-            } else {
-                *money_in += &amount;
-            }
-            *count += 1;
-        }
-        let arguments = json!({"from": "2000-01-01", "group_by": group_by});
-        let answer = mcp.call("summarize_transactions", arguments).await;
-        assert_fields(&answer, &json!({"complete": true, "rows_read": rows.len()}));
-        let mut found = Groups::new();
-        for group in list(&answer, "groups") {
-            let sum = |name: &str| group[name].as_str().unwrap().parse::<BigDecimal>().unwrap();
-            let (money_in, money_out) = (sum("money_in"), sum("money_out"));
-            assert_eq!(&money_in + &money_out, sum("net"));
-            let key = (text(&group["currency"]), text(&group["group"]));
-            let count = group["count"].as_u64().unwrap();
-            found.insert(key, (money_in, money_out, count));
-        }
-        assert_eq!(found, expected, "{group_by}");
-    }
-}
-
-#[tokio::test]
 async fn new_rows_are_those_that_no_sync_had_seen() {
     let app = App::start(Setup::default()).await;
     let person = person_with_all(&app).await;
@@ -297,7 +290,7 @@ async fn rows_of_a_renewed_connection_are_not_new() {
 }
 
 #[tokio::test]
-async fn holdings_and_trades_are_those_of_v1() {
+async fn holdings_trades_and_accounts_are_those_of_v1() {
     let app = App::start(Setup::default()).await;
     let person = person_with_all(&app).await;
     let mcp = Mcp::new(&app, &person.key);
@@ -342,20 +335,7 @@ async fn holdings_and_trades_are_those_of_v1() {
             assert_eq!(sorted(shown), sorted(expected.iter().cloned()), "{tool}");
         }
     }
-}
 
-/// Rows as lines, in an order of their own.
-fn sorted(rows: impl Iterator<Item = Value>) -> Vec<String> {
-    let mut lines: Vec<String> = rows.map(|row| row.to_string()).collect();
-    lines.sort();
-    lines
-}
-
-#[tokio::test]
-async fn accounts_and_balances_are_those_of_v1() {
-    let app = App::start(Setup::default()).await;
-    let person = person_with_all(&app).await;
-    let mcp = Mcp::new(&app, &person.key);
     let accounts = app.all_accounts(&person).await;
     let balances = app.balances(&person, &accounts).await;
     let answer = mcp.call("list_accounts", json!({})).await;
@@ -381,6 +361,13 @@ async fn accounts_and_balances_are_those_of_v1() {
         assert_eq!(row["current_balance"], Value::Null);
     }
     assert_eq!(app.fiskil().total_calls(), 0);
+}
+
+/// Rows as lines, in an order of their own.
+fn sorted(rows: impl Iterator<Item = Value>) -> Vec<String> {
+    let mut lines: Vec<String> = rows.map(|row| row.to_string()).collect();
+    lines.sort();
+    lines
 }
 
 #[tokio::test]
