@@ -110,28 +110,6 @@ async fn unknown_and_expired_tokens_are_forbidden_without_a_trace() {
     assert_eq!(claim(&app, token.expose()).await.status, 200);
 }
 
-#[tokio::test]
-async fn key_is_the_password_of_any_user_name() {
-    let app = App::start(Setup::default()).await;
-    let url = access_url(&app, &app.olivia).await;
-    let key = url.split(['@', ':']).nth(2).unwrap();
-    let url = format!("{}/simplefin/accounts?balances-only=1", app.url);
-    for user in ["bellbird", "", "other"] {
-        let request = app.http.get(&url).basic_auth(user, Some(key));
-        assert_eq!(app.send(request).await.status, 200, "{user}");
-    }
-    for line in [
-        &*format!("Bearer {key}"),
-        "Basic",
-        "Basic Og==",
-        "Basic !",
-        &format!("Basic {}", STANDARD.encode(key)),
-    ] {
-        let request = app.http.get(&url).header("authorization", line);
-        assert_plain(&app.send(request).await, 403);
-    }
-}
-
 /// Not all clients follow a redirect, and not all send credentials again.
 #[tokio::test]
 async fn paths_without_a_key_are_few_and_nothing_redirects() {
@@ -164,6 +142,25 @@ async fn paths_without_a_key_are_few_and_nothing_redirects() {
     let wrong = wrong.basic_auth("x", Some(&app.olivia.key));
     assert_plain(&app.send(wrong).await, 405);
     assert_eq!(ask(&app, "").await.status, 200);
+
+    // The key is the password of any user name.
+    let url = access_url(&app, &app.olivia).await;
+    let key = url.split(['@', ':']).nth(2).unwrap();
+    let url = format!("{}/simplefin/accounts?balances-only=1", app.url);
+    for user in ["bellbird", "", "other"] {
+        let request = app.http.get(&url).basic_auth(user, Some(key));
+        assert_eq!(app.send(request).await.status, 200, "{user}");
+    }
+    for line in [
+        &*format!("Bearer {key}"),
+        "Basic",
+        "Basic Og==",
+        "Basic !",
+        &format!("Basic {}", STANDARD.encode(key)),
+    ] {
+        let request = app.http.get(&url).header("authorization", line);
+        assert_plain(&app.send(request).await, 403);
+    }
 }
 
 also_on_postgres! { one_of_several_concurrent_claims_gets_a_key }

@@ -34,12 +34,21 @@ fn days_sent(set: AccountSet) -> BTreeMap<(String, String), String> {
     days
 }
 
-/// Fiskil's rows have times, some in the evening. Akahu's have days that no timezone shifts.
 #[tokio::test]
-async fn every_row_has_the_day_of_v1_in_every_timezone() {
+async fn every_row_has_its_day() {
     let app = App::start(Setup::with_rows(200)).await;
+    windows_without_a_day_call_no_provider_for_rows(&app).await;
+    let mut people = Vec::new();
     for provider in bank_names() {
-        let person = app.person_at(provider).await;
+        people.push((provider, app.person_at(provider).await));
+    }
+    adjoining_windows_lose_and_repeat_no_row(&app, &people).await;
+    every_row_has_the_day_of_v1_in_every_timezone(&app, &people).await;
+}
+
+/// Fiskil's rows have times, some in the evening. Akahu's have days that no timezone shifts.
+async fn every_row_has_the_day_of_v1_in_every_timezone(app: &App, people: &[(&str, Person)]) {
+    for (provider, person) in people {
         for zone in [
             "Pacific/Pago_Pago",
             "America/Los_Angeles",
@@ -49,25 +58,22 @@ async fn every_row_has_the_day_of_v1_in_every_timezone() {
             "Etc/GMT-13",
         ] {
             app.set_timezone(person.user.id, zone).await;
-            let expected = days_by_v1(&app, &person).await;
+            let expected = days_by_v1(app, person).await;
             assert!(expected.len() > 50);
             // With an end far ahead, as /v1 without one would leave out rows that are posted ahead
             // of now.
-            let sent = days_sent(set_of(&app, &person, "?start-date=0").await);
+            let sent = days_sent(set_of(app, person, "?start-date=0").await);
             assert_eq!(sent, expected, "{provider} in {zone}");
         }
     }
 }
 
-#[tokio::test]
-async fn adjoining_windows_lose_and_repeat_no_row() {
-    let app = App::start(Setup::with_rows(200)).await;
-    for provider in bank_names() {
-        let person = app.person_at(provider).await;
+async fn adjoining_windows_lose_and_repeat_no_row(app: &App, people: &[(&str, Person)]) {
+    for (provider, person) in people {
         let (start, end) = (posted("2026-09-01"), posted("2026-11-15"));
         let between = async |start: i64, end: i64| {
             let query = format!("?start-date={start}&end-date={end}");
-            days_sent(set_of(&app, &person, &query).await)
+            days_sent(set_of(app, person, &query).await)
         };
         let whole = between(start, end).await;
         assert!(whole.len() > 20, "{provider}");
@@ -93,9 +99,7 @@ async fn adjoining_windows_lose_and_repeat_no_row() {
     }
 }
 
-#[tokio::test]
-async fn windows_without_a_day_call_no_provider_for_rows() {
-    let app = App::start(Setup::default()).await;
+async fn windows_without_a_day_call_no_provider_for_rows(app: &App) {
     app.reset_calls();
     let at = posted("2026-11-10");
     for (start, end) in [
@@ -105,12 +109,12 @@ async fn windows_without_a_day_call_no_provider_for_rows() {
         (i64::MIN, 0),
         (i64::MAX, i64::MAX),
     ] {
-        let set = account_set(&app, &format!("?start-date={start}&end-date={end}")).await;
+        let set = account_set(app, &format!("?start-date={start}&end-date={end}")).await;
         assert!(!set.accounts.is_empty());
         assert_eq!(set.rows().len(), 0, "{start} {end}");
     }
     assert_eq!(app.transaction_calls(), 0);
-    let set = account_set(&app, &format!("?start-date={at}&end-date={}", at + 1)).await;
+    let set = account_set(app, &format!("?start-date={at}&end-date={}", at + 1)).await;
     for day in days_sent(set).values() {
         assert_eq!(day, "2026-11-10");
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bellbird_domain::Plan;
 use bellbird_sandbox::{ConsentState, Fault};
+use jiff::SignedDuration;
 
 use super::{AccountSet, account_set, ask, ask_as, assert_plain, set_of};
 use crate::support::harness::{App, Person, Response, Setup};
@@ -18,16 +19,29 @@ async fn person_of_both(app: &App) -> Person {
 }
 
 #[tokio::test]
-async fn plan_without_access_has_to_pay() {
+async fn each_user_gets_what_is_theirs() {
     let app = App::start(Setup::default()).await;
+    plan_without_access_has_to_pay(&app).await;
+    window_that_ends_before_it_starts_is_noted(&app).await;
+    accounts_of_other_users_are_unknown(&app).await;
+    broker_shows_holdings_to_professionals_only(&app).await;
+    let both = person_of_both(&app).await;
+    accounts_of_two_providers_are_in_the_order_of_v1(&app, &both).await;
+    removed_connection_is_gone_at_once(&app, &both).await;
+    // Longer than what a provider has said of a consent is cached.
+    app.advance_own_clock(SignedDuration::from_mins(2));
+    consent_of_all_requested_accounts_is_no_set(&app).await;
+}
+
+async fn plan_without_access_has_to_pay(app: &App) {
     let saver = app.add_person("saver@example.com", Plan::Saver, &[]).await;
-    let answer = ask_as(&app, &saver.key, "").await;
+    let answer = ask_as(app, &saver.key, "").await;
     assert_plain(&answer, 402);
     assert_eq!(answer.header("bellbird-error"), Some("plan_required"));
     let empty = app
         .add_person("empty@example.com", Plan::Developer, &[])
         .await;
-    assert_eq!(set_of(&app, &empty, "").await, AccountSet::default());
+    assert_eq!(set_of(app, &empty, "").await, AccountSet::default());
 }
 
 #[tokio::test]
@@ -67,46 +81,36 @@ async fn nothing_to_show_is_an_error_and_not_an_empty_set() {
     assert!(!account_set(&app, "").await.accounts.is_empty());
 }
 
-#[tokio::test]
-async fn consent_that_is_gone_is_said_in_the_set() {
-    let app = App::start(Setup::default()).await;
-    let connection = &app.olivia.connections[0];
-    app.set_consent(connection, ConsentState::Expired).await;
-    let set = account_set(&app, "").await;
-    assert!(!set.accounts.is_empty(), "the other connection is shown");
-    let said = format!(
-        "Connection to {} may need attention",
-        connection.institution_name
-    );
-    let mut errors = set.errlist.iter();
-    assert!(errors.any(|error| error.msg.starts_with(&said)), "{set:?}");
-}
-
 /// Actual takes a set without the account as an account that is gone, and advises to unlink it.
-#[tokio::test]
-async fn consent_of_all_requested_accounts_is_no_set() {
-    let app = App::start(Setup::default()).await;
+async fn consent_of_all_requested_accounts_is_no_set(app: &App) {
     let connection = &app.olivia.connections[0];
     let account = &app.accounts_of(connection).await[0].id;
     for state in [ConsentState::Expired, ConsentState::Revoked] {
         app.set_consent(connection, state).await;
-        let answer = ask(&app, &format!("?account={account}&pending=1")).await;
+        let answer = ask(app, &format!("?account={account}&pending=1")).await;
         assert_plain(&answer, 503);
         assert_has(&answer.text, "the user must reconnect it");
+        // Among others it is said in the set.
+        let set = account_set(app, "").await;
+        assert!(!set.accounts.is_empty(), "the other connection is shown");
+        let said = format!(
+            "Connection to {} may need attention",
+            connection.institution_name
+        );
+        let mut errors = set.errlist.iter();
+        assert!(errors.any(|error| error.msg.starts_with(&said)), "{set:?}");
     }
     app.set_consent(&app.ben.connections[0], ConsentState::Expired)
         .await;
-    assert_plain(&ask_as(&app, &app.ben.key, "").await, 503);
+    assert_plain(&ask_as(app, &app.ben.key, "").await, 503);
 }
 
-#[tokio::test]
-async fn window_that_ends_before_it_starts_is_noted() {
-    let app = App::start(Setup::default()).await;
+async fn window_that_ends_before_it_starts_is_noted(app: &App) {
     for query in [
         "?start-date=1795132800000",
         "?start-date=1795132800&end-date=1795046400",
     ] {
-        let set = account_set(&app, query).await;
+        let set = account_set(app, query).await;
         assert!(!set.accounts.is_empty());
         let noted = "start-date is after end-date, or not in seconds";
         assert_starts(&set.errlist[0].msg, noted);
@@ -146,27 +150,22 @@ async fn slow_provider_delays_no_other() {
 }
 
 /// Also if the first accounts come from the slower provider.
-#[tokio::test]
-async fn accounts_of_two_providers_are_in_the_order_of_v1() {
-    let app = App::start(Setup::default()).await;
-    let person = person_of_both(&app).await;
-    let shown = app.all_accounts(&person).await.into_iter();
+async fn accounts_of_two_providers_are_in_the_order_of_v1(app: &App, person: &Person) {
+    let shown = app.all_accounts(person).await.into_iter();
     let ids: Vec<String> = shown.map(|account| account.id).collect();
     for slow in ["fiskil", "akahu"] {
         app.bank(slow).add_fault(Fault::delay_ms(300).at("/"));
-        assert_eq!(set_of(&app, &person, "").await.ids(), ids, "{slow}");
+        assert_eq!(set_of(app, person, "").await.ids(), ids, "{slow}");
         app.clear_faults();
     }
 }
 
-#[tokio::test]
-async fn accounts_of_other_users_are_unknown() {
-    let app = App::start(Setup::default()).await;
+async fn accounts_of_other_users_are_unknown(app: &App) {
     let foreign = &app.accounts_of(&app.ben.connections[0]).await[0].id;
     let own = &app.accounts_of(&app.olivia.connections[0]).await[0].id;
     let unknown = "0191e7a0-7c3b-7def-8000-00aabbccddee";
     // Ben reads his own first.
-    assert_eq!(set_of(&app, &app.ben, "").await.errlist, []);
+    assert_eq!(set_of(app, &app.ben, "").await.errlist, []);
     app.reset_calls();
     let visible = |answer: &Response| (answer.status, answer.text.clone());
     for query in [
@@ -174,9 +173,9 @@ async fn accounts_of_other_users_are_unknown() {
         "?account=ID&balances-only=1",
         "?account=ID&start-date=0",
     ] {
-        let of_foreign = ask(&app, &query.replace("ID", foreign)).await;
+        let of_foreign = ask(app, &query.replace("ID", foreign)).await;
         for other in [unknown, "no-id"] {
-            let of_other = ask(&app, &query.replace("ID", other)).await;
+            let of_other = ask(app, &query.replace("ID", other)).await;
             assert_eq!(visible(&of_other), visible(&of_foreign), "{other}");
         }
         let set: AccountSet = of_foreign.read();
@@ -184,34 +183,30 @@ async fn accounts_of_other_users_are_unknown() {
         assert_eq!(set.errlist[0].code, "gen.api");
     }
     assert!(app.fiskil().calls().is_empty(), "no provider is called");
-    let both = ask(&app, &format!("?account={own}&account={foreign}")).await;
+    let both = ask(app, &format!("?account={own}&account={foreign}")).await;
     assert_lacks(&both.text, foreign);
     let both: AccountSet = both.read();
     assert_eq!((both.accounts.len(), both.errlist.len()), (1, 1));
 }
 
-#[tokio::test]
-async fn removed_connection_is_gone_at_once() {
-    let app = App::start(Setup::default()).await;
-    let connection = &app.olivia.connections[0];
+async fn removed_connection_is_gone_at_once(app: &App, person: &Person) {
+    let connection = &person.connections[0];
     let account = &app.accounts_of(connection).await[0].id;
     let of_account = format!("?account={account}");
-    assert_eq!(account_set(&app, &of_account).await.ids(), [account]);
+    assert_eq!(set_of(app, person, &of_account).await.ids(), [account]);
     app.remove(connection.id).await;
-    let whole = ask(&app, "").await;
+    let whole = ask_as(app, &person.key, "").await;
     assert_eq!(whole.status, 200);
     assert_lacks(&whole.text, &connection.id.to_string());
-    assert_eq!(account_set(&app, &of_account).await.accounts, []);
+    assert_eq!(set_of(app, person, &of_account).await.accounts, []);
 }
 
-#[tokio::test]
-async fn broker_shows_holdings_to_professionals_only() {
-    let app = App::start(Setup::default()).await;
+async fn broker_shows_holdings_to_professionals_only(app: &App) {
     let person = app.person_at("snaptrade").await;
     // One account, as Actual asks for it, takes no calls for its others.
     let accounts = app.accounts_of(&person.connections[0]).await;
     assert!(accounts.len() > 1);
-    set_of(&app, &person, &format!("?account={}", accounts[0].id)).await;
+    set_of(app, &person, &format!("?account={}", accounts[0].id)).await;
     let calls = app.bank("snaptrade").calls();
     let of_positions = calls.iter().filter(|(call, _)| call.contains("positions"));
     let positions: u64 = of_positions.map(|(_, count)| count).sum();
@@ -223,12 +218,12 @@ async fn broker_shows_holdings_to_professionals_only() {
             .map(|account| account.holdings.len())
             .sum::<usize>()
     };
-    assert!(holdings(&set_of(&app, &person, "").await) > 0);
-    let balances_only = set_of(&app, &person, "?balances-only=1").await;
+    assert!(holdings(&set_of(app, &person, "").await) > 0);
+    let balances_only = set_of(app, &person, "?balances-only=1").await;
     assert_eq!(holdings(&balances_only), 0);
     app.set_plan(person.user.id, Plan::Developer).await;
     app.reset_calls();
-    let set = set_of(&app, &person, "").await;
+    let set = set_of(app, &person, "").await;
     assert_eq!(holdings(&set), 0);
     for account in &set.accounts {
         assert_has(&account.balance, ".");
