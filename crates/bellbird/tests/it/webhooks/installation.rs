@@ -7,7 +7,7 @@ use bellbird_storage::{EndpointChange, in_tx};
 use serde_json::{Value, json};
 
 use super::DAY;
-use crate::support::harness::{App, Setup, simulated_providers};
+use crate::support::harness::{App, Person, Setup, simulated_providers};
 use crate::support::process::text;
 use crate::support::receiver::{Hook, ReceivedEvent, Receiver, Reply};
 
@@ -26,6 +26,14 @@ fn as_own(event: &ReceivedEvent) -> Value {
 fn users(events: &[ReceivedEvent]) -> BTreeSet<String> {
     let metadata = events.iter().map(|event| &event.body["metadata"]);
     metadata.map(|of| text(of, "user_id").to_owned()).collect()
+}
+
+/// Asserts that these are events of these people, of each of them.
+#[track_caller]
+fn assert_of(events: &[ReceivedEvent], people: &[&Person]) {
+    let people = people.iter().map(|person| person.user.id.to_string());
+    let expected: BTreeSet<String> = people.collect();
+    assert_eq!(users(events), expected);
 }
 
 /// Makes all failed deliveries of the last day due, which only an endpoint for all users can.
@@ -73,60 +81,42 @@ async fn gets_what_each_user_gets() {
     }
 }
 
+/// From the first failure to its removal.
 #[tokio::test]
-async fn failing_for_one_user_delays_no_other() {
+async fn what_happens_to_it_concerns_everyone() {
     let app = App::start(Setup::default()).await;
-    let shared = app.hook_for_all(SYNCED).await;
+    let mut shared = app.hook_for_all(SYNCED).await;
     let (first, second) = (app.person_at("fiskil").await, app.person_at("akahu").await);
+    // Failing for one user delays no other.
     app.sync(&first.connections[0]).await;
     shared.receiver.reply_with(Reply::Status(500));
-    let rejected = received(&app, &shared).await;
-    assert_eq!(
-        users(&rejected),
-        BTreeSet::from([first.user.id.to_string()])
-    );
+    assert_of(&received(&app, &shared).await, &[&first]);
     assert!(app.endpoint_of(&shared).await.failing_since.is_some());
     shared.receiver.reply_with(Reply::Status(204));
     app.sync(&second.connections[0]).await;
-    let accepted = received(&app, &shared).await;
-    assert_eq!(
-        users(&accepted),
-        BTreeSet::from([second.user.id.to_string()])
-    );
+    assert_of(&received(&app, &shared).await, &[&second]);
     app.assert_enabled(&shared).await;
-}
 
-#[tokio::test]
-async fn gone_disables_it_for_everyone() {
-    let app = App::start(Setup::default()).await;
-    let shared = app.hook_for_all(SYNCED).await;
-    let (first, second) = (app.person_at("fiskil").await, app.person_at("akahu").await);
-    app.sync(&first.connections[0]).await;
+    // Gone, it is disabled for everyone.
     shared.receiver.reply_with(Reply::Status(410));
-    let rejected = received(&app, &shared).await;
-    assert_eq!(
-        users(&rejected),
-        BTreeSet::from([first.user.id.to_string()])
-    );
+    app.advance_to_next_attempt(&shared).await;
+    assert_of(&received(&app, &shared).await, &[&first]);
     let endpoint = app.endpoint_of(&shared).await;
     assert_eq!(endpoint.status, EndpointStatus::Disabled);
     assert_eq!(endpoint.disabled_reason.as_deref(), Some("gone"));
     shared.receiver.reply_with(Reply::Status(204));
-    app.sync(&second.connections[0]).await;
-    assert!(received(&app, &shared).await.is_empty());
-
+    app.add_event(&second.connections[0], "WHILE IT IS GONE")
+        .await;
+    assert_of(&received(&app, &shared).await, &[]);
     app.enable_hook(&shared).await;
     assert!(recover_all(&app, &shared).await > 1);
-    assert_eq!(users(&received(&app, &shared).await).len(), 2);
-}
+    assert_of(&received(&app, &shared).await, &[&first, &second]);
 
-#[tokio::test]
-async fn change_takes_effect_with_the_next_message() {
-    let app = App::start(Setup::default()).await;
-    let mut shared = app.hook_for_all(SYNCED).await;
-    let (first, second) = (app.person_at("fiskil").await, app.person_at("akahu").await);
-    app.sync(&first.connections[0]).await;
-    app.sync(&second.connections[0]).await;
+    // A change takes effect with the next message.
+    for person in [&first, &second] {
+        app.add_event(&person.connections[0], "BEFORE IT MOVES")
+            .await;
+    }
     let former = std::mem::replace(&mut shared.receiver, Receiver::start().await);
     let moved = EndpointChange {
         url: Some(&shared.receiver.url),
@@ -135,24 +125,24 @@ async fn change_takes_effect_with_the_next_message() {
     let place = (UserId::INSTALLATION, shared.endpoint.id);
     let updated = in_tx!(app.storage, endpoints::update(place, &moved)).await;
     assert!(updated.unwrap());
-    assert_eq!(users(&received(&app, &shared).await).len(), 2);
+    assert_of(&received(&app, &shared).await, &[&first, &second]);
     assert!(former.drain().is_empty());
 
     let third = app.person_at("snaptrade").await;
     app.sync(&third.connections[0]).await;
     app.disable_hook(&shared, "by command").await;
-    assert!(received(&app, &shared).await.is_empty());
+    assert_of(&received(&app, &shared).await, &[]);
     app.enable_hook(&shared).await;
     assert!(recover_all(&app, &shared).await > 0, "they have failed");
-    assert_eq!(users(&received(&app, &shared).await).len(), 1);
+    assert_of(&received(&app, &shared).await, &[&third]);
 
     app.sync(&app.olivia.connections[0]).await;
     app.delete_hook(&shared).await;
-    assert!(received(&app, &shared).await.is_empty());
+    assert_of(&received(&app, &shared).await, &[]);
     app.clean_up().await;
     assert_eq!(app.rows_in("webhook_queues").await, 0);
     app.sync(&app.olivia.connections[1]).await;
-    assert!(received(&app, &shared).await.is_empty());
+    assert_of(&received(&app, &shared).await, &[]);
 }
 
 #[tokio::test]

@@ -22,14 +22,14 @@ impl App {
 }
 
 #[tokio::test]
-async fn removing_a_connection_deletes_its_events() {
+async fn what_is_removed_gets_no_deliveries() {
     let app = App::start(Setup::default()).await;
-    let connection = &app.olivia.connections[0];
+    let [gone, hidden] = [0, 1].map(|at| &app.olivia.connections[at]);
     let hook = app.hook(&app.olivia.user).await;
     hook.receiver.reply_with(Reply::Status(500));
-    app.sync(connection).await;
+    app.sync(gone).await;
     assert_eq!(app.delivered_to(&hook).await.len(), 1);
-    assert_eq!(app.remove(connection.id).await, Removal::Done);
+    assert_eq!(app.remove(gone.id).await, Removal::Done);
     for table in [
         "fingerprints",
         "webhook_events",
@@ -42,21 +42,24 @@ async fn removing_a_connection_deletes_its_events() {
     app.advance_clock(DAY);
     assert!(app.delivered_to(&hook).await.is_empty());
     app.assert_enabled(&hook).await;
-}
 
-#[tokio::test]
-async fn connection_being_removed_gets_no_deliveries() {
-    let app = App::start(Setup::default()).await;
-    let connection = &app.olivia.connections[0];
-    let hook = app.hook(&app.olivia.user).await;
-    app.sync(connection).await;
+    let removed = app.hook(&app.olivia.user).await;
+    removed.receiver.reply_with(Reply::Status(500));
+    app.sync(hidden).await;
+    app.webhooks.run_due_deliveries().await;
+    assert_eq!(removed.drain().len(), 1);
+    assert_eq!(hook.drain().len(), 1);
+    app.delete_hook(&removed).await;
+    app.advance_clock(DAY);
+    assert!(app.delivered_to(&removed).await.is_empty() && hook.drain().is_empty());
+    assert_eq!(app.rows_in("webhook_deliveries").await, 1);
+
+    app.add_event(hidden, "NOT SENT BEFORE THE REMOVAL").await;
     app.advance_clock(BODY_EXPIRED);
     // The consent cannot be withdrawn now, so the connection is only hidden.
     app.fiskil().add_fault(Fault::status(503).at("/v1/consent"));
-    let _ = app.connections.removals().remove(connection.id).await;
-    let user = app.olivia.user.id;
-    let found = app.storage.connections().find(user, connection.id).await;
-    assert!(found.unwrap().is_none());
+    let _ = app.connections.removals().remove(hidden.id).await;
+    assert!(!app.has_connection(app.olivia.user.id, hidden.id).await);
     for _ in 0..3 {
         assert!(app.delivered_to(&hook).await.is_empty());
         app.advance_to_next_attempt(&hook).await;
@@ -94,25 +97,6 @@ async fn delivered_events_are_kept_for_a_month_and_others_for_three() {
         assert_eq!(app.rows_in(table).await, 0, "{table}");
     }
     app.redeliver(&hook, event).await.unwrap_err();
-}
-
-#[tokio::test]
-async fn removed_endpoint_gets_no_deliveries() {
-    let app = App::start(Setup::default()).await;
-    let connection = &app.olivia.connections[0];
-    let (removed, kept) = (
-        app.hook(&app.olivia.user).await,
-        app.hook(&app.olivia.user).await,
-    );
-    removed.receiver.reply_with(Reply::Status(500));
-    app.sync(connection).await;
-    app.webhooks.run_due_deliveries().await;
-    assert_eq!(removed.drain().len(), 1);
-    assert_eq!(kept.drain().len(), 1);
-    app.delete_hook(&removed).await;
-    app.advance_clock(DAY);
-    assert!(app.delivered_to(&removed).await.is_empty() && kept.drain().is_empty());
-    assert_eq!(app.rows_in("webhook_deliveries").await, 1);
 }
 
 #[tokio::test]

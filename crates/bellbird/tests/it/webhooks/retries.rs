@@ -68,7 +68,7 @@ async fn ten_attempts_by_schedule() {
 }
 
 #[tokio::test]
-async fn retry_after_is_honoured() {
+async fn retry_after_is_honoured_and_redirects_are_not() {
     let app = App::start(Setup::default()).await;
     let connection = &app.olivia.connections[0];
     let hook = app.hook_on(connection).await;
@@ -94,6 +94,18 @@ async fn retry_after_is_honoured() {
         assert!(is_expected, "{retry_after}: {wait}");
         app.advance_to_next_attempt(&hook).await;
     }
+
+    let elsewhere = Receiver::start().await;
+    for status in [301, 302, 303, 307, 308] {
+        hook.receiver
+            .reply_with(Reply::WithHeader(status, "location", elsewhere.url.clone()));
+        assert_eq!(app.delivered_to(&hook).await.len(), 1);
+        let delivery = app.last_delivery(&hook).await;
+        let last = (delivery.last_status, delivery.last_error.as_deref());
+        assert_eq!(last, (Some(status), Some("redirect")));
+        app.advance_to_next_attempt(&hook).await;
+    }
+    assert!(elsewhere.drain().is_empty());
 }
 
 #[tokio::test]
@@ -255,25 +267,6 @@ async fn old_event_can_be_redelivered() {
     let delivery = app.deliveries_to(&hook).await.remove(0);
     assert_eq!(delivery.state, DeliveryState::Delivered);
     assert_eq!(app.attempts_of(&hook, &delivery).await.len(), 3);
-}
-
-#[tokio::test]
-async fn redirects_are_not_followed() {
-    let app = App::start(Setup::default()).await;
-    let connection = &app.olivia.connections[0];
-    let hook = app.hook_on(connection).await;
-    let elsewhere = Receiver::start().await;
-    app.add_event(connection, "NOT THERE").await;
-    for status in [301, 302, 303, 307, 308] {
-        hook.receiver
-            .reply_with(Reply::WithHeader(status, "location", elsewhere.url.clone()));
-        assert_eq!(app.delivered_to(&hook).await.len(), 1);
-        let delivery = app.last_delivery(&hook).await;
-        let last = (delivery.last_status, delivery.last_error.as_deref());
-        assert_eq!(last, (Some(status), Some("redirect")));
-        app.advance_to_next_attempt(&hook).await;
-    }
-    assert!(elsewhere.drain().is_empty());
 }
 
 #[tokio::test]

@@ -98,28 +98,17 @@ async fn each_change_is_reported_once() {
             let again = app.delivered_to(&hook).await;
             assert!(again.is_empty(), "{provider}: {state:?} again");
         }
-        let others = [default_hook.drain(), stranger.drain()].concat();
-        assert!(others.is_empty(), "{provider}: did not ask for it");
-    }
-}
-
-#[tokio::test]
-async fn reconnecting_is_reported() {
-    let app = App::start(Setup::default()).await;
-    for provider in simulated_providers() {
-        let person = app.person_at(provider).await;
-        let connection = &person.connections[0];
-        let hook = app.status_hook(&person.user).await;
+        // A renewal is reported, too. The second import changes nothing.
         app.set_consent(connection, ConsentState::Revoked).await;
         app.sync(connection).await;
         app.set_consent(connection, ConsentState::Active).await;
         for _ in 0..2 {
             app.import_again(connection).await;
         }
-        let received = app.delivered_to(&hook).await;
         let expected = [["active", "revoked"], ["revoked", "active"]];
-        // The second import changed nothing.
-        assert_eq!(statuses(&received), expected, "{provider}");
+        assert_eq!(statuses(&app.delivered_to(&hook).await), expected);
+        let others = [default_hook.drain(), stranger.drain()].concat();
+        assert!(others.is_empty(), "{provider}: did not ask for it");
     }
 }
 
@@ -166,10 +155,15 @@ async fn later_attempts_send_the_same_body() {
 }
 
 #[tokio::test]
-async fn missed_changes_are_recovered() {
+async fn missed_changes_are_recovered_unless_removed() {
     let app = App::start(Setup::default()).await;
-    let connection = &app.olivia.connections[0];
+    let [connection, removed] = [0, 1].map(|at| &app.olivia.connections[at]);
     let hook = app.status_hook(&app.olivia.user).await;
+    app.change_status(removed, Active, Revoked).await;
+    assert_eq!(app.remove(removed.id).await, Removal::Done);
+    assert!(app.delivered_to(&hook).await.is_empty());
+    assert!(app.deliveries_to(&hook).await.is_empty());
+
     let before = app.clock.now();
     app.disable_hook(&hook, "by command").await;
     app.change_status(connection, Active, Invalidated).await;
@@ -237,17 +231,6 @@ async fn new_ending_and_removed_connections_are_reported() {
 }
 
 #[tokio::test]
-async fn removal_deletes_what_is_pending() {
-    let app = App::start(Setup::default()).await;
-    let connection = &app.olivia.connections[0];
-    let hook = app.status_hook(&app.olivia.user).await;
-    app.change_status(connection, Active, Revoked).await;
-    assert_eq!(app.remove(connection.id).await, Removal::Done);
-    assert!(app.delivered_to(&hook).await.is_empty());
-    assert!(app.deliveries_to(&hook).await.is_empty());
-}
-
-#[tokio::test]
 async fn failed_read_reports_the_lost_consent() {
     let app = App::start(Setup::default()).await;
     let connection = &app.ben.connections[0];
@@ -297,8 +280,11 @@ async fn revoke(
 }
 
 #[tokio::test]
-async fn killed_service_sends_the_same_body_after_its_restart() {
+async fn lost_consent_is_named_by_the_doctor_and_sent_after_a_kill() {
     let (workdir, sandbox, connection, credentials) = deployment_with_connection().await;
+    doctor_names_connections_to_reconnect(&workdir, &sandbox, &connection, &credentials).await;
+    change_consent(&sandbox, &credentials, json!({"state": "active"})).await;
+    workdir.json(&format!("connection sync {connection}"));
     let receiver = Receiver::start().await;
     receiver.reply_with(Reply::Status(500));
     let add =
@@ -335,9 +321,12 @@ async fn killed_service_sends_the_same_body_after_its_restart() {
     assert_eq!(service.stop("-TERM").0, Some(0));
 }
 
-#[tokio::test]
-async fn doctor_names_connections_to_reconnect() {
-    let (workdir, sandbox, connection, credentials) = deployment_with_connection().await;
+async fn doctor_names_connections_to_reconnect(
+    workdir: &Workdir,
+    sandbox: &RunningCommand,
+    connection: &str,
+    credentials: &Value,
+) {
     let assert_found = |expected: &[&str]| {
         let output = workdir.run(&format!("doctor --json {ANY_PORTS}"));
         assert_eq!(findings(&output, "connections"), expected);
@@ -348,7 +337,7 @@ async fn doctor_names_connections_to_reconnect() {
 
     let end = Timestamp::now() + 10 * DAY;
     let change = json!({"state": "active", "expiresAt": end});
-    change_consent(&sandbox, &credentials, change).await;
+    change_consent(sandbox, credentials, change).await;
     workdir.json(&format!("connection sync {connection}"));
     let (list, show) = ("connection list", format!("connection show {connection}"));
     let shown = workdir.json(list)[0]["consentExpiresAt"].clone();
@@ -368,7 +357,7 @@ async fn doctor_names_connections_to_reconnect() {
     );
     assert_found(&["ok 1 active", &note]);
 
-    revoke(&workdir, &sandbox, &connection, &credentials).await;
+    revoke(workdir, sandbox, connection, credentials).await;
     let history = workdir.json(&show)["history"].clone();
     let since: Timestamp = text(history.as_array().unwrap().last().unwrap(), "at")
         .parse()

@@ -37,7 +37,7 @@ impl App {
 }
 
 #[tokio::test]
-async fn damaged_credentials_count_as_attempts() {
+async fn what_cannot_be_opened_fails_attempts_or_the_endpoint() {
     let app = App::start(Setup::default()).await;
     let (connection, other) = (&app.olivia.connections[0], &app.olivia.connections[1]);
     let hook = app.hook_on(connection).await;
@@ -68,32 +68,12 @@ async fn damaged_credentials_count_as_attempts() {
         "not the endpoint's fault"
     );
     app.assert_enabled(&hook).await;
-}
 
-#[tokio::test]
-async fn damaged_secret_disables_the_endpoint() {
-    let app = App::start(Setup::default()).await;
-    let connection = &app.olivia.connections[0];
-    let hook = app.hook_on(connection).await;
-    app.add_event(connection, "CANNOT BE SIGNED").await;
-    app.damage("webhook", &hook.endpoint.id.to_string()).await;
-    assert!(app.delivered_to(&hook).await.is_empty());
-    let endpoint = app.endpoint_of(&hook).await;
-    assert_eq!(endpoint.status, EndpointStatus::Disabled);
-    assert_eq!(endpoint.disabled_reason.as_deref(), Some("secret broken"));
-    let last_error = app.last_delivery(&hook).await.last_error;
-    assert_eq!(last_error.as_deref(), Some("endpoint disabled"));
-}
-
-#[tokio::test]
-async fn secret_under_a_missing_key_fails_the_attempts() {
-    let app = App::start(Setup::default()).await;
-    let connection = &app.olivia.connections[0];
-    let hook = app.hook_on(connection).await;
-    app.add_event(connection, "SIGNED LATER").await;
+    // A secret under a missing key fails the attempts.
+    app.add_event(other, "SIGNED LATER").await;
     let other_key = Sealer::parse("other:BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA=").unwrap();
-    let other = Storage::open(&app.shared.database, other_key).await;
-    app.rotate_secret(&hook, &other.unwrap()).await;
+    let elsewhere = Storage::open(&app.shared.database, other_key).await;
+    app.rotate_secret(&hook, &elsewhere.unwrap()).await;
     assert!(app.delivered_to(&hook).await.is_empty());
     app.assert_enabled(&hook).await;
     let delivery = app.last_delivery(&hook).await;
@@ -107,4 +87,17 @@ async fn secret_under_a_missing_key_fails_the_attempts() {
     app.advance_to_next_attempt(&hook).await;
     app.webhooks.run_due_deliveries().await;
     assert_eq!(hook.receiver.drain().len(), 1);
+
+    // A damaged one disables the endpoint.
+    let hook = app.hook(&app.olivia.user).await;
+    app.add_event(other, "SIGNED").await;
+    assert_eq!(app.delivered_to(&hook).await.len(), 1);
+    app.add_event(other, "CANNOT BE SIGNED").await;
+    app.damage("webhook", &hook.endpoint.id.to_string()).await;
+    assert!(app.delivered_to(&hook).await.is_empty());
+    let endpoint = app.endpoint_of(&hook).await;
+    assert_eq!(endpoint.status, EndpointStatus::Disabled);
+    assert_eq!(endpoint.disabled_reason.as_deref(), Some("secret broken"));
+    let last_error = app.last_delivery(&hook).await.last_error;
+    assert_eq!(last_error.as_deref(), Some("endpoint disabled"));
 }
