@@ -108,10 +108,71 @@ async fn failures_have_the_id_of_their_request() {
     }
 }
 
-/// Who signed in, and what was made in which session, without a secret.
+/// The likeliest first mistake of an operator. Whoever reads cannot help it, so the response does
+/// not say "try again".
+async fn wrong_credentials_are_named_with_their_settings(
+    mut workdir: Workdir,
+    sandbox: &RunningCommand,
+    key: &str,
+    connection: &str,
+) {
+    let secret = "not the one of the sandbox";
+    workdir.set("BELLBIRD_LOG__LEVEL", "info");
+    workdir.set("BELLBIRD_FISKIL__CLIENT_SECRET", secret);
+    let service = workdir.start("serve");
+    let url = format!(
+        "{}/v1/transactions?connectionId={connection}",
+        service.url("apiUrl")
+    );
+    let (status, body) = get(&url, Some(key)).await;
+    let message =
+        "The provider cannot be used until the operator of this service corrects its settings";
+    assert_eq!((status, text(&body["error"], "message")), (503, message));
+    let rejects = "the provider rejects fiskil.client_id and fiskil.client_secret (status 401): copy the credentials \
+                   again from its dashboard";
+    let place = text(&sandbox.json()["fiskil"], "baseUrl").to_owned();
+    let wrong = format!("wrong Fiskil at {place}: {rejects}");
+    assert_eq!(workdir.doctor("fiskil"), [wrong]);
+    let (_, _, log) = service.stop("-TERM");
+    let lines = lines(&log);
+    let warning = only_line(&lines, "provider call failed");
+    assert_fields(warning, &json!({"level": "WARN", "error": rejects}));
+    assert_eq!(warning["span"]["route"], "/v1/transactions");
+    assert_lacks(&log, secret);
+}
+
 #[tokio::test]
-async fn console_logs_and_counts_what_its_users_do() {
+async fn reads_files_and_forms_have_their_lines() {
     let deployment = Deployment::start().await;
+    // Two requests share a read.
+    deployment.add_fault(Fault::delay_ms(1_500).times(1)).await;
+    let path = deployment.transactions();
+    let (one, two) = tokio::join!(
+        deployment.get("apiUrl", &path),
+        deployment.get("apiUrl", &path)
+    );
+
+    // A file is cut off.
+    deployment.add_fault(Fault::delay_ms(0).times(1)).await;
+    deployment.add_fault(Fault::status(500)).await;
+    let route = "/v1/export/transactions.jsonl";
+    let url = format!(
+        "{}{route}?connectionId={}&from=2000-01-01",
+        deployment.service.url("apiUrl"),
+        deployment.connection
+    );
+    let request = deployment.http.get(url).bearer_auth(&deployment.key);
+    let answer = request.send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let request_id = answer.headers()["x-request-id"]
+        .to_str()
+        .unwrap()
+        .to_owned();
+    assert!(answer.bytes().await.is_err(), "the file looks whole");
+    let counted = format!("bellbird_exports_total{{route=\"{route}\",end=\"provider\"}} 1");
+    assert_has(&deployment.scrape().await, &counted);
+
+    // Somebody signs in and creates a key.
     let urls = deployment.service.json();
     let console = text(&urls, "consoleUrl");
     let login = "console login --user me@example.com";
@@ -138,111 +199,17 @@ async fn console_logs_and_counts_what_its_users_do() {
             "{counted} in {scrape}"
         );
     }
-    let (_, _, log) = deployment.service.stop("-TERM");
-    let lines = lines(&log);
-    let sign_ins = lines
-        .iter()
-        .filter(|line| line["message"] == "sign-in finished");
-    let sign_ins: Vec<&Value> = sign_ins.collect();
-    let outcomes: Vec<&str> = sign_ins.iter().map(|line| text(line, "outcome")).collect();
-    assert_eq!(outcomes, ["signed_in", "link_does_not_work"]);
-    let made = only_line(&lines, "console change made");
-    assert_eq!(made["action"], "key.create");
-    for field in ["user_id", "session_id"] {
-        assert_eq!(text(made, field), text(sign_ins[0], field));
-    }
-    let secrets = cookies
-        .iter()
-        .map(|cookie| cookie.split_once('=').unwrap().1);
-    let token = link.rsplit('/').next().unwrap();
-    for secret in secrets.chain(["me@example.com", token]) {
-        assert_lacks(&log, secret);
-    }
-}
 
-/// The likeliest first mistake of an operator. Whoever reads cannot help it, so the response does
-/// not say "try again".
-#[tokio::test]
-async fn wrong_credentials_are_named_with_their_settings() {
-    let secret = "not the one of the sandbox";
-    let deployment = Deployment::start_with(&[("BELLBIRD_LOG__LEVEL", "info")]).await;
     let Deployment {
-        mut workdir,
+        workdir,
         sandbox,
         service,
         key,
+        key_id,
         connection,
         ..
     } = deployment;
-    service.end();
-    workdir.set("BELLBIRD_LOG__LEVEL", "info");
-    workdir.set("BELLBIRD_FISKIL__CLIENT_SECRET", secret);
-    let service = workdir.start("serve");
-    let url = format!(
-        "{}/v1/transactions?connectionId={connection}",
-        service.url("apiUrl")
-    );
-    let (status, body) = get(&url, Some(&key)).await;
-    let message =
-        "The provider cannot be used until the operator of this service corrects its settings";
-    assert_eq!((status, text(&body["error"], "message")), (503, message));
-    let rejects = "the provider rejects fiskil.client_id and fiskil.client_secret (status 401): copy the credentials \
-                   again from its dashboard";
-    let place = text(&sandbox.json()["fiskil"], "baseUrl").to_owned();
-    let wrong = format!("wrong Fiskil at {place}: {rejects}");
-    assert_eq!(workdir.doctor("fiskil"), [wrong]);
-    let (_, _, log) = service.stop("-TERM");
-    let lines = lines(&log);
-    let warning = only_line(&lines, "provider call failed");
-    assert_fields(warning, &json!({"level": "WARN", "error": rejects}));
-    assert_eq!(warning["span"]["route"], "/v1/transactions");
-    assert_lacks(&log, secret);
-}
-
-#[tokio::test]
-async fn file_that_is_cut_off_has_a_line_and_is_counted() {
-    let deployment = Deployment::start().await;
-    deployment.add_fault(Fault::delay_ms(0).times(1)).await;
-    deployment.add_fault(Fault::status(500)).await;
-    let route = "/v1/export/transactions.jsonl";
-    let url = format!(
-        "{}{route}?connectionId={}&from=2000-01-01",
-        deployment.service.url("apiUrl"),
-        deployment.connection
-    );
-    let request = deployment.http.get(url).bearer_auth(&deployment.key);
-    let answer = request.send().await.unwrap();
-    assert_eq!(answer.status(), 200);
-    let request_id = answer.headers()["x-request-id"]
-        .to_str()
-        .unwrap()
-        .to_owned();
-    assert!(answer.bytes().await.is_err(), "the file looks whole");
-    let counted = format!("bellbird_exports_total{{route=\"{route}\",end=\"provider\"}} 1");
-    assert_has(&deployment.scrape().await, &counted);
-    let (_, _, log) = deployment.service.stop("-TERM");
-    let lines = lines(&log);
-    let line = only_line(&lines, "export cut off");
-    let expected = json!({
-        "level": "WARN", "reason": "provider", "route": route, "key_id": deployment.key_id,
-    });
-    assert_fields(line, &expected);
-    assert_eq!(line["span"]["request_id"], request_id);
-    for name in ["rows", "bytes"] {
-        assert!(line[name].as_u64() > Some(0), "{line}");
-    }
-}
-
-#[tokio::test]
-async fn shared_read_names_the_request_that_made_it() {
-    let deployment = Deployment::start().await;
-    deployment.add_fault(Fault::delay_ms(1_500)).await;
-    let path = deployment.transactions();
-    let (one, two) = tokio::join!(
-        deployment.get("apiUrl", &path),
-        deployment.get("apiUrl", &path)
-    );
-    let (_, _, log) = deployment.service.stop("-TERM");
+    let log = service.end();
     let lines = lines(&log);
     let (mut leader, mut follower) = (
         (&one, access_line(&lines, &one)),
@@ -258,6 +225,38 @@ async fn shared_read_names_the_request_that_made_it() {
     );
     assert_eq!(follower.1["provider_calls"], 0);
     assert_eq!(follower.1["read_by"], *leader.0.request_id);
+
+    let line = only_line(&lines, "export cut off");
+    let expected = json!({
+        "level": "WARN", "reason": "provider", "route": route, "key_id": key_id,
+    });
+    assert_fields(line, &expected);
+    assert_eq!(line["span"]["request_id"], request_id);
+    for name in ["rows", "bytes"] {
+        assert!(line[name].as_u64() > Some(0), "{line}");
+    }
+
+    let sign_ins = lines
+        .iter()
+        .filter(|line| line["message"] == "sign-in finished");
+    let sign_ins: Vec<&Value> = sign_ins.collect();
+    let outcomes: Vec<&str> = sign_ins.iter().map(|line| text(line, "outcome")).collect();
+    assert_eq!(outcomes, ["signed_in", "link_does_not_work"]);
+    let made = only_line(&lines, "console change made");
+    assert_eq!(made["action"], "key.create");
+    for field in ["user_id", "session_id"] {
+        assert_eq!(text(made, field), text(sign_ins[0], field));
+    }
+    let secrets = cookies
+        .iter()
+        .map(|cookie| cookie.split_once('=').unwrap().1);
+    let token = link.rsplit('/').next().unwrap();
+    // Without a secret.
+    for secret in secrets.chain(["me@example.com", token]) {
+        assert_lacks(&log, secret);
+    }
+
+    wrong_credentials_are_named_with_their_settings(workdir, &sandbox, &key, &connection).await;
 }
 
 #[tokio::test]
