@@ -112,13 +112,41 @@ async fn service(database: Database) -> (Workdir, RunningCommand, RunningCommand
 #[tokio::test]
 async fn planted_row_is_found_in_each_place() {
     let database = Database::of_test();
-    let (workdir, _sandbox, service, database, key) = service(database).await;
+    let (mut workdir, _sandbox, service, database, key) = service(database).await;
     let clean = audit(&workdir, &key, "--wait 0 --no-memory --log service.log").await;
     let printed = &clean.printed;
     assert_eq!((clean.code, clean.found()), (Some(0), vec![]), "{printed}");
     let strings = printed["strings"]["description"].as_u64().unwrap();
     let rows = (ROWS * simulated_providers().count()) as u64;
     assert!(strings >= rows, "{printed}");
+
+    // A place that cannot be searched is not clean.
+    for (arguments, what) in [
+        ("--wait 0 --no-memory --log missing.log", "log missing.log"),
+        // No process has this id.
+        ("--wait 0 --pid 4194304", "memory"),
+    ] {
+        let audit = audit(&workdir, &key, arguments).await;
+        let printed = &audit.printed;
+        assert_eq!((audit.code, audit.found()), (Some(1), vec![]), "{printed}");
+        assert_eq!(printed["clean"], false);
+        let mut gaps = printed["notSearched"].as_array().unwrap().iter();
+        let gap = gaps.find(|gap| gap["what"] == what).unwrap();
+        assert_eq!(gap["isChosen"], false);
+        let message = text(&printed["error"], "message");
+        assert_starts(message, &format!("{what} was not searched: "));
+    }
+    // The text for people says the same.
+    fs::write(workdir.path().join("key.txt"), format!("{key}\n")).unwrap();
+    let printed = workdir.text("audit --key-file key.txt --wait 0 --no-memory");
+    for expected in [
+        "table fingerprints",
+        "Not searched: memory (--no-memory)",
+        "log (no --log)",
+        "Nothing was found.",
+    ] {
+        assert_has(&printed, expected);
+    }
 
     let mut providers = simulated_providers();
     let [in_table, in_log, in_memory] = [(); 3].map(|()| piece(providers.next().unwrap()));
@@ -150,38 +178,6 @@ async fn planted_row_is_found_in_each_place() {
     }
     let tables = found.iter().filter(|(name, _)| name.starts_with("table "));
     assert_eq!(tables.count(), 1, "{}", dirty.printed);
-    drop(service);
-}
-
-#[tokio::test]
-async fn place_that_cannot_be_searched_is_not_clean() {
-    let (mut workdir, _sandbox, service, _, key) = service(Database::Sqlite).await;
-    for (arguments, what) in [
-        ("--wait 0 --no-memory --log missing.log", "log missing.log"),
-        // No process has this id.
-        ("--wait 0 --pid 4194304", "memory"),
-    ] {
-        let audit = audit(&workdir, &key, arguments).await;
-        let printed = &audit.printed;
-        assert_eq!((audit.code, audit.found()), (Some(1), vec![]), "{printed}");
-        assert_eq!(printed["clean"], false);
-        let mut gaps = printed["notSearched"].as_array().unwrap().iter();
-        let gap = gaps.find(|gap| gap["what"] == what).unwrap();
-        assert_eq!(gap["isChosen"], false);
-        let message = text(&printed["error"], "message");
-        assert_starts(message, &format!("{what} was not searched: "));
-    }
-    // The text for people says the same.
-    fs::write(workdir.path().join("key.txt"), format!("{key}\n")).unwrap();
-    let printed = workdir.text("audit --key-file key.txt --wait 0 --no-memory");
-    for expected in [
-        "table fingerprints",
-        "Not searched: memory (--no-memory)",
-        "log (no --log)",
-        "Nothing was found.",
-    ] {
-        assert_has(&printed, expected);
-    }
 
     // Settings of another database than the service's.
     let other = format!("sqlite:{}", workdir.path().join("other.db").display());

@@ -10,20 +10,9 @@ use super::LENGTH_MIN;
 use super::memory::{MARK, import_with_marked_rows};
 use crate::support::deployment::{Deployment, add_fault, control};
 use crate::support::harness::{Database, simulated_providers};
-use crate::support::process::{RunningCommand, Workdir, errors, text};
+use crate::support::process::{Workdir, errors, text};
 use crate::support::provider_spec::spec;
 use crate::support::words::{assert_has, assert_lacks};
-
-async fn deployment() -> (Workdir, RunningCommand) {
-    let Deployment {
-        workdir,
-        sandbox,
-        database,
-    } = Deployment::start_on(Database::Sqlite, 50, &[]).await;
-    workdir.json("user add --email me@example.com");
-    import_with_marked_rows(&workdir, &sandbox.json(), &database).await;
-    (workdir, sandbox)
-}
 
 fn record(workdir: &Workdir, connection: &Value) -> String {
     let output = workdir.run(&format!("record {}", text(connection, "id")));
@@ -47,9 +36,15 @@ fn collect_values(value: &Value, found: &mut BTreeSet<String>) {
 }
 
 #[tokio::test]
-async fn recording_has_no_value() {
-    let (workdir, sandbox) = deployment().await;
+async fn recording_has_no_value_also_of_a_failure() {
+    let Deployment {
+        workdir,
+        sandbox,
+        database,
+    } = Deployment::start_on(Database::Sqlite, 50, &[]).await;
+    workdir.json("user add --email me@example.com");
     let printed = sandbox.json();
+    import_with_marked_rows(&workdir, &printed, &database).await;
     let connections = workdir.json("connection list");
     let (mut values, mut recordings) = (BTreeSet::new(), String::new());
     collect_values(&printed["credentials"], &mut values);
@@ -105,17 +100,13 @@ async fn recording_has_no_value() {
     let numbers = numbers.filter(|run| run.len() > 3 && run.bytes().any(|digit| digit != b'9'));
     let numbers: BTreeSet<_> = numbers.collect();
     assert!(numbers.is_empty(), "{numbers:?}");
-}
 
-#[tokio::test]
-async fn response_that_cannot_be_read_is_recorded() {
-    let (workdir, sandbox) = deployment().await;
-    let connections = workdir.json("connection list");
+    // A response that cannot be read is recorded, too.
     for connection in connections.as_array().unwrap() {
-        let (described, provider) = (sandbox.json(), text(connection, "provider"));
+        let provider = text(connection, "provider");
         let clear_faults =
-            async || control(&described, provider, Method::DELETE, "faults", json!({})).await;
-        add_fault(&described, provider, Fault::new(FaultKind::Malformed)).await;
+            async || control(&printed, provider, Method::DELETE, "faults", json!({})).await;
+        add_fault(&printed, provider, Fault::new(FaultKind::Malformed)).await;
         let recording: Value = serde_json::from_str(&record(&workdir, connection)).unwrap();
         let mut reads = recording["reads"].as_array().unwrap().iter();
         let has_failed = reads.any(|read| read["error"].is_string());
@@ -123,7 +114,7 @@ async fn response_that_cannot_be_read_is_recorded() {
         let calls = recording["calls"].as_array().unwrap();
         assert!(!calls.is_empty(), "{recording}");
         clear_faults().await;
-        add_fault(&described, provider, Fault::new(FaultKind::Reset)).await;
+        add_fault(&printed, provider, Fault::new(FaultKind::Reset)).await;
         let error = workdir.error(&format!("record {}", text(connection, "id")), 1);
         assert_has(&error, "sent no response: the provider is unavailable");
         clear_faults().await;
