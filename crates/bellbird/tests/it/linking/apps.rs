@@ -243,9 +243,17 @@ async fn browser_that_confirms_on_the_link_can_return() {
     assert_eq!(later, ids);
 }
 
+/// From what it needs to when it is forgotten.
 #[tokio::test]
-async fn expired_link_leads_back_and_is_forgotten_after_a_day() {
+async fn link_session_leads_only_where_it_may() {
     let app = app_with_origin().await;
+    link_session_needs_an_allowed_url_a_short_state_and_its_own_connection(&app).await;
+    origin_is_checked_again_before_the_return(&app).await;
+    result_goes_with_its_user_and_connection(&app).await;
+    expired_link_leads_back_and_is_forgotten_after_a_day(&app).await;
+}
+
+async fn expired_link_leads_back_and_is_forgotten_after_a_day(app: &App) {
     let user = app.ben.user.id;
     let link = app.link_session(user, LinkTarget::UserChoice).await;
     let url = link.url.expose_secret();
@@ -274,9 +282,7 @@ async fn expired_link_leads_back_and_is_forgotten_after_a_day() {
     open(url).await.assert_shows(404, "does not work");
 }
 
-#[tokio::test]
-async fn result_goes_with_its_user_and_connection() {
-    let app = app_with_origin().await;
+async fn result_goes_with_its_user_and_connection(app: &App) {
     let (user, linked) = app.linked_user("leaving@example.com", "akahu").await;
     let bank = LinkTarget::Connection(linked[0].id);
     let repair = app.link_session(user, bank).await;
@@ -300,9 +306,7 @@ async fn result_goes_with_its_user_and_connection() {
     assert_eq!(app.find_result(&link).await, None);
 }
 
-#[tokio::test]
-async fn origin_is_checked_again_before_the_return() {
-    let app = app_with_origin().await;
+async fn origin_is_checked_again_before_the_return(app: &App) {
     // As if the settings had allowed it when the link session was created.
     for (token, provider, return_url) in [
         ("a", "akahu", "https://former.example/"),
@@ -335,9 +339,7 @@ async fn origin_is_checked_again_before_the_return() {
     }
 }
 
-#[tokio::test]
-async fn link_session_needs_an_allowed_url_a_short_state_and_its_own_connection() {
-    let app = app_with_origin().await;
+async fn link_session_needs_an_allowed_url_a_short_state_and_its_own_connection(app: &App) {
     let user = app.ben.user.id;
     let create = async |return_url: Option<&str>, state: Option<&str>| {
         let session = NewLinkSession { return_url, state };

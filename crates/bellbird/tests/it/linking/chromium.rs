@@ -369,9 +369,10 @@ async fn reconnecting_revoked_connection_keeps_ids() {
     app.fiskil().clear_faults();
 }
 
-/// What the user does after a result: tries again, adds another, and removes a connection.
+/// What the user does after a result: tries again, adds another, removes a connection, opens links
+/// that lead nowhere, and waits.
 #[tokio::test(flavor = "multi_thread")]
-async fn user_continues_from_a_result_and_removes_a_connection() {
+async fn user_continues_from_a_result() {
     let app = App::start(Default::default()).await;
     let mut browser = wide_browser();
     let user = app.ben.user.id;
@@ -416,31 +417,8 @@ async fn user_continues_from_a_result_and_removes_a_connection() {
     browser.click("a.button");
     assert_eq!(browser.url(), link_url);
     assert_eq!(block(app.connections_of(user)).len(), before.len() - 1);
-}
 
-/// The page refreshes itself until the accounts have come.
-#[tokio::test(flavor = "multi_thread")]
-async fn late_accounts_appear_by_themselves() {
-    let app = App::start(Default::default()).await;
-    let mut browser = wide_browser();
-    let late = json!({"lagSeconds": 60});
-    app.set_options("fiskil", &late);
-    browser.open(&block(
-        app.link_url(app.ben.user.id, LinkTarget::UserChoice),
-    ));
-    browser.click("button[name=provider][value=fiskil]");
-    complete_consent_pages(&mut browser, &app, UserAction::Approve);
-    browser.assert_shows("not listed the accounts yet");
-    browser.assert_accessible("late");
-    app.advance_clock(jiff::SignedDuration::from_secs(90));
-    block(app.run_due_jobs());
-    browser.wait_for("document.querySelector('.accounts .number')");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn links_that_lead_nowhere_say_so() {
-    let app = App::start(Default::default()).await;
-    let mut browser = wide_browser();
+    // Links that lead nowhere say so.
     let link_url = block(app.link_url(app.ben.user.id, LinkTarget::UserChoice));
     for (name, words, url) in [
         (
@@ -463,4 +441,18 @@ async fn links_that_lead_nowhere_say_so() {
     browser.assert_accessible("expired");
     browser.assert_shows("has expired");
     assert!(!browser.has("button"), "{}", browser.text());
+
+    // The page refreshes itself until the accounts have come.
+    let late = json!({"lagSeconds": 60});
+    app.set_options("fiskil", &late);
+    browser.open(&block(
+        app.link_url(app.ben.user.id, LinkTarget::UserChoice),
+    ));
+    browser.click("button[name=provider][value=fiskil]");
+    complete_consent_pages(&mut browser, &app, UserAction::Approve);
+    browser.assert_shows("not listed the accounts yet");
+    browser.assert_accessible("late");
+    app.advance_clock(jiff::SignedDuration::from_secs(90));
+    block(app.run_due_jobs());
+    browser.wait_for("document.querySelector('.accounts .number')");
 }

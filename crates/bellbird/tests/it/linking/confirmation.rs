@@ -115,16 +115,22 @@ async fn another_browser_is_asked_first() {
 }
 
 #[tokio::test]
-async fn denied_consent_is_withdrawn() {
+async fn denial_withdraws_what_was_given() {
     let app = App::start(Setup::default()).await;
+    user_who_declined_is_not_asked_and_removes_nothing(&app).await;
+    denied_consent_is_withdrawn(&app).await;
+    denied_reconnect_removes_the_connection(&app).await;
+}
+
+async fn denied_consent_is_withdrawn(app: &App) {
     for provider in simulated_providers() {
-        let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
-        let callback_url = callback_of_ben(&app, provider).await;
+        let (user, before) = (app.ben.user.id, count_of(app, app.ben.user.id).await);
+        let callback_url = callback_of_ben(app, provider).await;
         app.reset_calls();
         deny(&callback_url).await;
-        let left = count_of(&app, user).await;
+        let left = count_of(app, user).await;
         assert_eq!(left, before, "{provider}: hidden at once");
-        let causes = complete_removals(&app).await;
+        let causes = complete_removals(app).await;
         let are_denied = causes.iter().all(|cause| cause == "denied");
         assert!(!causes.is_empty() && are_denied, "{provider}: {causes:?}");
         let calls = app.bank(provider).calls();
@@ -136,7 +142,7 @@ async fn denied_consent_is_withdrawn() {
         let confirmed = answer_elsewhere(&callback_url, "yes").await;
         confirmed.assert_shows(200, WITHDRAWN);
         app.run_jobs_after(SignedDuration::from_mins(40)).await;
-        assert_eq!(count_of(&app, user).await, before, "{provider}");
+        assert_eq!(count_of(app, user).await, before, "{provider}");
     }
 }
 
@@ -237,9 +243,7 @@ async fn linked_connection_can_be_denied_once() {
     }
 }
 
-#[tokio::test]
-async fn denied_reconnect_removes_the_connection() {
-    let app = App::start(Setup::default()).await;
+async fn denied_reconnect_removes_the_connection(app: &App) {
     for provider in simulated_providers() {
         let email = format!("{provider}.again@example.com");
         let (user, linked) = app.linked_user(&email, provider).await;
@@ -250,14 +254,12 @@ async fn denied_reconnect_removes_the_connection() {
         open(&callback_url).await.assert_shows(200, DENY_BUTTON);
         deny(&callback_url).await;
         assert!(!app.has_connection(user, linked[0].id).await, "{provider}");
-        let causes = complete_removals(&app).await;
+        let causes = complete_removals(app).await;
         assert!(causes.contains(&"denied".to_owned()), "{provider}");
     }
 }
 
-#[tokio::test]
-async fn user_who_declined_is_not_asked_and_removes_nothing() {
-    let app = App::start(Setup::default()).await;
+async fn user_who_declined_is_not_asked_and_removes_nothing(app: &App) {
     for provider in simulated_providers() {
         let callback_url = app.callback_url(app.ben.user.id, provider, "deny").await;
         let elsewhere = open_elsewhere(&callback_url).await;

@@ -156,13 +156,12 @@ async fn late_accounts_fill_in() {
     let late = open(&callback_url).await;
     late.assert_shows(200, "class=\"number\"");
     assert!(!late.headers.contains_key("refresh"));
-}
 
-#[tokio::test]
-async fn page_without_accounts_stops_to_refresh() {
-    let app = App::start(Setup::default()).await;
+    // The page stops to refresh if none come.
     app.set_options("fiskil", &json!({"lagSeconds": 7200}));
-    let link_url = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
+    let link_url = app
+        .link_url(app.olivia.user.id, LinkTarget::UserChoice)
+        .await;
     let callback_url = callback_from(&link_url, "fiskil", "accept").await;
     assert!(open(&callback_url).await.headers.contains_key("refresh"));
     app.advance_clock(SignedDuration::from_mins(11));
@@ -244,11 +243,8 @@ async fn user_removes_a_connection() {
         let again = submit(&link_url, &confirm).await;
         again.assert_shows(404, "removed already");
     }
-}
 
-#[tokio::test]
-async fn link_removes_only_what_it_is_for() {
-    let app = App::start(Setup::default()).await;
+    // A link removes only what it is for.
     let user = app.olivia.user.id;
     let (own, other) = (app.olivia.connections[0].id, app.olivia.connections[1].id);
     let provider = app.link_url(user, LinkTarget::Provider("fiskil")).await;

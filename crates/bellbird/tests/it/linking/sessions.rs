@@ -73,6 +73,17 @@ async fn failed_consent_is_explained_and_connects_nothing() {
         let after = app.connections_of(user).await;
         assert_eq!(after, before, "{provider} {answer}");
     }
+
+    // Nor does one that comes late.
+    for provider in simulated_providers() {
+        let callback_url = app.callback_url(app.ben.user.id, provider, "accept").await;
+        let before = app.connections_of(app.ben.user.id).await;
+        app.advance_clock(SignedDuration::from_mins(31));
+        open(&callback_url)
+            .await
+            .assert_shows(400, "Nothing was changed");
+        assert_eq!(app.connections_of(app.ben.user.id).await, before);
+    }
 }
 
 #[tokio::test]
@@ -112,20 +123,6 @@ async fn callback_works_once_and_a_forged_one_never() {
         let audit = app.audit_of(connected[0].id).await;
         assert_eq!(audit.len(), 1, "{provider}: connected once");
         assert_eq!(app.connections_of(user).await, connected);
-    }
-}
-
-#[tokio::test]
-async fn consent_session_expires() {
-    let app = App::start(Setup::default()).await;
-    for provider in simulated_providers() {
-        let callback_url = app.callback_url(app.ben.user.id, provider, "accept").await;
-        let before = app.connections_of(app.ben.user.id).await;
-        app.advance_clock(SignedDuration::from_mins(31));
-        open(&callback_url)
-            .await
-            .assert_shows(400, "Nothing was changed");
-        assert_eq!(app.connections_of(app.ben.user.id).await, before);
     }
 }
 
@@ -187,9 +184,20 @@ async fn provider_event_may_precede_the_callback() {
     }
 }
 
+/// Each of these has users of its own.
 #[tokio::test]
-async fn connection_removed_during_session_stays_removed() {
+async fn sessions_do_not_affect_each_other() {
     let app = App::start(Setup::default()).await;
+    denied_session_ignores_an_approved_one(&app).await;
+    locally_deleted_consent_needs_a_new_link(&app).await;
+    own_consent_that_fails_for_a_moment_is_not_replaced(&app).await;
+    connection_removed_during_session_stays_removed(&app).await;
+    abandoned_session_does_not_affect_a_reconnect(&app).await;
+    new_link_beside_abandoned_reconnect_is_separate(&app).await;
+    different_login_is_a_new_connection(&app).await;
+}
+
+async fn connection_removed_during_session_stays_removed(app: &App) {
     for provider in simulated_providers() {
         let email = format!("{provider}@example.com");
         let (user, linked) = app.linked_user(&email, provider).await;
@@ -205,9 +213,7 @@ async fn connection_removed_during_session_stays_removed() {
     }
 }
 
-#[tokio::test]
-async fn locally_deleted_consent_needs_a_new_link() {
-    let app = App::start(Setup::default()).await;
+async fn locally_deleted_consent_needs_a_new_link(app: &App) {
     let email = "deleted.locally@example.com";
     let (user, linked) = app.linked_user(email, "snaptrade").await;
     let removals = app.connections.removals();
@@ -222,9 +228,7 @@ async fn locally_deleted_consent_needs_a_new_link() {
     assert_eq!(linked.len(), 1, "{}", shown.text);
 }
 
-#[tokio::test]
-async fn abandoned_session_does_not_affect_a_reconnect() {
-    let app = App::start(Setup::default()).await;
+async fn abandoned_session_does_not_affect_a_reconnect(app: &App) {
     for same_ids in [true, false] {
         let email = format!("two.{same_ids}@example.com");
         let (user, linked) = app.linked_user(&email, "fiskil").await;
@@ -248,9 +252,7 @@ async fn abandoned_session_does_not_affect_a_reconnect() {
     }
 }
 
-#[tokio::test]
-async fn new_link_beside_abandoned_reconnect_is_separate() {
-    let app = App::start(Setup::default()).await;
+async fn new_link_beside_abandoned_reconnect_is_separate(app: &App) {
     let (user, linked) = app.linked_user("two.ways@example.com", "fiskil").await;
     app.set_options("fiskil", &json!({"sameIds": false}));
     app.change_consent(&linked[0], ConsentState::Expired).await;
@@ -270,9 +272,7 @@ async fn new_link_beside_abandoned_reconnect_is_separate() {
     assert_eq!(BTreeMap::from_iter(statuses), BTreeMap::from(expected));
 }
 
-#[tokio::test]
-async fn denied_session_ignores_an_approved_one() {
-    let app = App::start(Setup::default()).await;
+async fn denied_session_ignores_an_approved_one(app: &App) {
     let person = app
         .add_person("two.tabs@example.com", Plan::Professional, &[])
         .await;
@@ -322,9 +322,7 @@ async fn provider_outage_of_hours_loses_no_consent() {
     }
 }
 
-#[tokio::test]
-async fn different_login_is_a_new_connection() {
-    let app = App::start(Setup::default()).await;
+async fn different_login_is_a_new_connection(app: &App) {
     // A person of the sandbox has this email address. After the changes below, the reconnect
     // seems another login.
     let (user, linked) = app.linked_user("priya.sharma@example.com", "fiskil").await;
@@ -352,9 +350,7 @@ async fn different_login_is_a_new_connection() {
     assert_eq!(status, ConnectionStatus::Invalidated, "it stays broken");
 }
 
-#[tokio::test]
-async fn own_consent_that_fails_for_a_moment_is_not_replaced() {
-    let app = App::start(Setup::default()).await;
+async fn own_consent_that_fails_for_a_moment_is_not_replaced(app: &App) {
     let (user, linked) = app.linked_user("two.consents@example.com", "fiskil").await;
     let connection = &linked[0];
     let accounts = app.accounts_of(connection).await;
@@ -369,6 +365,7 @@ async fn own_consent_that_fails_for_a_moment_is_not_replaced() {
     app.fiskil()
         .add_fault(Fault::status(503).at("/v1/banking/accounts").times(3));
     open(&callback_url).await.assert_shows(200, "reconnected");
+    app.clear_faults();
     assert_eq!(app.removals().await.len(), 0, "no consent is withdrawn");
     assert_eq!(app.accounts_of(connection).await, accounts);
     // Each consent has a connection.
@@ -445,7 +442,7 @@ async fn end_sessions(app: &App) {
 }
 
 #[tokio::test]
-async fn five_visits_of_a_user_to_a_provider_are_open_at_most() {
+async fn open_visits_and_sessions_of_a_link_are_limited() {
     let app = App::start(Default::default()).await;
     let user = app.ben.user.id;
     let links = [
@@ -467,12 +464,8 @@ async fn five_visits_of_a_user_to_a_provider_are_open_at_most() {
     start(&of_other).await.location();
     app.advance_clock(SignedDuration::from_mins(31));
     start(&app.link_url(user, akahu).await).await.location();
-}
 
-#[tokio::test]
-async fn link_url_starts_at_most_twenty_sessions() {
-    let app = App::start(Default::default()).await;
-    let akahu = LinkTarget::Provider("akahu");
+    // A link starts at most twenty sessions.
     let link_url = app.link_url(app.ben.user.id, akahu).await;
     for at in 0..20 {
         let shown = start(&link_url).await;
@@ -485,11 +478,8 @@ async fn link_url_starts_at_most_twenty_sessions() {
     page.assert_lacks("<button");
     let again = submit(&link_url, "provider=akahu").await;
     again.assert_shows(410, "used up");
-}
 
-#[tokio::test]
-async fn used_up_link_still_confirms_its_sessions() {
-    let app = App::start(Default::default()).await;
+    // One that is used up still confirms its sessions.
     let link_url = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
     for at in 0..20 {
         submit(&link_url, "provider=fiskil").await.location();
