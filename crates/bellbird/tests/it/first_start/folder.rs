@@ -15,11 +15,8 @@ async fn second_start_finds_what_the_first_one_made() {
     let setup_url = text(&urls, "setupUrl").to_owned();
     assert_starts(&setup_url, &format!("{}/setup/", text(&urls, "consoleUrl")));
     let folder = workdir.data_folder();
-    let mode = |name: &str| {
-        let file = std::fs::metadata(folder.join(name)).unwrap();
-        file.permissions().mode() & 0o777
-    };
-    assert_eq!((mode(""), FILES.map(mode)), (0o700, [0o600; 3]));
+    let modes = FILES.map(|name| mode(&folder.join(name)));
+    assert_eq!((mode(&folder), modes), (0o700, [0o600; 3]));
     assert!(leftovers(&folder).is_empty(), "{:?}", leftovers(&folder));
     let settings = std::fs::read_to_string(folder.join("bellbird.toml")).unwrap();
     for line in ["url = \"sqlite:bellbird.db\"", "key_file = \"master.key\""] {
@@ -73,7 +70,7 @@ fn first_start_says_where_everything_is() {
 }
 
 #[test]
-fn copy_of_the_folder_is_an_installation_of_its_own() {
+fn copy_is_an_installation_and_a_part_of_one_is_none() {
     let mut workdir = Workdir::new();
     workdir.start("serve").end();
     let (folder, copy) = (workdir.data_folder(), workdir.path().join("copy"));
@@ -88,22 +85,9 @@ fn copy_of_the_folder_is_an_installation_of_its_own() {
         shown.as_array().unwrap().len()
     };
     assert_eq!((users(&folder), users(&copy)), (0, 1));
-}
 
-/// An installation that is made here has SQLite.
-#[test]
-fn first_start_with_a_part_of_the_service_makes_nothing() {
-    let workdir = Workdir::new();
-    let error = workdir.error(&format!("serve --only api {ANY_PORTS}"), 1);
-    assert_has(&error, "leave out --only, or use PostgreSQL");
-    assert!(!workdir.data_folder().exists());
-}
-
-#[test]
-fn lost_key_or_database_is_no_first_start() {
-    let workdir = Workdir::new();
-    workdir.start("serve").end();
-    let folder = workdir.data_folder();
+    // A lost key or database is no first start.
+    workdir.set("BELLBIRD_DATA_DIR", folder.to_str().unwrap());
     let key = key(&workdir);
     std::fs::remove_file(folder.join("master.key")).unwrap();
     let error = workdir.error("serve", 1);
@@ -135,6 +119,24 @@ fn lost_key_or_database_is_no_first_start() {
         assert_has(&error, "restore a backup with `bellbird restore`");
         assert!(!folder.join("bellbird.db").exists());
     }
+}
+
+#[test]
+fn flags_of_a_first_start() {
+    let workdir = Workdir::new();
+    // An installation that is made here has SQLite.
+    let error = workdir.error(&format!("serve --only api {ANY_PORTS}"), 1);
+    assert_has(&error, "leave out --only, or use PostgreSQL");
+    assert!(!workdir.data_folder().exists());
+
+    // A flag names the data folder.
+    let error = workdir.error("user list --data-dir mine", 1);
+    assert_has(&error, "mine has no bellbird.toml");
+    workdir.start("serve --data-dir mine").end();
+    assert!(workdir.path().join("mine/master.key").exists());
+    assert!(!workdir.data_folder().exists());
+    let users = workdir.json("user list --data-dir mine");
+    assert_eq!(users, serde_json::json!([]));
 }
 
 /// Any number of them: one makes the installation and serves.
@@ -191,18 +193,6 @@ fn database_in_the_working_directory_is_no_first_start() {
     let error = workdir.error("serve", 1);
     assert_starts(&error, "error: secrets.key is not set");
     assert!(!workdir.data_folder().exists());
-}
-
-#[test]
-fn flag_names_the_data_folder() {
-    let workdir = Workdir::new();
-    let error = workdir.error("user list --data-dir mine", 1);
-    assert_has(&error, "mine has no bellbird.toml");
-    workdir.start("serve --data-dir mine").end();
-    assert!(workdir.path().join("mine/master.key").exists());
-    assert!(!workdir.data_folder().exists());
-    let users = workdir.json("user list --data-dir mine");
-    assert_eq!(users, serde_json::json!([]));
 }
 
 /// Only root can act as another user, whom the service may have.

@@ -86,14 +86,6 @@ fn no_command_makes_a_link_that_signs_nobody_in() {
     workdir.json("console login --user you@example.com");
 }
 
-#[test]
-fn init_asks_for_nothing_without_a_terminal() {
-    let workdir = Workdir::new();
-    let error = workdir.error("init", 2);
-    assert_has(&error, "pass --email");
-    assert!(!workdir.data_folder().exists());
-}
-
 /// With a terminal, which `script` provides.
 #[test]
 fn init_asks_on_a_terminal() {
@@ -129,8 +121,10 @@ fn init_asks_on_a_terminal() {
 }
 
 #[test]
-fn wrong_credentials_make_nothing() {
+fn init_that_is_wrong_makes_nothing() {
     let mut workdir = Workdir::new();
+    // Without a terminal, it asks for nothing.
+    assert_has(&workdir.error("init", 2), "pass --email");
     workdir.set("BELLBIRD_FISKIL__CLIENT_ID", "client");
     for (credentials, code, part) in [
         ("{}", 2, "the credentials of fiskil have no client_id"),
@@ -154,10 +148,7 @@ fn wrong_credentials_make_nothing() {
         assert_lacks(&error, "s3cret");
     }
     assert!(!workdir.data_folder().exists());
-}
 
-#[test]
-fn postgres_has_no_sandbox() {
     let mut workdir = Workdir::new();
     workdir.set("BELLBIRD_DATABASE__URL", "postgres://127.0.0.1:1/none");
     let error = workdir.error("init --email me@example.com --sandbox", 2);

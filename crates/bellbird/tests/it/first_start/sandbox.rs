@@ -25,6 +25,7 @@ async fn links_outlive_a_restart() {
     };
     let service = serve("--sandbox");
     workdir.json("user add --email me@example.com");
+    consent_pages_are_below_the_console(&workdir, &addresses).await;
     let key = workdir.field("key create --user me@example.com --name test", "key");
     for provider in simulated_providers() {
         let line = format!("connection link --user me@example.com --provider {provider}");
@@ -78,12 +79,7 @@ async fn links_outlive_a_restart() {
 }
 
 /// The consent page works below the console, without a script.
-#[tokio::test]
-async fn consent_pages_are_below_the_console() {
-    let (workdir, addresses) = (Workdir::new(), Addresses::new());
-    let line = format!("serve --json --sandbox {}", addresses.options());
-    let service = RunningCommand::start(&workdir, &line);
-    workdir.json("user add --email me@example.com");
+async fn consent_pages_are_below_the_console(workdir: &Workdir, addresses: &Addresses) {
     let link = "connection link --user me@example.com --provider akahu";
     let page = consent_page(&workdir.field(link, "url")).await;
     let shown = reqwest::get(page.as_str()).await.unwrap();
@@ -120,7 +116,6 @@ async fn consent_pages_are_below_the_console() {
     let error = workdir.error(&second, 1);
     assert_has(&error, "another service runs");
     assert!(running() == before);
-    service.end();
 }
 
 #[test]
