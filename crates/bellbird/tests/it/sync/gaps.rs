@@ -44,35 +44,6 @@ async fn rows_that_load_late_after_a_repair_are_announced() {
     }
 }
 
-/// The range of a sync depends on the newest row. Its day is stored, not its time.
-#[tokio::test]
-async fn day_of_the_newest_row_is_stored() {
-    for provider in simulated_providers() {
-        let app = App::start(Setup::default()).await;
-        let person = app.person_at(provider).await;
-        let connection = &person.connections[0];
-        app.sync(connection).await;
-        let newest_row_at = async || {
-            let state = app.sync_state(person.user.id, connection.id).await;
-            state.newest_row_at.unwrap()
-        };
-        let at = app.clock.now() - HOUR;
-        app.add_row(connection, "NEWEST", at).await;
-        assert_eq!(app.sync(connection).await.new_count, 1, "{provider}");
-        let day = newest_row_at().await;
-        assert!(day <= at && at.duration_since(day) < DAY, "{provider}");
-        assert_eq!(day.as_second() % DAY.as_secs(), 0, "{provider}: {day}");
-        if spec(provider).is_brokerage() {
-            // A trade of the future says nothing of the days before it.
-            app.advance_clock(3 * DAY);
-            app.add_row(connection, "LATER", app.clock.now() + 5 * DAY)
-                .await;
-            assert_eq!(app.sync(connection).await.new_count, 1);
-            assert_eq!(newest_row_at().await, day);
-        }
-    }
-}
-
 #[tokio::test]
 async fn rows_after_a_silence_are_announced() {
     for provider in simulated_providers() {
@@ -103,6 +74,26 @@ async fn rows_after_a_silence_are_announced() {
                 "{provider}: {days} days"
             );
             app.assert_nothing_new(connection).await;
+        }
+
+        // The range of a sync depends on the newest row. Its day is stored, not its time.
+        let newest_row_at = async || {
+            let state = app.sync_state(person.user.id, connection.id).await;
+            state.newest_row_at.unwrap()
+        };
+        let at = app.clock.now() - HOUR;
+        app.add_row(connection, "NEWEST", at).await;
+        assert_eq!(app.sync(connection).await.new_count, 1, "{provider}");
+        let day = newest_row_at().await;
+        assert!(day <= at && at.duration_since(day) < DAY, "{provider}");
+        assert_eq!(day.as_second() % DAY.as_secs(), 0, "{provider}: {day}");
+        if spec(provider).is_brokerage() {
+            // A trade of the future says nothing of the days before it.
+            app.advance_clock(3 * DAY);
+            app.add_row(connection, "LATER", app.clock.now() + 5 * DAY)
+                .await;
+            assert_eq!(app.sync(connection).await.new_count, 1);
+            assert_eq!(newest_row_at().await, day);
         }
     }
 }

@@ -61,26 +61,6 @@ impl App {
 const NONE: [&str; 0] = [];
 
 #[tokio::test]
-async fn account_missing_from_one_list_stays() {
-    let app = App::start(Setup::default()).await;
-    for provider in simulated_providers() {
-        let (person, hook) = app.synced_person(provider).await;
-        let connection = &person.connections[0];
-        app.advance_clock(HOUR);
-        let before = app.shown_accounts(&person).await;
-        let missing = app.account_at(connection).await;
-        app.unlist(provider, &[&missing]);
-        app.assert_nothing_new(connection).await;
-        let shown = async || app.shown_accounts(&person).await;
-        assert_eq!(shown().await, before, "{provider}: while it is missing");
-        app.unlist(provider, &[]);
-        let announced = app.announced_after(MINUTE, connection, &hook).await;
-        assert_eq!(announced, NONE, "{provider}: its rows are known");
-        assert_eq!(shown().await, before, "{provider}: after it returned");
-    }
-}
-
-#[tokio::test]
 async fn missing_account_is_hidden_and_returns_with_its_rows() {
     for provider in simulated_providers() {
         let (app, person, hook) = App::synced_at(provider).await;
@@ -100,6 +80,13 @@ async fn missing_account_is_hidden_and_returns_with_its_rows() {
             let at = app.clock.now() - MINUTE;
             app.add_row_to(connection, &missing, text, at);
         };
+        // Missing from one list, it stays.
+        app.unlist(provider, &[&missing]);
+        app.assert_nothing_new(connection).await;
+        assert_eq!(shown().await, before, "{provider}: while it is missing");
+        app.unlist(provider, &[]);
+        assert_eq!(announced_after(MINUTE).await, NONE, "{provider}: known");
+        assert_eq!(shown().await, before, "{provider}: after it returned");
         app.add_recent_row(connection, "BEFORE").await;
         assert_eq!(announced_after(MINUTE).await, ["BEFORE"]);
 

@@ -249,38 +249,7 @@ async fn unreachable_fingerprints_are_deleted() {
 }
 
 #[tokio::test]
-async fn broken_connection_is_not_read() {
-    let app = App::start(Setup::default()).await;
-    for provider in simulated_providers() {
-        let (person, hook) = app.synced_person(provider).await;
-        let connection = &person.connections[0];
-        for (state, status) in [
-            (ConsentState::Expired, ConnectionStatus::Invalidated),
-            (ConsentState::Revoked, ConnectionStatus::Revoked),
-        ] {
-            app.advance_clock(HOUR);
-            app.set_consent(connection, state).await;
-            app.reset_calls();
-            let report = app.sync(connection).await;
-            assert_eq!(report.status, status, "{provider}");
-            assert_eq!((report.new_count, report.events), (0, 0), "{provider}");
-            assert_eq!(app.row_calls(provider), 0, "{provider}");
-            let stored = app.connection(person.user.id, connection.id).await;
-            assert_eq!(stored.status, status);
-            let sync_state = app.sync_state(person.user.id, connection.id).await;
-            assert_eq!((sync_state.attempts, sync_state.last_error), (0, None));
-        }
-        app.set_consent(connection, ConsentState::Active).await;
-        app.add_recent_row(connection, "MEANWHILE").await;
-        let report = app.sync(connection).await;
-        let found = (report.status, report.new_count);
-        assert_eq!(found, (ConnectionStatus::Active, 1), "{provider}");
-        assert_eq!(app.announced_to(&hook).await, ["MEANWHILE"]);
-    }
-}
-
-#[tokio::test]
-async fn failing_provider_is_retried_with_backoff() {
+async fn failing_provider_is_retried_and_broken_connection_is_not_read() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
         let (person, hook) = app.synced_person(provider).await;
@@ -307,6 +276,30 @@ async fn failing_provider_is_retried_with_backoff() {
         // Ten minutes after the import, as without the failures.
         assert_eq!(sync_state.next_at, Some(connection.created_at + HOUR / 6));
         assert_eq!(app.announced_to(&hook).await, ["WHILE IT WAS DOWN"]);
+
+        // A broken connection is not read.
+        for (state, status) in [
+            (ConsentState::Expired, ConnectionStatus::Invalidated),
+            (ConsentState::Revoked, ConnectionStatus::Revoked),
+        ] {
+            app.advance_clock(HOUR);
+            app.set_consent(connection, state).await;
+            app.reset_calls();
+            let report = app.sync(connection).await;
+            assert_eq!(report.status, status, "{provider}");
+            assert_eq!((report.new_count, report.events), (0, 0), "{provider}");
+            assert_eq!(app.row_calls(provider), 0, "{provider}");
+            let stored = app.connection(person.user.id, connection.id).await;
+            assert_eq!(stored.status, status);
+            let sync_state = app.sync_state(person.user.id, connection.id).await;
+            assert_eq!((sync_state.attempts, sync_state.last_error), (0, None));
+        }
+        app.set_consent(connection, ConsentState::Active).await;
+        app.add_recent_row(connection, "MEANWHILE").await;
+        let report = app.sync(connection).await;
+        let found = (report.status, report.new_count);
+        assert_eq!(found, (ConnectionStatus::Active, 1), "{provider}");
+        assert_eq!(app.announced_to(&hook).await, ["MEANWHILE"]);
     }
 }
 
@@ -411,9 +404,22 @@ async fn provider_event_requests_a_sync() {
 }
 
 #[tokio::test]
-async fn sync_refreshes_accounts() {
+async fn abandoned_sync_is_repeated_and_refreshes_accounts() {
     let app = App::start(Setup::default()).await;
-    let connection = &app.olivia.connections[0];
+    let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
+    let now = app.clock.now();
+    let lease = now + SignedDuration::from_secs(60);
+    let job = JobKey::new(job_kinds::SYNC, user, connection.id);
+    let claimed = app.storage.jobs().claim(&job, now, lease).await;
+    assert!(claimed.unwrap().is_some());
+    let synced_at = async || app.sync_state(user, connection.id).await.synced_at;
+    app.connections.jobs().run_due("sync").await.unwrap();
+    assert_eq!(synced_at().await, None);
+    app.advance_clock(SignedDuration::from_secs(61));
+    app.connections.jobs().run_due("sync").await.unwrap();
+    assert_eq!(synced_at().await, Some(app.clock.now()));
+
+    // A sync refreshes accounts.
     app.sync(connection).await;
     app.advance_clock(HOUR);
     let credentials = app.credentials(0);
@@ -437,12 +443,8 @@ async fn sync_refreshes_accounts() {
     app.advance_clock(HOUR);
     app.assert_nothing_new(connection).await;
     assert_eq!(app.account("Renamed").await.id, account.id);
-}
 
-#[tokio::test]
-async fn foreign_or_removed_connection_is_not_synced() {
-    let app = App::start(Setup::default()).await;
-    let connection = &app.olivia.connections[0];
+    // Nobody else's connection is synced, nor one that is removed.
     let syncs = app.connections.syncs();
     let error = syncs.run(app.ben.user.id, connection.id).await;
     assert!(matches!(error, Err(ConnectionsError::NotFound)));
@@ -451,23 +453,6 @@ async fn foreign_or_removed_connection_is_not_synced() {
     let error = app.sync_fails(connection).await;
     assert!(matches!(error, ConnectionsError::NotFound));
     assert_eq!(app.fiskil().total_calls(), 0);
-}
-
-#[tokio::test]
-async fn abandoned_sync_is_repeated() {
-    let app = App::start(Setup::default()).await;
-    let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
-    let now = app.clock.now();
-    let lease = now + SignedDuration::from_secs(60);
-    let job = JobKey::new(job_kinds::SYNC, user, connection.id);
-    let claimed = app.storage.jobs().claim(&job, now, lease).await;
-    assert!(claimed.unwrap().is_some());
-    let synced_at = async || app.sync_state(user, connection.id).await.synced_at;
-    app.connections.jobs().run_due("sync").await.unwrap();
-    assert_eq!(synced_at().await, None);
-    app.advance_clock(SignedDuration::from_secs(61));
-    app.connections.jobs().run_due("sync").await.unwrap();
-    assert_eq!(synced_at().await, Some(app.clock.now()));
 }
 
 #[tokio::test]
