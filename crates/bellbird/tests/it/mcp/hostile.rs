@@ -10,29 +10,11 @@ use crate::support::mcp::{Mcp, modern_meta};
 use crate::support::random::{Random, seed};
 
 const REQUESTS: usize = 4_000;
-const TOOLS: [&str; 6] = [
-    "list_accounts",
-    "list_transactions",
-    "summarize_transactions",
-    "list_holdings",
-    "list_trades",
-    "drop_tables",
-];
-const NAMES: [&str; 13] = [
-    "account_ids",
-    "from",
-    "to",
-    "text",
-    "category",
-    "direction",
-    "min_amount",
-    "max_amount",
-    "limit",
-    "cursor",
-    "detail",
-    "group_by",
-    "include_balances",
-];
+const TOOLS: &str = "list_accounts list_transactions summarize_transactions list_holdings \
+                     list_trades drop_tables";
+const NAMES: &str = "account_ids from to text category direction min_amount max_amount limit \
+                     cursor detail group_by include_balances";
+const CHARS: &str = "a%\0\n\"\\{\u{202e}\u{e0041}😀';-\u{ffff}";
 
 struct Generator {
     random: Random,
@@ -41,8 +23,14 @@ struct Generator {
 }
 
 impl Generator {
-    fn pick<'a, T>(&mut self, values: &'a [T]) -> &'a T {
-        &values[self.random.below(values.len())]
+    /// One of these words.
+    fn pick<'w>(&mut self, words: &'w str) -> &'w str {
+        let words: Vec<&str> = words.split(' ').collect();
+        words[self.random.below(words.len())]
+    }
+
+    fn foreign(&mut self) -> String {
+        self.random.one_of(&self.foreign).clone()
     }
 
     fn value(&mut self, depth: usize) -> Value {
@@ -53,22 +41,9 @@ impl Generator {
             3 => json!(i64::from_ne_bytes(self.random.next().to_ne_bytes())),
             4 => json!(-1),
             5 => self.text().into(),
-            6 => {
-                let foreign = self.foreign.clone();
-                self.pick(&foreign).clone().into()
-            }
+            6 => self.foreign().into(),
             7 => self
-                .pick(&[
-                    "2026-11-01",
-                    "9999-12-31",
-                    "0001-01-01",
-                    "2026-02-30",
-                    "1e999999999",
-                    "-0",
-                    "500",
-                    "category",
-                ])
-                .to_string()
+                .pick("2026-11-01 9999-12-31 0001-01-01 2026-02-30 1e999999999 -0 500 category")
                 .into(),
             8 => json!("A".repeat(self.random.below(30_000))),
             9 | 10 => (0..self.random.below(6))
@@ -85,29 +60,14 @@ impl Generator {
         if self.random.one_in(5) {
             self.text()
         } else {
-            self.pick(&NAMES).to_string()
+            self.pick(NAMES).to_owned()
         }
     }
 
     fn text(&mut self) -> String {
-        const CHARS: [char; 14] = [
-            'a',
-            '%',
-            '\0',
-            '\n',
-            '"',
-            '\\',
-            '{',
-            '\u{202e}',
-            '\u{e0041}',
-            '😀',
-            '\'',
-            ';',
-            '-',
-            '\u{ffff}',
-        ];
+        let chars: Vec<char> = CHARS.chars().collect();
         (0..self.random.below(40))
-            .map(|_| CHARS[self.random.below(CHARS.len())])
+            .map(|_| *self.random.one_of(&chars))
             .collect()
     }
 
@@ -116,10 +76,7 @@ impl Generator {
         for _ in 0..self.random.below(5) {
             let name = self.name();
             let value = match name.as_str() {
-                "account_ids" if self.random.one_in(2) => {
-                    let foreign = self.foreign.clone();
-                    json!([self.pick(&foreign)])
-                }
+                "account_ids" if self.random.one_in(2) => json!([self.foreign()]),
                 _ => self.value(0),
             };
             arguments.insert(name, value);
@@ -129,18 +86,10 @@ impl Generator {
 
     /// The headers and the body of a request.
     fn request(&mut self) -> (Vec<(&'static str, String)>, String) {
-        let tool = self.pick(&TOOLS).to_string();
-        let methods = [
-            "tools/call",
-            "tools/call",
-            "tools/call",
-            "tools/list",
-            "initialize",
-            "server/discover",
-            "x",
-            "",
-        ];
-        let method = self.pick(&methods).to_string();
+        let tool = self.pick(TOOLS).to_owned();
+        // The last is empty.
+        let methods = "tools/call tools/call tools/call tools/list initialize server/discover x ";
+        let method = self.pick(methods).to_owned();
         let mut params = json!({"name": tool, "arguments": self.arguments()});
         let mut headers = Vec::new();
         if self.random.one_in(2) {

@@ -11,50 +11,13 @@ use crate::support::random::{Random, seed};
 
 const REQUESTS: usize = 6_000;
 
-const VALUES: [&str; 30] = [
-    "",
-    "0",
-    "1",
-    "-1",
-    "2",
-    "3",
-    "1.5",
-    "1e309",
-    "NaN",
-    "null",
-    "true",
-    "[]",
-    "%7B%7D",
-    "%00",
-    "%ff%fe",
-    "%",
-    "9223372036854775807",
-    "9223372036854775808",
-    "-9223372036854775808",
-    "99999999999999999999999999",
-    "0191e7a0-7c3b-7def-8000-00aabbccddee",
-    "OWN",
-    "FOREIGN",
-    "TOKEN",
-    "KEY",
-    "..%2f..%2fetc",
-    "'%3B%20DROP%20TABLE",
-    "%F0%9F%98%80",
-    "2026-01-01",
-    "+5",
-];
-const NAMES: [&str; 10] = [
-    "start-date",
-    "end-date",
-    "pending",
-    "account",
-    "balances-only",
-    "version",
-    "start-date%5B%5D",
-    "Account",
-    "",
-    "x",
-];
+/// Values of parameters and parts of paths. The first is empty, and so is the first name.
+const VALUES: &str = " 0 1 -1 2 3 1.5 1e309 NaN null true [] %7B%7D %00 %ff%fe % +5 2026-01-01 \
+                      9223372036854775807 9223372036854775808 -9223372036854775808 \
+                      99999999999999999999999999 0191e7a0-7c3b-7def-8000-00aabbccddee \
+                      OWN FOREIGN TOKEN KEY ..%2f..%2fetc '%3B%20DROP%20TABLE %F0%9F%98%80";
+const NAMES: &str = " start-date end-date pending account balances-only version start-date%5B%5D \
+                     Account x";
 const PATHS: [&str; 9] = [
     "/simplefin/accounts",
     "/simplefin/accounts",
@@ -85,9 +48,10 @@ struct Inputs {
 
 impl Inputs {
     fn value(&self, random: &mut Random) -> String {
-        let value = match random.below(VALUES.len() + 2) {
-            at if at < VALUES.len() => VALUES[at].to_owned(),
-            at if at == VALUES.len() => "%5B".repeat(1 + random.below(1_000)),
+        let values: Vec<&str> = VALUES.split(' ').collect();
+        let value = match random.below(values.len() + 2) {
+            at if at < values.len() => values[at].to_owned(),
+            at if at == values.len() => "%5B".repeat(1 + random.below(1_000)),
             _ => (0..random.below(60))
                 .map(|_| format!("%{:02x}", random.below(256)))
                 .collect(),
@@ -102,18 +66,13 @@ impl Inputs {
     }
 
     fn url(&self, random: &mut Random) -> String {
-        let mut url = PATHS[random.below(PATHS.len())].to_owned();
+        let mut url = (*random.one_of(&PATHS)).to_owned();
         while url.contains("VALUE") {
             url = url.replacen("VALUE", &self.value(random), 1);
         }
+        let names: Vec<&str> = NAMES.split(' ').collect();
         let pairs: Vec<_> = (0..random.below(5))
-            .map(|_| {
-                format!(
-                    "{}={}",
-                    NAMES[random.below(NAMES.len())],
-                    self.value(random)
-                )
-            })
+            .map(|_| format!("{}={}", random.one_of(&names), self.value(random)))
             .collect();
         format!("{url}?{}", pairs.join("&"))
     }
