@@ -4,7 +4,7 @@
 use bellbird_sandbox::ConsentState;
 use jiff::SignedDuration;
 
-use crate::support::harness::{App, Setup, simulated_providers};
+use crate::support::harness::{App, simulated_providers};
 use crate::support::provider_spec::spec;
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
