@@ -71,6 +71,7 @@ async fn command_writes_a_whole_file_or_says_what_to_do() {
     closed_pipe_is_quiet(&deployment);
     wrong_use_says_what_to_do(&deployment);
     failing_balance_is_read_again(&deployment).await;
+    partial_file_names_what_it_leaves_out_on_standard_error(&deployment).await;
 }
 
 fn file_has_mode_0600_and_replaces_an_older_one(deployment: &Deployment) {
@@ -143,15 +144,13 @@ async fn export_that_fails_or_is_ended_leaves_no_file() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-#[tokio::test]
-async fn partial_file_names_what_it_leaves_out_on_standard_error() {
-    let deployment = Deployment::start().await;
+async fn partial_file_names_what_it_leaves_out_on_standard_error(deployment: &Deployment) {
     let Deployment {
         workdir,
         sandbox,
         connection,
         ..
-    } = &deployment;
+    } = deployment;
     let credentials = sandbox.json()["credentials"][1].clone();
     workdir.import("me@example.com", &credentials);
     let of_connection = workdir.text(&format!("{USER} --format jsonl --connection {connection}"));

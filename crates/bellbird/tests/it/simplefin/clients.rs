@@ -12,9 +12,7 @@ use jiff::SignedDuration;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
-use super::{
-    SetError, access_url, account_set, ask, ask_as, assert_plain, claim, new_token, posted, set_of,
-};
+use super::{SetError, access_url, account_set, ask, claim, new_token, posted, set_of};
 use crate::support::database::execute;
 use crate::support::harness::{App, Setup, eventually};
 use crate::support::process::names;
@@ -126,18 +124,6 @@ async fn actual_access_url_needs_no_decoding(app: &App) {
     assert_eq!(address, "bellbird.example/simplefin");
     assert_eq!(credentials.matches(':').count(), 1, "{url}");
     assert!(!credentials.contains(['%', '@', '/']), "{url}");
-}
-
-#[tokio::test]
-async fn actual_errors_are_no_json() {
-    let setup = Setup::with(|settings| settings.interop.simplefin_per_minute = 2);
-    let app = App::start(setup).await;
-    assert_plain(&ask(&app, "?version=3").await, 400);
-    assert_plain(&ask(&app, "?start-date=today").await, 400);
-    let limited = ask(&app, "").await;
-    assert_plain(&limited, 429);
-    assert_eq!(limited.header("retry-after"), Some("30"));
-    assert_plain(&ask_as(&app, "wrong", "").await, 403);
 }
 
 #[tokio::test]

@@ -59,6 +59,14 @@ async fn requests_have_a_bucket_of_their_own() {
     assert_plain(&ask(&app, "").await, 429);
     let read = app.all_transactions(app.olivia.connections[0].id);
     assert_eq!(read.send().await.status, 200);
+
+    // Actual takes no error for JSON.
+    assert_plain(&ask_as(&app, &app.ben.key, "?version=3").await, 400);
+    assert_plain(&ask_as(&app, &app.ben.key, "?start-date=today").await, 400);
+    let limited = ask_as(&app, &app.ben.key, "").await;
+    assert_plain(&limited, 429);
+    assert_eq!(limited.header("retry-after"), Some("30"));
+    assert_plain(&ask_as(&app, "wrong", "").await, 403);
 }
 
 #[tokio::test]

@@ -16,18 +16,6 @@ const QUERY: &str = "?start-date=0";
 /// Of the other provider, so that its reads last longer than that of the large account.
 const SLOW_PATH: &str = "/transactions";
 
-/// Olivia has a large account at Fiskil, and others at Akahu.
-struct Case {
-    app: App,
-}
-
-async fn case() -> Case {
-    let app = App::start(Setup::with_rows(MANY_ROWS)).await;
-    let akahu = &app.credentials_of("akahu")[0];
-    app.import(app.olivia.user.id, akahu).await.unwrap();
-    Case { app }
-}
-
 /// Sends Olivia's request and reads nothing.
 async fn start(app: &App) -> Download {
     let credentials = STANDARD.encode(format!("bellbird:{}", app.olivia.key));
@@ -35,52 +23,43 @@ async fn start(app: &App) -> Download {
     Download::start_as(app, &format!("Basic {credentials}"), &path).await
 }
 
-impl Case {
-    async fn start(&self) -> Download {
-        let mut download = start(&self.app).await;
-        download.begin().await;
-        download
-    }
-
-    fn calls(&self) -> [u64; 2] {
-        [
-            self.app.fiskil().total_calls(),
-            self.app.bank("akahu").total_calls(),
-        ]
-    }
+/// As [`start`], and reads until the set has begun.
+async fn begin(app: &App) -> Download {
+    let mut download = start(app).await;
+    download.begin().await;
+    download
 }
 
 #[tokio::test]
-async fn client_that_pauses_gets_all_accounts() {
-    let case = case().await;
-    let app = &case.app;
+async fn client_that_pauses_gets_all_accounts_and_reads_end_with_it() {
+    let app = App::start(Setup::with_rows(MANY_ROWS)).await;
+    // Olivia has a large account at Fiskil, and others at Akahu.
+    let akahu = &app.credentials_of("akahu")[0];
+    app.import(app.olivia.user.id, akahu).await.unwrap();
     // The first request also reads what the service then keeps.
-    let whole = account_set(app, QUERY).await;
+    let whole = account_set(&app, QUERY).await;
     app.reset_calls();
-    assert_eq!(account_set(app, QUERY).await.errlist, []);
-    let calls = case.calls();
+    assert_eq!(account_set(&app, QUERY).await.errlist, []);
+    let calls = || ["fiskil", "akahu"].map(|provider| app.bank(provider).total_calls());
+    let of_a_set = calls();
     app.reset_calls();
     app.bank("akahu")
         .add_fault(Fault::delay_ms(300).at(SLOW_PATH));
-    let mut download = case.start().await;
+    let mut download = begin(&app).await;
     // The client takes nothing, and all is read.
-    eventually(async || case.calls() == calls).await;
+    eventually(async || calls() == of_a_set).await;
     assert!(download.finish().await);
     let set: AccountSet = serde_json::from_str(&download.file()).unwrap();
     assert_eq!(set.errlist, []);
     assert_eq!(set.accounts.len(), whole.accounts.len());
-}
 
-#[tokio::test]
-async fn reads_end_with_their_client() {
-    let case = case().await;
-    case.app
-        .bank("akahu")
+    app.clear_faults();
+    app.bank("akahu")
         .add_fault(Fault::delay_ms(600_000).at(SLOW_PATH));
-    let download = case.start().await;
-    assert!(!case.app.connections.tasks().is_empty());
+    let download = begin(&app).await;
+    assert!(!app.connections.tasks().is_empty());
     drop(download);
-    eventually(async || case.app.connections.tasks().is_empty()).await;
+    eventually(async || app.connections.tasks().is_empty()).await;
 }
 
 #[tokio::test]
