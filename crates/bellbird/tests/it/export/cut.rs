@@ -112,11 +112,11 @@ async fn lowered_plan_and_revoked_key_end_a_file() {
     let user = case.app.olivia.user.id;
     assert_cut_by(&case, async |app| app.set_plan(user, Plan::Saver).await).await;
     case.app.set_plan(user, Plan::Professional).await;
-    let revoke = async |app: &App| {
+    assert_cut_by(&case, async |app| {
         let keys = app.keys_of(user).await;
         app.revoke_key(keys[0].id).await;
-    };
-    assert_cut_by(&case, revoke).await;
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -134,10 +134,10 @@ async fn removed_connection_ends_a_file_also_before_its_turn() {
     for account in &accounts {
         assert!(!download.file().contains(&account.id));
     }
-    let remove = async |app: &App| {
+    assert_cut_by(&case, async |app| {
         app.remove(first.id).await;
-    };
-    assert_cut_by(&case, remove).await;
+    })
+    .await;
 }
 
 /// Credentials are opened when their turn comes.
@@ -158,8 +158,10 @@ async fn damaged_credentials_and_a_withdrawn_consent_end_a_file() {
     // They were not open since the file began. The other connection is read on.
     assert_cut(&mut download).await;
     assert!(download.lines() > PAGE_ROWS);
-    let withdraw = async |app: &App| app.set_consent(first, ConsentState::Revoked).await;
-    assert_cut_by(&case, withdraw).await;
+    assert_cut_by(&case, async |app| {
+        app.set_consent(first, ConsentState::Revoked).await;
+    })
+    .await;
 }
 
 #[tokio::test]
