@@ -14,12 +14,15 @@
 //! cancelled. So the server never has more sessions of this process than the pool allows.
 
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use deadpool_postgres::{Hook, HookError, Manager, Object, Pool, PoolError, QueueMode, Runtime};
 use futures_util::TryStreamExt as _;
-use futures_util::future::{join_all, join3};
+use futures_util::future::maybe_done;
 use tokio::runtime::Handle;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
@@ -552,18 +555,46 @@ async fn in_one_transaction<T>(
     client: &Object,
     queries: impl IntoIterator<Item = impl Future<Output = PgResult<T>>>,
 ) -> PgResult<Vec<T>> {
-    // The first poll of each future sends its message, in this order. So no result is waited for in
-    // between, and a future that is dropped has sent nothing, or all up to the COMMIT. The server
-    // turns the COMMIT into a ROLLBACK if a statement failed.
-    let (begun, results, committed) = join3(
-        client.batch_execute("BEGIN"),
-        join_all(queries),
-        client.batch_execute("COMMIT"),
-    )
+    // The server turns the COMMIT into a ROLLBACK if a statement failed.
+    let mut begun = pin!(maybe_done(client.batch_execute("BEGIN")));
+    let mut queries: Vec<_> = queries
+        .into_iter()
+        .map(|query| Box::pin(maybe_done(query)))
+        .collect();
+    let mut committed = pin!(maybe_done(client.batch_execute("COMMIT")));
+    send_in_order(begun.as_mut(), &mut queries, committed.as_mut()).await;
+    begun.take_output().transpose()?;
+    let results = queries
+        .iter_mut()
+        .filter_map(|query| query.as_mut().take_output())
+        .collect::<PgResult<Vec<_>>>()?;
+    committed.take_output().transpose()?;
+    Ok(results)
+}
+
+/// Sends messages and waits for their results. The first poll of each future sends its message, so
+/// all of them are polled once, in this order, before a result is waited for: a future that is
+/// dropped has sent nothing, or all up to the last. `join_all` stops early in a long list.
+pub(crate) async fn send_in_order(
+    mut first: Pin<&mut impl Future<Output = ()>>,
+    others: &mut [Pin<Box<impl Future<Output = ()>>>],
+    mut last: Pin<&mut impl Future<Output = ()>>,
+) {
+    poll_fn(|context| {
+        let _ = first.as_mut().poll(context);
+        for other in &mut *others {
+            let _ = other.as_mut().poll(context);
+        }
+        let _ = last.as_mut().poll(context);
+        Poll::Ready(())
+    })
     .await;
-    begun?;
-    let results = results.into_iter().collect::<PgResult<Vec<_>>>()?;
-    committed.map(|()| results)
+    // The server responds in the same order, so this polls none in vain.
+    first.await;
+    for other in others {
+        other.as_mut().await;
+    }
+    last.await;
 }
 
 /// Whether another session kept a lock for too long, so that a retry may succeed.

@@ -1,3 +1,4 @@
+mod batches;
 mod open;
 mod service_lock;
 mod statement;
