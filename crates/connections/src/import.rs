@@ -9,12 +9,13 @@ use bellbird_domain::{AccountId, Connection, ConnectionId, UserId};
 use bellbird_providers::{
     CallContext, Cause, ConsentStatus, FoundAccount, FoundConnection, Provider,
 };
-use bellbird_storage::NewConnection;
+use bellbird_storage::{ClaimedJob, NewConnection};
 use jiff::Timestamp;
 use secrecy::SecretString;
 use tokio::time::Instant;
 
 use crate::account_matching::new_accounts;
+use crate::jobs::require_lease;
 use crate::refresh::Refreshes;
 use crate::state::part;
 use crate::{ConnectionsError, removal, schedule};
@@ -121,42 +122,45 @@ impl Imports<'_> {
     }
 
     /// Stores a consent that the user gave just now. Its accounts may appear late, so several
-    /// refreshes follow.
+    /// refreshes follow. Fails with [`ConnectionsError::Busy`] if the lease of the consent session
+    /// was lost.
     pub(crate) async fn store_linked(
         self,
-        user_id: UserId,
+        session: &ClaimedJob,
         provider: &dyn Provider,
         active_consent: &ActiveConsent<'_>,
     ) -> Result<Connection, ConnectionsError> {
-        let backfill = schedule::first_refresh_at(self.0.clock.now());
-        self.store_connection(user_id, provider, active_consent, Some(backfill))
+        self.store_connection(session.user_id(), provider, active_consent, Some(session))
             .await
     }
 
-    /// Starts the removal of a consent that is not connected.
+    /// Starts the removal of a consent that is not connected. Fails as [`Self::store_linked`].
     pub(crate) async fn withdraw_unconnected(
         self,
-        user_id: UserId,
+        session: &ClaimedJob,
         provider: &dyn Provider,
         consent: &FoundConnection,
         cause: &str,
     ) -> Result<(), ConnectionsError> {
         let now = self.0.clock.now();
-        self.0
-            .storage
-            .connections()
-            .withdraw_unconnected(&new_connection(user_id, provider, consent, cause, now), now)
-            .await?;
+        let connection = new_connection(session.user_id(), provider, consent, cause, now);
+        let connections = self.0.storage.connections();
+        require_lease(
+            connections
+                .withdraw_unconnected(session, &connection, now)
+                .await?,
+        )?;
         self.0.wake(&removal::KIND, provider.name().as_str());
         Ok(())
     }
 
+    /// `session`: the job of the consent session in which the user gave the consent.
     async fn store_connection(
         self,
         user_id: UserId,
         provider: &dyn Provider,
         active_consent: &ActiveConsent<'_>,
-        backfill: Option<(Timestamp, Timestamp)>,
+        session: Option<&ClaimedJob>,
     ) -> Result<Connection, ConnectionsError> {
         let ActiveConsent {
             consent,
@@ -165,7 +169,8 @@ impl Imports<'_> {
             replaces,
         } = active_consent;
         let now = self.0.clock.now();
-        let cause = if backfill.is_some() {
+        let backfill = session.map(|_| schedule::first_refresh_at(now));
+        let cause = if session.is_some() {
             "linked"
         } else {
             "imported"
@@ -177,12 +182,17 @@ impl Imports<'_> {
             first_attempt_at: self.0.event_buffer.first_attempt_at(now),
             ..new_connection(user_id, provider, consent, cause, now)
         };
-        let stored = self
-            .0
-            .storage
-            .connections()
-            .import(&connection, &new_accounts(accounts, known_as), now)
-            .await?;
+        let (accounts, connections) = (
+            new_accounts(accounts, known_as),
+            self.0.storage.connections(),
+        );
+        let stored = match session {
+            Some(session) => connections
+                .import_for(session, &connection, &accounts, now)
+                .await?
+                .ok_or(ConnectionsError::Busy)?,
+            None => connections.import(&connection, &accounts, now).await?,
+        };
         // A repair is a webhook event.
         self.0.event_buffer.wake();
         Ok(stored)

@@ -12,6 +12,7 @@ use super::outcome::Applied;
 use crate::ConnectionsError;
 use crate::import::ActiveConsent;
 use crate::import::Imports;
+use crate::jobs::require_lease;
 use crate::linking::Links;
 use crate::removal::Removals;
 
@@ -55,6 +56,7 @@ impl Links<'_> {
     /// withdrawn, and may be what the user has just renewed.
     ///
     /// Returns the first error if it is transient, or if no connection was created or repaired.
+    /// Fails with [`ConnectionsError::Busy`] at once if the lease of the session was lost.
     pub(crate) async fn apply_consents(
         self,
         request: &ApplyRequest<'_>,
@@ -81,6 +83,9 @@ impl Links<'_> {
                 Existing::NotConnected | Existing::OwnedByOtherUser => None,
             };
             if let Err(error) = self.apply_consent(request, consent, applied).await {
+                if matches!(error, ConnectionsError::Busy) {
+                    return Err(error);
+                }
                 applied
                     .failed
                     .extend(connection.filter(|_| error.is_transient()));
@@ -168,18 +173,23 @@ impl Links<'_> {
         };
         match existing {
             Existing::Connected(connection) => {
-                Removals(self.0)
-                    .remove_in_background(
-                        "denied",
-                        session.user_id,
-                        connection.id,
-                        &connection.provider,
-                    )
-                    .await?;
+                let now = self.0.clock.now();
+                let removals = self.0.storage.removals();
+                require_lease(
+                    removals
+                        .begin_for(&request.claim.job, "denied", connection.id, now)
+                        .await?,
+                )?;
+                Removals(self.0).wake(&connection.provider);
             }
             _ => {
                 Imports(self.0)
-                    .withdraw_unconnected(session.user_id, request.provider, consent.found, cause)
+                    .withdraw_unconnected(
+                        &request.claim.job,
+                        request.provider,
+                        consent.found,
+                        cause,
+                    )
                     .await?;
             }
         }
@@ -240,7 +250,7 @@ impl Links<'_> {
             replaces,
         };
         match Imports(self.0)
-            .store_linked(user_id, request.provider, &active_consent)
+            .store_linked(&request.claim.job, request.provider, &active_consent)
             .await
         {
             // The connection of this consent is being removed.

@@ -251,7 +251,10 @@ impl Links<'_> {
             is_expired,
             is_declined,
         };
-        self.apply_consents(&request, &found, applied).await?;
+        match self.apply_consents(&request, &found, applied).await {
+            Err(ConnectionsError::Busy) => return Ok(None),
+            result => result?,
+        }
         Ok(Some(
             outcome::conclude(&run.facts, applied, elapsed).map_or(Poll::Pending, Poll::Concluded),
         ))

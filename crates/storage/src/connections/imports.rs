@@ -17,7 +17,7 @@ use crate::connections::{events, syncs};
 use crate::db::{Param, Sql, Tx, named, pair, params, statements, strip_nul};
 use crate::digest::provider_user_digest;
 use crate::error::Result;
-use crate::jobs::{self, JobKey, job_kinds};
+use crate::jobs::{self, ClaimedJob, JobKey, job_kinds};
 use crate::locks::bump_revision;
 use crate::secrets::store::SecretSlot;
 use crate::{Connections, StorageError};
@@ -101,33 +101,69 @@ impl Connections<'_> {
         now: Timestamp,
     ) -> Result<Connection> {
         let mut tx = self.db.begin().await?;
-        bump_revision(&mut tx, new.user_id).await?;
+        let imported = self.import_in(&mut tx, new, accounts, now).await?;
+        tx.commit().await?;
+        Ok(imported)
+    }
+
+    /// As [`Self::import`], for the consent session that a job works on. None, and nothing changes,
+    /// if the lease was lost: the user may have denied the session since.
+    pub async fn import_for(
+        self,
+        session: &ClaimedJob,
+        new: &NewConnection<'_>,
+        accounts: &[NewAccount<'_>],
+        now: Timestamp,
+    ) -> Result<Option<Connection>> {
+        let Some(mut tx) = jobs::begin_held(&self.db, session).await? else {
+            return Ok(None);
+        };
+        let imported = self.import_in(&mut tx, new, accounts, now).await?;
+        tx.commit().await?;
+        Ok(Some(imported))
+    }
+
+    async fn import_in(
+        self,
+        tx: &mut Tx,
+        new: &NewConnection<'_>,
+        accounts: &[NewAccount<'_>],
+        now: Timestamp,
+    ) -> Result<Connection> {
         let user = new.user_id;
-        let (id, status_change) = self.upsert_connection(&mut tx, new, now).await?;
+        bump_revision(tx, user).await?;
+        let (id, status_change) = self.upsert_connection(tx, new, now).await?;
         self.secrets()
-            .store(&mut tx, &SecretSlot::credentials(user, id), new.credentials)
+            .store(tx, &SecretSlot::credentials(user, id), new.credentials)
             .await?;
-        account_merge::merge_accounts(&mut tx, user, id, accounts, None).await?;
+        account_merge::merge_accounts(tx, user, id, accounts, None).await?;
         if !accounts.is_empty() {
-            write_last_refreshed_at(&mut tx, user, id, now).await?;
+            write_last_refreshed_at(tx, user, id, now).await?;
         }
         if let Some(change) = status_change {
-            events::record(&mut tx, &change, now, new.first_attempt_at).await?;
+            events::record(tx, &change, now, new.first_attempt_at).await?;
         }
-        let imported = connection::find(&mut tx, user, id).await?;
-        tx.commit().await?;
+        let imported = connection::find(tx, user, id).await?;
         imported.ok_or(StorageError::NotFound("connection"))
     }
 
     /// Stores the removal of a consent that no connection has: a hidden connection, whose removal
     /// withdraws the consent. The audit trail records the cause of `new`. Does nothing if a
-    /// connection has the consent.
-    pub async fn withdraw_unconnected(self, new: &NewConnection<'_>, now: Timestamp) -> Result<()> {
-        let mut tx = self.db.begin().await?;
+    /// connection has the consent. Returns false, and changes nothing, if the lease of the consent
+    /// session's job was lost.
+    pub async fn withdraw_unconnected(
+        self,
+        session: &ClaimedJob,
+        new: &NewConnection<'_>,
+        now: Timestamp,
+    ) -> Result<bool> {
+        let Some(mut tx) = jobs::begin_held(&self.db, session).await? else {
+            return Ok(false);
+        };
         bump_revision(&mut tx, new.user_id).await?;
         if find_by_consent(&mut tx, new).await?.is_some() {
             tx.rollback().await;
-            return Ok(());
+            return Ok(true);
         }
         let provider_user = new.provider_user_id.map(provider_user_digest);
         let id = insert_hidden(&mut tx, new, provider_user.as_deref(), None, now).await?;
@@ -135,7 +171,8 @@ impl Connections<'_> {
         self.secrets()
             .store(&mut tx, &credentials, new.credentials)
             .await?;
-        tx.commit().await
+        tx.commit().await?;
+        Ok(true)
     }
 
     /// Inserts or updates the connection's row, without its credentials.

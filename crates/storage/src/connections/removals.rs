@@ -97,6 +97,26 @@ impl Removals<'_> {
         Ok(claim)
     }
 
+    /// As [`Self::begin_because`] without a lease, for the consent session that a job works on.
+    /// Returns false, and changes nothing, if the lease of that job was lost.
+    pub async fn begin_for(
+        self,
+        session: &ClaimedJob,
+        cause: &str,
+        id: ConnectionId,
+        now: Timestamp,
+    ) -> Result<bool> {
+        let Some(mut tx) = jobs::begin_held(&self.db, session).await? else {
+            return Ok(false);
+        };
+        if hide(&mut tx, cause, session.user_id(), id, now).await? {
+            tx.commit().await?;
+        } else {
+            tx.rollback().await;
+        }
+        Ok(true)
+    }
+
     /// Deletes up to `limit` webhook events of a connection that is being removed, with their
     /// deliveries: months of them would take too long for one transaction. Returns their number,
     /// which is less than `limit` at the end, or None if the lease was lost.

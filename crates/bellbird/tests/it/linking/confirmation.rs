@@ -2,15 +2,15 @@
 //! other browser, and the denial afterwards.
 
 use bellbird_connections::LinkTarget;
-use bellbird_domain::UserId;
-use bellbird_sandbox::ConsentState;
+use bellbird_domain::{Plan, UserId};
+use bellbird_sandbox::{ConsentState, Fault, FaultKind};
 use jiff::SignedDuration;
 use reqwest::Url;
 
 use crate::support::browser::{
     answer_elsewhere, browse_elsewhere, client, open, open_elsewhere, post, start, submit,
 };
-use crate::support::harness::{App, Setup, simulated_providers};
+use crate::support::harness::{App, Setup, eventually, simulated_providers};
 
 const QUESTION: &str = "Is that you?";
 const WITHDRAWN: &str = "This user has no access to your accounts";
@@ -144,6 +144,29 @@ async fn denied_consent_is_withdrawn(app: &App) {
         app.run_jobs_after(SignedDuration::from_mins(40)).await;
         assert_eq!(count_of(app, user).await, before, "{provider}");
     }
+}
+
+/// The browser that started the session waits for the provider while the person there says no.
+#[tokio::test]
+async fn denial_ends_a_session_that_waits_for_accounts() {
+    let app = App::start(Setup::default()).await;
+    let email = "denied.early@example.com";
+    let person = app.add_person(email, Plan::Professional, &[]).await;
+    let user = person.user.id;
+    let callback_url = app.callback_url(user, "fiskil", "accept").await;
+    // The accounts are listed before the denial, and their response ends after it.
+    let accounts = "/v1/banking/accounts";
+    let slow = Fault::new(FaultKind::Drip).delayed_ms(1).at(accounts);
+    app.fiskil().add_fault(slow.times(1));
+    app.reset_calls();
+    let denied = async {
+        eventually(async || app.fiskil().calls().contains_key(accounts)).await;
+        deny(&callback_url).await;
+        complete_removals(&app).await
+    };
+    let (_, causes) = tokio::join!(open(&callback_url), denied);
+    assert_eq!(causes, ["denied"]);
+    assert_eq!(app.connections_of(user).await, []);
 }
 
 #[tokio::test]

@@ -6,8 +6,9 @@ use bellbird_domain::{Confirmation, ConnectionId, LinkPhase, UserId};
 use secrecy::ExposeSecret as _;
 
 use crate::digest::{hash, hex};
+use crate::job_kinds::REMOVAL;
 use crate::tests::fixtures::{new_session, receive, secret, session_with_callback, start_session};
-use crate::tests::support::{TestDb, assert_fails, at, both};
+use crate::tests::support::{TestDb, assert_fails, at, both, new_connection};
 use crate::{
     AffectedRef, ClaimedConsentSession, NewConsentSession, OtherConsentSession, Sealer, Storage,
 };
@@ -287,5 +288,27 @@ both! {
         let (connection_id, phase) = (Some(broken), LinkPhase::Started);
         let other = OtherConsentSession { connection_id, phase, expires_at: at(60) };
         assert_eq!(others, [other]);
+    }
+
+    async fn denied_session_stores_nothing_more(db) {
+        let user = db.user("a@x").await.id;
+        let (other, new) = (db.connection(user, "other", &[]).await.id, new_connection(user, "consent"));
+        let claim = session_with_callback(db, user, "state").await;
+        assert!(db.consent_sessions().deny(&claim.session, at(20)).await.unwrap());
+        assert_eq!(db.connections().import_for(&claim.job, &new, &[], at(30)).await.unwrap(), None);
+        assert!(!db.connections().withdraw_unconnected(&claim.job, &new, at(30)).await.unwrap());
+        assert!(!db.removals().begin_for(&claim.job, "denied", other, at(30)).await.unwrap());
+        assert_eq!(db.claim_due(REMOVAL, at(30), at(60), 8).await.unwrap(), []);
+        assert_eq!(db.connections().list(user).await.unwrap().len(), 1);
+
+        // The next holder withdraws what the provider lists.
+        let job = due(db, 30).await.remove(0).job;
+        assert!(db.connections().withdraw_unconnected(&job, &new, at(30)).await.unwrap());
+        assert!(db.removals().begin_for(&job, "denied", other, at(30)).await.unwrap());
+        assert_eq!(db.claim_due(REMOVAL, at(30), at(60), 8).await.unwrap().len(), 2);
+        assert_eq!(db.connections().list(user).await.unwrap().len(), 0);
+        let claim = session_with_callback(db, user, "another").await;
+        let new = new_connection(user, "another consent");
+        assert!(db.connections().import_for(&claim.job, &new, &[], at(30)).await.unwrap().is_some());
     }
 }
