@@ -15,16 +15,18 @@ use bellbird_domain::{
     RowKey, TimestampExt as _, UserId, UtcDay,
 };
 use bellbird_providers::Cause;
-use bellbird_storage::SyncState;
+use bellbird_storage::{ClaimedJob, JobKey, SyncState};
 use bellbird_webhooks::event::digest::RowHasher;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use super::changes::DuplicateIds;
-use super::{KIND, SyncReport, Syncs};
+use super::{KIND, SyncReport, Syncs, WAIT_MAX};
 use crate::ConnectionsError;
+use crate::jobs::claim_or_wait;
 
 /// Rows with one id that are compared with each row that is read. More of them mean that the
 /// provider is faulty.
@@ -105,6 +107,14 @@ struct Group {
     next_occurrence: u32,
     /// Whether one was read.
     is_read: bool,
+}
+
+/// What a request that needs a recent sync may do.
+enum Turn {
+    /// Nothing: there is one.
+    Fresh,
+    /// Sync, in these places.
+    Sync(ClaimedJob, Option<[OwnedSemaphorePermit; 2]>),
 }
 
 impl<'a> Followed<'a> {
@@ -341,9 +351,11 @@ impl std::ops::Add for DeliveredDaySum {
 }
 
 impl Syncs<'_> {
-    /// Syncs the connection if its last sync began longer ago than `age_max`, and a run at most.
+    /// Syncs the connection if its last sync began longer ago than `age_max`, and a run at most. If
+    /// another task is syncing it, waits for that sync, which may be recent enough.
     ///
-    /// Fails with [`ConnectionsError::ConsentInactive`] if the consent is gone.
+    /// Fails with [`ConnectionsError::ConsentInactive`] if the consent is gone, and with
+    /// [`ConnectionsError::Busy`] if the other task takes too long.
     pub async fn freshen(
         self,
         user: UserId,
@@ -351,14 +363,49 @@ impl Syncs<'_> {
         age_max: Duration,
     ) -> Result<(), ConnectionsError> {
         let provider = self.0.connection(user, id).await?.provider;
-        let _places = self.places(user, &provider).await;
+        let asked_at = self.0.clock.now();
+        let turn = claim_or_wait(Instant::now() + WAIT_MAX, || {
+            self.find_turn((user, id), &provider, age_max, asked_at)
+        });
+        let (claim, _places) = match turn.await?.ok_or(ConnectionsError::Busy)? {
+            Turn::Fresh => return Ok(()),
+            Turn::Sync(claim, places) => (claim, places),
+        };
+        // A sync is many calls deep.
+        let SyncReport { status, .. } =
+            Box::pin(self.run_job(&claim, Cause::RequestedJob(user))).await?;
+        if status == ConnectionStatus::Active {
+            Ok(())
+        } else {
+            Err(ConnectionsError::ConsentInactive(status))
+        }
+    }
+
+    /// None while another task syncs the connection.
+    async fn find_turn(
+        self,
+        (user, id): (UserId, ConnectionId),
+        provider: &str,
+        age_max: Duration,
+        asked_at: Timestamp,
+    ) -> Result<Option<Turn>, ConnectionsError> {
+        // A sync that takes longer than `age_max` is recent for those who waited for it.
+        if self.was_fresh(&self.state(user, id).await?, age_max, asked_at) {
+            return Ok(Some(Turn::Fresh));
+        }
+        let (key, jobs) = (JobKey::new(KIND.name, user, id), self.0.storage.jobs());
+        // Whoever waits for another task leaves the places to those who read from the provider.
+        if jobs.is_running(&key, self.0.clock.now()).await? {
+            return Ok(None);
+        }
+        let places = self.places(user, provider).await;
         let (state, now) = (self.state(user, id).await?, self.0.clock.now());
-        // Another instance may have synced it meanwhile.
+        // Another task may have synced it meanwhile.
         if self.is_fresh(&state, age_max) {
-            return Ok(());
+            return Ok(Some(Turn::Fresh));
         }
         // Before the job is claimed, because a run that is refused would plan the next one again.
-        if let Some(refused) = self.0.provider(&provider)?.refusal(user, now) {
+        if let Some(refused) = self.0.provider(provider)?.refusal(user, now) {
             return Err(refused.into());
         }
         if state
@@ -371,14 +418,8 @@ impl Syncs<'_> {
                 .set_last_changes_poll(user, id, now)
                 .await?;
         }
-        // A sync is many calls deep.
-        let SyncReport { status, .. } =
-            Box::pin(self.run_once_because(Cause::RequestedJob(user), user, id)).await?;
-        if status == ConnectionStatus::Active {
-            Ok(())
-        } else {
-            Err(ConnectionsError::ConsentInactive(status))
-        }
+        let claim = self.0.claim(&KIND, &key).await?;
+        Ok(claim.map(|claim| Turn::Sync(claim, places)))
     }
 
     /// Waits for a place of the user, and then for one of the lane.
@@ -398,12 +439,17 @@ impl Syncs<'_> {
 
     /// Whether the last sync is complete, and began within `age_max`.
     pub fn is_fresh(self, state: &SyncState, age_max: Duration) -> bool {
+        self.was_fresh(state, age_max, self.0.clock.now())
+    }
+
+    /// As [`Self::is_fresh`], for a request that was made then: a later sync counts too.
+    fn was_fresh(self, state: &SyncState, age_max: Duration, asked_at: Timestamp) -> bool {
         let now = self.0.clock.now();
         // A sync in the future was timed by a clock that went back since.
         state.unread.is_none()
             && state
                 .synced_at
-                .is_some_and(|at| at <= now && now < at.plus(age_max))
+                .is_some_and(|at| at <= now && asked_at < at.plus(age_max))
     }
 
     /// What is known of the syncs of a connection.

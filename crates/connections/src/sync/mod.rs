@@ -139,15 +139,6 @@ impl Syncs<'_> {
         user: UserId,
         id: ConnectionId,
     ) -> Result<SyncReport, ConnectionsError> {
-        self.run_once_because(Cause::Schedule, user, id).await
-    }
-
-    async fn run_once_because(
-        self,
-        cause: Cause,
-        user: UserId,
-        id: ConnectionId,
-    ) -> Result<SyncReport, ConnectionsError> {
         let key = JobKey::new(KIND.name, user, id);
         let claim = claim_or_wait(Instant::now() + WAIT_MAX, async || {
             let claim = self.0.claim(&KIND, &key).await?;
@@ -157,8 +148,16 @@ impl Syncs<'_> {
             Ok(claim)
         });
         let claim = claim.await?.ok_or(ConnectionsError::Busy)?;
+        self.run_job(&claim, Cause::Schedule).await
+    }
+
+    async fn run_job(
+        self,
+        claim: &ClaimedJob,
+        cause: Cause,
+    ) -> Result<SyncReport, ConnectionsError> {
         self.0
-            .run_claimed(&KIND, &claim, self.sync_once(&claim, cause))
+            .run_claimed(&KIND, claim, self.sync_once(claim, cause))
             .await
             .map_err(|failed| failed.error)
     }

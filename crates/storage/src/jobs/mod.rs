@@ -113,6 +113,8 @@ statements! {
 
     CLAIM_DUE = claim_due!(""), on_postgres = claim_due!(" FOR UPDATE SKIP LOCKED");
 
+    IS_RUNNING = "SELECT 1 FROM jobs WHERE user_id = $1 AND kind = $2 AND subject = $3 AND lease_until > $4";
+
     HELD = "SELECT attempts FROM jobs WHERE user_id = $1 AND kind = $2 AND subject = $3 AND fence = $4",
         lock = " FOR UPDATE";
 
@@ -228,6 +230,11 @@ impl Jobs<'_> {
         let values = job_params![key, now, lease_until, fence, self.holder];
         let found = self.db.write_one(CLAIM, values, claimed).await?;
         Ok(found.map(|(provider, attempts)| by_key(key, provider, attempts, fence)))
+    }
+
+    /// Whether a task holds the lease of a job, so that [`Self::claim`] would return none.
+    pub async fn is_running(self, key: &JobKey, now: Timestamp) -> Result<bool> {
+        self.db.exists(IS_RUNNING, job_params![key, now]).await
     }
 
     /// Claims the longest due job of a kind and provider. An expired lease counts as due, and as a

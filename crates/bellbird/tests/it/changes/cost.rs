@@ -1,10 +1,15 @@
 //! What requests for changes cost: provider calls, and which rate limit they count towards.
 
+use bellbird_connections::ProviderSyncs;
 use bellbird_domain::Plan;
+use bellbird_sandbox::Fault;
+use bellbird_storage::{JobKey, job_kinds};
 
 use super::{HOUR, STALE, setup};
 use crate::support::follower::{Follower, added};
-use crate::support::harness::{App, Person, Response, also_on_postgres, simulated_providers};
+use crate::support::harness::{
+    App, Person, Response, also_on_postgres, eventually, simulated_providers,
+};
 
 /// More than a page of each provider.
 const MANY: u32 = 1_500;
@@ -171,6 +176,66 @@ async fn concurrent_requests_sync_once() {
     assert_eq!(together, app.transaction_calls(), "one sync");
 }
 
+/// A request does not repeat the sync of another instance, of which only the database knows.
+#[tokio::test]
+async fn request_waits_for_the_sync_of_another_instance() {
+    let app = App::start(setup()).await;
+    let person = app.person_at("fiskil").await;
+    let connection = &person.connections[0];
+    let mut copy = Follower::copied(&app, &person, connection).await;
+    let instance = app.shared.new_instance().await;
+    app.advance_clock(STALE);
+    let slow = Fault::delay_ms(1_000).at("/v1/banking/transactions");
+    app.fiskil().add_fault(slow.times(1));
+    app.reset_calls();
+    let syncs = instance.syncs();
+    let asked = async {
+        eventually(async || app.transaction_calls() > 0).await;
+        copy.ask(&app).await
+    };
+    let (synced, answer) = tokio::join!(syncs.run(person.user.id, connection.id), asked);
+    synced.expect("synced");
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let together = app.transaction_calls();
+    app.advance_clock(STALE);
+    app.reset_calls();
+    copy.follow(&app).await;
+    assert_eq!(together, app.transaction_calls(), "one sync");
+}
+
+/// A request that waits for another instance leaves the places to those that can sync.
+#[tokio::test]
+async fn waiting_request_holds_up_no_other() {
+    let mut setup = setup();
+    let one = ProviderSyncs {
+        at_once: 1,
+        ..ProviderSyncs::default()
+    };
+    setup.settings.syncs_by_provider.insert("fiskil", one);
+    let app = App::start(setup).await;
+    let [first, second] = &*app.olivia.connections else {
+        panic!("two connections");
+    };
+    let waits = Follower::copied(&app, &app.olivia, first).await;
+    let goes_on = Follower::copied(&app, &app.olivia, second).await;
+    app.advance_clock(STALE);
+    let (job, now) = (
+        JobKey::new(job_kinds::SYNC, first.user_id, first.id),
+        app.clock.now(),
+    );
+    let claim = app.storage.jobs().claim(&job, now, now + HOUR).await;
+    let claim = claim.unwrap().expect("no sync runs");
+    let other = async {
+        let answer = goes_on.ask(&app).await;
+        let finished = app.storage.jobs().finish(&claim, None).await;
+        assert!(finished.unwrap());
+        answer
+    };
+    let (waited, other) = tokio::join!(waits.ask(&app), other);
+    assert_eq!(other.status, 200, "{}", other.text);
+    assert_eq!(waited.status, 200, "{}", waited.text);
+}
+
 #[tokio::test]
 async fn background_syncs_and_endpoints_change_nothing() {
     let mut setup = setup();
@@ -189,4 +254,4 @@ async fn background_syncs_and_endpoints_change_nothing() {
     copy.assert_equal(&app, "with jobs").await;
 }
 
-also_on_postgres! { concurrent_requests_sync_once }
+also_on_postgres! { concurrent_requests_sync_once request_waits_for_the_sync_of_another_instance }

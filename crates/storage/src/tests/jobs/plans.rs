@@ -24,7 +24,7 @@ fn calls() -> impl Iterator<Item = (&'static Sql, &'static str)> {
         .map(move |sql| {
             let arguments = match sql.name {
                 "CLAIM_DUE" => "'sync', 'akahu', 1000000, 2000000, 5, NULL".to_owned(),
-                "HELD" | "DELETE" | "DELETE_FREE" => format!("{key}, 5"),
+                "IS_RUNNING" | "HELD" | "DELETE" | "DELETE_FREE" => format!("{key}, 5"),
                 "CLAIM" => format!("{key}, 5, 6, 7, NULL"),
                 "FAIL" => format!("{key}, 5, 6, '7'"),
                 "RENEW" | "FINISH" | "DEFER" | "REQUEST" | "REQUEST_FOR_USER" => {

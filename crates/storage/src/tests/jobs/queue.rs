@@ -274,6 +274,18 @@ both! {
     async fn queue_plays_as_the_model(db) {
         plays_as_the_model(db).await;
     }
+
+    async fn job_runs_until_its_lease_ends(db) {
+        let key = JobKey::of_service(KIND);
+        db.jobs().insert(&key, "", at(0)).await.unwrap();
+        let is_running = async |now| db.jobs().is_running(&key, at(now)).await.unwrap();
+        assert!(!is_running(5).await);
+        let claim = db.jobs().claim(&key, at(10), at(30)).await.unwrap().expect("free");
+        assert!(is_running(29).await);
+        assert!(!is_running(30).await);
+        assert!(db.jobs().finish(&claim, None).await.unwrap());
+        assert!(!is_running(29).await);
+    }
 }
 
 /// Jobs without a subject, and subjects without their jobs.
