@@ -450,7 +450,8 @@ fn by_key(key: &JobKey, provider: String, attempts: u32, fence: i64) -> ClaimedJ
     }
 }
 
-fn new_fence() -> i64 {
+/// The fence of a claim. A counter would give a number out again after a commit was lost.
+pub(crate) fn new_fence() -> i64 {
     i64::try_from(random::number() >> 1).unwrap_or_default()
 }
 

@@ -2,8 +2,7 @@
 //! webhook event for one endpoint, and a queue has those of one user to one endpoint.
 //!
 //! The holder of a claim has a lease and a fence, as of a job (see `jobs/mod.rs`), so that only one
-//! instance at a time sends one user's events to an endpoint. The fence of a queue is a counter,
-//! because its row outlives all claims.
+//! instance at a time sends one user's events to an endpoint.
 //!
 //! A claim reads the endpoint's row, and checks before each message that it is still the same. So a
 //! change of the endpoint writes no queue, however many users it has.
@@ -16,6 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::Deliveries;
 use crate::db::{Bound, Param, Row, Tx, named, params, scalar, statements};
 use crate::error::Result;
+use crate::jobs::new_fence;
 use crate::webhooks::endpoints;
 use crate::webhooks::webhook_events::{WebhookEvent, select_events, webhook_event};
 
@@ -23,8 +23,9 @@ use crate::webhooks::webhook_events::{WebhookEvent, select_events, webhook_event
 /// endpoint's row.
 const DELIVERED_AT_STEP: SignedDuration = SignedDuration::from_mins(1);
 
-/// Claims up to `$3` due rows until `$2` for the instance `$4`, as in `jobs/mod.rs`. SQLite returns
-/// no column of a joined table, so those of the endpoint and the user are looked up by their keys.
+/// Claims up to `$3` due rows until `$2` for the instance `$4`, all with the fence `$6`, as in
+/// `jobs/mod.rs`. SQLite returns no column of a joined table, so those of the endpoint and the user
+/// are looked up by their keys.
 macro_rules! claim_due {
     ($lock:literal) => {
         concat!(
@@ -33,7 +34,7 @@ macro_rules! claim_due {
                 ORDER BY COALESCE(q.lease_until, q.due_at) LIMIT $3",
             $lock,
             ")
-            UPDATE webhook_queues SET lease_until = $2, holder = $4, fence = fence + 1
+            UPDATE webhook_queues SET lease_until = $2, holder = $4, fence = $6
             FROM due WHERE webhook_queues.user_id = due.user_id AND webhook_queues.endpoint_id = due.endpoint_id
             RETURNING webhook_queues.user_id, webhook_queues.endpoint_id, owner_id, fence, failing_since,
                 unhealthy_since, is_failing,
@@ -242,7 +243,9 @@ impl Deliveries<'_> {
         if self.claims_paused() || !self.db.may_be_due(IS_DUE, params![now, failing]).await? {
             return Ok(Vec::new());
         }
-        let values = params![now, lease_until, limit, self.holder, failing];
+        // Drawn only for a claim: see `jobs/mod.rs`.
+        let fence = new_fence();
+        let values = params![now, lease_until, limit, self.holder, failing, fence];
         self.db.write(CLAIM, values, claimed).await
     }
 

@@ -20,6 +20,7 @@ use serde::{Serialize, Serializer};
 
 use crate::db::{Bound, Param, Tx, as_stored, from_row, pair, params, scalar, statements};
 use crate::error::Result;
+use crate::jobs::new_fence;
 use crate::locks::{lock_owner_if_exists, user_lock};
 use crate::secrets::store::{SecretSlot, delete_secret};
 use crate::{Endpoints, Secrets, StorageError};
@@ -130,8 +131,8 @@ statements! {
     DISABLE = "UPDATE webhook_endpoints SET status = 'disabled', disabled_reason = $3, revision = revision + 1
         WHERE user_id = $1 AND id = $2 AND (CAST($4 AS BIGINT) IS NULL OR revision = $4)";
 
-    /// Locks the queue. Raising the fence makes the claim holder lose its lease.
-    STOP_QUEUE = "UPDATE webhook_queues SET lease_until = NULL, due_at = NULL, fence = fence + 1
+    /// Locks the queue. With another fence, the claim holder has lost its lease.
+    STOP_QUEUE = "UPDATE webhook_queues SET lease_until = NULL, due_at = NULL, fence = $3
         WHERE user_id = $1 AND endpoint_id = $2";
 
     FAIL_UNFINISHED_DELIVERIES = "UPDATE webhook_deliveries SET state = 'failed', next_attempt_at = NULL, ended_at = $3,
@@ -544,7 +545,7 @@ pub(crate) async fn fail_deliveries(
     (user, id): (UserId, EndpointId),
     now: Timestamp,
 ) -> Result<u64> {
-    tx.run(STOP_QUEUE, params![user, id]).await?;
+    tx.run(STOP_QUEUE, params![user, id, new_fence()]).await?;
     tx.run(
         FAIL_UNFINISHED_DELIVERIES,
         params![user, id, now, ENDPOINT_DISABLED],

@@ -42,7 +42,7 @@ fn postgres_claims_neither_sort_nor_scan() {
                 .find(|sql| sql.name == "CLAIM")
                 .unwrap();
             for is_failing in [0, 1] {
-                let arguments = format!("1000000, 2000000, 8, NULL, {is_failing}");
+                let arguments = format!("1000000, 2000000, 8, NULL, {is_failing}, 7");
                 let plan = plan(&client, claim, &arguments).await;
                 let context = format!("{is_failing} with statistics {statistics}:\n{plan}");
                 for word in ["Sort", "Seq Scan", "Bitmap", "webhook_deliveries"] {

@@ -66,6 +66,20 @@ both! {
         assert_eq!(endpoint_ids(&due(db, 61, false).await), [id]);
     }
 
+    async fn claim_whose_commit_was_lost_frees_no_other(db) {
+        let (user, connection, id) = user_with_endpoint(db, "a@x").await;
+        let (run, _) = finish_sync_with(db, (user, connection), 20, &[chunk(1, 1)]).await;
+        let fence = db.texts("SELECT CAST(fence AS TEXT) FROM webhook_queues").await.remove(0);
+        let lost = claimed_endpoint(db, id, 20).await;
+        // A fail-over to a database that has not got the claim yet.
+        db.raw(&format!("UPDATE webhook_queues SET lease_until = NULL, holder = NULL, fence = {fence}")).await;
+        let claim = claimed_endpoint(db, id, 21).await;
+        assert_eq!(due_events(db, &lost, 21).await, []);
+        assert!(!attempt(db, &lost, (&chunk(1, 1), run), 22, AttemptOutcome::Delivered).await);
+        assert!(!db.deliveries().release_endpoint(&lost, at(22)).await.unwrap());
+        assert!(db.deliveries().release_endpoint(&claim, at(22)).await.unwrap());
+    }
+
     async fn two_instances_share_due_jobs(db) {
         let user = db.user("a@x").await.id;
         let connection = connection_to_sync(db, user, "c", 20).await;
