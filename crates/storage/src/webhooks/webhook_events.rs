@@ -66,33 +66,48 @@ statements! {
         " AND p.status <> 'disabled')"
     );
 
-    /// If the event was stored, makes the user's queues at the endpoints that subscribe to its type
-    /// due at `:due_at`, unless they are due before. Adds those that are missing. Their locks last
-    /// until the deliveries are committed, so that none is released before.
-    NOTIFY = concat!(
-        "INSERT INTO webhook_queues (user_id, endpoint_id, owner_id, due_at)
-        SELECT :user, p.id, p.user_id, CASE WHEN p.status <> 'disabled' THEN CAST(:due_at AS BIGINT) END ",
+    /// If the event was stored, locks the user's queues at the endpoints that subscribe to its type,
+    /// always in the same order, and adds those that are missing. What follows sees whether the
+    /// holder of a claim has disabled an endpoint meanwhile.
+    ADD_QUEUES = concat!(
+        "INSERT INTO webhook_queues (user_id, endpoint_id, owner_id) SELECT :user, p.id, p.user_id ",
         subscribers!(),
         " AND EXISTS (SELECT 1 FROM webhook_events WHERE user_id = :user AND id = :event) ORDER BY p.id
-        ON CONFLICT (user_id, endpoint_id) DO UPDATE SET due_at = CASE
-            WHEN excluded.due_at IS NULL OR webhook_queues.due_at <= excluded.due_at THEN webhook_queues.due_at
-            ELSE excluded.due_at END"
+        ON CONFLICT (user_id, endpoint_id) DO UPDATE SET owner_id = excluded.owner_id WHERE 1 = 0"
     );
 
-    /// Inserts the deliveries of an event, if it was stored. Those to a disabled endpoint have
-    /// failed already.
+    /// Inserts the deliveries of the first chunk, if it was stored. Those to a disabled endpoint
+    /// have failed already. An endpoint of the installation may change between two statements, so
+    /// the deliveries decide what follows. One that was added since has no queue, and gets none.
     INSERT_DELIVERIES = concat!(
         "INSERT INTO webhook_deliveries (user_id, endpoint_id, event_id, sync_run_id, chunk, created_at, state,
             next_attempt_at, ended_at, last_error)
         SELECT e.user_id, p.id, e.id, e.sync_run_id, e.chunk, e.created_at,
-            CASE WHEN p.status = 'disabled' THEN 'failed' WHEN e.chunk = 1 THEN 'pending' ELSE 'waiting' END,
-            CASE WHEN p.status <> 'disabled' AND e.chunk = 1 THEN CAST(:due_at AS BIGINT) END,
+            CASE WHEN p.status = 'disabled' THEN 'failed' ELSE 'pending' END,
+            CASE WHEN p.status <> 'disabled' THEN CAST(:due_at AS BIGINT) END,
             CASE WHEN p.status = 'disabled' THEN e.created_at END,
             CASE WHEN p.status = 'disabled' THEN :error END
         FROM webhook_events e CROSS JOIN (SELECT p.id, p.status ",
         subscribers!(),
-        ") p WHERE e.user_id = :user AND e.id = :event"
+        " AND EXISTS (SELECT 1 FROM webhook_queues q WHERE q.user_id = :user AND q.endpoint_id = p.id)
+        ) p WHERE e.user_id = :user AND e.id = :event"
     );
+
+    /// Makes the queues that got a first chunk due at `:due_at`, unless they are due before.
+    MAKE_QUEUES_DUE = "UPDATE webhook_queues SET due_at = :due_at
+        WHERE user_id = :user AND (due_at IS NULL OR due_at > :due_at) AND EXISTS (SELECT 1 FROM webhook_deliveries d
+            WHERE d.user_id = :user AND d.endpoint_id = webhook_queues.endpoint_id AND d.event_id = :event
+                AND d.state = 'pending')";
+
+    /// Inserts the deliveries of a later chunk, which wait for those of the first one, or have
+    /// failed as these.
+    INSERT_LATER_DELIVERIES = "INSERT INTO webhook_deliveries
+            (user_id, endpoint_id, event_id, sync_run_id, chunk, created_at, state, ended_at, last_error)
+        SELECT e.user_id, d.endpoint_id, e.id, e.sync_run_id, e.chunk,
+            e.created_at, CASE WHEN d.state = 'pending' THEN 'waiting' ELSE d.state END, d.ended_at, d.last_error
+        FROM webhook_queues q CROSS JOIN webhook_deliveries d CROSS JOIN webhook_events e
+        WHERE q.user_id = :user AND d.user_id = :user AND d.endpoint_id = q.endpoint_id AND d.event_id = :first
+            AND e.user_id = :user AND e.id = :event";
 
     FIND = select_events!(" FROM webhook_events e WHERE e.user_id = $1 AND e.id = $2");
 
@@ -351,29 +366,32 @@ pub(crate) fn insert_events<'a>(
     events: &'a [NewWebhookEvent],
     first_attempt_at: Timestamp,
 ) -> Vec<Bound<'a>> {
-    let Some(first) = events.first() else {
+    let Some((first, later)) = events.split_first() else {
         return Vec::new();
     };
     let (user, event_type) = (origin.user, origin.event_type);
     let mut statements: Vec<_> = events.iter().map(|new| insert(origin, new)).collect();
-    // What follows sees whether the holder of a claim has disabled an endpoint meanwhile.
-    statements.push(endpoints::queues_lock(user));
-    statements.push(NOTIFY.with(named![
+    statements.push(ADD_QUEUES.with(named![
+        user = user,
+        event = first.id,
+        event_type = event_type,
+        version_min = first.version_min(),
+    ]));
+    statements.push(INSERT_DELIVERIES.with(named![
         user = user,
         event = first.id,
         event_type = event_type,
         version_min = first.version_min(),
         due_at = first_attempt_at,
+        error = ENDPOINT_DISABLED,
     ]));
-    statements.extend(events.iter().map(|new| {
-        INSERT_DELIVERIES.with(named![
-            user = user,
-            event = new.id,
-            event_type = event_type,
-            version_min = new.version_min(),
-            due_at = first_attempt_at,
-            error = ENDPOINT_DISABLED,
-        ])
+    statements.push(MAKE_QUEUES_DUE.with(named![
+        user = user,
+        event = first.id,
+        due_at = first_attempt_at,
+    ]));
+    statements.extend(later.iter().map(|new| {
+        INSERT_LATER_DELIVERIES.with(named![user = user, first = first.id, event = new.id])
     }));
     statements
 }

@@ -158,11 +158,18 @@ impl Fault {
                     ":fence IS NOT NULL",
                 ),
             ],
-            Self::ChunksAtOnce => &[(
-                "INSERT INTO webhook_deliveries",
-                "e.chunk = 1",
-                "e.chunk >= 1",
-            )],
+            Self::ChunksAtOnce => &[
+                (
+                    "INSERT INTO webhook_deliveries",
+                    "chunk, created_at, state, ended_at",
+                    "chunk, next_attempt_at, created_at, state, ended_at",
+                ),
+                (
+                    "chunk, next_attempt_at, created_at, state, ended_at",
+                    "e.created_at, CASE WHEN d.state = 'pending' THEN 'waiting'",
+                    "d.next_attempt_at, e.created_at, CASE WHEN d.state = 'pending' THEN 'pending'",
+                ),
+            ],
             Self::NoOverlap => &[(
                 "UPDATE syncs",
                 "covered_from = :covered_from",
@@ -183,6 +190,11 @@ impl Fault {
                     "INSERT INTO webhook_deliveries",
                     "p.user_id IN (:user, '00000000-0000-0000-0000-000000000000')",
                     "(p.user_id = :user OR 1 = 1)",
+                ),
+                (
+                    "INSERT INTO webhook_deliveries",
+                    "q.user_id = :user AND q.endpoint_id",
+                    "q.endpoint_id",
                 ),
                 (
                     "d.next_attempt_at, d.is_requested",

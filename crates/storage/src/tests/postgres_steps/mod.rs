@@ -236,6 +236,7 @@ const ATTEMPTS: &[&str] = &[
 ];
 const INSTALLATION: &[&str] = &[
     "disable installation",
+    "enable installation",
     "delete installation",
     "delete ended queues",
     "recover installation",
@@ -373,6 +374,14 @@ const PLANTED: &[((&str, &str), Fault)] = &[
     (
         ("finish sync", "release endpoint"),
         fault("LOCK_CLAIMED", " FOR NO KEY UPDATE", ""),
+    ),
+    (
+        ("finish sync", "give up endpoint"),
+        fault(
+            "ADD_QUEUES",
+            "DO UPDATE SET owner_id = excluded.owner_id WHERE 1 = 0",
+            "DO NOTHING",
+        ),
     ),
     (
         ("receive callback", "receive callback"),

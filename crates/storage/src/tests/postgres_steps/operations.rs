@@ -61,6 +61,8 @@ pub(super) struct Start {
     operator: OperatorKeyId,
     /// An endpoint of the installation, which has no queue for the user yet.
     of_installation: EndpointId,
+    /// As that, and disabled.
+    disabled: EndpointId,
 }
 
 impl Start {
@@ -136,13 +138,20 @@ impl Start {
             .await
             .unwrap()
             .expect("claimed");
-        let of_installation = in_tx!(
+        let owner = UserId::INSTALLATION;
+        let mut of_installation = Vec::new();
+        for _ in 0..2 {
+            let new = endpoint_of(owner);
+            let added = in_tx!(db, endpoints::insert(db.secrets(), &new, 3, at(0)));
+            of_installation.push(added.await.unwrap().id);
+        }
+        let (of_installation, disabled) = (of_installation[0], of_installation[1]);
+        in_tx!(
             db,
-            endpoints::insert(db.secrets(), &endpoint_of(UserId::INSTALLATION), 3, at(0))
+            endpoints::disable((owner, disabled), "by operator", at(0))
         )
         .await
-        .unwrap()
-        .id;
+        .unwrap();
         for token in ["link", "another link"] {
             assert!(
                 db.sessions()
@@ -166,6 +175,7 @@ impl Start {
             key,
             operator: OperatorKeyId::new(),
             of_installation,
+            disabled,
         }
     }
 }
@@ -242,7 +252,7 @@ operations! {
     };
 
     "finish sync" = |db, s, place| {
-        let (events, rows) = ([chunk(1, 1)], fingerprints(&[fingerprint(1, 0, 1)]));
+        let (events, rows) = ([chunk(1, 2), chunk(2, 2)], fingerprints(&[fingerprint(1, 0, 1)]));
         let finished = FinishedSync { events: &events, fingerprints: Some(&rows), ..empty_sync(500) };
         db.syncs().finish(&s.sync, &finished).await?
     };
@@ -285,6 +295,9 @@ operations! {
     };
     "disable installation" = |db, s, place| {
         in_tx!(db, endpoints::disable((UserId::INSTALLATION, s.of_installation), "by operator", now())).await?
+    };
+    "enable installation" = |db, s, place| {
+        in_tx!(db, endpoints::enable((UserId::INSTALLATION, s.disabled), now())).await?
     };
     "delete installation" = |db, s, place| {
         in_tx!(db, endpoints::delete((UserId::INSTALLATION, s.of_installation))).await?

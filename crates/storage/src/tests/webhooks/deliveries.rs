@@ -216,7 +216,8 @@ both! {
     async fn failing_endpoint_is_claimed_separately(db) {
         let (user, connection, id) = user_with_endpoint(db, "a@x").await;
         let events = [chunk(1, 1), chunk(1, 1)];
-        let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
+        let (run, _) = finish_sync_with(db, (user, connection), 20, &events[..1]).await;
+        finish_sync_with(db, (user, connection), 20, &events[1..]).await;
         let claim = claimed_endpoint(db, id, 30).await;
         let find = async || db.endpoints().find_any(id).await.unwrap().expect("there");
         let retry = |now: i64, index: usize| finished_attempt(&events[index], run, now, AttemptOutcome::Retry(at(now)));
@@ -274,7 +275,8 @@ both! {
     async fn due_ids_need_the_lease(db) {
         let (user, connection, id) = user_with_endpoint(db, "a@x").await;
         let events = [chunk(1, 1), chunk(1, 1)];
-        finish_sync_with(db, (user, connection), 20, &events).await;
+        finish_sync_with(db, (user, connection), 20, &events[..1]).await;
+        finish_sync_with(db, (user, connection), 21, &events[1..]).await;
         let claim = claimed_endpoint(db, id, 30).await;
         let ids = async |claim: &ClaimedEndpoint, now, lease_after, limit| {
             db.deliveries().list_due_ids(claim, at(now), at(lease_after), limit).await.unwrap()

@@ -131,11 +131,14 @@ both! {
     async fn events_of_hidden_connection_are_not_sent_again(db) {
         let (user, connection, id) = user_with_endpoint(db, "a@x").await;
         let events = [chunk(1, 1), chunk(1, 1), chunk(1, 1)];
-        let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
+        let mut runs = Vec::new();
+        for event in &events {
+            runs.push(finish_sync_with(db, (user, connection), 20, std::slice::from_ref(event)).await.0);
+        }
         let claim = claimed_endpoint(db, id, 30).await;
         let ended = [
-            finished_attempt(&events[0], run, 30, AttemptOutcome::Delivered),
-            finished_attempt(&events[1], run, 30, AttemptOutcome::Failed),
+            finished_attempt(&events[0], runs[0], 30, AttemptOutcome::Delivered),
+            finished_attempt(&events[1], runs[1], 30, AttemptOutcome::Failed),
         ];
         assert!(finish_attempts(db, &claim, &ended, 31).await);
         assert_eq!(db.deliveries().list_due_ids(&claim, at(31), at(31), 9).await.unwrap(), [events[2].id]);
@@ -301,9 +304,11 @@ both! {
         let (mut connections, mut events) = (Vec::new(), Vec::new());
         for number in 0..4 {
             let connection = connection_to_sync(db, user, &format!("c{number}"), 20).await;
-            let some: Vec<_> = (0..8).map(|_| chunk(1, 1)).collect();
-            let (run, _) = finish_sync_with(db, (user, connection), 20, &some).await;
-            events.extend(some.into_iter().map(|event| (event, run)));
+            for _ in 0..8 {
+                let event = chunk(1, 1);
+                let (run, _) = finish_sync_with(db, (user, connection), 20, std::slice::from_ref(&event)).await;
+                events.push((event, run));
+            }
             connections.push(connection);
         }
         let claim = claimed_endpoint(db, id, 30).await;
