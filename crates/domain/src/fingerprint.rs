@@ -85,6 +85,13 @@ impl UtcDay {
         Self(u16::try_from(days.max(0)).unwrap_or(u16::MAX))
     }
 
+    /// The first day that is watched whole by syncs that read from this instant: providers and
+    /// users count days in other time zones.
+    #[must_use]
+    pub fn first_whole(from: Timestamp) -> Self {
+        Self(Self::of(from).0.saturating_add(2))
+    }
+
     #[must_use]
     pub fn start(self) -> Timestamp {
         Timestamp::UNIX_EPOCH + SignedDuration::from_secs(i64::from(self.0) * DAY_SECONDS)

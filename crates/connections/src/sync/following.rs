@@ -17,7 +17,6 @@ use bellbird_domain::{
 use bellbird_providers::Cause;
 use bellbird_storage::{ClaimedJob, JobKey, SyncState};
 use bellbird_webhooks::event::digest::RowHasher;
-use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -37,12 +36,6 @@ const SYNCS_OF_USER_MAX: usize = 2;
 
 /// How often it is stored that clients follow a connection.
 const POLLS_STORED_EVERY: Duration = Duration::from_secs(86_400);
-
-/// The first day that is watched whole by syncs that read from this instant: providers and users
-/// count days in other time zones.
-pub fn first_whole_day(from: Timestamp) -> UtcDay {
-    UtcDay(UtcDay::of(from).0.saturating_add(2))
-}
 
 /// A row that the client is to get: now, or after a later sync, if the provider did not list it as
 /// the last one saw it.
@@ -486,6 +479,6 @@ impl Syncs<'_> {
             .covered_from
             .unwrap_or_else(|| self.0.clock.now().minus(self.0.sync_settings.first));
         let unread_to = state.unread.as_ref().map(|unread| unread.to);
-        first_whole_day(unread_to.map_or(covered, |to| to.max(covered)))
+        UtcDay::first_whole(unread_to.map_or(covered, |to| to.max(covered)))
     }
 }

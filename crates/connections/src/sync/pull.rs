@@ -24,7 +24,7 @@ use secrecy::SecretString;
 use tokio::time::Instant;
 
 use super::changes::{Changes, Coverage, DuplicateIds, Reading, detect_changes};
-use super::following::{EQUAL_IDS_MAX, first_whole_day};
+use super::following::EQUAL_IDS_MAX;
 use super::{SyncSettings, start_of_day};
 
 /// A run stops after this many rows, many times a busy month, and the next run continues. It is
@@ -363,7 +363,7 @@ impl Pull<'_> {
         let first_day = UtcDay(UtcDay::of(from).0.saturating_add(u16::from(!is_whole)));
         Coverage {
             days: first_day..=last_day,
-            first_certain_day: first_whole_day(from),
+            first_certain_day: UtcDay::first_whole(from),
             accounts,
             unreadable: unreadable
                 .iter()

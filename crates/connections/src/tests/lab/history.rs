@@ -17,9 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::faults::{Fault, spoil};
 use crate::sync::changes::{Coverage, DuplicateIds, Reading, detect_changes};
-use crate::sync::following::{
-    ChangesSince, DeliveredDaySum, Followed, PendingRow, first_whole_day,
-};
+use crate::sync::following::{ChangesSince, DeliveredDaySum, Followed, PendingRow};
 
 const HOUR: i64 = 3_600;
 const DAY: i64 = 24 * HOUR;
@@ -282,7 +280,7 @@ impl History {
             HashSet::from([None])
         };
         let (watched, first_day) = (
-            first_whole_day(time(from)),
+            UtcDay::first_whole(time(from)),
             UtcDay(UtcDay::of(time(from)).0 + 1),
         );
         let coverage = Coverage {
@@ -410,7 +408,7 @@ impl History {
         if !is_reached && self.fault != Some(Fault::Restore) {
             return None;
         }
-        let watched_from = first_whole_day(time(own.covered_from));
+        let watched_from = UtcDay::first_whole(time(own.covered_from));
         let since = match cursor.since {
             None => ChangesSince::Nothing,
             Some(mark) => ChangesSince::Mark {
@@ -587,7 +585,7 @@ impl History {
         }
         for connection in 0..2 {
             let own = &self.connections[connection];
-            let watched_from = first_whole_day(time(own.covered_from));
+            let watched_from = UtcDay::first_whole(time(own.covered_from));
             let mut listed: Vec<Content> = own.rows.iter().map(|row| row.content).collect();
             listed.retain(|content| content.day() >= watched_from);
             listed.sort_unstable();
