@@ -409,6 +409,35 @@ async fn content_that_no_sync_saw_is_not_sent() {
     }
 }
 
+/// An hour after linking, syncs read a week, so none says what becomes of older rows.
+#[tokio::test]
+async fn row_that_no_sync_reads_is_sent_as_it_is_listed() {
+    let app = App::start(Setup::default()).await;
+    let connection = &app.olivia.connections[0];
+    let hook = app.hook(&app.olivia.user).await;
+    app.add_recent_row(connection, "RECENT").await;
+    let at = app.clock.now() - 20 * DAY;
+    let mut ids = Vec::new();
+    for text in ["CHANGES", "GOES", "STAYS"] {
+        ids.push(app.add_row(connection, text, at).await);
+    }
+    hook.receiver.reply_next_with([Reply::Status(500)]);
+    app.sync(connection).await;
+    assert_eq!(app.delivered_to(&hook).await.len(), 1);
+    app.advance_clock(2 * HOUR);
+    app.assert_nothing_new(connection).await;
+    app.change_row(connection, &ids[0], json!({"description": "CHANGED"}));
+    app.remove_row(connection, &ids[1]);
+    // It may be back within the hour.
+    app.assert_incomplete(&hook).await;
+    app.advance_clock(DAY);
+    let received = app.announced_to(&hook).await;
+    let has = |text: &str| received.iter().any(|row| row == text);
+    assert!(has("CHANGED") && has("STAYS"), "{received:?}");
+    assert!(!has("GOES") && !has("CHANGES"), "{received:?}");
+    app.assert_all_delivered(&hook).await;
+}
+
 /// It is not known whether a row is gone, or cannot be read: an event without it would be the
 /// last word.
 #[tokio::test]

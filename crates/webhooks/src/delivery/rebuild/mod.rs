@@ -5,7 +5,8 @@
 //!
 //! A body shows its rows as the last sync saw them. Only syncs decide that a row is gone, or has
 //! changed: a row that this read lacks may be back within the hour, and a content that no sync saw
-//! may change back unseen. Then the attempt is incomplete, and waits for a sync.
+//! may change back unseen. Then the attempt is incomplete, and waits for a sync. Rows of days that
+//! no sync reads any more are shown as the provider lists them.
 //!
 //! One read serves the event that is due, the chunks that wait for it, and all endpoints that get
 //! these events. The events say where their rows lie (`row_locator.rs`), so it is a part of the
@@ -19,7 +20,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellbird_domain::{ConnectionId, ProviderName, SyncRunId, UserId};
+use bellbird_domain::{ConnectionId, ProviderName, RowDigests, SyncRunId, UserId};
 use bellbird_providers::{CallContext, Cause};
 use bellbird_storage::{
     ClaimedEndpoint, DueDelivery, JobKey, StorageError, WebhookEvent, job_kinds,
@@ -46,6 +47,9 @@ const FAILING_READS_MAX: usize = 2;
 const READ_ROWS_MAX: usize = 5_000;
 /// How often incomplete attempts cause a sync of the connection.
 const SYNC_INTERVAL: SignedDuration = SignedDuration::from_mins(10);
+/// How long after the event a row that no sync reads any more is waited for, because providers
+/// leave rows out for an hour.
+const GONE_AFTER: SignedDuration = SignedDuration::from_hours(24);
 
 /// Why an event could not be rebuilt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -223,7 +227,10 @@ impl Webhooks {
             cause,
         );
         let context = context.for_sync().skip_unreadable_rows();
-        let none_found = || RereadRows::new(&batch, &source.fingerprints, &source.hasher);
+        let none_found = || {
+            let is_unwatched = |row: &RowDigests| source.is_unwatched(row);
+            RereadRows::new(&batch, &source.fingerprints, &source.hasher, is_unwatched)
+        };
         let mut found = none_found();
         let mut read_all = locator.is_none();
         let mut outcome = source
@@ -234,14 +241,22 @@ impl Webhooks {
             outcome = source.read(event, None, &context, &mut found).await;
         }
         let has_first = found.has_first();
-        // No sync will say what became of a row whose fingerprint is deleted. The list says it,
-        // unless a renewal since the event may have given the row another id.
+        // No sync will say what became of a row whose fingerprint is deleted, or whose day is not
+        // read any more. The list says it, unless a renewal since the event may have given the row
+        // another id, or it may be a row that cannot be read.
         let has_renewed = source.rows_backfill_began_at > event.created_at;
-        let are_forgotten_gone =
-            outcome.is_ok() && read_all && !found.has_stopped_early() && !has_renewed;
+        let unreadable = context.take_unreadable();
+        let are_forgotten_gone = outcome.is_ok()
+            && read_all
+            && !found.has_stopped_early()
+            && !has_renewed
+            && !unreadable.iter().any(|row| source.may_be_unwatched(row.at));
         let now = self.inner.clock.now();
+        let are_unwatched_gone =
+            are_forgotten_gone && now.duration_since(event.created_at) >= GONE_AFTER;
         let mut first = None;
-        for rows in found.into_events(are_forgotten_gone).map(Arc::new) {
+        let rebuilt = found.into_events(are_forgotten_gone, are_unwatched_gone);
+        for rows in rebuilt.map(Arc::new) {
             self.inner.event_buffer.hold_reread(Arc::clone(&rows), now);
             first = first.or_else(|| (rows.envelope.id == event.id).then_some(rows));
         }

@@ -1,11 +1,12 @@
 //! Where the rows of an event are read: its connection, as it is now.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::{
-    Account, Bound, DateFilter, DateRange, EventType, Fingerprints, TimestampExt as _, Trade,
-    Transaction,
+    Account, AccountTag, Bound, DateFilter, DateRange, EventType, Fingerprints, RowDigests,
+    TimestampExt as _, Trade, Transaction, UtcDay,
 };
 use bellbird_providers::pages::{List, Pages, Trades, Transactions};
 use bellbird_providers::{CallContext, Kind, Provider, TradeQuery, TransactionQuery};
@@ -34,6 +35,10 @@ pub(super) struct RowSource {
     accounts: Vec<Account>,
     /// As in [`bellbird_storage::SyncState`].
     pub(super) rows_backfill_began_at: Timestamp,
+    /// Syncs read the days from this one on.
+    watched_from: UtcDay,
+    /// The accounts that the provider's last list has.
+    listed: HashSet<AccountTag>,
     zone: TimeZone,
     deadline: Instant,
 }
@@ -68,10 +73,15 @@ impl Webhooks {
             .find(user, id)
             .await?
             .ok_or(RebuildError::Postponed)?;
+        let listed = storage.accounts().list_visible(user, id).await?;
+        // After an account has returned, the next sync reads back to when it went missing.
+        let covered_from = sync.covered_from.filter(|_| sync.reread_from.is_none());
         Ok(RowSource {
             provider,
             fingerprints: storage.syncs().fingerprints(user, id).await?,
             rows_backfill_began_at: sync.rows_backfill_began_at,
+            watched_from: covered_from.map_or(UtcDay(0), UtcDay::first_whole),
+            listed: listed.iter().map(|account| account.id.into()).collect(),
             credentials: storage
                 .secrets()
                 .find_credentials(user, id)
@@ -90,6 +100,17 @@ impl Webhooks {
 }
 
 impl RowSource {
+    /// Whether no sync reads the day of a row any more, so that none will say what became of it.
+    /// When an account returns that is missing, syncs read back.
+    pub(super) fn is_unwatched(&self, row: &RowDigests) -> bool {
+        row.day < self.watched_from && self.listed.contains(&row.account)
+    }
+
+    /// Whether a row that could not be read may be one of a day that no sync reads any more.
+    pub(super) fn may_be_unwatched(&self, at: Option<Timestamp>) -> bool {
+        at.is_none_or(|at| UtcDay::of(at) < self.watched_from)
+    }
+
     /// Reads the rows of an event's date range, or the part of it that a locator names.
     pub(super) async fn read(
         &self,
@@ -166,9 +187,11 @@ impl RowSource {
                 _ => Ok(()),
             }
         };
-        Ok(tokio::time::timeout_at(self.deadline, reading)
+        tokio::time::timeout_at(self.deadline, reading)
             .await
-            .unwrap_or(Err(bellbird_providers::Error::Deadline))?)
+            .unwrap_or(Err(bellbird_providers::Error::Deadline))?;
+        found.take_changed();
+        Ok(())
     }
 }
 

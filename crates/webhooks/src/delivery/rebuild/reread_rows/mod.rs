@@ -1,12 +1,12 @@
 //! Finds the rows of events among those that are read again. Pure, but for the time that a read
 //! takes.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use bellbird_domain::{ContentDigest, Digest, Fingerprints, RowDigests, RowKey};
+use bellbird_domain::{ContentDigest, Digest, Fingerprint, Fingerprints, RowDigests, RowKey};
 use bellbird_storage::WebhookEvent;
 use tokio::time::Instant;
 
@@ -18,6 +18,9 @@ use crate::event::payload::{RowJson, RowWriter};
 const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// A read that takes longer ends as soon as it has all rows of the event that is due.
 const READ_TIME: Duration = Duration::from_secs(10);
+/// Known rows with one id that are compared with a row. More of them mean that the provider is
+/// faulty.
+const EQUAL_IDS_MAX: usize = 100;
 
 /// A row of an event: the number of the event among those of the read, and that of the row among
 /// its rows.
@@ -28,6 +31,8 @@ pub(super) struct RereadRows<'e> {
     events: Vec<FoundRows<'e>>,
     /// Rows that are not found yet, by what the last sync saw. Equal trades have one entry.
     missing: HashMap<(Digest, ContentDigest), Vec<Place>>,
+    /// Those of `missing`, by id, whose days no sync reads any more.
+    unwatched: HashMap<Digest, Unwatched>,
     /// Rows that are not found yet and have no fingerprint any more.
     forgotten: HashMap<RowKey, Place>,
     /// How many rows without a fingerprint have had this digest. Counted only if some are looked
@@ -38,6 +43,14 @@ pub(super) struct RereadRows<'e> {
     writer: RowWriter,
     json_bytes: usize,
     started_at: Instant,
+}
+
+/// The rows with one id of which no sync will say what became of them.
+#[derive(Default)]
+struct Unwatched {
+    rows: usize,
+    /// What the list has under the id, with contents that no sync saw.
+    changed: Vec<RowJson>,
 }
 
 /// The rows of an event, in its order. Those that are gone stay `None`.
@@ -57,10 +70,12 @@ impl FoundRows<'_> {
 }
 
 impl<'e> RereadRows<'e> {
+    /// `is_unwatched` says whether no sync reads the day of a row any more.
     pub(super) fn new(
         events: &[&'e WebhookEvent],
         fingerprints: &'e Fingerprints,
         hasher: &'e RowHasher,
+        is_unwatched: impl Fn(&RowDigests) -> bool,
     ) -> Self {
         let mut forgotten = HashMap::new();
         for (number, event) in events.iter().enumerate() {
@@ -76,10 +91,16 @@ impl<'e> RereadRows<'e> {
         };
         let mut events: Vec<FoundRows<'e>> = events.iter().map(rows).collect();
         let mut missing: HashMap<_, Vec<Place>> = HashMap::new();
+        let mut unwatched: HashMap<Digest, Unwatched> = HashMap::new();
         for known in &fingerprints.rows {
             if let Some(place) = forgotten.remove(&known.key)
                 && !known.is_gone
             {
+                let mut visible = *known;
+                hasher.mask_days(std::slice::from_mut(&mut visible));
+                if is_unwatched(&visible.digests) {
+                    unwatched.entry(known.digests.row).or_default().rows += 1;
+                }
                 missing
                     .entry((known.digests.row, known.digests.content))
                     .or_default()
@@ -93,6 +114,7 @@ impl<'e> RereadRows<'e> {
         Self {
             events,
             missing,
+            unwatched,
             forgotten,
             unknown: HashMap::new(),
             fingerprints,
@@ -110,18 +132,28 @@ impl<'e> RereadRows<'e> {
         write: impl FnOnce(&mut RowWriter) -> RowJson,
     ) -> ControlFlow<()> {
         if let Some((number, index)) = self.place_of(row) {
-            let (json, event) = (write(&mut self.writer), &mut self.events[number]);
-            self.json_bytes += json.bytes();
-            event.rows[index] = Some(json);
-            if self.json_bytes > READ_BYTES_MAX {
-                self.drop_incomplete_chunks();
+            let json = self.written(write);
+            self.events[number].rows[index] = Some(json);
+        } else if self.is_changed(row) {
+            let json = self.written(write);
+            if let Some(unwatched) = self.unwatched.get_mut(&row.row) {
+                unwatched.changed.push(json);
             }
+        }
+        if self.json_bytes > READ_BYTES_MAX {
+            self.drop_incomplete_chunks();
         }
         if self.is_done() {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())
         }
+    }
+
+    fn written(&mut self, write: impl FnOnce(&mut RowWriter) -> RowJson) -> RowJson {
+        let json = write(&mut self.writer);
+        self.json_bytes += json.bytes();
+        json
     }
 
     fn place_of(&mut self, row: &RowDigests) -> Option<Place> {
@@ -145,10 +177,47 @@ impl<'e> RereadRows<'e> {
     }
 
     fn has_fingerprint(&self, row: Digest) -> bool {
-        self.fingerprints
-            .rows
-            .binary_search_by_key(&row, |known| known.digests.row)
-            .is_ok()
+        self.fingerprints_of(row).next().is_some()
+    }
+
+    fn fingerprints_of(&self, row: Digest) -> impl Iterator<Item = &Fingerprint> {
+        let known = &self.fingerprints.rows;
+        let first = known.partition_point(|known| known.digests.row < row);
+        known[first..]
+            .iter()
+            .take_while(move |known| known.digests.row == row)
+    }
+
+    /// Whether a row may be one that no sync reads any more, with another content. If there are
+    /// more of them, the first ones count.
+    fn is_changed(&self, row: &RowDigests) -> bool {
+        self.unwatched
+            .get(&row.row)
+            .is_some_and(|unwatched| unwatched.changed.len() < unwatched.rows)
+            && self
+                .fingerprints_of(row.row)
+                .take(EQUAL_IDS_MAX)
+                .all(|known| known.digests.content != row.content)
+    }
+
+    /// The list has ended. So what it has under the id of a row that no sync reads any more, and
+    /// not with the content that the last one saw, is that row.
+    pub(super) fn take_changed(&mut self) {
+        if self.has_stopped_early() {
+            return;
+        }
+        self.missing.retain(|(row, _), places| {
+            let Some(Unwatched { changed, .. }) = self.unwatched.get_mut(row) else {
+                return true;
+            };
+            let count = changed.len().min(places.len());
+            let found = places.drain(..count).zip(changed.drain(..count));
+            for ((number, index), json) in found {
+                self.events[number].rows[index] = Some(json);
+                self.events[number].missing -= 1;
+            }
+            !places.is_empty()
+        });
     }
 
     /// Only the event that is due is completed, however large it is.
@@ -168,6 +237,8 @@ impl<'e> RereadRows<'e> {
         });
         self.forgotten
             .retain(|_, (number, _)| !events[*number].is_dropped);
+        let missing: HashSet<Digest> = self.missing.keys().map(|(row, _)| *row).collect();
+        self.unwatched.retain(|row, _| missing.contains(row));
         self.json_bytes = 0;
     }
 
@@ -183,15 +254,26 @@ impl<'e> RereadRows<'e> {
         self.missing.is_empty() && self.forgotten.is_empty() || self.has_stopped_early()
     }
 
-    /// The complete events.
-    pub(super) fn into_events(self, are_forgotten_gone: bool) -> impl Iterator<Item = EventRows> {
-        let is_complete = move |found: &FoundRows<'_>| {
-            !found.is_dropped && found.missing == 0 && (found.forgotten == 0 || are_forgotten_gone)
+    /// The complete events. What was not found of rows without a fingerprint, and of rows that no
+    /// sync reads any more, is gone or is waited for.
+    pub(super) fn into_events(
+        self,
+        are_forgotten_gone: bool,
+        are_unwatched_gone: bool,
+    ) -> impl Iterator<Item = EventRows> {
+        let is_gone = |row: &Digest| are_unwatched_gone && self.unwatched.contains_key(row);
+        let waited_for = self.missing.iter().filter(|((row, _), _)| !is_gone(row));
+        let incomplete: HashSet<usize> = waited_for
+            .flat_map(|(_, places)| places)
+            .map(|(number, _)| *number)
+            .collect();
+        let is_complete = move |(number, found): &(usize, FoundRows<'_>)| {
+            !found.is_dropped
+                && !incomplete.contains(number)
+                && (found.forgotten == 0 || are_forgotten_gone)
         };
-        self.events
-            .into_iter()
-            .filter(is_complete)
-            .map(move |FoundRows { event, rows, .. }| {
+        self.events.into_iter().enumerate().filter(is_complete).map(
+            move |(_, FoundRows { event, rows, .. })| {
                 let new_count = usize::try_from(event.new_count)
                     .unwrap_or(usize::MAX)
                     .min(rows.len());
@@ -202,7 +284,8 @@ impl<'e> RereadRows<'e> {
                     .map(|(key, json)| Some((*key, json?)));
                 let new = rows.by_ref().take(new_count).flatten().collect();
                 EventRows::new(event.into(), new, rows.flatten().collect())
-            })
+            },
+        )
     }
 }
 

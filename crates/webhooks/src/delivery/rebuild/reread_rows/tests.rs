@@ -75,14 +75,14 @@ fn usual() -> Fingerprints {
     fingerprints((1..10).map(|row| fingerprint(row, digests(row, row))))
 }
 
-/// Rows and counts of each rebuilt body, by chunk.
-fn bodies(found: RereadRows<'_>, are_forgotten_gone: bool) -> Vec<(u32, Value)> {
+/// Rows of each rebuilt body, by chunk.
+fn bodies(found: RereadRows<'_>, are_gone: bool) -> Vec<(u32, Value)> {
     let body = |rows: EventRows| {
         let body = rows.body(bellbird_domain::ApiVersion::DEFAULT.into());
         let body: Value = serde_json::from_slice(&body).unwrap();
         (rows.envelope.chunk, body["data"].clone())
     };
-    found.into_events(are_forgotten_gone).map(body).collect()
+    found.into_events(are_gone, are_gone).map(body).collect()
 }
 
 fn data(new: &[u8], updated: &[u8]) -> Value {
@@ -96,7 +96,7 @@ fn body_after(
     are_forgotten_gone: bool,
 ) -> Option<Value> {
     let (event, hasher) = (event(1, &[1, 2]), hasher());
-    let mut found = RereadRows::new(&[&event], known, &hasher);
+    let mut found = RereadRows::new(&[&event], known, &hasher, |_| false);
     for (row, text) in read {
         let _ = found.take(row, |_| json(text));
     }
@@ -148,6 +148,69 @@ fn content_that_no_sync_saw_is_not_sent() {
     assert_eq!(body_after(&usual(), &twice, false), Some(data(&[1], &[2])));
 }
 
+/// What a read of these rows makes of an event of the rows 1 and 2, if no sync reads the first day
+/// any more.
+fn body_of_old(known: &Fingerprints, read: &[(RowDigests, &str)], are_gone: bool) -> Option<Value> {
+    let (event, hasher, mut known) = (event(1, &[1, 2]), hasher(), known.clone());
+    hasher.mask_days(&mut known.rows);
+    let is_unwatched = |row: &RowDigests| row.day == UtcDay(0);
+    let mut found = RereadRows::new(&[&event], &known, &hasher, is_unwatched);
+    for (row, text) in read {
+        let _ = found.take(row, |_| json(text));
+    }
+    found.take_changed();
+    let (_, data) = bodies(found, are_gone).pop()?;
+    Some(data)
+}
+
+#[test]
+fn row_that_no_sync_reads_is_sent_as_it_is_listed() {
+    let mut known = usual();
+    known.rows[0].digests.day = UtcDay(0);
+    let body = |read: &[(RowDigests, &str)], are_gone| body_of_old(&known, read, are_gone);
+    let (first, changed, second) = (
+        (digests(1, 1), "1"),
+        (digests(1, 5), "5"),
+        (digests(2, 2), "2"),
+    );
+    let with_change = Some(data(&[5], &[2]));
+    assert_eq!(body(&[changed, second], false), with_change);
+    assert_eq!(
+        body(&[second, changed, (digests(1, 6), "6")], false),
+        with_change
+    );
+    // A list that moves between two pages may have a row twice.
+    let unchanged = Some(data(&[1], &[2]));
+    assert_eq!(body(&[changed, first, second], false), unchanged);
+    assert_eq!(body(&[second], false), None, "it may be back");
+    assert_eq!(body(&[second], true), Some(data(&[], &[2])));
+    assert_eq!(
+        body(&[first], true),
+        None,
+        "a sync will say what became of the other one"
+    );
+    assert_eq!(body(&[first, (digests(2, 5), "5")], true), None);
+}
+
+#[test]
+fn rows_with_one_id_that_no_sync_reads_are_told_apart() {
+    let mut known = fingerprints((1..4).map(|row| fingerprint(row, digests(1, row))));
+    for row in &mut known.rows {
+        row.digests.day = UtcDay(0);
+    }
+    let row = |content, text| (digests(1, content), text);
+    let of_another = row(3, "3");
+    let read = [of_another, row(5, "5"), row(2, "2")];
+    assert_eq!(body_of_old(&known, &read, true), Some(data(&[5], &[2])));
+    let read = [of_another, row(2, "2")];
+    assert_eq!(body_of_old(&known, &read, true), Some(data(&[], &[2])));
+    let read = [row(5, "5"), row(6, "6"), row(7, "7")];
+    let body = body_of_old(&known, &read, false).unwrap();
+    let mut texts = [&body["new"][0], &body["updated"][0]].map(Value::as_u64);
+    texts.sort_unstable();
+    assert_eq!(texts, [Some(5), Some(6)]);
+}
+
 #[test]
 fn row_without_a_fingerprint_is_found_by_its_id() {
     let (hasher, known) = (hasher(), fingerprints([fingerprint(9, digests(2, 2))]));
@@ -157,7 +220,7 @@ fn row_without_a_fingerprint_is_found_by_its_id() {
             rows: keys.to_vec(),
             ..event(1, &[0, 0, 0])
         };
-        let mut found = RereadRows::new(&[&event], &known, &hasher);
+        let mut found = RereadRows::new(&[&event], &known, &hasher, |_| false);
         for row in rows {
             let _ = found.take(&digests(*row, *row), |_| json(&row.to_string()));
         }
@@ -180,7 +243,7 @@ fn rows_are_given_to_their_events_in_order() {
     // Two equal trades.
     known.rows[2].digests = digests(2, 2);
     let hasher = hasher();
-    let mut found = RereadRows::new(&events.each_ref(), &known, &hasher);
+    let mut found = RereadRows::new(&events.each_ref(), &known, &hasher, |_| false);
     for row in [4, 9, 2, 1] {
         let taken = found.take(&digests(row, row), |_| json(&row.to_string()));
         assert!(taken.is_continue());
@@ -194,7 +257,7 @@ fn rows_are_given_to_their_events_in_order() {
 #[tokio::test(start_paused = true)]
 async fn long_read_ends_with_the_event_that_is_due() {
     let (events, known, hasher) = ([event(1, &[1, 2]), event(2, &[3])], usual(), hasher());
-    let mut found = RereadRows::new(&events.each_ref(), &known, &hasher);
+    let mut found = RereadRows::new(&events.each_ref(), &known, &hasher, |_| false);
     assert!(found.take(&digests(1, 1), |_| json("1")).is_continue());
     tokio::time::advance(READ_TIME).await;
     let other = found.take(&digests(9, 9), |_| json("9"));
@@ -210,7 +273,7 @@ fn chunks_that_take_too_much_memory_are_dropped() {
     let large = |row: u8| json(&format!("{}{row}", " ".repeat(READ_BYTES_MAX / 2)));
     let events = [event(1, &[1]), event(2, &[2, 3]), event(3, &[4])];
     let (known, hasher) = (usual(), hasher());
-    let mut found = RereadRows::new(&events.each_ref(), &known, &hasher);
+    let mut found = RereadRows::new(&events.each_ref(), &known, &hasher, |_| false);
     for row in [2, 4, 3] {
         assert!(found.take(&digests(row, row), |_| large(row)).is_continue());
     }
