@@ -17,6 +17,7 @@ use bellbird_domain::{
 use bellbird_providers::Cause;
 use bellbird_storage::{ClaimedJob, JobKey, SyncState};
 use bellbird_webhooks::event::digest::RowHasher;
+use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
