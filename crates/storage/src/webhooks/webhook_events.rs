@@ -66,9 +66,9 @@ statements! {
         " AND p.status <> 'disabled')"
     );
 
-    /// If the event was stored, locks the user's queues at the endpoints that subscribe to its type,
-    /// always in the same order, and adds those that are missing. What follows sees whether the
-    /// holder of a claim has disabled an endpoint meanwhile.
+    /// If the event was stored, locks the user's queues at the endpoints that subscribe to its
+    /// type, always in the same order, and adds those that are missing. What follows sees whether
+    /// the holder of a claim has disabled an endpoint meanwhile.
     ADD_QUEUES = concat!(
         "INSERT INTO webhook_queues (user_id, endpoint_id, owner_id) SELECT :user, p.id, p.user_id ",
         subscribers!(),

@@ -256,7 +256,10 @@ async fn make(
     } else {
         format!("{}/sign-in", console_url.trim_end_matches('/'))
     };
-    change.commit().await?;
+    // Of an operator who was there, and gets no link, nothing may change.
+    if change.action().is_some() {
+        change.commit().await?;
+    }
     Ok(InitView {
         email: operator.email,
         folder: first_start::made_in(settings),

@@ -249,7 +249,6 @@ async fn link_session_leads_only_where_it_may() {
     let app = app_with_origin().await;
     link_session_needs_an_allowed_url_a_short_state_and_its_own_connection(&app).await;
     origin_is_checked_again_before_the_return(&app).await;
-    result_goes_with_its_user_and_connection(&app).await;
     expired_link_leads_back_and_is_forgotten_after_a_day(&app).await;
 }
 
@@ -282,7 +281,9 @@ async fn expired_link_leads_back_and_is_forgotten_after_a_day(app: &App) {
     open(url).await.assert_shows(404, "does not work");
 }
 
-async fn result_goes_with_its_user_and_connection(app: &App) {
+#[tokio::test]
+async fn result_goes_with_its_user_and_connection() {
+    let app = app_with_origin().await;
     let (user, linked) = app.linked_user("leaving@example.com", "akahu").await;
     let bank = LinkTarget::Connection(linked[0].id);
     let repair = app.link_session(user, bank).await;
