@@ -448,8 +448,8 @@ impl Kind<'_> {
 pub trait Banking: Send + Sync {
     fn page_rows_max(&self) -> u32;
 
-    /// Reads one page of posted transactions and passes each row to `rows` once, newest first. A
-    /// page that fails passes no row.
+    /// Reads one page of posted transactions and passes each row to `rows` once, newest first. Rows
+    /// of one instant keep the provider's order. A page that fails passes no row.
     ///
     /// Rows may lie outside the query's dates. Rows of other accounts, pending rows and rows
     /// without a time are left out. If the provider has no list of several accounts, the adapter

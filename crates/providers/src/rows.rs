@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use bellbird_domain::{Account, AccountId, ProviderName, Transaction};
+use bellbird_domain::{Account, ProviderName, Transaction};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
@@ -13,16 +13,14 @@ use crate::json::{self, Invalid, Token};
 use crate::text::Text;
 use crate::unreadable::{UnreadableReason, UnreadableRow};
 
-/// Sorts the rows of a page if the provider did not: newest first, then by account. Equal rows keep
-/// their order.
+/// Sorts the rows of a page if the provider did not, newest first. Rows of one instant keep their
+/// order: a page can end between them, so in any other order their places would depend on where
+/// pages end.
 fn newest_first(rows: &mut [Transaction<'_>]) {
-    if !rows.is_sorted_by_key(sort_key) {
-        rows.sort_by_key(sort_key);
+    let newer = |row: &Transaction<'_>| Reverse(row.instant);
+    if !rows.is_sorted_by_key(newer) {
+        rows.sort_by_key(newer);
     }
-}
-
-fn sort_key(row: &Transaction<'_>) -> (Reverse<Timestamp>, AccountId) {
-    (Reverse(row.instant), row.account.id)
 }
 
 /// The account with this id of the provider.
@@ -233,6 +231,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::simulated::{NOW, Row, account};
 
     fn by_jiff(text: &str) -> Option<Timestamp> {
         text.parse().ok()
@@ -278,6 +277,30 @@ mod tests {
     }
 
     proptest! {
+        /// A read that continues within an instant has other pages.
+        #[test]
+        fn order_does_not_depend_on_where_pages_end(
+            listed in prop::collection::vec((0..2_usize, 0_i64..4), 1..40),
+            page_rows in 1..40_usize,
+        ) {
+            let accounts = ["a", "b"].map(account);
+            let mut rows: Vec<(Row, &Account)> = listed
+                .into_iter()
+                .enumerate()
+                .map(|(number, (at, second))| (Row::new("", number, NOW - second), &accounts[at]))
+                .collect();
+            rows.sort_by_key(|(row, _)| Reverse(row.second));
+            let mut seen = Vec::new();
+            for page in rows.chunks(page_rows) {
+                let mut page: Vec<_> =
+                    page.iter().map(|(row, account)| row.transaction(account)).collect();
+                newest_first(&mut page);
+                seen.extend(page.into_iter().map(|row| row.id.into_owned()));
+            }
+            let expected: Vec<&str> = rows.iter().map(|(row, _)| row.id.as_str()).collect();
+            prop_assert_eq!(seen, expected);
+        }
+
         #[test]
         fn instants_are_those_of_jiff(
             text in "[0-9]{4}-[01][0-9]-[0-3][0-9][Tt ][012][0-9]:[0-6][0-9]:[0-6][0-9](\\.[0-9]{0,4})?(Z|z|\\+10:00|)",

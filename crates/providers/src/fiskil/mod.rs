@@ -452,8 +452,7 @@ fn parse_page<'a>(
 /// Maps the posted rows of a page that match the query.
 ///
 /// The provider's order is observed, not documented (docs/providers/fiskil.md#transactions). A page
-/// in another order is sorted by instant, then by account id. Rows that are equal in both keep
-/// their order.
+/// in another order is sorted by instant, and rows of one instant keep their order.
 fn posted<'a>(
     page: Vec<wire::Transaction<'a>>,
     arrangement_id: &str,

@@ -68,8 +68,8 @@ pub struct Rest {
     pub is_exact: bool,
 }
 
-/// The rows of several lists, newest first. Rows of one time come by connection and account. It
-/// holds at most one page of each list.
+/// The rows of several lists, newest first. Rows of one time come list by list, as each provider
+/// lists them. It holds at most one page of each list.
 pub struct Merged<'m, K: RowKind, T> {
     lists: Vec<MergedList<K, T>>,
     read: MergedRead<'m, K, T>,

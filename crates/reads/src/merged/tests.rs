@@ -64,19 +64,29 @@ impl Setup {
         Self::with_delays(rows, rows_max, [Duration::ZERO; 2]).await
     }
 
+    /// The list of an account, or of all accounts of the connection.
+    fn range(
+        &self,
+        context: &Arc<ConnectionContext>,
+        id: Option<AccountId>,
+    ) -> Range<Transactions> {
+        let dates = DateFilter {
+            from: Some(Bound::Instant(at(0))),
+            to: Some(Bound::Instant(at(NOW))),
+        };
+        let (world, context) = (&self.world, Arc::clone(context));
+        let range = world
+            .reads
+            .range(&world.caller, context, id, dates, at(NOW));
+        range.unwrap()
+    }
+
     /// A list for each account.
     fn ranges(&self) -> Vec<Range<Transactions>> {
         let mut ranges = Vec::new();
         for context in self.contexts.iter().rev() {
             for account in &context.accounts {
-                let dates = DateFilter {
-                    from: Some(Bound::Instant(at(0))),
-                    to: Some(Bound::Instant(at(NOW))),
-                };
-                let (world, context) = (&self.world, Arc::clone(context));
-                let (caller, id) = (&world.caller, Some(account.id));
-                let range = world.reads.range(caller, context, id, dates, at(NOW));
-                ranges.push(range.unwrap());
+                ranges.push(self.range(context, Some(account.id)));
             }
         }
         ranges
@@ -89,9 +99,19 @@ impl Setup {
         rows_max: usize,
         stop_in: Duration,
     ) -> (Vec<String>, Outcome) {
+        self.read_of(self.ranges(), after, rows_max, stop_in).await
+    }
+
+    async fn read_of(
+        &self,
+        ranges: Vec<Range<Transactions>>,
+        after: Option<MergedPosition>,
+        rows_max: usize,
+        stop_in: Duration,
+    ) -> (Vec<String>, Outcome) {
         let map =
             |row: &Transaction<'_>, _| (row.description != "left out").then(|| row.id.to_string());
-        let mut merged = Merged::new(self.ranges(), after, Instant::now() + stop_in, map);
+        let mut merged = Merged::new(ranges, after, Instant::now() + stop_in, map);
         let (call, mut ids) = (self.world.call(), Vec::new());
         while ids.len() < rows_max {
             match merged.next(&call).await {
@@ -435,6 +455,34 @@ async fn changed_rows_of_the_same_time_are_lost() {
     assert_lost(1, "an older row comes before").await;
     bank.rows.lock().clear();
     assert_lost(9, "no row is left").await;
+}
+
+/// The bank posts at midnight, and rows of its accounts alternate. Each limit ends the pages of the
+/// one list elsewhere.
+#[tokio::test]
+async fn list_of_all_accounts_is_continued_between_rows_of_one_time() {
+    const DAY: i64 = 86_400;
+    let row = |number: usize| {
+        let second = NOW - number as i64 / 8 * DAY;
+        Row::new(ACCOUNTS[1 + number % 2], number, second)
+    };
+    let setup = Setup::new((0..80).map(row).collect(), 1_000).await;
+    for limit in 1..80_u32 {
+        let (mut seen, mut position) = (Vec::new(), None);
+        loop {
+            let range = setup.range(&setup.contexts[1], None);
+            let ranges = vec![range.with_first_page_rows(limit + 1)];
+            let read = setup.read_of(ranges, position, limit as usize, FAR);
+            let (ids, outcome) = read.await;
+            assert!(!outcome.is_lost, "limit {limit}");
+            seen.extend(ids);
+            position = outcome.position;
+            if !outcome.may_follow {
+                break;
+            }
+        }
+        assert_eq!(seen, numbers(0..80), "limit {limit}");
+    }
 }
 
 #[tokio::test]
