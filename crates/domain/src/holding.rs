@@ -29,6 +29,8 @@ pub struct Holding<'a> {
     /// Latest price of one unit.
     pub current_price: Option<Decimal<'a>>,
     pub market_value: Option<Decimal<'a>>,
+    /// Of the whole position.
+    pub cost: Option<Decimal<'a>>,
     /// Market value minus cost.
     pub unrealized_pnl: Option<Decimal<'a>>,
 }
@@ -54,32 +56,45 @@ pub enum Multiplier<'a> {
     Unknown,
 }
 
-/// Computes market value and unrealised profit exactly.
-///
-/// The value is quantity × price × multiplier. The profit is the value minus quantity × average
-/// price × multiplier. `None` where a factor is missing or longer than 512 bytes.
+/// What [`value_position`] computes. `None` where a factor is missing or longer than 512 bytes. Has
+/// no `Debug`, so that it cannot be logged.
+#[derive(Default)]
+pub struct PositionValue {
+    /// Quantity × price × multiplier.
+    pub market_value: Option<Decimal<'static>>,
+    /// Quantity × average price × multiplier.
+    pub cost: Option<Decimal<'static>>,
+    /// Market value minus cost.
+    pub unrealized_pnl: Option<Decimal<'static>>,
+}
+
+/// Computes market value, cost and unrealised profit exactly.
 #[must_use]
 pub fn value_position(
     quantity: &Decimal<'_>,
     current_price: Option<&Decimal<'_>>,
     average_price: Option<&Decimal<'_>>,
     multiplier: &Multiplier<'_>,
-) -> (Option<Decimal<'static>>, Option<Decimal<'static>>) {
+) -> PositionValue {
     let units = number(quantity).and_then(|quantity| match multiplier {
         Multiplier::One => Some(quantity),
         Multiplier::Of(multiplier) => Some(quantity * number(multiplier)?),
         Multiplier::Unknown => None,
     });
     let Some(units) = units else {
-        return (None, None);
+        return PositionValue::default();
     };
-    let Some(value) = current_price.and_then(number).map(|price| &units * price) else {
-        return (None, None);
-    };
-    let profit = average_price
+    let value = current_price.and_then(number).map(|price| &units * price);
+    let cost = average_price
         .and_then(number)
-        .map(|average| &value - units * average);
-    (Some(decimal(&value)), profit.as_ref().map(decimal))
+        .map(|average| &units * average);
+    let profit = value.as_ref().zip(cost.as_ref());
+    let profit = profit.map(|(value, cost)| value - cost);
+    PositionValue {
+        market_value: value.as_ref().map(decimal),
+        cost: cost.as_ref().map(decimal),
+        unrealized_pnl: profit.as_ref().map(decimal),
+    }
 }
 
 fn decimal(number: &BigDecimal) -> Decimal<'static> {
@@ -96,81 +111,87 @@ mod tests {
         Decimal::parse(text).expect("a decimal")
     }
 
+    /// Value, cost and profit.
     fn shown(
         quantity: &str,
         price: Option<&str>,
         average: Option<&str>,
         multiplier: &Multiplier<'_>,
-    ) -> (Option<String>, Option<String>) {
+    ) -> [Option<String>; 3] {
         let (price, average) = (price.map(parse), average.map(parse));
-        let (value, profit) = value_position(
+        let PositionValue {
+            market_value,
+            cost,
+            unrealized_pnl,
+        } = value_position(
             &parse(quantity),
             price.as_ref(),
             average.as_ref(),
             multiplier,
         );
-        (
-            value.map(|value| value.to_string()),
-            profit.map(|profit| profit.to_string()),
-        )
+        [market_value, cost, unrealized_pnl].map(|number| number.map(|number| number.to_string()))
     }
 
     #[test]
     fn products_are_exact_without_trailing_zeros() {
         let hundred = Multiplier::Of(parse("100"));
-        for (quantity, price, average, multiplier, value, profit) in [
+        for (quantity, price, average, multiplier, expected) in [
             (
                 "10.5",
                 Some("123.45"),
                 Some("118.2"),
                 &Multiplier::One,
-                Some("1296.225"),
-                Some("55.125"),
+                [Some("1296.225"), Some("1241.1"), Some("55.125")],
             ),
             (
                 "-2",
                 Some("11.20"),
                 Some("8.75"),
                 &hundred,
-                Some("-2240"),
-                Some("-490"),
+                [Some("-2240"), Some("-1750"), Some("-490")],
             ),
             (
                 "0",
                 Some("5.00"),
                 Some("4"),
                 &Multiplier::One,
-                Some("0"),
-                Some("0"),
+                [Some("0"), Some("0"), Some("0")],
             ),
-            ("3", Some("7"), None, &Multiplier::One, Some("21"), None),
-            ("3", None, Some("7"), &Multiplier::One, None, None),
+            (
+                "3",
+                Some("7"),
+                None,
+                &Multiplier::One,
+                [Some("21"), None, None],
+            ),
+            ("3", None, Some("7"), &hundred, [None, Some("2100"), None]),
             (
                 "1",
                 Some("20"),
                 Some("10"),
                 &Multiplier::Unknown,
-                None,
-                None,
+                [None, None, None],
             ),
             (
                 "200",
                 Some("50"),
                 Some("50.0"),
                 &Multiplier::One,
-                Some("10000"),
-                Some("0"),
+                [Some("10000"), Some("10000"), Some("0")],
             ),
             (
                 "0.000000001",
                 Some("0.000000001"),
                 Some("0"),
                 &Multiplier::One,
-                Some("0.000000000000000001"),
-                Some("0.000000000000000001"),
+                [
+                    Some("0.000000000000000001"),
+                    Some("0"),
+                    Some("0.000000000000000001"),
+                ],
             ),
         ] {
-            let expected = (value.map(str::to_owned), profit.map(str::to_owned));
+            let expected = expected.map(|number| number.map(str::to_owned));
             assert_eq!(
                 shown(quantity, price, average, multiplier),
                 expected,
@@ -184,11 +205,16 @@ mod tests {
         let long = "9".repeat(513);
         assert_eq!(
             shown(&long, Some("1"), Some("1"), &Multiplier::One),
-            (None, None)
+            [None, None, None]
         );
+        let one = || Some("1".to_owned());
         assert_eq!(
             shown("1", Some("1"), Some(&long), &Multiplier::One),
-            (Some("1".to_owned()), None)
+            [one(), None, None]
+        );
+        assert_eq!(
+            shown("1", Some(&long), Some("1"), &Multiplier::One),
+            [None, one(), None]
         );
     }
 
@@ -204,7 +230,8 @@ mod tests {
                 let sign = if number < 0 { "-" } else { "" };
                 format!("{sign}{}.{:02}", number.abs() / 100, number.abs() % 100)
             };
-            let (value, profit) = shown(&cents(units), Some(&cents(price)), Some(&cents(average)), &Multiplier::One);
+            let [value, cost, profit] =
+                shown(&cents(units), Some(&cents(price)), Some(&cents(average)), &Multiplier::One);
             let scaled = |text: Option<String>| {
                 let text = text.expect("computed");
                 let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
@@ -212,6 +239,7 @@ mod tests {
             };
             let units = i128::from(units);
             prop_assert_eq!(scaled(value), units * i128::from(price));
+            prop_assert_eq!(scaled(cost), units * i128::from(average));
             prop_assert_eq!(scaled(profit), units * i128::from(price) - units * i128::from(average));
         }
     }

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 use bellbird_api::http::json::write_json;
-use bellbird_domain::holding::{Multiplier, value_position};
 use bellbird_domain::{
     Account, AccountId, AccountType, Category, Connection, ConnectionId, Currency, Decimal,
     Holding, Transaction,
@@ -272,7 +271,7 @@ struct SetHolding<'a> {
     shares: &'a Decimal<'a>,
     market_value: Option<&'a Decimal<'a>>,
     /// Of the whole position.
-    cost_basis: Option<Decimal<'static>>,
+    cost_basis: Option<&'a Decimal<'a>>,
     /// Of one unit.
     purchase_price: Option<&'a Decimal<'a>>,
 }
@@ -281,7 +280,6 @@ pub(super) fn write_holding(holding: &Holding<'_>, read_at: Timestamp, out: &mut
     if !out.is_empty() {
         out.push(b',');
     }
-    let average = holding.average_price.as_ref();
     let view = SetHolding {
         id: holding.id(),
         created: read_at.as_second(),
@@ -290,8 +288,8 @@ pub(super) fn write_holding(holding: &Holding<'_>, read_at: Timestamp, out: &mut
         description: holding.name.as_deref().unwrap_or(&holding.symbol),
         shares: &holding.quantity,
         market_value: holding.market_value.as_ref(),
-        cost_basis: value_position(&holding.quantity, average, None, &Multiplier::One).0,
-        purchase_price: average,
+        cost_basis: holding.cost.as_ref(),
+        purchase_price: holding.average_price.as_ref(),
     };
     write_json(&view, out);
 }

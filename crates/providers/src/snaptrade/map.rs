@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use bellbird_domain::holding::{Multiplier, value_position};
+use bellbird_domain::holding::{Multiplier, PositionValue, value_position};
 use bellbird_domain::{
     Account, AccountType, Balance, ConnectionStatus, Currency, Decimal, Holding, MaskedNumber,
     Trade, TradeTime, TradeType,
@@ -187,7 +187,11 @@ fn holding<'a>(
     };
     let instrument = position.instrument.unwrap_or_default();
     let multiplier = multiplier(&instrument)?;
-    let (market_value, unrealized_pnl) = value_position(
+    let PositionValue {
+        market_value,
+        cost,
+        unrealized_pnl,
+    } = value_position(
         &quantity,
         current_price.as_ref(),
         average_price.as_ref(),
@@ -220,6 +224,7 @@ fn holding<'a>(
         average_price,
         current_price,
         market_value,
+        cost,
         unrealized_pnl,
     }))
 }

@@ -194,6 +194,7 @@ fn holding_line(holding: &bellbird_domain::Holding<'_>) -> String {
         &holding.average_price,
         &holding.current_price,
         &holding.market_value,
+        &holding.cost,
         &holding.unrealized_pnl,
     ];
     let numbers = numbers.map(|number| number.as_ref().map_or("-", |number| number.as_str()));

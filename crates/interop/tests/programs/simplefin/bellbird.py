@@ -62,9 +62,10 @@ def payee(row):
 
 
 def holding(row):
-    names = ("quantity", "marketValue", "averagePrice")
-    quantity, value, price = [None if row[name] is None else Decimal(row[name]) for name in names]
-    cost = None if price is None else quantity * price
+    names = ("quantity", "marketValue", "averagePrice", "unrealizedPnl")
+    quantity, value, price, profit = [None if row[name] is None else Decimal(row[name]) for name in names]
+    # No member has the multiplier of a contract. Each position here that has a cost has a price.
+    cost = None if profit is None else value - profit
     return Holding(row["symbol"], row["name"] or row["symbol"], row["currency"], quantity, value, price, cost)
 
 

@@ -240,6 +240,7 @@ fn holding(account: &Account) -> Holding<'_> {
         average_price: Some(decimal("118.2")),
         current_price: None,
         market_value: None,
+        cost: Some(decimal("1241.1")),
         unrealized_pnl: Some(decimal("-3")),
     }
 }
