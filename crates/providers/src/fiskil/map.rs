@@ -116,10 +116,16 @@ pub(super) fn account(row: &wire::Account<'_>) -> FoundAccount {
         .into_iter()
         .flatten()
         .find_map(|number| MaskedNumber::mask(number.as_str()));
-    let full = row.account_number.as_ref().map_or("", Text::as_str);
+    // The masked one says how a number ends that is not sent.
+    let known = [&row.account_number, &row.masked_number]
+        .into_iter()
+        .flatten()
+        .map(Text::as_str)
+        .find(|number| MaskedNumber::mask(number).is_some())
+        .unwrap_or_default();
     FoundAccount {
         provider_account_id: row.account_id.0.clone().into_owned(),
-        name: MaskedNumber::hide_in(name, full),
+        name: MaskedNumber::hide_in(name, known),
         account_type: account_type(row),
         number,
         currency: currency(row.currency.as_ref()),
@@ -248,6 +254,35 @@ mod tests {
         assert_eq!(account(&row).name, "Display");
         row.nickname = text("Bills");
         assert_eq!(account(&row).name, "Bills");
+    }
+
+    #[test]
+    fn number_in_a_name_is_masked_by_what_is_sent_of_it() {
+        let text = |text: &'static str| Some(Text(text.into()));
+        for (name, account_number, masked_number, expected) in [
+            ("Loan 987654321", text("987654321"), None, "Loan xxxx4321"),
+            ("Loan 987654321", None, text("xxxxx4321"), "Loan xxxx4321"),
+            (
+                "Loan 987654321",
+                text(""),
+                text("xxxxx4321"),
+                "Loan xxxx4321",
+            ),
+            (
+                "Loan 12345 987",
+                text("12345987"),
+                text("xxxx5987"),
+                "Loan xxxx5987",
+            ),
+        ] {
+            let found = account(&wire::Account {
+                display_name: text(name),
+                account_number,
+                masked_number,
+                ..wire::Account::default()
+            });
+            assert_eq!(found.name, expected);
+        }
     }
 
     #[test]
