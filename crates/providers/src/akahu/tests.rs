@@ -106,6 +106,38 @@ fn event_only_fields_never_break_a_page() {
 }
 
 #[test]
+fn enrichment_of_another_type_never_breaks_a_page() {
+    let body = format!(
+        r#"{{"success": true, "items": [{{"_id": "t", "_account": "{EVERYDAY}", "type": "FEE",
+            "created_at": "2026-02-26T03:16:35.659Z", "date": "2026-02-25T18:21:07.345Z",
+            "description": "CAFE", "amount": -1, "merchant": {{"name": "Example Cafe"}},
+            "category": {{"_id": "nzfcc_ckouvvyw1004408mlhy158i7j"}}}}]}}"#
+    );
+    let line = |category: &str, merchant: &str| {
+        format!(
+            "t 2026-02-26 2026-02-25T18:21:07.345Z -1 debit {category} {merchant} | CAFE | FEE / -"
+        )
+    };
+    let all = line("FOOD_AND_DRINK", "Example Cafe");
+    assert_eq!(read(&body).unwrap(), [all.clone()]);
+    // Without a category, the type decides.
+    let by_type = line("BANK_FEES", "Example Cafe");
+    let no_merchant = line("FOOD_AND_DRINK", "-");
+    for (member, expected) in [
+        ("\"2026-02-26T03:16:35.659Z\"", &all),
+        ("\"Example Cafe\"", &no_merchant),
+        ("{\"name\": \"Example Cafe\"}", &no_merchant),
+        ("\"nzfcc_ckouvvyw1004408mlhy158i7j\"", &by_type),
+        ("{\"_id\": \"nzfcc_ckouvvyw1004408mlhy158i7j\"}", &by_type),
+    ] {
+        for sent in ["7", "1e999", "false", "[{}]"] {
+            let rows = read(&body.replacen(member, sent, 1)).unwrap();
+            assert_eq!(rows, [expected.clone()], "{sent} for {member}");
+        }
+    }
+}
+
+#[test]
 fn malformed_page_is_rejected() {
     for (sent, broken) in [
         ("-15.9,", "\"-15,90\","),

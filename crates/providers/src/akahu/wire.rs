@@ -113,20 +113,24 @@ pub(super) struct Balance<'a> {
     pub(super) available: Option<ExactNumber<'a>>,
 }
 
-/// No `Debug`: it holds an amount and a description.
+/// What only adds to a row counts as absent if it has another type. No `Debug`: it holds an amount
+/// and a description.
 #[derive(Deserialize)]
 pub(super) struct Transaction<'a> {
     #[serde(borrow, rename = "_id")]
     pub(super) id: Text<'a>,
     #[serde(rename = "_account")]
     pub(super) account: Text<'a>,
+    #[serde(default, deserialize_with = "none_if_invalid")]
     pub(super) created_at: Option<Text<'a>>,
     pub(super) date: Option<Text<'a>>,
     pub(super) description: Option<Text<'a>>,
     pub(super) amount: Option<ExactNumber<'a>>,
     #[serde(rename = "type", default, deserialize_with = "none_if_invalid")]
     pub(super) kind: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "none_if_invalid")]
     pub(super) merchant: Option<Merchant<'a>>,
+    #[serde(default, deserialize_with = "none_if_invalid")]
     pub(super) category: Option<Category<'a>>,
     #[serde(default, deserialize_with = "none_if_invalid")]
     pub(super) meta: Option<Meta<'a>>,

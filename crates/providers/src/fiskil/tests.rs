@@ -116,6 +116,38 @@ fn event_only_fields_never_break_a_page() {
 }
 
 #[test]
+fn merchant_and_category_of_another_type_never_break_a_page() {
+    const ROW: &str = r#"{"transactions":[{"fiskil_id":"1","account_id":"123456789","status":"POSTED","amount":"-2",
+        "description":"TAP","posting_date_time":"2025-12-01T00:00:00Z","execution_date_time":"2025-11-29T08:12:00Z",
+        "merchant_name":"Metro","merchant_category_code":"4111","category":{"primary_category":"TRAVEL"}}]}"#;
+    const ALL: &str = "1 2025-12-01 2025-12-01T00:00:00Z -2 debit TRAVEL Metro 4111";
+    let other_types = ["7", "1e999", "false", "[{}]", "{\"a\":\"b\"}"];
+    for name in ["category", "categories"] {
+        let row = ROW.replacen("category\":{", &format!("{name}\":{{"), 1);
+        for (member, shown) in [
+            ("\"Metro\"", "Metro"),
+            ("\"4111\"", "4111"),
+            ("\"TRAVEL\"", "TRAVEL"),
+            ("{\"primary_category\":\"TRAVEL\"}", "TRAVEL"),
+        ] {
+            for sent in other_types {
+                let rows = read(&row.replacen(member, sent, 1)).unwrap();
+                let line = rows[0].split(" | ").next().unwrap();
+                assert_eq!(line, ALL.replacen(shown, "-", 1), "{sent} for {member}");
+            }
+        }
+    }
+    // Without these, the row would lose its text or move to another day.
+    for member in ["\"TAP\"", "\"2025-12-01T00:00:00Z\""] {
+        for sent in other_types {
+            let body = ROW.replacen(member, sent, 1);
+            let is_malformed = matches!(read(&body), Err(Error::Malformed(_)));
+            assert!(is_malformed, "{sent} for {member}");
+        }
+    }
+}
+
+#[test]
 fn accounts_are_masked_and_named() {
     let page: wire::AccountsPage<'_> =
         parse_json(include_bytes!("fixtures/accounts.json")).unwrap();

@@ -159,7 +159,8 @@ pub(super) struct TransactionsPage<'a, T = Transaction<'a>> {
     pub(super) links: Option<Links<'a>>,
 }
 
-/// No `Debug`: it holds an amount and a description.
+/// What only adds to a row counts as absent if it has another type. The others fail, because a row
+/// must not lose its text or move to another day. No `Debug`: it holds an amount and a description.
 #[derive(Deserialize)]
 pub(super) struct Transaction<'a> {
     #[serde(borrow)]
@@ -172,7 +173,9 @@ pub(super) struct Transaction<'a> {
     pub(super) posting_date_time: Option<Text<'a>>,
     #[serde(default, deserialize_with = "none_if_invalid")]
     pub(super) execution_date_time: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "none_if_invalid")]
     pub(super) merchant_name: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "none_if_invalid")]
     pub(super) merchant_category_code: Option<Text<'a>>,
     #[serde(default, deserialize_with = "none_if_invalid")]
     pub(super) currency: Option<Text<'a>>,
@@ -182,9 +185,11 @@ pub(super) struct Transaction<'a> {
     pub(super) reference: Option<Text<'a>>,
     #[serde(default, deserialize_with = "none_if_invalid")]
     pub(super) extended_data: Option<ExtendedData<'a>>,
+    #[serde(default, deserialize_with = "none_if_invalid")]
     pub(super) category: Option<Category<'a>>,
     /// Another name of `category` in the provider's prose. A serde alias would fail on a row with
     /// both names.
+    #[serde(default, deserialize_with = "none_if_invalid")]
     pub(super) categories: Option<Category<'a>>,
 }
 
