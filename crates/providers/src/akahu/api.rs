@@ -241,6 +241,9 @@ impl Api {
     /// Reads one page of posted transactions between two instants: of one account, or of the
     /// accounts of all authorisations of the user token. `read` parses its body. It must keep
     /// nothing if it fails, because the call may then be retried.
+    ///
+    /// None if the account is not visible: a 404 with a JSON body. Without one, the response comes
+    /// from a proxy and is an error.
     pub(super) async fn transactions<T: Send>(
         &self,
         context: &CallContext,
@@ -249,7 +252,7 @@ impl Api {
         instants: (Timestamp, Timestamp),
         cursor: Option<&Cursor>,
         mut read: impl FnMut(&[u8]) -> Result<T, Error> + Send,
-    ) -> Result<T, Error> {
+    ) -> Result<Option<T>, Error> {
         let url = match account_id {
             Some(id) => self.url(&["accounts", id, "transactions"]),
             None => self.url(&["transactions"]),
@@ -258,8 +261,14 @@ impl Api {
         let mut pairs = vec![("start", start.as_str()), ("end", end.as_str())];
         pairs.extend(cursor.map(|cursor| ("cursor", cursor.0.as_str())));
         let build = || RequestBuilder::get(&with_query(&url, &pairs));
+        let is_missing = |response: &Response| {
+            response.status == StatusCode::NOT_FOUND && response.json_body().is_ok()
+        };
         self.user_call(context, "transactions", user_token, build, |response| {
-            read(self.body(response)?)
+            if account_id.is_some() && is_missing(response) {
+                return Ok(None);
+            }
+            read(self.body(response)?).map(Some)
         })
         .await
     }

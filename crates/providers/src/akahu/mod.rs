@@ -418,25 +418,25 @@ impl Banking for Akahu {
                     Ok((next, row_count))
                 },
             )
-            .await;
+            .await?;
         match read {
             // The list of all accounts silently leaves out the rows of an authorisation that has
             // ended.
-            Ok((None, 0)) if account_id.is_none() => self
+            Some((None, 0)) if account_id.is_none() => self
                 .check_consent_exists(context, &authorisation)
                 .await
                 .map(|()| None),
-            Ok((next, _)) => Ok(next),
-            Err(error @ Error::Rejected { status: 404 }) if account_id.is_some() => {
+            Some((next, _)) => Ok(next),
+            None => {
                 self.check_consent_exists(context, &authorisation).await?;
-                // Without a requested account, as in the list of all: it has no row there.
-                if query.one_account {
-                    Err(error)
+                // Without a requested account, as in the list of all: it has no row there. A list
+                // that had rows does not end so.
+                if query.one_account || page.cursor.is_some() {
+                    Err(Error::Rejected { status: 404 })
                 } else {
                     Ok(None)
                 }
             }
-            Err(error) => Err(error),
         }
     }
 }

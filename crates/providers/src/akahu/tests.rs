@@ -415,15 +415,24 @@ async fn only_account_of_a_connection_is_read_by_its_id() {
     assert_eq!(page_of(&peer, &only, false, None).await.0, 5);
     let list = format!("GET /v1/accounts/{EVERYDAY}/transactions");
     assert!(peer.lines()[0].starts_with(&list), "{:?}", peer.lines());
-    let gone = peer_without_transactions(ACCOUNTS).await;
+    let gone = peer_without_transactions("{}", ACCOUNTS).await;
     assert_eq!(page_of(&gone, &only, false, None).await, (0, Ok(None)));
-    let ended = peer_without_transactions(NOTHING).await;
+    let ended = peer_without_transactions("{}", NOTHING).await;
     assert_eq!(page_of(&ended, &only, false, None).await, (0, Err(REVOKED)));
+    // Neither a 404 between two pages nor one of a proxy is the end of the list.
+    let rejected = Error::Rejected { status: 404 };
+    let later = page_of(&gone, &only, false, Some("on")).await;
+    assert_eq!(later, (0, Err(rejected.clone())));
+    let proxy = peer_without_transactions("<html>", ACCOUNTS).await;
+    assert_eq!(
+        page_of(&proxy, &only, false, None).await,
+        (0, Err(rejected))
+    );
 }
 
-async fn peer_without_transactions(accounts: &'static str) -> Peer {
+async fn peer_without_transactions(body: &'static str, accounts: &'static str) -> Peer {
     peer(move |line| match line.contains("transactions") {
-        true => (404, "{}".to_owned()),
+        true => (404, body.to_owned()),
         false => (200, accounts.to_owned()),
     })
     .await
