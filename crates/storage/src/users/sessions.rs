@@ -90,8 +90,6 @@ statements! {
 
     REVOKE = "DELETE FROM sessions WHERE user_id = $1 AND id = $2";
 
-    REVOKE_ALL = "DELETE FROM sessions WHERE user_id = $1";
-
     DELETE_SIGN_IN_LINKS = "DELETE FROM sign_in_links WHERE user_id = $1";
 
     REVOKE_OTHERS = "DELETE FROM sessions WHERE user_id = $1 AND id <> $2";
@@ -316,16 +314,16 @@ pub async fn revoke(tx: &mut Tx, user: UserId, id: Uuid) -> Result<bool> {
     tx.changes(REVOKE, params![user, id]).await
 }
 
-/// Ends all sessions of the user but one.
+/// Ends all sessions of the user but one, and the links that would begin another one.
 pub async fn revoke_others(tx: &mut Tx, user: UserId, kept: Uuid) -> Result<()> {
+    lock_user(tx, user).await?;
+    tx.run(DELETE_SIGN_IN_LINKS, params![user]).await?;
     tx.execute(REVOKE_OTHERS, params![user, kept]).await
 }
 
 /// Ends all sessions of a user, and the links that would begin another one.
 pub async fn revoke_all(tx: &mut Tx, user: UserId) -> Result<()> {
-    lock_user(tx, user).await?;
-    tx.run(DELETE_SIGN_IN_LINKS, params![user]).await?;
-    tx.execute(REVOKE_ALL, params![user]).await
+    revoke_others(tx, user, Uuid::nil()).await
 }
 
 /// Begins a session of a user, in a transaction that holds the lock on the user's row.
