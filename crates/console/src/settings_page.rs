@@ -135,7 +135,7 @@ pub(crate) fn action_text(action: &str) -> String {
         "session.revoke_all" => "Signed out everywhere",
         "sign_in_link.create" => "Sign-in link made",
         "sign_in_link.send" => "Sign-in link sent by e-mail",
-        "link.create" | "link_session.create" => "Link to add a bank made",
+        "link.create" | "link_session.create" => "Link to add or reconnect a bank made",
         "key.create" => "Key made",
         "key.rotate" => "Key replaced",
         "key.revoke" => "Key revoked",
