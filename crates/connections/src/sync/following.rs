@@ -395,7 +395,7 @@ impl Syncs<'_> {
         let places = self.places(user, provider).await;
         let (state, now) = (self.state(user, id).await?, self.0.clock.now());
         // Another task may have synced it meanwhile.
-        if self.is_fresh(&state, age_max) {
+        if self.was_fresh(&state, age_max, asked_at) {
             return Ok(Some(Turn::Fresh));
         }
         // Before the job is claimed, because a run that is refused would plan the next one again.
