@@ -33,8 +33,9 @@ export type components = {
              */
             at: string;
             /**
-             * @description What the user calls it: the browser, the name of the key or the URL of the endpoint. If an
-             *     operator did it, what changed, such as `plan: saver → developer`. Null: neither is known.
+             * @description What the user calls it: the browser, the name of the key or the URL of the endpoint. Of
+             *     `user.update`, or if an operator did it, what changed, such as `plan: saver → developer`.
+             *     Null: neither is known.
              * @example Firefox on Linux
              */
             detail: string | null;

@@ -134,7 +134,7 @@ pub(crate) fn action_text(action: &str) -> String {
         "session.revoke_others" => "Signed out everywhere else",
         "session.revoke_all" => "Signed out everywhere",
         "sign_in_link.create" => "Sign-in link made",
-        "sign_in_link.send" => "Sign-in link sent by e-mail",
+        "sign_in_link.send" => "Sign-in link made for an e-mail",
         "link.create" | "link_session.create" => "Link to add or reconnect a bank made",
         "key.create" => "Key made",
         "key.rotate" => "Key replaced",
@@ -201,9 +201,12 @@ pub(crate) async fn change(form: OwnForm) -> PageResult {
         let off: Vec<_> = kinds
             .filter(|kind| form.field(kind.as_str()).is_none())
             .collect();
-        let mut change = session.begin().await?;
-        users::set_emails_off(&mut change, session.user(), &off).await?;
-        session.commit(change).await?;
+        let stored = session.storage().emails().find_off(session.user()).await?;
+        if off != stored {
+            let mut change = session.begin().await?;
+            users::set_emails_off(&mut change, session.user(), &off).await?;
+            session.commit(change).await?;
+        }
         (Done::Saved, "emails")
     } else if form.field("end-others").is_some() {
         let mut change = session.begin().await?;

@@ -81,7 +81,12 @@ pub async fn set_emails_off(
 ) -> Result<(), Refusal> {
     require_owner(change, id, USER)?;
     emails::set_off(change.tx(), id, kinds).await?;
-    let action = AuditAction::of_user("user.update", id).called("e-mails");
+    let kinds: Vec<_> = kinds.iter().map(|kind| kind.as_str()).collect();
+    let off = match &*kinds {
+        [] => "e-mails off: none".to_owned(),
+        kinds => format!("e-mails off: {}", kinds.join(", ")),
+    };
+    let action = AuditAction::of_user("user.update", id).called(&off);
     Ok(change.record(&action).await?)
 }
 

@@ -32,8 +32,9 @@ class AuditRow(TypedDict):
     at: str
     detail: str | None
     """
-    What the user calls it: the browser, the name of the key or the URL of the endpoint. If an
-    operator did it, what changed, such as `plan: saver → developer`. Null: neither is known.
+    What the user calls it: the browser, the name of the key or the URL of the endpoint. Of
+    `user.update`, or if an operator did it, what changed, such as `plan: saver → developer`.
+    Null: neither is known.
     """
     id: str
     subject: str | None

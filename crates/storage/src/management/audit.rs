@@ -147,8 +147,9 @@ pub struct AuditRow {
     /// about the user.
     #[schema(required = true, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     pub subject: Option<String>,
-    /// What the user calls it: the browser, the name of the key or the URL of the endpoint. If an
-    /// operator did it, what changed, such as `plan: saver → developer`. Null: neither is known.
+    /// What the user calls it: the browser, the name of the key or the URL of the endpoint. Of
+    /// `user.update`, or if an operator did it, what changed, such as `plan: saver → developer`.
+    /// Null: neither is known.
     #[schema(required = true, example = "Firefox on Linux")]
     pub detail: Option<String>,
 }

@@ -208,7 +208,7 @@ async fn make(
     // Before the operators are looked for, so that an operator whom another command or the page
     // makes meanwhile shows.
     let first_start = storage.first_start().find().await?;
-    let found = find_operator(storage, &answers.email).await?;
+    let found = find_operator(settings, storage, &answers.email).await?;
     let stored = storage.provider_settings().list().await?;
     let mut change = actor::begin_change(storage).await?;
     let operator = match found {
@@ -271,7 +271,11 @@ async fn make(
 }
 
 /// The operator, if an earlier run has made it.
-async fn find_operator(storage: &Storage, email: &str) -> anyhow::Result<Option<User>> {
+async fn find_operator(
+    settings: &Settings,
+    storage: &Storage,
+    email: &str,
+) -> anyhow::Result<Option<User>> {
     match storage.users().find_by_email(email).await? {
         Some(user) if user.is_operator => return Ok(Some(user)),
         Some(user) => bail!(
@@ -282,8 +286,12 @@ async fn find_operator(storage: &Storage, email: &str) -> anyhow::Result<Option<
     }
     let users = storage.users().list().await?;
     match users.iter().find(|user| user.is_operator) {
-        Some(other) => bail!(
+        Some(other) if settings.pages.lets_in_by_link(true) => bail!(
             "there is an operator already, {0}: sign in with `bellbird console login --user {0}`",
+            other.email
+        ),
+        Some(other) => bail!(
+            "there is an operator already, {}: sign in at the identity provider",
             other.email
         ),
         None => Ok(None),

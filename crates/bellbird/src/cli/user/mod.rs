@@ -96,7 +96,7 @@ pub(super) struct SetArgs {
     #[arg(long, conflicts_with = "reference", group = "change")]
     no_reference: bool,
 
-    /// Show the user the console's pages for operators, which manage all users
+    /// Show the user the pages for operators, which manage all users, after the next sign-in
     #[arg(long, group = "change")]
     operator: bool,
 

@@ -144,15 +144,26 @@ async fn settings_change_the_user_alone() {
     assert_has(&shown, "User changed, timezone: Pacific/Auckland");
     let page = browser.post("/settings", "timezone=Mars").await;
     page.assert_shows(400, "value=\"Mars\"");
-    browser
-        .submit("/settings", "emails=save", "saved&at=emails")
-        .await;
+    for _ in 0..2 {
+        browser
+            .submit("/settings", "emails=save", "saved&at=emails")
+            .await;
+    }
     let off = app.storage.emails().find_off(ben).await.unwrap();
     assert_eq!(off, [EmailKind::Connection, EmailKind::Endpoint]);
-    let newest = app.storage.audit().list_before(None, Some(ben), 1).await;
-    let newest = newest.unwrap().remove(0);
-    let changed = (&*newest.action, newest.detail.as_deref());
-    assert_eq!(changed, ("user.update", Some("e-mails")));
+    let newest = app.storage.audit().list_before(None, Some(ben), 2).await;
+    let newest = newest.unwrap();
+    let changed = (&*newest[0].action, newest[0].detail.as_deref());
+    assert_eq!(
+        changed,
+        ("user.update", Some("e-mails off: connection, endpoint"))
+    );
+    let before = newest[1].detail.as_deref();
+    assert_ne!(
+        before,
+        newest[0].detail.as_deref(),
+        "nothing changed the second time"
+    );
     let of_ben = sessions().await;
     assert_eq!(of_ben.len(), 2);
     for session in &of_ben {

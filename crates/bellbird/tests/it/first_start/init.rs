@@ -82,6 +82,8 @@ fn no_command_makes_a_link_that_signs_nobody_in() {
     assert_has(&shown, "me@example.com signs in there");
     let error = workdir.error("console login --user me@example.com", 1);
     assert_has(&error, "oidc.operators_only_here");
+    let error = workdir.error("init --email other@example.com", 1);
+    assert_has(&error, "me@example.com: sign in at the identity provider");
     workdir.json("user add --email you@example.com");
     workdir.json("console login --user you@example.com");
 }
