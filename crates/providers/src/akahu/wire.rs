@@ -9,7 +9,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::exact::ExactNumber;
-use crate::text::{Text, none_if_invalid};
+use crate::json::none_if_invalid;
+use crate::text::Text;
 
 /// The member that every response has beside its payload.
 #[derive(Deserialize)]

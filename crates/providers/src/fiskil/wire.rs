@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::exact::ExactNumber;
-use crate::text::{Text, none_if_invalid};
+use crate::json::none_if_invalid;
+use crate::text::Text;
 
 /// `POST /v1/token`.
 #[derive(Deserialize)]

@@ -9,6 +9,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -20,6 +21,8 @@ use wide::u8x16;
 const DEPTH_MAX: u8 = 127;
 /// The name of the newtype by which [`Token`] asks for a value as it was sent.
 const TOKEN: &str = "$bellbird::Token";
+/// The name of the newtype by which [`none_if_invalid`] asks for an [`Attempt`].
+const ATTEMPT: &str = "$bellbird::Attempt";
 const BLOCK_BYTES: usize = 64;
 
 /// Parses a text. The value can borrow from it.
@@ -110,6 +113,43 @@ impl<'a> Token<'a> {
     }
 }
 
+/// Deserializes an optional member that must not fail its row: null and values of another type
+/// become none. Works with serde_json too.
+///
+/// Use it in `deserialize_with` together with `default`.
+pub(crate) fn none_if_invalid<'de, D, T>(input: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct AttemptVisitor<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for AttemptVisitor<T> {
+        type Value = Option<T>;
+
+        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            out.write_str("a value")
+        }
+
+        /// From [`Reader`].
+        fn visit_seq<A: SeqAccess<'de>>(self, mut attempt: A) -> Result<Self::Value, A::Error> {
+            Ok(attempt.next_element::<Option<T>>()?.flatten())
+        }
+
+        /// Any other deserializer.
+        fn visit_newtype_struct<D: Deserializer<'de>>(
+            self,
+            input: D,
+        ) -> Result<Self::Value, D::Error> {
+            let raw = <&RawValue>::deserialize(input)?;
+            Ok(serde_json::from_str::<Option<T>>(raw.get()).ok().flatten())
+        }
+    }
+
+    input.deserialize_newtype_struct(ATTEMPT, AttemptVisitor(PhantomData))
+}
+
+#[derive(Clone, Copy)]
 struct Reader<'de> {
     text: &'de str,
     /// The position of the next byte to read.
@@ -142,9 +182,9 @@ impl<'de> Reader<'de> {
         Ok(())
     }
 
-    /// The first position from `at` on that can end a string. `at` never decreases. A block begins
-    /// where a string begins that the last block does not reach, so what lies between strings is
-    /// often not scanned.
+    /// The first position from `at` on that can end a string. `at` never decreases, unless an
+    /// [`Attempt`] restores the whole reader. A block begins where a string begins that the last
+    /// block does not reach, so what lies between strings is often not scanned.
     #[inline]
     fn string_end(&mut self, mut at: usize) -> Option<usize> {
         loop {
@@ -359,8 +399,10 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
         name: &str,
         visitor: V,
     ) -> Result<V::Value, Invalid> {
-        if name != TOKEN {
-            return visitor.visit_newtype_struct(self);
+        match name {
+            TOKEN => {}
+            ATTEMPT => return visitor.visit_seq(Attempt(self)),
+            _ => return visitor.visit_newtype_struct(self),
         }
         if self.peek() != Some(b'"') {
             return visitor.visit_borrowed_bytes(self.skip()?.as_bytes());
@@ -461,6 +503,28 @@ impl<'de> MapAccess<'de> for &mut Items<'_, 'de> {
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Invalid> {
         self.reader.expect(b':')?;
         seed.deserialize(&mut *self.reader)
+    }
+}
+
+/// One value, without brackets, as the only item of an array. It is read in place. If it has
+/// another type, it is skipped, and the array is empty.
+struct Attempt<'r, 'de>(&'r mut Reader<'de>);
+
+impl<'de> SeqAccess<'de> for Attempt<'_, 'de> {
+    type Error = Invalid;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, Invalid> {
+        let before = *self.0;
+        match seed.deserialize(&mut *self.0) {
+            Ok(value) => Ok(Some(value)),
+            Err(Invalid) => {
+                *self.0 = before;
+                self.0.skip().map(|_| None)
+            }
+        }
     }
 }
 

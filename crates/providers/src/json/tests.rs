@@ -4,7 +4,7 @@ use proptest::sample::{Index, select};
 use serde_json::Value;
 
 use super::*;
-use crate::text::{Text, none_if_invalid};
+use crate::text::Text;
 
 /// A page with members of every type that the adapters read.
 #[derive(Deserialize)]
@@ -149,6 +149,52 @@ fn reads_what_serde_json_reads() {
         r#"{"rows":[["a",null,null,null,null,null,null]],"total":18446744073709551615}"#
     ));
     assert!(!compare(r#"{"rows":[],"total":18446744073709551616}"#));
+}
+
+#[test]
+fn invalid_member_is_none() {
+    #[derive(Deserialize)]
+    struct Row<'a> {
+        #[serde(borrow, default, deserialize_with = "none_if_invalid")]
+        text: Option<Text<'a>>,
+    }
+    let read =
+        |body: &str| from_str::<Row<'_>>(body).map(|row| row.text.map(|text| text.0.into_owned()));
+    assert_eq!(
+        read(r#"{"text": "plain"}"#).unwrap().as_deref(),
+        Some("plain")
+    );
+    assert_eq!(
+        read(r#"{"text": "a\u0062c"}"#).unwrap().as_deref(),
+        Some("abc")
+    );
+    for sent in ["null", "1", "1e999", "true", "{}", "[\"x\"]", r#""\ud800""#] {
+        assert_eq!(
+            read(&format!(r#"{{"text": {sent}}}"#)).unwrap(),
+            None,
+            "{sent}"
+        );
+    }
+    assert_eq!(read("{}").unwrap(), None);
+    assert!(
+        read(r#"{"text": nothing}"#).is_err(),
+        "invalid JSON is an error"
+    );
+    let body = r#"{"text": "borrowed"}"#;
+    let row: Row<'_> = from_str(body).unwrap();
+    assert!(matches!(row.text, Some(Text(Cow::Borrowed(_)))));
+}
+
+#[test]
+fn member_of_another_type_does_not_change_what_follows() {
+    for length in 0..=BLOCK_BYTES {
+        let filling = "a".repeat(length);
+        let row = format!(
+            r#"{{"id":"b","extra":{{"a":"{filling}","next":{{"c":"d"}}}},"note":"{filling}"}}"#
+        );
+        let rows = format!("{row},").repeat(usize::from(DEPTH_MAX)) + &row;
+        assert!(compare(&format!(r#"{{"rows":[{rows}]}}"#)));
+    }
 }
 
 #[test]
