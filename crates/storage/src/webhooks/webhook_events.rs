@@ -93,9 +93,11 @@ statements! {
         ) p WHERE e.user_id = :user AND e.id = :event"
     );
 
-    /// Makes the queues that got a first chunk due at `:due_at`, unless they are due before.
-    MAKE_QUEUES_DUE = "UPDATE webhook_queues SET due_at = :due_at
-        WHERE user_id = :user AND (due_at IS NULL OR due_at > :due_at) AND EXISTS (SELECT 1 FROM webhook_deliveries d
+    /// Makes the queues that got a first chunk due at `:due_at`, unless they are due before. Writes
+    /// those too: if the endpoint began to subscribe after [`ADD_QUEUES`], the queue is not locked,
+    /// and a claim of it may be released at this moment.
+    MAKE_QUEUES_DUE = "UPDATE webhook_queues SET due_at = CASE WHEN due_at <= :due_at THEN due_at ELSE :due_at END
+        WHERE user_id = :user AND EXISTS (SELECT 1 FROM webhook_deliveries d
             WHERE d.user_id = :user AND d.endpoint_id = webhook_queues.endpoint_id AND d.event_id = :event
                 AND d.state = 'pending')";
 
