@@ -66,7 +66,7 @@ statements! {
     /// None unless the claim may send: its lease lasts beyond `$4`, and neither the endpoint nor
     /// the user's plan has changed since.
     LIST_DUE = select_events!(
-        ", d.attempts, d.last_attempt_at, d.next_attempt_at, d.is_requested
+        ", d.attempts, d.last_attempt_at, d.next_attempt_at, d.is_requested, d.last_error
         FROM webhook_deliveries d CROSS JOIN webhook_events e
         WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.next_attempt_at <= $7
             AND e.user_id = $1 AND e.id = d.event_id
@@ -185,11 +185,21 @@ pub struct DueDelivery {
     pub event: WebhookEvent,
     /// Failures so far. A redelivery starts again from 0.
     pub attempts: u32,
-    /// Whether no attempt was ever made.
-    pub is_first: bool,
+    /// Of the attempt before, also of one before a redelivery. None: no attempt was ever made.
+    pub last_attempt_at: Option<Timestamp>,
+    /// What that attempt failed with.
+    pub last_error: Option<String>,
     /// Whether somebody wanted the event again, who pays for all attempts that follow.
     pub is_requested: bool,
     pub due_at: Timestamp,
+}
+
+impl DueDelivery {
+    /// Whether no attempt was ever made.
+    #[must_use]
+    pub fn is_first(&self) -> bool {
+        self.last_attempt_at.is_none()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -511,7 +521,8 @@ fn due_delivery(row: &Row<'_>) -> Result<DueDelivery> {
     Ok(DueDelivery {
         event: webhook_event(row)?,
         attempts: row.number(22, "a number of attempts")?,
-        is_first: row.opt_int(23)?.is_none(),
+        last_attempt_at: row.get(23)?,
+        last_error: row.get(26)?,
         due_at: row.get(24)?,
         is_requested: row.get(25)?,
     })

@@ -36,7 +36,7 @@ impl Webhooks {
     ) -> Result<Bytes, NoBody> {
         let (event, format) = (&delivery.event, Format::from(&slice.claim));
         let (buffer, now) = (&self.inner.event_buffer, self.inner.clock.now());
-        let held = buffer.find_rows(event.id, now, delivery.is_first);
+        let held = buffer.find_rows(event.id, now, delivery.is_first());
         let is_held = held.is_some();
         let body = match held {
             Some(rows) => rows.body(format),

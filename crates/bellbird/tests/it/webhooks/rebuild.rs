@@ -438,6 +438,40 @@ async fn row_that_no_sync_reads_is_sent_as_it_is_listed() {
     app.assert_all_delivered(&hook).await;
 }
 
+/// An event is first sent days later, while the provider leaves rows out.
+#[tokio::test]
+async fn row_that_no_sync_reads_is_gone_once_two_attempts_lacked_it() {
+    let app = App::start(Setup::default()).await;
+    let connection = &app.olivia.connections[0];
+    let hook = app.hook(&app.olivia.user).await;
+    app.add_recent_row(connection, "RECENT").await;
+    let at = app.clock.now() - 20 * DAY;
+    let mut ids = Vec::new();
+    for text in ["IS LEFT OUT", "GOES"] {
+        ids.push(app.add_row(connection, text, at).await);
+    }
+    app.disable_hook(&hook, "by command").await;
+    app.sync(connection).await;
+    app.advance_clock(2 * DAY);
+    app.assert_nothing_new(connection).await;
+    for id in &ids {
+        app.remove_row(connection, id);
+    }
+    app.enable_hook(&hook).await;
+    let recovered = app.recover(&hook, app.clock.now() - 3 * DAY).await;
+    assert_eq!(recovered, Some(1));
+    // An hour lies between the last two.
+    for _ in 0..6 {
+        app.assert_incomplete(&hook).await;
+    }
+    app.put_back(connection, &ids[0], "IS LEFT OUT", at).await;
+    let received = descriptions(&app.next_attempt(&hook).await, "new");
+    let has = |text: &str| received.iter().any(|row| row == text);
+    assert!(has("RECENT") && has("IS LEFT OUT"), "{received:?}");
+    assert!(!has("GOES"), "{received:?}");
+    app.assert_all_delivered(&hook).await;
+}
+
 /// It is not known whether a row is gone, or cannot be read: an event without it would be the
 /// last word.
 #[tokio::test]

@@ -61,7 +61,8 @@ pub(super) enum Fault {
     UndoneRedelivery,
     /// What failed while an endpoint was disabled is never sent.
     NoRecovery,
-    /// A later attempt knows no fingerprints, so it takes a row that one read lacks for gone.
+    /// A later attempt knows no fingerprints, nor when the one before it was. So it takes a row
+    /// that both lack for gone.
     MissingRowIsGone,
 }
 
@@ -233,11 +234,18 @@ impl Fault {
                 "next_attempt_at = :due_at",
                 "next_attempt_at <= :due_at",
             )],
-            Self::MissingRowIsGone => &[(
-                "SELECT entries, change_versions",
-                "= $2",
-                "= $2 AND user_id <> $1",
-            )],
+            Self::MissingRowIsGone => &[
+                (
+                    "SELECT entries, change_versions",
+                    "= $2",
+                    "= $2 AND user_id <> $1",
+                ),
+                (
+                    "d.next_attempt_at, d.is_requested",
+                    "d.last_attempt_at",
+                    "MIN(d.last_attempt_at, 0)",
+                ),
+            ],
             Self::NoRecovery => &[(
                 "SET state = 'waiting', attempts = 0",
                 "state = 'failed'",

@@ -118,7 +118,7 @@ both! {
         assert!(db.deliveries().claim_endpoints(at(52), at(60), 9, false).await.unwrap().is_empty(), "due at 53");
         let claim = claimed_endpoint(db, subscriber, 53).await;
         let due = db.deliveries().list_due(&claim, at(53), 9).await.unwrap();
-        assert_eq!((due.len(), &due[0].event, due[0].is_first), (1, &expected, true));
+        assert_eq!((due.len(), &due[0].event, due[0].is_first()), (1, &expected, true));
 
         // A disabled endpoint is recovered as with any event.
         assert!(in_tx!(db, endpoints::enable((user, disabled), at(100))).await.unwrap());

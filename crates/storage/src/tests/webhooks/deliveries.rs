@@ -187,7 +187,8 @@ both! {
             (Some(at(30)), None, Some(12))
         );
         assert_eq!(delivery.last_error.as_deref(), Some("no response in time"));
-        assert_eq!(db.deliveries().list_due(&claim, at(40), 9).await.unwrap()[0].attempts, 1);
+        let due = db.deliveries().list_due(&claim, at(40), 9).await.unwrap().remove(0);
+        assert_eq!((due.attempts, due.last_attempt_at, due.last_error), (1, Some(at(30)), delivery.last_error));
         let success =
             FinishedAttempt { attempt: 2, ..finished_attempt(&events[0], run, 40, AttemptOutcome::Delivered) };
         assert!(finish_attempts(db, &claim, &[success], 41).await);

@@ -6,7 +6,8 @@
 //! A body shows its rows as the last sync saw them. Only syncs decide that a row is gone, or has
 //! changed: a row that this read lacks may be back within the hour, and a content that no sync saw
 //! may change back unseen. Then the attempt is incomplete, and waits for a sync. Rows of days that
-//! no sync reads any more are shown as the provider lists them.
+//! no sync reads any more are shown as the provider lists them, and are gone once two attempts,
+//! hours apart, have lacked them.
 //!
 //! One read serves the event that is due, the chunks that wait for it, and all endpoints that get
 //! these events. The events say where their rows lie (`row_locator.rs`), so it is a part of the
@@ -25,7 +26,7 @@ use bellbird_providers::{CallContext, Cause};
 use bellbird_storage::{
     ClaimedEndpoint, DueDelivery, JobKey, StorageError, WebhookEvent, job_kinds,
 };
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -47,9 +48,9 @@ const FAILING_READS_MAX: usize = 2;
 const READ_ROWS_MAX: usize = 5_000;
 /// How often incomplete attempts cause a sync of the connection.
 const SYNC_INTERVAL: SignedDuration = SignedDuration::from_mins(10);
-/// How long after the event a row that no sync reads any more is waited for, because providers
-/// leave rows out for an hour.
-const GONE_AFTER: SignedDuration = SignedDuration::from_hours(24);
+/// How long after an incomplete attempt the next one decides that rows that no sync reads any more
+/// are gone: providers leave rows out for an hour.
+const GONE_AFTER: SignedDuration = SignedDuration::from_hours(2);
 
 /// Why an event could not be rebuilt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,7 +157,7 @@ impl Webhooks {
         };
         // The read of another delivery may have found them, or may have failed.
         let (buffer, now) = (&self.inner.event_buffer, self.inner.clock.now());
-        if let Some(rows) = buffer.find_rows(event.id, now, delivery.is_first) {
+        if let Some(rows) = buffer.find_rows(event.id, now, delivery.is_first()) {
             return Ok(rows);
         }
         if let Some((failed_at, error)) = *last_failure
@@ -232,31 +233,26 @@ impl Webhooks {
             RereadRows::new(&batch, &source.fingerprints, &source.hasher, is_unwatched)
         };
         let mut found = none_found();
-        let mut read_all = locator.is_none();
         let mut outcome = source
             .read(event, locator.as_ref(), &context, &mut found)
             .await;
-        if outcome.is_ok() && !read_all && !found.has_first() {
-            (found, read_all) = (none_found(), true);
+        if outcome.is_ok() && locator.is_some() && !found.has_first() {
+            found = none_found();
             outcome = source.read(event, None, &context, &mut found).await;
         }
         let has_first = found.has_first();
         // No sync will say what became of a row whose fingerprint is deleted, or whose day is not
-        // read any more. The list says it, unless a renewal since the event may have given the row
-        // another id, or it may be a row that cannot be read.
+        // read any more. The whole list says it, unless a renewal since the event may have given
+        // the row another id, or it may be a row that cannot be read.
         let has_renewed = source.rows_backfill_began_at > event.created_at;
         let unreadable = context.take_unreadable();
-        let are_forgotten_gone = outcome.is_ok()
-            && read_all
-            && !found.has_stopped_early()
+        let now = self.inner.clock.now();
+        let are_gone = outcome.is_ok()
+            && was_incomplete_before(delivery, now)
             && !has_renewed
             && !unreadable.iter().any(|row| source.may_be_unwatched(row.at));
-        let now = self.inner.clock.now();
-        let are_unwatched_gone =
-            are_forgotten_gone && now.duration_since(event.created_at) >= GONE_AFTER;
         let mut first = None;
-        let rebuilt = found.into_events(are_forgotten_gone, are_unwatched_gone);
-        for rows in rebuilt.map(Arc::new) {
+        for rows in found.into_events(are_gone).map(Arc::new) {
             self.inner.event_buffer.hold_reread(Arc::clone(&rows), now);
             first = first.or_else(|| (rows.envelope.id == event.id).then_some(rows));
         }
@@ -290,9 +286,19 @@ impl Webhooks {
         let buffer = &self.inner.event_buffer;
         waiting.retain(|waiting| {
             buffer
-                .find_rows(waiting.id, now, delivery.is_first)
+                .find_rows(waiting.id, now, delivery.is_first())
                 .is_none()
         });
         Ok(waiting)
     }
+}
+
+/// Whether the attempt before this one was incomplete, long enough ago. Not at the first one since
+/// a recovery, however old the one before is. Only that one reads other chunks with the event.
+fn was_incomplete_before(delivery: &DueDelivery, now: Timestamp) -> bool {
+    delivery.attempts > 0
+        && delivery.last_error.as_deref() == RebuildError::Incomplete.message()
+        && delivery
+            .last_attempt_at
+            .is_some_and(|at| now.duration_since(at) >= GONE_AFTER)
 }

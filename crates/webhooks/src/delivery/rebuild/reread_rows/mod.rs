@@ -246,7 +246,7 @@ impl<'e> RereadRows<'e> {
         self.events.first().is_some_and(FoundRows::is_complete)
     }
 
-    pub(super) fn has_stopped_early(&self) -> bool {
+    fn has_stopped_early(&self) -> bool {
         self.has_first() && self.started_at.elapsed() >= READ_TIME
     }
 
@@ -256,21 +256,15 @@ impl<'e> RereadRows<'e> {
 
     /// The complete events. What was not found of rows without a fingerprint, and of rows that no
     /// sync reads any more, is gone or is waited for.
-    pub(super) fn into_events(
-        self,
-        are_forgotten_gone: bool,
-        are_unwatched_gone: bool,
-    ) -> impl Iterator<Item = EventRows> {
-        let is_gone = |row: &Digest| are_unwatched_gone && self.unwatched.contains_key(row);
+    pub(super) fn into_events(self, are_gone: bool) -> impl Iterator<Item = EventRows> {
+        let is_gone = |row: &Digest| are_gone && self.unwatched.contains_key(row);
         let waited_for = self.missing.iter().filter(|((row, _), _)| !is_gone(row));
         let incomplete: HashSet<usize> = waited_for
             .flat_map(|(_, places)| places)
             .map(|(number, _)| *number)
             .collect();
         let is_complete = move |(number, found): &(usize, FoundRows<'_>)| {
-            !found.is_dropped
-                && !incomplete.contains(number)
-                && (found.forgotten == 0 || are_forgotten_gone)
+            !found.is_dropped && !incomplete.contains(number) && (found.forgotten == 0 || are_gone)
         };
         self.events.into_iter().enumerate().filter(is_complete).map(
             move |(_, FoundRows { event, rows, .. })| {

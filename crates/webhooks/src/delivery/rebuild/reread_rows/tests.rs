@@ -82,7 +82,7 @@ fn bodies(found: RereadRows<'_>, are_gone: bool) -> Vec<(u32, Value)> {
         let body: Value = serde_json::from_slice(&body).unwrap();
         (rows.envelope.chunk, body["data"].clone())
     };
-    found.into_events(are_gone, are_gone).map(body).collect()
+    found.into_events(are_gone).map(body).collect()
 }
 
 fn data(new: &[u8], updated: &[u8]) -> Value {
@@ -90,17 +90,13 @@ fn data(new: &[u8], updated: &[u8]) -> Value {
 }
 
 /// What a read of these rows makes of an event of the rows 1 and 2.
-fn body_after(
-    known: &Fingerprints,
-    read: &[(RowDigests, &str)],
-    are_forgotten_gone: bool,
-) -> Option<Value> {
+fn body_after(known: &Fingerprints, read: &[(RowDigests, &str)], are_gone: bool) -> Option<Value> {
     let (event, hasher) = (event(1, &[1, 2]), hasher());
     let mut found = RereadRows::new(&[&event], known, &hasher, |_| false);
     for (row, text) in read {
         let _ = found.take(row, |_| json(text));
     }
-    let (_, data) = bodies(found, are_forgotten_gone).pop()?;
+    let (_, data) = bodies(found, are_gone).pop()?;
     Some(data)
 }
 
@@ -215,7 +211,7 @@ fn rows_with_one_id_that_no_sync_reads_are_told_apart() {
 fn row_without_a_fingerprint_is_found_by_its_id() {
     let (hasher, known) = (hasher(), fingerprints([fingerprint(9, digests(2, 2))]));
     let key = |row: u8, occurrence| hasher.key(Digest([row; 16]), occurrence, 0);
-    let read = |keys: [RowKey; 3], rows: &[u8], are_forgotten_gone| {
+    let read = |keys: [RowKey; 3], rows: &[u8], are_gone| {
         let event = WebhookEvent {
             rows: keys.to_vec(),
             ..event(1, &[0, 0, 0])
@@ -224,7 +220,7 @@ fn row_without_a_fingerprint_is_found_by_its_id() {
         for row in rows {
             let _ = found.take(&digests(*row, *row), |_| json(&row.to_string()));
         }
-        let mut bodies = bodies(found, are_forgotten_gone);
+        let mut bodies = bodies(found, are_gone);
         bodies.pop().map(|(_, data)| data)
     };
     let body = read([key(1, 0), key(1, 1), key(3, 0)], &[3, 1, 1], false);
