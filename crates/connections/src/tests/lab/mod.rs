@@ -24,22 +24,22 @@
 //! | `ForeignCursor` | history | 15 | 405 |
 //! | `Restore` | history | 453 | 17,718 |
 //! | `NothingPending` | history | 1 | 20 |
-//! | `UnfencedSync` | world | 6 | 7,908 |
-//! | `UnfencedRenewal` | world | 8 | 10,330 |
-//! | `UnfencedFingerprints` | world | 8 | 10,408 |
+//! | `UnfencedSync` | world | 3 | 3,768 |
+//! | `UnfencedRenewal` | world | 3 | 3,743 |
+//! | `UnfencedFingerprints` | world | 6 | 9,714 |
 //! | `ClaimOfRunningJob` | world | 1 | 24 |
-//! | `UnfencedResults` | world | 88 | 138,049 |
-//! | `ChunksAtOnce` | world | 1 | 1,678 |
-//! | `NoOverlap` | world | 1 | 26,962 |
+//! | `UnfencedResults` | world | 169 | 284,860 |
+//! | `ChunksAtOnce` | world | 1 | 569 |
+//! | `NoOverlap` | world | 2 | 29,617 |
 //! | `ForeignEvents` | world | 1 | 731 |
-//! | `LeaseWithoutEnd` | world | 1 | 22,090 |
-//! | `FailureCountsAsSuccess` | world | 2 | 29,660 |
-//! | `ForgottenEvents` | world | 1 | 26,607 |
-//! | `UnfencedStatus` | world | 61 | 123,192 |
-//! | `SecretsOutliveConnection` | world | 1 | 26,962 |
-//! | `UndoneRedelivery` | world | 106 | 197,444 |
-//! | `NoRecovery` | world | 3 | 31,074 |
-//! | `MissingRowIsGone` | world | 7 | 36,860 |
+//! | `LeaseWithoutEnd` | world | 1 | 26,050 |
+//! | `FailureCountsAsSuccess` | world | 2 | 29,819 |
+//! | `ForgottenEvents` | world | 1 | 27,311 |
+//! | `UnfencedStatus` | world | 6 | 37,504 |
+//! | `SecretsOutliveConnection` | world | 1 | 28,033 |
+//! | `UndoneRedelivery` | world | 176 | 320,622 |
+//! | `NoRecovery` | world | 1 | 27,951 |
+//! | `MissingRowIsGone` | world | 7 | 37,739 |
 
 mod faults;
 mod history;
