@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::response::{IntoResponse, Response};
+use bellbird_api::http::body::BodyError;
 use bellbird_connections::{AppReturn, ConnectionsError};
 use bellbird_management::Refusal;
 use bellbird_storage::{Chain, StorageError};
@@ -12,7 +13,6 @@ use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::json;
 
-use crate::body::BodyError;
 use crate::cookie::with_cookies;
 use crate::pages::{Notice, SignedInFrame, Tone, try_again_in};
 use crate::state::Console;
@@ -202,7 +202,7 @@ fn form_body_error(error: BodyError) -> Notice {
             StatusCode::PAYLOAD_TOO_LARGE,
             "The form is too large. The limit is 4 KiB.",
         ),
-        BodyError::TimedOut => (
+        BodyError::TooSlow => (
             StatusCode::REQUEST_TIMEOUT,
             "The form was not received in time.",
         ),

@@ -8,7 +8,6 @@
 
 mod api_client;
 mod assets;
-mod body;
 mod browser_name;
 mod callback;
 mod connections_page;

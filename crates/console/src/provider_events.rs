@@ -4,13 +4,13 @@
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
+use bellbird_api::http::body::{self, BodyError};
 use bellbird_connections::{ReceiveError, Rejection};
 use bellbird_storage::Chain;
-use http::header::RETRY_AFTER;
+use http::header::{CONTENT_LENGTH, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 use serde_json::json;
 
-use crate::body::{self, BodyError};
 use crate::error_page;
 use crate::session::PathText;
 use crate::state::Console;
@@ -35,7 +35,7 @@ pub(crate) async fn receive(
     let permits = console.event_permits(&provider);
     // Only large bodies need a permit while they are read, so that slow clients cannot block small
     // events.
-    let large = body::content_length(&headers).is_none_or(|bytes| bytes > SMALL_EVENT_BYTES_MAX);
+    let large = content_length(&headers).is_none_or(|bytes| bytes > SMALL_EVENT_BYTES_MAX);
     let Ok(permit) = large.then(|| permits.reading.try_acquire()).transpose() else {
         return too_many_events();
     };
@@ -61,6 +61,10 @@ pub(crate) async fn receive(
     }
 }
 
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
 fn too_many_events() -> Response {
     let response = error_page::json(
         StatusCode::SERVICE_UNAVAILABLE,
@@ -75,7 +79,7 @@ fn event_body_error(error: BodyError) -> Response {
             StatusCode::PAYLOAD_TOO_LARGE,
             "The event is too large: the limit is 256 KiB",
         ),
-        BodyError::TimedOut => (
+        BodyError::TooSlow => (
             StatusCode::REQUEST_TIMEOUT,
             "The event was not received in time: send it within 10 seconds",
         ),

@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequest, FromRequestParts, OptionalFromRequestParts, Path, Request};
+use bellbird_api::http::body;
 use bellbird_domain::{Actor, Caller, UserId};
 use bellbird_limits::{RateLimiter, gcra};
 use bellbird_management::{ManagementChange, Refusal};
@@ -24,7 +25,6 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use uuid::Uuid;
 
-use crate::body;
 use crate::browser_name::browser_name;
 use crate::error_page::Failure;
 use crate::local::{home_authority, is_from_here, is_loopback_url, is_own_form};

@@ -482,7 +482,7 @@ async fn provider_events_are_rejected_as_json() {
     assert_eq!(post(&[("accept", "text/html")], "{}".into()).await, 404);
     assert_eq!(post(&[], vec![b' '; 256 * 1024 + 1].into()).await, 413);
     assert_eq!(
-        post(&[("content-length", "524290")], Body::empty()).await,
+        post(&[("content-length", "1048577")], Body::empty()).await,
         413
     );
     assert_eq!(

@@ -54,3 +54,23 @@ async fn collect(mut body: Body, bytes_max: usize) -> Result<Option<Bytes>, axum
     }
     Ok((length <= bytes_max).then(|| bytes.into()))
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn body_size_and_time_are_limited() {
+        let read_of = |body| async move { read(&HeaderMap::new(), body, 4).await };
+        assert_eq!(read_of(Body::from("1234")).await, Ok(Bytes::from("1234")));
+        assert_eq!(read_of(Body::from("12345")).await, Err(BodyError::TooLarge));
+        let pending = stream::pending::<Result<Bytes, std::io::Error>>();
+        let pending = Body::from_stream(pending);
+        assert_eq!(read_of(pending).await, Err(BodyError::TooSlow));
+        let broken = stream::iter([Ok("1"), Err(std::io::Error::other("gone"))]);
+        let broken = Body::from_stream(broken);
+        assert_eq!(read_of(broken).await, Err(BodyError::Incomplete));
+    }
+}
