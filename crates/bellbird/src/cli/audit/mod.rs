@@ -74,7 +74,7 @@ struct AuditView {
     /// How many different strings of each kind were searched for.
     strings: Counts,
     /// Strings that are too short, or are stored or published by design.
-    strings_left_out: u64,
+    strings_left_out: usize,
     places: Vec<Place>,
     not_searched: Vec<Gap>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,6 +104,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &AuditArgs) -> anyhow::Res
     let read = Service::new(&url, &key)?
         .read_rows(&mut known, &mut strings)
         .await?;
+    strings.leave_out(&known)?;
     gaps.extend(read.gaps);
     if read.rows == 0 {
         bail!(
@@ -152,7 +153,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &AuditArgs) -> anyhow::Res
         rows: read.rows,
         waited_seconds: args.wait,
         strings: strings.counts(),
-        strings_left_out: strings.left_out,
+        strings_left_out: strings.left_out(),
         places,
         not_searched: gaps,
         error: ErrorView::of(&failures),
@@ -227,7 +228,7 @@ fn text(view: &AuditView) -> String {
         count(view.connections as u64, "connection", "connections"),
         count(view.waited_seconds, "second", "seconds"),
         counted(&view.strings),
-        count(view.strings_left_out, "string", "strings"),
+        count(view.strings_left_out as u64, "string", "strings"),
         output::table(["place", "searched", "found"], rows),
     );
     for gap in &view.not_searched {

@@ -69,7 +69,7 @@ impl Service {
                 ));
                 continue;
             }
-            match self.add_rows(id, category, known, strings).await {
+            match self.add_rows(id, category, strings).await {
                 Ok(rows) => {
                     read.connections += 1;
                     read.rows += rows;
@@ -100,7 +100,6 @@ impl Service {
         &self,
         id: &str,
         category: &str,
-        known: &[String],
         strings: &mut Strings,
     ) -> anyhow::Result<u64> {
         let list = if category == "brokerage" {
@@ -122,7 +121,7 @@ impl Service {
             let row: Value = serde_json::from_slice(line)
                 .ok()
                 .context("the service sent a row that is not JSON")?;
-            strings.add_row(&row, known);
+            strings.add_row(&row);
             rows += 1;
         }
         Ok(rows)
