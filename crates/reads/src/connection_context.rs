@@ -68,14 +68,21 @@ impl Reads {
         id: ConnectionId,
     ) -> Result<Arc<ConnectionContext>, ReadError> {
         let context = self.load_context(caller, id).await?;
-        if context.is_gone(self.inner.clock.now()) {
-            return Err(ReadError::Reconnect(context.connection.status));
-        }
+        self.require_consent(&context)?;
         Ok(context)
     }
 
-    /// As [`Self::connection_context`], also if the consent is gone.
-    pub(crate) async fn load_context(
+    /// Fails with [`ReadError::Reconnect`] as [`Self::connection_context`] does.
+    pub fn require_consent(&self, context: &ConnectionContext) -> Result<(), ReadError> {
+        match context.is_gone(self.inner.clock.now()) {
+            true => Err(ReadError::Reconnect(context.connection.status)),
+            false => Ok(()),
+        }
+    }
+
+    /// As [`Self::connection_context`], also if the consent is gone: for a request whose faults
+    /// count first.
+    pub async fn load_context(
         &self,
         caller: &Caller,
         id: ConnectionId,

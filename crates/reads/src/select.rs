@@ -97,18 +97,22 @@ impl Reads {
             category,
         } = selection;
         if let Some(id) = connection_id {
-            let context = self
-                .connection_context(caller, id)
-                .await
-                .map_err(SelectError::Connection)?;
+            let context = self.load_context(caller, id).await;
+            let context = context.map_err(SelectError::Connection)?;
             category
                 .map_or(Ok(()), |category| context.require_category(category))
                 .map_err(SelectError::Connection)?;
+            let consent = self.require_consent(&context);
             let selected = SelectedAccounts {
                 context,
                 account_ids: account_ids.map(<[AccountId]>::to_vec),
             };
-            return Ok(Selected::new(vec![Ok(selected)], account_ids));
+            let selected = Selected::new(vec![Ok(selected)], account_ids);
+            // An unknown account counts first.
+            if selected.unknown.is_empty() {
+                consent.map_err(SelectError::Connection)?;
+            }
+            return Ok(selected);
         }
         let storage = &self.inner.storage;
         let accounts = match account_ids {

@@ -166,17 +166,16 @@ async fn select<S: Send + Sync, Q: ConnectionQuery>(
     let (connection_id, account_id) = query.ids();
     let connection_id = connection_id.require("Connection")?;
     let Authorized { caller, .. } = parts.extensions.get().ok_or(Problem::Internal)?;
-    let context = state
-        .context
-        .reads()
-        .connection_context(caller, connection_id)
-        .await;
-    let context = context.map_err(|error| problem(error).at(connection_id))?;
+    let reads = state.context.reads();
+    let failed = |error| problem(error).at(connection_id);
+    let context = reads.load_context(caller, connection_id).await;
+    let context = context.map_err(failed)?;
     context.require_category(category).map_err(problem)?;
     let account_id = account_id.map(|id| id.require("Account")).transpose()?;
     context
         .accounts_of(account_id)
         .map_err(|error| problem_for_category(&error, "Account", category))?;
+    reads.require_consent(&context).map_err(failed)?;
     Ok(Selected {
         context,
         account_id,

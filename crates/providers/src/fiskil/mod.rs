@@ -409,6 +409,11 @@ impl Banking for Fiskil {
             })
             .await?;
         if row_count == 0 && next.is_none() {
+            // Behind other rows it ends the list early if the consent ended between the pages, so
+            // an earlier answer does not count.
+            if page.cursor.is_some() {
+                self.consent_statuses.evict(&arrangement.id);
+            }
             self.check_consent_is_active(context, &arrangement).await?;
         }
         Ok(next)

@@ -73,6 +73,7 @@ impl Reads {
         };
         let outcome = read.complete(rows).await;
         let seen = read.window.row();
+        let seen_end = read.pages.is_ended().then_some(seen);
         if outcome.is_ok() {
             if call.calls() > 0 {
                 self.record_refresh(context);
@@ -84,7 +85,8 @@ impl Reads {
         outcome.map_err(|error| ReadError::from_provider(&error, context.connection.status))?;
         let index = index.lock();
         // A concurrent request may have reset the index. The rows seen here still count.
-        Ok(read.window.totals(index.counted.max(seen), index.end))
+        let (counted, end) = (index.counted.max(seen), index.end.or(seen_end));
+        Ok(read.window.totals(counted, end))
     }
 }
 
@@ -157,7 +159,10 @@ impl WindowRead<'_> {
         while Instant::now() < deadline {
             let frontier = {
                 let index = self.index.lock();
-                if index.end.is_some() || self.window.uncounted(index.counted) == 0 {
+                if index.end.is_some()
+                    || self.pages.is_ended()
+                    || self.window.uncounted(index.counted) == 0
+                {
                     return;
                 }
                 index.frontier()
@@ -217,12 +222,14 @@ impl WindowRead<'_> {
         Ok(())
     }
 
-    /// Stores the cursor of the next page, or the end of the list.
+    /// Stores the cursor of the next page, or the end of the list. An empty list is read again,
+    /// because it may be that of a consent that has just ended.
     fn learn(&self) {
         let (mut index, row) = (self.index.lock(), self.window.row());
         match self.pages.cursor() {
             Some(cursor) => index.learn(row, cursor.clone()),
-            None => index.learn_end(row),
+            None if row > 0 => index.learn_end(row),
+            None => {}
         }
     }
 }

@@ -213,6 +213,13 @@ async fn repeated_reads_of_a_revoked_connection_cost_little() {
     // These reads have requested no refresh.
     assert_eq!(app.fiskil().total_calls(), 0);
     assert_reconnect(&read.send().await, "revoked");
+    // What is wrong with a request counts first.
+    for (path, status) in [
+        (app.all_holdings(connection.id).path(), 400),
+        (read.clone().with("accountId", connection.id).path(), 404),
+    ] {
+        app.get_as(&app.ben.key, &path).await.error(status);
+    }
 
     // After a minute the provider is asked again.
     app.advance_clock(SignedDuration::from_mins(1));
@@ -220,6 +227,21 @@ async fn repeated_reads_of_a_revoked_connection_cost_little() {
     assert!(app.fiskil().total_calls() > 0);
     let status = app.connections_of(user).await[0].status;
     assert_eq!(status, ConnectionStatus::Revoked);
+}
+
+/// Even if an empty list has just had the consent looked up.
+#[tokio::test]
+async fn consent_that_ends_between_windows_ends_no_list() {
+    let app = App::start(short_timeouts()).await;
+    let connection = app.ben.connections[0].clone();
+    let read = || app.all_transactions(connection.id).by(&app.ben);
+    assert_eq!(read().from("1990-01-01").to("1990-12-31").rows().await, []);
+    let window = |offset| read().from("2000-01-01").limit(5).offset(offset);
+    assert!(window(0).page().await.pagination.has_more);
+    app.set_consent(&connection, ConsentState::Revoked).await;
+    window(5).send().await.error(503);
+    app.advance_clock(SignedDuration::from_mins(2));
+    window(5).send().await.error(503);
 }
 
 #[tokio::test]
