@@ -102,13 +102,14 @@ impl Lab<'_> {
         print(&format!("{} seeds, {steps} steps", seeds.div_ceil(shares)));
     }
 
-    /// Returns how many seeds and steps it takes to break an invariant, and which one.
-    pub fn find_broken(&self) -> Option<(u64, u64, String)> {
+    /// Tries the seeds from `first` on and then those before it. Returns the first one that breaks
+    /// an invariant, the steps that it took to find it, and what is broken.
+    pub fn find_broken(&self, first: u64) -> Option<(u64, u64, String)> {
         let mut steps = 0;
-        (0..self.seeds).find_map(|seed| {
+        (first..self.seeds).chain(0..first).find_map(|seed| {
             let outcome = (self.run)(seed, false);
             steps += outcome.steps;
-            Some((seed + 1, steps, outcome.broken?))
+            Some((seed, steps, outcome.broken?))
         })
     }
 }

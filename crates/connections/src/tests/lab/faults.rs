@@ -102,6 +102,16 @@ const OF_ENDPOINT: &str = "fence = :fence AND lease_until IS NOT NULL";
 type Replacement = (&'static str, &'static str, &'static str);
 
 impl Fault {
+    /// The seed that found it last, if that is a late one: the search begins there.
+    pub(super) fn first_seed(self) -> u64 {
+        match self {
+            Self::SameMark => 11_994,
+            Self::UnfencedResults => 168,
+            Self::UndoneRedelivery => 175,
+            _ => 0,
+        }
+    }
+
     /// Whether only deliveries have it.
     pub(super) fn is_of_deliveries(self) -> bool {
         self == Self::MissingRowIsGone
