@@ -18,6 +18,7 @@ use bellbird_storage::UnreadRange;
 use bellbird_webhooks::event::buffer::ChangedRow;
 use bellbird_webhooks::event::digest::RowHasher;
 use bellbird_webhooks::event::payload::{RowJson, RowWriter};
+use bellbird_webhooks::event::row_kind::EventRowKind;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use secrecy::SecretString;
@@ -123,13 +124,13 @@ impl Pull<'_> {
     pub(super) async fn run(&self) -> Result<Pulled, Error> {
         let (event_type, duplicate_ids, read) = match self.provider.kind() {
             Kind::Banking(banking) => (
-                EventType::TransactionsSynced,
-                DuplicateIds::SameRow,
+                Transactions::EVENT_TYPE,
+                DuplicateIds::of::<Transactions>(),
                 self.transactions(banking).await?,
             ),
             Kind::Brokerage(brokerage) => (
-                EventType::TradesSynced,
-                DuplicateIds::DistinctRows,
+                Trades::EVENT_TYPE,
+                DuplicateIds::of::<Trades>(),
                 self.trades(brokerage).await?,
             ),
         };
@@ -241,7 +242,7 @@ impl Pull<'_> {
                 query,
                 until: None,
             };
-            let mut rows = |row: &Transaction<'_>| collector.transaction(row);
+            let mut rows = |row: &Transaction<'_>| collector.add::<Transactions>(row);
             Pages::default()
                 .read_to_end(&list, self.context, &mut rows)
                 .await?;
@@ -295,7 +296,7 @@ impl Pull<'_> {
                 query,
                 until: None,
             };
-            let mut rows = |row: &Trade<'_>| collector.trade(row);
+            let mut rows = |row: &Trade<'_>| collector.add::<Trades>(row);
             match Pages::default()
                 .read_to_end(&list, self.context, &mut rows)
                 .await
@@ -429,42 +430,42 @@ impl<'p> RowCollector<'p> {
         self.rows.len() >= RUN_ROWS_MAX || Instant::now() >= self.pull.stop_at
     }
 
-    fn transaction(&mut self, row: &Transaction<'_>) -> ControlFlow<()> {
+    fn add<K: EventRowKind>(&mut self, row: &K::Row<'_>) -> ControlFlow<()> {
+        let (pull, instant) = (self.pull, K::instant(row));
         // Rows of one instant are read together, so that the next run has a place to continue at.
-        if self
-            .rows
-            .first()
-            .is_some_and(|newest| row.instant < newest.instant)
+        // Equal trades are distinct rows, so none may be read twice: a run stops between accounts.
+        if K::HAS_DISTINCT_IDS
+            && self
+                .rows
+                .first()
+                .is_some_and(|newest| instant < newest.instant)
             && self.must_stop()
         {
-            self.stopped_at = Some(row.instant);
+            self.stopped_at = Some(instant);
             return ControlFlow::Break(());
         }
-        let (pull, mut known) = (self.pull, None);
-        let digests = pull.hasher.transaction_if_known(row, |id, content| {
-            known = self.match_known(id, content);
-            known
-        });
-        self.add(
-            digests,
-            known.is_some(),
-            (row.instant, row.account.id),
-            |writer| writer.transaction(row, pull.zone),
-        )
-    }
-
-    fn trade(&mut self, row: &Trade<'_>) -> ControlFlow<()> {
+        if self.rows.len() >= ROWS_MAX {
+            self.overflowed = true;
+            return ControlFlow::Break(());
+        }
         let mut known = None;
-        let digests = self.pull.hasher.trade_if_known(row, |id, content| {
+        let seen = K::digests(pull.hasher, row, |id, content| {
             known = self.match_known(id, content);
             known
         });
-        self.add(
-            digests,
-            known.is_some(),
-            (row.time.instant(), row.account.id),
-            |writer| writer.trade(row),
-        )
+        let mut json = None;
+        if pull.notify && known.is_none() && self.json_bytes < JSON_BYTES_MAX {
+            let written = K::write(&mut self.writer, row, pull.zone);
+            self.json_bytes += written.bytes();
+            json = Some(written);
+        }
+        self.rows.push(Row {
+            seen,
+            instant,
+            account: K::account(row).id,
+            json,
+        });
+        ControlFlow::Continue(())
     }
 
     /// Finds the fingerprint of an unchanged row, once each. Of many rows with one id, which only a
@@ -481,32 +482,6 @@ impl<'p> RowCollector<'p> {
             group.find(|(known, matched)| known.digests.content == content && !**matched)?;
         *matched = true;
         Some(known.digests)
-    }
-
-    fn add(
-        &mut self,
-        seen: RowDigests,
-        is_known: bool,
-        (instant, account): (Timestamp, AccountId),
-        write: impl FnOnce(&mut RowWriter) -> RowJson,
-    ) -> ControlFlow<()> {
-        if self.rows.len() >= ROWS_MAX {
-            self.overflowed = true;
-            return ControlFlow::Break(());
-        }
-        let mut json = None;
-        if self.pull.notify && !is_known && self.json_bytes < JSON_BYTES_MAX {
-            let written = write(&mut self.writer);
-            self.json_bytes += written.bytes();
-            json = Some(written);
-        }
-        self.rows.push(Row {
-            seen,
-            instant,
-            account,
-            json,
-        });
-        ControlFlow::Continue(())
     }
 
     fn finish(self) -> Result<Vec<Row>, Error> {

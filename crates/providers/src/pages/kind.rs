@@ -2,6 +2,7 @@
 //! page by page. Everything that reads rows is written once, for a [`RowKind`].
 
 use std::hash::{Hash as _, Hasher};
+use std::slice::Chunks;
 
 use async_trait::async_trait;
 use bellbird_domain::date::DayFinder;
@@ -41,6 +42,14 @@ pub trait RowKind: Sized + Send + Sync + 'static {
 
     /// The dates of a request, and whether no row can lie in them.
     fn dates(filter: DateFilter, zone: &TimeZone, now: Timestamp) -> (Self::Dates, bool);
+
+    /// The accounts of each list.
+    fn lists(accounts: &[Account]) -> Chunks<'_, Account> {
+        accounts.chunks(match Self::IS_LISTED_BY_ACCOUNT {
+            true => 1,
+            false => accounts.len().max(1),
+        })
+    }
 
     /// `one_account` as in [`TransactionQuery`]. If rows are listed by account, `accounts` has one.
     fn query<'q>(

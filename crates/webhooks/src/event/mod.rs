@@ -7,4 +7,5 @@ pub mod digest;
 #[cfg(test)]
 mod fixtures;
 pub mod payload;
+pub mod row_kind;
 pub mod row_locator;

@@ -101,11 +101,7 @@ impl<K: ChangeKind> Changes<K> {
             },
         };
         let account = self.account_id.map(AccountTag::from);
-        let ids = if K::HAS_DISTINCT_IDS {
-            DuplicateIds::SameRow
-        } else {
-            DuplicateIds::DistinctRows
-        };
+        let ids = DuplicateIds::of::<K>();
         let follow = || Followed::new(&hasher, &fingerprints, ids, watched_from, since, account);
         let mut page = FoundChanges::default();
         self.deliver_gone(&follow(), &mut paging, &mut page);
@@ -206,11 +202,8 @@ impl<K: ChangeKind> Changes<K> {
             let only = || self.account_of(followed.account()?);
             paging.read_account = self.account_id.or_else(only).map(AccountId::uuid);
         }
-        let (from, to) = K::dates_around(days, self.now);
-        Ok(Some(DateFilter {
-            from: Some(Bound::Instant(from)),
-            to: Some(Bound::Instant(to)),
-        }))
+        let (first, last) = (days.start().start(), days.end().end());
+        Ok(Some(K::dates_around(first, last, self.now)))
     }
 
     /// Fills the page with the rows of the provider's list that the client is to get. Returns the
@@ -279,7 +272,8 @@ impl<K: ChangeKind> Changes<K> {
             problem_for_category(&error, "Account", self.context.connection.category)
         })?;
         let change = move |row: &K::Row<'_>, place: K::Place| {
-            let delivered = followed.lock().take(&K::digests(hasher, row))?;
+            let digests = K::digests(hasher, row, |_, _| None);
+            let delivered = followed.lock().take(&digests)?;
             let change = K::upsert(delivered.key, delivered.is_new, row, place);
             Some((delivered.key, change))
         };

@@ -12,6 +12,7 @@ use std::ops::RangeInclusive;
 use bellbird_domain::{
     AccountTag, ContentDigest, Digest, Fingerprint, Fingerprints, RowDigests, RowKey, UtcDay,
 };
+use bellbird_providers::pages::RowKind;
 use bellbird_webhooks::event::digest::RowHasher;
 use jiff::{SignedDuration, Timestamp};
 
@@ -33,6 +34,16 @@ pub enum DuplicateIds {
     SameRow,
     /// Two rows, such as equal trades on one day.
     DistinctRows,
+}
+
+impl DuplicateIds {
+    pub fn of<K: RowKind>() -> Self {
+        if K::HAS_DISTINCT_IDS {
+            Self::SameRow
+        } else {
+            Self::DistinctRows
+        }
+    }
 }
 
 /// The run that read the rows.

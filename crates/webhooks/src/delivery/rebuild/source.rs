@@ -2,14 +2,10 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
-use bellbird_domain::{
-    Account, AccountTag, Bound, DateFilter, DateRange, EventType, Fingerprints, RowDigests,
-    TimestampExt as _, Trade, Transaction, UtcDay,
-};
+use bellbird_domain::{Account, AccountTag, Fingerprints, RowDigests, UtcDay};
 use bellbird_providers::pages::{List, Pages, Trades, Transactions};
-use bellbird_providers::{CallContext, Kind, Provider, TradeQuery, TransactionQuery};
+use bellbird_providers::{CallContext, Provider};
 use bellbird_storage::{ClaimedEndpoint, WebhookEvent};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -20,11 +16,8 @@ use super::RebuildError;
 use super::reread_rows::RereadRows;
 use crate::Webhooks;
 use crate::event::digest::RowHasher;
+use crate::event::row_kind::EventRowKind;
 use crate::event::row_locator::RowLocator;
-
-/// Trades of a day without a time count as midnight in UTC, which is another day in the user's
-/// timezone.
-const DAY: Duration = Duration::from_secs(86_400);
 
 /// Where the rows of a connection are read.
 pub(super) struct RowSource {
@@ -123,66 +116,14 @@ impl RowSource {
             return Ok(());
         }
         let reading = async {
-            match (event.event_type, self.provider.kind()) {
-                (EventType::TransactionsSynced, Kind::Banking(banking))
-                    if !self.accounts.is_empty() =>
-                {
-                    let (from, to) =
-                        locator.map_or(event.date_range, |locator| (locator.from, locator.to));
-                    let dates = DateRange {
-                        from: Bound::Instant(from),
-                        to: Bound::Instant(to),
-                    };
-                    let (accounts, dates, zone) = (&self.accounts, &dates, &self.zone);
-                    let query = TransactionQuery {
-                        accounts,
-                        one_account: false,
-                        dates,
-                        zone,
-                    };
-                    let mut take = |row: &Transaction<'_>| {
-                        found.take(&self.hasher.transaction(row), |writer| {
-                            writer.transaction(row, zone)
-                        })
-                    };
-                    let list = List::<Transactions> {
-                        provider: banking,
-                        credentials: &self.credentials,
-                        query,
-                        until: None,
-                    };
-                    Pages::default()
-                        .read_to_end(&list, context, &mut take)
+            match event.event_type {
+                Transactions::EVENT_TYPE => {
+                    self.read_rows::<Transactions>(event, locator, context, found)
                         .await
                 }
-                (EventType::TradesSynced, Kind::Brokerage(brokerage)) => {
-                    let dates = dates_of_trades(event.date_range.0, locator);
-                    let is_located = |account: &&Account| {
-                        locator.is_none_or(|locator| locator.accounts.contains(&account.id))
-                    };
-                    for account in self.accounts.iter().filter(is_located) {
-                        let query = TradeQuery {
-                            account,
-                            dates: &dates,
-                            zone: &self.zone,
-                        };
-                        let mut take = |row: &Trade<'_>| {
-                            found.take(&self.hasher.trade(row), |writer| writer.trade(row))
-                        };
-                        let list = List::<Trades> {
-                            provider: brokerage,
-                            credentials: &self.credentials,
-                            query,
-                            until: None,
-                        };
-                        Pages::default()
-                            .read_to_end(&list, context, &mut take)
-                            .await?;
-                        if found.is_done() {
-                            break;
-                        }
-                    }
-                    Ok(())
+                Trades::EVENT_TYPE => {
+                    self.read_rows::<Trades>(event, locator, context, found)
+                        .await
                 }
                 _ => Ok(()),
             }
@@ -193,14 +134,48 @@ impl RowSource {
         found.take_changed();
         Ok(())
     }
-}
 
-/// Without a locator the range has no end, as in the sync: trades may have a future date.
-fn dates_of_trades(from: Timestamp, locator: Option<&RowLocator>) -> DateFilter {
-    let from = locator.map_or(from, |locator| locator.from.minus(DAY));
-    let to = locator.map(|locator| locator.to.plus(DAY));
-    DateFilter {
-        from: Some(Bound::Instant(from)),
-        to: to.map(Bound::Instant),
+    async fn read_rows<K: EventRowKind>(
+        &self,
+        event: &WebhookEvent,
+        locator: Option<&RowLocator>,
+        context: &CallContext,
+        found: &mut RereadRows<'_>,
+    ) -> Result<(), bellbird_providers::Error> {
+        let dates = locator.map_or_else(
+            || K::sync_dates(event.date_range, &self.zone),
+            |locator| {
+                let around = K::dates_around(locator.from, locator.to, context.now);
+                K::dates(around, &self.zone, context.now).0
+            },
+        );
+        let is_located = |account: &Account| {
+            locator.is_none_or(|locator| locator.accounts.contains(&account.id))
+        };
+        let Some(provider) = K::provider(self.provider.kind()) else {
+            return Ok(());
+        };
+        for accounts in K::lists(&self.accounts) {
+            if !accounts.iter().any(is_located) {
+                continue;
+            }
+            let list = List::<K> {
+                provider,
+                credentials: &self.credentials,
+                query: K::query(accounts, false, &dates, &self.zone),
+                until: None,
+            };
+            let mut take = |row: &K::Row<'_>| {
+                let digests = K::digests(&self.hasher, row, |_, _| None);
+                found.take(&digests, |writer| K::write(writer, row, &self.zone))
+            };
+            Pages::default()
+                .read_to_end(&list, context, &mut take)
+                .await?;
+            if found.is_done() {
+                break;
+            }
+        }
+        Ok(())
     }
 }

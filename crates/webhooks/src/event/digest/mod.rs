@@ -96,13 +96,8 @@ impl RowHasher {
         self.row(Purpose::Transaction, account, &id)
     }
 
-    /// Like [`Self::transaction`]. The id of a trade consists of its fields, so a changed trade has
-    /// another id.
-    pub fn trade(&self, row: &Trade<'_>) -> RowDigests {
-        self.trade_if_known(row, |_, _| None)
-    }
-
-    /// As [`Self::transaction_if_known`].
+    /// As [`Self::transaction_if_known`]. The id of a trade consists of its fields, so a changed
+    /// trade has another id.
     pub fn trade_if_known(
         &self,
         row: &Trade<'_>,
