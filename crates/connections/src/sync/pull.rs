@@ -1,19 +1,17 @@
 //! Reads the rows of a sync's date range from the provider, and keeps the JSON of new and changed
 //! rows for delivery.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 use bellbird_domain::{
-    Account, AccountId, AccountTag, Bound, ContentDigest, DateFilter, DateRange, Digest, EventType,
-    Fingerprint, Fingerprints, RemovedRow, RowDigests, RowKey, Trade, Transaction, UtcDay,
+    Account, AccountId, AccountTag, ContentDigest, Digest, EventType, Fingerprint, Fingerprints,
+    RemovedRow, RowDigests, RowKey, UtcDay,
 };
 use bellbird_providers::pages::{List, Pages, Trades, Transactions};
-use bellbird_providers::{
-    Banking, Brokerage, CallContext, Error, Kind, Provider, TradeQuery, TransactionQuery,
-    UnreadableRow,
-};
+use bellbird_providers::{CallContext, Error, Kind, Provider, UnreadableRow};
 use bellbird_storage::UnreadRange;
 use bellbird_webhooks::event::buffer::ChangedRow;
 use bellbird_webhooks::event::digest::RowHasher;
@@ -101,6 +99,8 @@ pub(crate) struct Pulled {
 
 /// The rows that a run has read, and where it stopped.
 struct Read {
+    event_type: EventType,
+    duplicate_ids: DuplicateIds,
     rows: Vec<Row>,
     unread: Option<UnreadRange>,
     wait: Option<Duration>,
@@ -122,19 +122,19 @@ impl Pull<'_> {
     /// Reads the date range, or as much of it as there is time for. At least one row or account is
     /// read, so that runs come to an end.
     pub(super) async fn run(&self) -> Result<Pulled, Error> {
-        let (event_type, duplicate_ids, read) = match self.provider.kind() {
-            Kind::Banking(banking) => (
-                Transactions::EVENT_TYPE,
-                DuplicateIds::of::<Transactions>(),
-                self.transactions(banking).await?,
-            ),
-            Kind::Brokerage(brokerage) => (
-                Trades::EVENT_TYPE,
-                DuplicateIds::of::<Trades>(),
-                self.trades(brokerage).await?,
-            ),
+        let read = match self.provider.kind() {
+            Kind::Banking(banking) => {
+                let dates = Transactions::sync_dates(self.date_range, self.zone);
+                self.read::<Transactions>(banking, &dates).await?
+            }
+            Kind::Brokerage(brokerage) => {
+                let dates = Trades::sync_dates(self.date_range, self.zone);
+                self.read::<Trades>(brokerage, &dates).await?
+            }
         };
         let Read {
+            event_type,
+            duplicate_ids,
             mut rows,
             unread,
             wait,
@@ -221,82 +221,34 @@ impl Pull<'_> {
         })
     }
 
-    async fn transactions(&self, banking: &dyn Banking) -> Result<Read, Error> {
-        let (from, to) = self.date_range;
-        let dates = DateRange {
-            from: Bound::Instant(from),
-            to: Bound::Instant(to),
-        };
-        let (accounts, zone) = (self.accounts, self.zone);
-        let query = TransactionQuery {
-            accounts,
-            one_account: false,
-            dates: &dates,
-            zone,
-        };
+    /// Reads list by list. A run stops anywhere in the list of transactions, but only between two
+    /// accounts of a broker: equal trades are distinct rows, so none may be read twice. If a later
+    /// account meets a limit, the rows of those before it are kept.
+    async fn read<'p, K: EventRowKind>(
+        &'p self,
+        provider: K::Provider<'p>,
+        dates: &'p K::Dates,
+    ) -> Result<Read, Error> {
         let mut collector = RowCollector::new(self);
-        if !accounts.is_empty() {
-            let list = List::<Transactions> {
-                provider: banking,
-                credentials: self.credentials,
-                query,
-                until: None,
-            };
-            let mut rows = |row: &Transaction<'_>| collector.add::<Transactions>(row);
-            Pages::default()
-                .read_to_end(&list, self.context, &mut rows)
-                .await?;
-        }
-        let stopped_at = collector.stopped_at;
-        let left = |at| UnreadRange {
-            to: SyncSettings::unread_to(to, at),
-            after_account: None,
-        };
-        let accounts = accounts.iter().map(|account| account.id.into()).collect();
-        Ok(Read {
-            rows: collector.finish()?,
-            unread: stopped_at.map(left),
-            wait: None,
-            stopped_at,
-            accounts,
-        })
-    }
-
-    /// Reads account by account. A run stops between two accounts only: equal trades are distinct
-    /// rows, so none may be read twice. If a later account meets a limit, the rows of those before
-    /// it are kept.
-    async fn trades(&self, brokerage: &dyn Brokerage) -> Result<Read, Error> {
-        // Without an end, so that trades with a future date are reported at once.
-        let dates = DateFilter {
-            from: Some(Bound::Instant(self.date_range.0)),
-            to: None,
-        };
-        let mut collector = RowCollector::new(self);
-        let mut accounts: Vec<&Account> = self
-            .accounts
-            .iter()
-            .filter(|account| self.after_account.is_none_or(|last| account.id > last))
+        let mut lists: Vec<&[Account]> = K::lists(self.accounts)
+            .filter(|accounts| self.after_account.is_none_or(|last| accounts[0].id > last))
             .collect();
-        accounts.sort_unstable_by_key(|account| account.id);
-        let left_after = |account: &Account| UnreadRange {
-            to: self.date_range.1,
-            after_account: Some(account.id),
+        lists.sort_unstable_by_key(|accounts| accounts[0].id);
+        let to = self.date_range.1;
+        let left_after = |accounts: &[Account]| UnreadRange {
+            to,
+            after_account: accounts.last().map(|account| account.id),
         };
         let (mut unread, mut wait, mut complete) = (None, None, HashSet::new());
-        for (index, account) in accounts.iter().enumerate() {
-            let query = TradeQuery {
-                account,
-                dates: &dates,
-                zone: self.zone,
-            };
-            let rows_before = collector.rows.len();
-            let list = List::<Trades> {
-                provider: brokerage,
+        for (index, &accounts) in lists.iter().enumerate() {
+            let list = List::<K> {
+                provider,
                 credentials: self.credentials,
-                query,
+                query: K::query(accounts, false, dates, self.zone),
                 until: None,
             };
-            let mut rows = |row: &Trade<'_>| collector.add::<Trades>(row);
+            let rows_before = collector.rows.len();
+            let mut rows = |row: &K::Row<'_>| collector.add::<K>(row);
             match Pages::default()
                 .read_to_end(&list, self.context, &mut rows)
                 .await
@@ -307,28 +259,39 @@ impl Pull<'_> {
                     | Error::BudgetUsedUp { .. }),
                 ) if index > 0 => {
                     collector.rows.truncate(rows_before);
-                    unread = Some(left_after(accounts[index - 1]));
+                    unread = Some(left_after(lists[index - 1]));
                     let is_limited = !matches!(error, Error::Deadline);
                     wait = is_limited.then(|| error.retry_after().unwrap_or_default());
                     break;
                 }
                 read => read?,
             }
-            complete.insert(account.id.into());
-            if index + 1 < accounts.len() && collector.must_stop() {
-                unread = Some(left_after(account));
+            complete.extend(accounts.iter().map(|account| AccountTag::from(account.id)));
+            if index + 1 < lists.len() && collector.must_stop() {
+                unread = Some(left_after(accounts));
                 break;
             }
         }
+        let stopped_at = collector.stopped_at;
+        if let Some(at) = stopped_at {
+            unread = Some(UnreadRange {
+                to: SyncSettings::unread_to(to, at),
+                after_account: None,
+            });
+        }
         let mut rows = collector.finish()?;
-        // In the order of `/v1/trades`: newest first, then by account, then as the provider lists
-        // them.
-        rows.sort_by_key(|row| std::cmp::Reverse(row.instant));
+        if K::IS_LISTED_BY_ACCOUNT {
+            // In the order of `/v1/trades`: newest first, then by account, then as the provider
+            // lists them.
+            rows.sort_by_key(|row| Reverse(row.instant));
+        }
         Ok(Read {
+            event_type: K::EVENT_TYPE,
+            duplicate_ids: DuplicateIds::of::<K>(),
             rows,
             unread,
             wait,
-            stopped_at: None,
+            stopped_at,
             accounts: complete,
         })
     }
@@ -433,7 +396,7 @@ impl<'p> RowCollector<'p> {
     fn add<K: EventRowKind>(&mut self, row: &K::Row<'_>) -> ControlFlow<()> {
         let (pull, instant) = (self.pull, K::instant(row));
         // Rows of one instant are read together, so that the next run has a place to continue at.
-        // Equal trades are distinct rows, so none may be read twice: a run stops between accounts.
+        // Equal trades must not be read twice, so a run of them stops between accounts only.
         if K::HAS_DISTINCT_IDS
             && self
                 .rows
