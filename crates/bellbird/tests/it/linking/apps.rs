@@ -75,7 +75,7 @@ fn assert_returns(page: &BrowserPage, link: &CreatedLink) {
 }
 
 #[tokio::test]
-async fn connected_browser_returns_and_the_link_is_used_up() {
+async fn browser_returns_once_it_is_connected() {
     let app = app_with_origin().await;
     for provider in simulated_providers() {
         let (user, before) = (app.ben.user.id, app.connections_of(app.ben.user.id).await);
@@ -113,11 +113,42 @@ async fn connected_browser_returns_and_the_link_is_used_up() {
         assert_eq!(removed.await, []);
         open(&callback_url).await.assert_shows(200, BACK);
     }
-}
 
-#[tokio::test]
-async fn reconnected_browser_returns() {
-    let app = app_with_origin().await;
+    // Another browser is asked first.
+    let user = app.ben.user.id;
+    for provider in simulated_providers() {
+        for answer in ["yes", "no"] {
+            let link = app.link_session(user, LinkTarget::Provider(provider)).await;
+            let url = link.url.expose_secret();
+            let callback_url = app.answer_consent_page(url, "accept").await;
+            let asked = open_elsewhere(&callback_url).await;
+            asked.assert_shows(200, "Is that you?");
+            asked.assert_lacks("app.example");
+            app.assert_result(&link, LinkStatus::Open, None).await;
+            let answered = answer_elsewhere(&callback_url, answer).await;
+            if answer == "yes" {
+                assert_returns(&answered, &link);
+                let is_bound = answered.headers.contains_key("set-cookie");
+                assert!(is_bound, "the browser is bound");
+                let ids = app.assert_result(&link, LinkStatus::Connected, None).await;
+                assert!(!ids.is_empty());
+                // A denial afterwards withdraws what the app was told.
+                let denied = answer_elsewhere(&callback_url, "no").await;
+                denied.assert_shows(200, "has no access to your accounts");
+            } else {
+                answered.assert_shows(200, "has no access to your accounts");
+                answered.assert_lacks("app.example");
+            }
+            app.run_due_jobs().await;
+            let code = app.result(&link).await.reason.expect("a reason").code;
+            let is_withdrawal = ["withdrawn", "not_withdrawn"].contains(&code);
+            assert!(is_withdrawal, "{provider} {answer}: {code}");
+            let ids = app.assert_result(&link, LinkStatus::Failed, Some(code));
+            assert_eq!(ids.await, []);
+        }
+    }
+
+    // After a reconnect, too.
     for provider in simulated_providers() {
         let email = format!("{provider}@example.com");
         let (user, linked) = app.linked_user(&email, provider).await;
@@ -168,44 +199,7 @@ async fn browser_without_a_connection_returns_and_can_try_again() {
 }
 
 #[tokio::test]
-async fn another_browser_is_asked_before_it_returns() {
-    let app = app_with_origin().await;
-    let user = app.ben.user.id;
-    for provider in simulated_providers() {
-        for answer in ["yes", "no"] {
-            let link = app.link_session(user, LinkTarget::Provider(provider)).await;
-            let url = link.url.expose_secret();
-            let callback_url = app.answer_consent_page(url, "accept").await;
-            let asked = open_elsewhere(&callback_url).await;
-            asked.assert_shows(200, "Is that you?");
-            asked.assert_lacks("app.example");
-            app.assert_result(&link, LinkStatus::Open, None).await;
-            let answered = answer_elsewhere(&callback_url, answer).await;
-            if answer == "yes" {
-                assert_returns(&answered, &link);
-                let is_bound = answered.headers.contains_key("set-cookie");
-                assert!(is_bound, "the browser is bound");
-                let ids = app.assert_result(&link, LinkStatus::Connected, None).await;
-                assert!(!ids.is_empty());
-                // A denial afterwards withdraws what the app was told.
-                let denied = answer_elsewhere(&callback_url, "no").await;
-                denied.assert_shows(200, "has no access to your accounts");
-            } else {
-                answered.assert_shows(200, "has no access to your accounts");
-                answered.assert_lacks("app.example");
-            }
-            app.run_due_jobs().await;
-            let code = app.result(&link).await.reason.expect("a reason").code;
-            let is_withdrawal = ["withdrawn", "not_withdrawn"].contains(&code);
-            assert!(is_withdrawal, "{provider} {answer}: {code}");
-            let ids = app.assert_result(&link, LinkStatus::Failed, Some(code));
-            assert_eq!(ids.await, []);
-        }
-    }
-}
-
-#[tokio::test]
-async fn waiting_page_returns_once_the_provider_responds() {
+async fn browser_that_waits_or_confirms_on_the_link_returns() {
     let app = app_with_origin().await;
     let fiskil = LinkTarget::Provider("fiskil");
     let link = app.link_session(app.ben.user.id, fiskil).await;
@@ -222,11 +216,7 @@ async fn waiting_page_returns_once_the_provider_responds() {
     app.run_jobs_after(SignedDuration::from_mins(2)).await;
     assert_returns(&open(&callback_url).await, &link);
     app.assert_result(&link, LinkStatus::Connected, None).await;
-}
 
-#[tokio::test]
-async fn browser_that_confirms_on_the_link_can_return() {
-    let app = app_with_origin().await;
     let fiskil = LinkTarget::Provider("fiskil");
     let link = app.link_session(app.ben.user.id, fiskil).await;
     let url = link.url.expose_secret();

@@ -148,14 +148,52 @@ impl Drop for AppSite {
     }
 }
 
-/// From a page of an app to the provider and back, with every end.
+/// Another browser is asked when it returns, and then one goes from a page of an app to the
+/// provider and back.
 #[tokio::test(flavor = "multi_thread")]
-async fn from_an_app_to_every_provider_and_back() {
+async fn another_browser_is_asked_and_an_app_gets_its_browser_back() {
     let site = AppSite::start().await;
     let origins = vec![origin(&site.origin)];
     let app = App::start(Setup::with(|settings| settings.return_origins = origins)).await;
     let mut browser = wide_browser();
-    let (user, return_url) = (app.ben.user.id, format!("{}/linked", site.origin));
+    let user = app.ben.user.id;
+    // A browser that has no cookie: the user answers yes, then regrets it.
+    for provider in simulated_providers() {
+        let before = app.connections_of(user).await.len();
+        for (answer, words) in [("yes", "linked"), ("no", "has no access to your accounts")] {
+            let link_url = block(app.link_url(user, LinkTarget::Provider(provider)));
+            browser.open(block(app.answer_consent_page(&link_url, "accept")).as_str());
+            browser.assert_shows("Is that you?");
+            browser.assert_shows("ben@example.com");
+            browser.assert_accessible(&format!("{provider}-8-question"));
+            browser.click(&format!("button[name=answer][value={answer}]"));
+            browser.assert_shows(words);
+            browser.assert_shows("ben@example.com");
+            browser.assert_accessible(&format!("{provider}-9-{answer}"));
+            if answer == "yes" {
+                assert!(app.connections_of(user).await.len() > before, "{provider}");
+                browser.press(".deny summary");
+                browser.wait_for("document.querySelector('.deny').open");
+                browser.assert_accessible(&format!("{provider}-9-deny"));
+                browser.click("button[name=answer][value=no]");
+                browser.assert_shows("has no access to your accounts");
+            }
+            assert_eq!(app.connections_of(user).await.len(), before, "{provider}");
+        }
+    }
+    // The browser that started a session sees it on the page of its link URL.
+    let link_url = block(app.link_url(app.olivia.user.id, LinkTarget::UserChoice));
+    browser.open(&link_url);
+    browser.click("button[name=provider][value=fiskil]");
+    browser.open(&link_url);
+    browser.assert_shows("Not finished yet");
+    browser.assert_accessible("not-finished");
+    browser.click("button[name=session]");
+    browser.assert_shows("Waiting for Fiskil");
+    browser.assert_accessible("waiting");
+
+    // With every end.
+    let return_url = format!("{}/linked", site.origin);
     app.set_plan(user, Plan::Professional).await;
     let host = site.origin.trim_start_matches("http://");
     let mut secrets = Vec::new();
@@ -283,49 +321,10 @@ async fn from_link_to_transactions_at_every_provider() {
     browser.assert_accessible("not-found");
 }
 
-/// Another browser returns: it has no cookie, and the user answers yes, then regrets it.
+/// What the user does later, and after a result: reconnects, tries again, adds another, removes a
+/// connection, opens links that lead nowhere, and waits.
 #[tokio::test(flavor = "multi_thread")]
-async fn another_browser_is_asked_and_can_deny() {
-    let app = App::start(Default::default()).await;
-    let mut browser = wide_browser();
-    let user = app.ben.user.id;
-    for provider in simulated_providers() {
-        let before = app.connections_of(user).await.len();
-        for (answer, words) in [("yes", "linked"), ("no", "has no access to your accounts")] {
-            let link_url = block(app.link_url(user, LinkTarget::Provider(provider)));
-            browser.open(block(app.answer_consent_page(&link_url, "accept")).as_str());
-            browser.assert_shows("Is that you?");
-            browser.assert_shows("ben@example.com");
-            browser.assert_accessible(&format!("{provider}-8-question"));
-            browser.click(&format!("button[name=answer][value={answer}]"));
-            browser.assert_shows(words);
-            browser.assert_shows("ben@example.com");
-            browser.assert_accessible(&format!("{provider}-9-{answer}"));
-            if answer == "yes" {
-                assert!(app.connections_of(user).await.len() > before, "{provider}");
-                browser.press(".deny summary");
-                browser.wait_for("document.querySelector('.deny').open");
-                browser.assert_accessible(&format!("{provider}-9-deny"));
-                browser.click("button[name=answer][value=no]");
-                browser.assert_shows("has no access to your accounts");
-            }
-            assert_eq!(app.connections_of(user).await.len(), before, "{provider}");
-        }
-    }
-    // The browser that started a session sees it on the page of its link URL.
-    let link_url = block(app.link_url(user, LinkTarget::UserChoice));
-    browser.open(&link_url);
-    browser.click("button[name=provider][value=fiskil]");
-    browser.open(&link_url);
-    browser.assert_shows("Not finished yet");
-    browser.assert_accessible("not-finished");
-    browser.click("button[name=session]");
-    browser.assert_shows("Waiting for Fiskil");
-    browser.assert_accessible("waiting");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn reconnecting_revoked_connection_keeps_ids() {
+async fn user_reconnects_and_continues_from_a_result() {
     let app = App::start(Default::default()).await;
     let mut browser = wide_browser();
     for provider in simulated_providers() {
@@ -366,15 +365,7 @@ async fn reconnecting_revoked_connection_keeps_ids() {
         );
         assert_eq!(account_ids().await, before, "{provider}");
     }
-    app.fiskil().clear_faults();
-}
 
-/// What the user does after a result: tries again, adds another, removes a connection, opens links
-/// that lead nowhere, and waits.
-#[tokio::test(flavor = "multi_thread")]
-async fn user_continues_from_a_result() {
-    let app = App::start(Default::default()).await;
-    let mut browser = wide_browser();
     let user = app.ben.user.id;
     let link_url = block(app.link_url(user, LinkTarget::UserChoice));
     browser.open(&link_url);

@@ -55,7 +55,7 @@ async fn deny(callback_url: &Url) {
 }
 
 #[tokio::test]
-async fn opening_a_link_url_uses_nothing_up() {
+async fn link_url_uses_nothing_up_and_another_browser_is_asked_first() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
         app.reset_calls();
@@ -78,11 +78,8 @@ async fn opening_a_link_url_uses_nothing_up() {
     let page = open(&link_url).await;
     page.assert_shows(200, &connection.institution_name);
     page.assert_shows(200, "ben@example.com");
-}
 
-#[tokio::test]
-async fn another_browser_is_asked_first() {
-    let app = App::start(Setup::default()).await;
+    // Another browser returns.
     for provider in simulated_providers() {
         let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
         let callback_url = callback_of_ben(&app, provider).await;
@@ -117,6 +114,7 @@ async fn another_browser_is_asked_first() {
 #[tokio::test]
 async fn denial_withdraws_what_was_given() {
     let app = App::start(Setup::default()).await;
+    denial_ends_a_session_that_waits_for_accounts(&app).await;
     user_who_declined_is_not_asked_and_removes_nothing(&app).await;
     denied_consent_is_withdrawn(&app).await;
     denied_reconnect_removes_the_connection(&app).await;
@@ -147,9 +145,7 @@ async fn denied_consent_is_withdrawn(app: &App) {
 }
 
 /// The browser that started the session waits for the provider while the person there says no.
-#[tokio::test]
-async fn denial_ends_a_session_that_waits_for_accounts() {
-    let app = App::start(Setup::default()).await;
+async fn denial_ends_a_session_that_waits_for_accounts(app: &App) {
     let email = "denied.early@example.com";
     let person = app.add_person(email, Plan::Professional, &[]).await;
     let user = person.user.id;
@@ -162,7 +158,7 @@ async fn denial_ends_a_session_that_waits_for_accounts() {
     let denied = async {
         eventually(async || app.fiskil().calls().contains_key(accounts)).await;
         deny(&callback_url).await;
-        complete_removals(&app).await
+        complete_removals(app).await
     };
     let (_, causes) = tokio::join!(open(&callback_url), denied);
     assert_eq!(causes, ["denied"]);
@@ -170,7 +166,7 @@ async fn denial_ends_a_session_that_waits_for_accounts() {
 }
 
 #[tokio::test]
-async fn unconfirmed_consent_is_withdrawn_at_its_end() {
+async fn unconfirmed_consent_is_withdrawn_or_confirmed_on_the_link() {
     let app = App::start(Setup::default()).await;
     for provider in ["fiskil", "snaptrade"] {
         let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
@@ -196,11 +192,8 @@ async fn unconfirmed_consent_is_withdrawn_at_its_end() {
         assert_eq!(count_of(&app, user).await, before, "{provider}");
         open(&callback_url).await.assert_shows(200, WITHDRAWN);
     }
-}
 
-#[tokio::test]
-async fn link_page_confirms_a_session_of_its_browser() {
-    let app = App::start(Setup::default()).await;
+    // The browser that began a session confirms it on the page of its link.
     for provider in ["fiskil", "snaptrade"] {
         let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
         let link_url = app.link_url(user, LinkTarget::UserChoice).await;

@@ -25,7 +25,7 @@ fn token_of(link_url: &str) -> &str {
 }
 
 #[tokio::test]
-async fn result_stays_the_same_on_reload() {
+async fn result_stays_the_same() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
         let (user, before) = (app.ben.user.id, app.connections_of(app.ben.user.id).await);
@@ -58,11 +58,8 @@ async fn result_stays_the_same_on_reload() {
     shown.assert_shows(200, "Linking through Fiskil did not work");
     shown.assert_lacks("The provider could not complete it.");
     assert_eq!(open(&failed).await.text, shown.text);
-}
 
-#[tokio::test]
-async fn browser_that_answers_sees_the_result_again() {
-    let app = App::start(Setup::default()).await;
+    // For another browser that answers, too.
     for provider in simulated_providers() {
         let (user, before) = (app.ben.user.id, app.connections_of(app.ben.user.id).await);
         let callback_url = app.callback_url(user, provider, "accept").await;
@@ -81,7 +78,7 @@ async fn browser_that_answers_sees_the_result_again() {
 }
 
 #[tokio::test]
-async fn result_leads_back_to_the_link() {
+async fn result_leads_back_to_a_link_of_the_same_user() {
     let app = App::start(Setup::default()).await;
     let user = app.ben.user.id;
     for (provider, answer, label) in [
@@ -107,11 +104,7 @@ async fn result_leads_back_to_the_link() {
         let elsewhere = open_elsewhere(&callback_url).await;
         elsewhere.assert_lacks("value=\"again\"");
     }
-}
 
-#[tokio::test]
-async fn result_leads_back_to_a_link_of_the_same_user_only() {
-    let app = App::start(Setup::default()).await;
     let bens = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
     let callback_url = callback_from(&bens, "fiskil", "deny").await;
     // The browser starts a session for another user, in another tab.
@@ -137,41 +130,7 @@ async fn result_leads_back_to_a_link_of_the_same_user_only() {
 }
 
 #[tokio::test]
-async fn late_accounts_fill_in() {
-    let app = App::start(Setup::default()).await;
-    app.set_options("fiskil", &json!({"lagSeconds": 60}));
-    let (user, before) = (app.ben.user.id, app.connections_of(app.ben.user.id).await);
-    let link_url = app.link_url(user, LinkTarget::UserChoice).await;
-    let callback_url = callback_from(&link_url, "fiskil", "accept").await;
-    let early = open(&callback_url).await;
-    early.assert_shows(200, "not listed the accounts yet");
-    assert_eq!(early.headers["refresh"], "5");
-    let linked = app.new_connections(user, &before).await.remove(0);
-    assert_eq!(linked.status, ConnectionStatus::Active);
-    assert!(app.accounts_of(&linked).await.is_empty());
-    app.run_jobs_after(SignedDuration::from_secs(20)).await;
-    assert!(app.accounts_of(&linked).await.is_empty(), "not yet");
-    app.run_jobs_after(SignedDuration::from_secs(60)).await;
-    assert!(!app.accounts_of(&linked).await.is_empty());
-    let late = open(&callback_url).await;
-    late.assert_shows(200, "class=\"number\"");
-    assert!(!late.headers.contains_key("refresh"));
-
-    // The page stops to refresh if none come.
-    app.set_options("fiskil", &json!({"lagSeconds": 7200}));
-    let link_url = app
-        .link_url(app.olivia.user.id, LinkTarget::UserChoice)
-        .await;
-    let callback_url = callback_from(&link_url, "fiskil", "accept").await;
-    assert!(open(&callback_url).await.headers.contains_key("refresh"));
-    app.advance_clock(SignedDuration::from_mins(11));
-    let page = open(&callback_url).await;
-    page.assert_shows(200, "listed no accounts yet");
-    assert!(!page.headers.contains_key("refresh"));
-}
-
-#[tokio::test]
-async fn link_page_distinguishes_connections_in_the_users_time() {
+async fn pages_name_connections_and_accounts_that_come_late() {
     let app = App::start(Setup::default()).await;
     let user = app.olivia.user.id;
     let page = open(&app.link_url(user, LinkTarget::UserChoice).await).await;
@@ -205,6 +164,37 @@ async fn link_page_distinguishes_connections_in_the_users_time() {
     for words in ["bellbird connection", app.url.as_str()] {
         page.assert_lacks(words);
     }
+
+    // Late accounts fill in.
+    app.set_options("fiskil", &json!({"lagSeconds": 60}));
+    let (user, before) = (app.ben.user.id, app.connections_of(app.ben.user.id).await);
+    let link_url = app.link_url(user, LinkTarget::UserChoice).await;
+    let callback_url = callback_from(&link_url, "fiskil", "accept").await;
+    let early = open(&callback_url).await;
+    early.assert_shows(200, "not listed the accounts yet");
+    assert_eq!(early.headers["refresh"], "5");
+    let linked = app.new_connections(user, &before).await.remove(0);
+    assert_eq!(linked.status, ConnectionStatus::Active);
+    assert!(app.accounts_of(&linked).await.is_empty());
+    app.run_jobs_after(SignedDuration::from_secs(20)).await;
+    assert!(app.accounts_of(&linked).await.is_empty(), "not yet");
+    app.run_jobs_after(SignedDuration::from_secs(60)).await;
+    assert!(!app.accounts_of(&linked).await.is_empty());
+    let late = open(&callback_url).await;
+    late.assert_shows(200, "class=\"number\"");
+    assert!(!late.headers.contains_key("refresh"));
+
+    // The page stops to refresh if none come.
+    app.set_options("fiskil", &json!({"lagSeconds": 7200}));
+    let link_url = app
+        .link_url(app.olivia.user.id, LinkTarget::UserChoice)
+        .await;
+    let callback_url = callback_from(&link_url, "fiskil", "accept").await;
+    assert!(open(&callback_url).await.headers.contains_key("refresh"));
+    app.advance_clock(SignedDuration::from_mins(11));
+    let page = open(&callback_url).await;
+    page.assert_shows(200, "listed no accounts yet");
+    assert!(!page.headers.contains_key("refresh"));
 }
 
 #[tokio::test]

@@ -117,7 +117,7 @@ async fn one_event_updates_the_status() {
 }
 
 #[tokio::test]
-async fn end_of_the_consent_is_known_and_followed() {
+async fn end_of_a_consent_is_followed_and_malformed_events_are_rejected() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
         let (person, connection) = app.subscribed(provider).await;
@@ -150,6 +150,27 @@ async fn end_of_the_consent_is_known_and_followed() {
         let ended = shown().await;
         let ended: Timestamp = ended.as_str().unwrap().parse().unwrap();
         assert!(ended < app.clock.now(), "{ended}");
+    }
+
+    let url = |path: &str| format!("{}{path}", app.console_url);
+    let post = async |path: &str, body: Vec<u8>| {
+        let answer = app.send(app.http.post(url(path)).body(body)).await;
+        let body = answer.json();
+        let is_expected = answer.status == 200 || body["error"]["message"].is_string();
+        assert!(is_expected, "{body}");
+        answer.status.as_u16()
+    };
+    assert_eq!(post("/webhooks/unknown", b"{}".to_vec()).await, 404);
+    for provider in simulated_providers() {
+        let path = format!("/webhooks/{provider}");
+        assert_eq!(post(&path, b"{}".to_vec()).await, 401);
+        assert_eq!(post(&path, Vec::new()).await, 401);
+        assert_eq!(post(&path, vec![b' '; 256 * 1024 + 1]).await, 413);
+        let answer = app.send(app.http.get(url(&path))).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.header("allow")),
+            (405, Some("POST"))
+        );
     }
 }
 
@@ -230,31 +251,6 @@ async fn refresh_requested_by_event_is_retried() {
         app.run_jobs_after(SignedDuration::from_mins(2)).await;
         let status = app.status_of(&connection).await;
         assert_eq!(status, Some(ConnectionStatus::Invalidated), "{provider}");
-    }
-}
-
-#[tokio::test]
-async fn malformed_events_are_rejected() {
-    let app = App::start(Default::default()).await;
-    let url = |path: &str| format!("{}{path}", app.console_url);
-    let post = async |path: &str, body: Vec<u8>| {
-        let answer = app.send(app.http.post(url(path)).body(body)).await;
-        let body = answer.json();
-        let is_expected = answer.status == 200 || body["error"]["message"].is_string();
-        assert!(is_expected, "{body}");
-        answer.status.as_u16()
-    };
-    assert_eq!(post("/webhooks/unknown", b"{}".to_vec()).await, 404);
-    for provider in simulated_providers() {
-        let path = format!("/webhooks/{provider}");
-        assert_eq!(post(&path, b"{}".to_vec()).await, 401);
-        assert_eq!(post(&path, Vec::new()).await, 401);
-        assert_eq!(post(&path, vec![b' '; 256 * 1024 + 1]).await, 413);
-        let answer = app.send(app.http.get(url(&path))).await;
-        assert_eq!(
-            (answer.status.as_u16(), answer.header("allow")),
-            (405, Some("POST"))
-        );
     }
 }
 

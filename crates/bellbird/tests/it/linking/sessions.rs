@@ -22,7 +22,7 @@ fn registering() -> impl Iterator<Item = (&'static str, &'static Registration)> 
 }
 
 #[tokio::test]
-async fn every_provider_is_linked_in_the_browser() {
+async fn consents_are_linked_or_explained() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
         app.reset_calls();
@@ -53,11 +53,8 @@ async fn every_provider_is_linked_in_the_browser() {
             assert_eq!(of_user, [Some(&1), None], "{provider}: registered once");
         }
     }
-}
 
-#[tokio::test]
-async fn failed_consent_is_explained_and_connects_nothing() {
-    let app = App::start(Setup::default()).await;
+    // A failed one connects nothing.
     for (provider, answer, words) in [
         ("fiskil", "deny", "did not give your consent"),
         ("fiskil", "error", "Nothing was linked"),
@@ -123,45 +120,6 @@ async fn callback_works_once_and_a_forged_one_never() {
         let audit = app.audit_of(connected[0].id).await;
         assert_eq!(audit.len(), 1, "{provider}: connected once");
         assert_eq!(app.connections_of(user).await, connected);
-    }
-}
-
-#[tokio::test]
-async fn reconnecting_working_connection_keeps_ids() {
-    let app = App::start(Setup::default()).await;
-    for (provider, setting) in [
-        ("fiskil", json!({"sameIds": false})),
-        ("akahu", json!({"newToken": true})),
-        ("snaptrade", json!(null)),
-    ] {
-        let email = format!("{provider}@example.com");
-        let (user, linked) = app.linked_user(&email, provider).await;
-        let connection = &linked[0];
-        let accounts = app.accounts_of(connection).await;
-        if !setting.is_null() {
-            app.set_options(provider, &setting);
-        }
-        for (answer, words) in [
-            ("deny", "did not renew your consent"),
-            ("error", "did not work"),
-        ] {
-            if provider == "akahu" && answer == "error" {
-                continue;
-            }
-            let this = LinkTarget::Connection(connection.id);
-            let link_url = app.link_url(user, this).await;
-            let callback_url = app.answer_consent_page(&link_url, answer).await;
-            open(&callback_url).await.assert_shows(200, words);
-            app.advance_clock(SignedDuration::from_secs(11));
-        }
-        let (new, shown) = app.reconnect(user, connection.id).await;
-        assert_eq!(new, [], "{provider}: {}", shown.text);
-        shown.assert_shows(200, "is reconnected");
-        app.run_jobs_after(SignedDuration::from_mins(11)).await;
-        let count = app.connections_of(user).await.len();
-        assert_eq!(count, linked.len(), "{provider}");
-        assert_eq!(app.accounts_of(connection).await, accounts, "{provider}");
-        assert_eq!(app.removals().await.len(), 0, "{provider}");
     }
 }
 
@@ -496,7 +454,7 @@ async fn open_visits_and_sessions_of_a_link_are_limited() {
 }
 
 #[tokio::test]
-async fn lost_registration_answer_leaves_no_orphan() {
+async fn user_is_registered_once_and_leaves_no_orphan() {
     let app = App::start(Setup::default()).await;
     for (provider, routes) in registering() {
         let user = app.olivia.user.id;
@@ -518,16 +476,13 @@ async fn lost_registration_answer_leaves_no_orphan() {
             assert_eq!(calls_of(routes.delete), Some(1), "{provider}");
         }
     }
-}
 
-#[tokio::test]
-async fn concurrent_starts_register_the_user_once() {
-    let app = App::start(Default::default()).await;
+    // Starts at once register another user once.
     for (provider, Registration { register, .. }) in registering() {
         let slow = Fault::delay_ms(300).at(*register);
         app.bank(provider).add_fault(slow);
         app.reset_calls();
-        let user = app.olivia.user.id;
+        let user = app.ben.user.id;
         let link_url = app.link_url(user, LinkTarget::Provider(provider)).await;
         let (first, second, third) =
             tokio::join!(start(&link_url), start(&link_url), start(&link_url));
@@ -540,7 +495,7 @@ async fn concurrent_starts_register_the_user_once() {
 }
 
 #[tokio::test]
-async fn reconnecting_broken_connection_keeps_ids() {
+async fn reconnecting_keeps_ids() {
     let app = App::start(Setup::default()).await;
     for (provider, setting) in [
         ("fiskil", json!({"sameIds": true})),
@@ -583,6 +538,45 @@ async fn reconnecting_broken_connection_keeps_ids() {
             app.remove(connection.id).await;
         }
     }
+
+    // Of a connection that works, too.
+    for (provider, setting) in [
+        ("fiskil", json!({"sameIds": false})),
+        (
+            "akahu",
+            json!({"newToken": true, "newAuthorisation": false}),
+        ),
+        ("snaptrade", json!(null)),
+    ] {
+        let email = format!("{provider}@example.com");
+        let (user, linked) = app.linked_user(&email, provider).await;
+        let connection = &linked[0];
+        let accounts = app.accounts_of(connection).await;
+        if !setting.is_null() {
+            app.set_options(provider, &setting);
+        }
+        for (answer, words) in [
+            ("deny", "did not renew your consent"),
+            ("error", "did not work"),
+        ] {
+            if provider == "akahu" && answer == "error" {
+                continue;
+            }
+            let this = LinkTarget::Connection(connection.id);
+            let link_url = app.link_url(user, this).await;
+            let callback_url = app.answer_consent_page(&link_url, answer).await;
+            open(&callback_url).await.assert_shows(200, words);
+            app.advance_clock(SignedDuration::from_secs(11));
+        }
+        let (new, shown) = app.reconnect(user, connection.id).await;
+        assert_eq!(new, [], "{provider}: {}", shown.text);
+        shown.assert_shows(200, "is reconnected");
+        app.run_jobs_after(SignedDuration::from_mins(11)).await;
+        let count = app.connections_of(user).await.len();
+        assert_eq!(count, linked.len(), "{provider}");
+        assert_eq!(app.accounts_of(connection).await, accounts, "{provider}");
+        assert_eq!(app.removals().await.len(), 0, "{provider}");
+    }
 }
 
-also_on_postgres! { callback_works_once_and_a_forged_one_never lost_registration_answer_leaves_no_orphan }
+also_on_postgres! { callback_works_once_and_a_forged_one_never user_is_registered_once_and_leaves_no_orphan }
