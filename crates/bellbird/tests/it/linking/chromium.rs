@@ -151,7 +151,7 @@ impl Drop for AppSite {
 /// Another browser is asked when it returns, and then one goes from a page of an app to the
 /// provider and back.
 #[tokio::test(flavor = "multi_thread")]
-async fn another_browser_is_asked_and_an_app_gets_its_browser_back() {
+async fn another_browser_is_asked_and_an_app_is_returned_to() {
     let site = AppSite::start().await;
     let origins = vec![origin(&site.origin)];
     let app = App::start(Setup::with(|settings| settings.return_origins = origins)).await;

@@ -55,7 +55,7 @@ async fn deny(callback_url: &Url) {
 }
 
 #[tokio::test]
-async fn link_url_uses_nothing_up_and_another_browser_is_asked_first() {
+async fn link_is_not_used_up_and_another_browser_is_asked() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
         app.reset_calls();
@@ -166,7 +166,7 @@ async fn denial_ends_a_session_that_waits_for_accounts(app: &App) {
 }
 
 #[tokio::test]
-async fn unconfirmed_consent_is_withdrawn_or_confirmed_on_the_link() {
+async fn consent_is_confirmed_on_its_link_or_withdrawn() {
     let app = App::start(Setup::default()).await;
     for provider in ["fiskil", "snaptrade"] {
         let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);

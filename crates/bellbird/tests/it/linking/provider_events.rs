@@ -117,7 +117,7 @@ async fn one_event_updates_the_status() {
 }
 
 #[tokio::test]
-async fn end_of_a_consent_is_followed_and_malformed_events_are_rejected() {
+async fn consent_end_is_followed_and_bad_events_are_rejected() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
         let (person, connection) = app.subscribed(provider).await;

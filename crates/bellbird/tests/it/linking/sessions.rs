@@ -454,7 +454,7 @@ async fn open_visits_and_sessions_of_a_link_are_limited() {
 }
 
 #[tokio::test]
-async fn user_is_registered_once_and_leaves_no_orphan() {
+async fn user_is_registered_once() {
     let app = App::start(Setup::default()).await;
     for (provider, routes) in registering() {
         let user = app.olivia.user.id;
@@ -579,4 +579,4 @@ async fn reconnecting_keeps_ids() {
     }
 }
 
-also_on_postgres! { callback_works_once_and_a_forged_one_never user_is_registered_once_and_leaves_no_orphan }
+also_on_postgres! { callback_works_once_and_a_forged_one_never user_is_registered_once }

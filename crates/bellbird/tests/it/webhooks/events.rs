@@ -285,8 +285,108 @@ async fn only_the_first_attempt_is_from_memory() {
 }
 
 #[tokio::test]
-async fn later_attempt_sends_what_the_last_sync_saw() {
+async fn read_failures_do_not_count_against_the_endpoint() {
     let app = App::start(Setup::default()).await;
+    for provider in simulated_providers() {
+        let person = app.person_at(provider).await;
+        let connection = &person.connections[0];
+        let hook = app.hook(&person.user).await;
+        app.sync(connection).await;
+        app.advance_clock(BODY_EXPIRED);
+        app.bank(provider).add_fault(Fault::status(503).at("/"));
+        assert!(app.delivered_to(&hook).await.is_empty());
+        let delivery = app.deliveries_to(&hook).await.remove(0);
+        assert_eq!(delivery.state, DeliveryState::Pending);
+        assert_eq!((delivery.attempts, delivery.last_status), (1, None));
+        let expected = Some("rows not read: provider does not respond");
+        assert_eq!(delivery.last_error.as_deref(), expected, "{provider}");
+        let failing_since = async || app.endpoint_of(&hook).await.failing_since;
+        assert_eq!(failing_since().await, None, "{provider}");
+        app.clear_faults();
+
+        app.advance_to_next_attempt(&hook).await;
+        app.set_consent(connection, ConsentState::Revoked).await;
+        // The consent status is cached for a minute. A refresh updates it.
+        app.refresh(person.user.id, connection.id).await;
+        assert!(app.delivered_to(&hook).await.is_empty(), "{provider}");
+        let delivery = app.deliveries_to(&hook).await.remove(0);
+        let expected = Some("rows not read: connection must be reconnected");
+        assert_eq!(delivery.last_error.as_deref(), expected, "{provider}");
+        assert_eq!(failing_since().await, None, "{provider}");
+
+        app.set_consent(connection, ConsentState::Active).await;
+        app.refresh(person.user.id, connection.id).await;
+        app.advance_clock(SignedDuration::from_mins(2));
+        let attempts = app.attempts_of(&hook, &delivery).await;
+        let numbers: Vec<_> = attempts.iter().map(|attempt| attempt.attempt).collect();
+        assert_eq!(numbers, [1, 2]);
+        let received = app.delivered_to(&hook).await;
+        assert_eq!(received.len(), 1, "{provider}");
+        assert!(!received[0].rows("new").is_empty(), "{provider}");
+    }
+}
+
+#[tokio::test]
+async fn endpoint_gets_its_types_pings_and_what_the_last_sync_saw() {
+    let app = App::start(Setup::default()).await;
+    let [bank, broker] = ["akahu", "snaptrade"].map(|name| app.credentials_of(name).remove(0));
+    let (email, plan) = ("both@example.com", Plan::Professional);
+    let person = app.add_person(email, plan, &[&bank, &broker]).await;
+    let hooks: [Hook; 3] = [
+        app.hook(&person.user).await,
+        app.hook_for(&person.user, &[EventType::TradesSynced]).await,
+        app.hook_for(&person.user, &[EventType::TransactionsSynced])
+            .await,
+    ];
+    let other_user = app.hook(&app.ben.user).await;
+    for connection in &person.connections {
+        app.sync(connection).await;
+    }
+    app.webhooks.run_due_deliveries().await;
+    let types = hooks.each_ref().map(|hook| {
+        let events = hook.drain();
+        let types: BTreeSet<&str> = events
+            .iter()
+            .map(|event| text(&event.body, "type"))
+            .collect();
+        Vec::from_iter(types).join(" ")
+    });
+    let expected = [
+        "trades.synced transactions.synced",
+        "trades.synced",
+        "transactions.synced",
+    ];
+    assert_eq!(types, expected);
+    assert!(other_user.drain().is_empty());
+    // Without an endpoint, no event is written.
+    assert_eq!(app.sync(&app.olivia.connections[0]).await.events, 0);
+
+    // A ping is an event without rows.
+    let hook = app.hook(&app.olivia.user).await;
+    for (status, state) in [
+        (204, DeliveryState::Delivered),
+        (500, DeliveryState::Failed),
+    ] {
+        hook.receiver.reply_with(Reply::Status(status));
+        let pinged = app.webhooks.ping(&hook.endpoint).await.unwrap();
+        assert_eq!(pinged.exchange.status, Some(status));
+        let received = hook.drain();
+        assert_eq!(received.len(), 1);
+        assert_eq!(received[0].counts(), RowCounts { new: 0, updated: 0 });
+        let only = ChunkPosition { chunk: 1, total: 1 };
+        assert_eq!(received[0].chunk_position(), only);
+        assert_eq!(received[0].id, pinged.event_id.to_string());
+        let now = app.clock.now().as_second();
+        assert_envelope(&received[0], "endpoint.ping", None, now);
+        assert_eq!(app.states_at(&hook).await.last(), Some(&state));
+    }
+    app.advance_clock(DAY);
+    let retried = app.delivered_to(&hook).await;
+    assert!(retried.is_empty(), "a ping is never retried");
+    assert_eq!(app.endpoint_of(&hook).await.failing_since, None);
+
+    // A later attempt sends what the last sync saw.
+    app.delete_hook(&hook).await;
     let connection = &app.olivia.connections[0];
     let hook = app.hook(&app.olivia.user).await;
     let at = app.clock.now() - HOUR;
@@ -347,106 +447,4 @@ async fn later_attempt_sends_what_the_last_sync_saw() {
     assert_eq!(again().await.counts(), RowCounts { new: 0, updated: 0 });
     // Removed rows are not reported in this version of the body.
     assert_eq!(app.sync(connection).await.events, 0);
-}
-
-#[tokio::test]
-async fn read_failures_do_not_count_against_the_endpoint() {
-    let app = App::start(Setup::default()).await;
-    for provider in simulated_providers() {
-        let person = app.person_at(provider).await;
-        let connection = &person.connections[0];
-        let hook = app.hook(&person.user).await;
-        app.sync(connection).await;
-        app.advance_clock(BODY_EXPIRED);
-        app.bank(provider).add_fault(Fault::status(503).at("/"));
-        assert!(app.delivered_to(&hook).await.is_empty());
-        let delivery = app.deliveries_to(&hook).await.remove(0);
-        assert_eq!(delivery.state, DeliveryState::Pending);
-        assert_eq!((delivery.attempts, delivery.last_status), (1, None));
-        let expected = Some("rows not read: provider does not respond");
-        assert_eq!(delivery.last_error.as_deref(), expected, "{provider}");
-        let failing_since = async || app.endpoint_of(&hook).await.failing_since;
-        assert_eq!(failing_since().await, None, "{provider}");
-        app.clear_faults();
-
-        app.advance_to_next_attempt(&hook).await;
-        app.set_consent(connection, ConsentState::Revoked).await;
-        // The consent status is cached for a minute. A refresh updates it.
-        app.refresh(person.user.id, connection.id).await;
-        assert!(app.delivered_to(&hook).await.is_empty(), "{provider}");
-        let delivery = app.deliveries_to(&hook).await.remove(0);
-        let expected = Some("rows not read: connection must be reconnected");
-        assert_eq!(delivery.last_error.as_deref(), expected, "{provider}");
-        assert_eq!(failing_since().await, None, "{provider}");
-
-        app.set_consent(connection, ConsentState::Active).await;
-        app.refresh(person.user.id, connection.id).await;
-        app.advance_clock(SignedDuration::from_mins(2));
-        let attempts = app.attempts_of(&hook, &delivery).await;
-        let numbers: Vec<_> = attempts.iter().map(|attempt| attempt.attempt).collect();
-        assert_eq!(numbers, [1, 2]);
-        let received = app.delivered_to(&hook).await;
-        assert_eq!(received.len(), 1, "{provider}");
-        assert!(!received[0].rows("new").is_empty(), "{provider}");
-    }
-}
-
-#[tokio::test]
-async fn endpoint_gets_only_subscribed_types_and_pings() {
-    let app = App::start(Setup::default()).await;
-    let [bank, broker] = ["akahu", "snaptrade"].map(|name| app.credentials_of(name).remove(0));
-    let (email, plan) = ("both@example.com", Plan::Professional);
-    let person = app.add_person(email, plan, &[&bank, &broker]).await;
-    let hooks: [Hook; 3] = [
-        app.hook(&person.user).await,
-        app.hook_for(&person.user, &[EventType::TradesSynced]).await,
-        app.hook_for(&person.user, &[EventType::TransactionsSynced])
-            .await,
-    ];
-    let other_user = app.hook(&app.ben.user).await;
-    for connection in &person.connections {
-        app.sync(connection).await;
-    }
-    app.webhooks.run_due_deliveries().await;
-    let types = hooks.each_ref().map(|hook| {
-        let events = hook.drain();
-        let types: BTreeSet<&str> = events
-            .iter()
-            .map(|event| text(&event.body, "type"))
-            .collect();
-        Vec::from_iter(types).join(" ")
-    });
-    let expected = [
-        "trades.synced transactions.synced",
-        "trades.synced",
-        "transactions.synced",
-    ];
-    assert_eq!(types, expected);
-    assert!(other_user.drain().is_empty());
-    // Without an endpoint, no event is written.
-    assert_eq!(app.sync(&app.olivia.connections[0]).await.events, 0);
-
-    // A ping is an event without rows.
-    let hook = app.hook(&app.olivia.user).await;
-    for (status, state) in [
-        (204, DeliveryState::Delivered),
-        (500, DeliveryState::Failed),
-    ] {
-        hook.receiver.reply_with(Reply::Status(status));
-        let pinged = app.webhooks.ping(&hook.endpoint).await.unwrap();
-        assert_eq!(pinged.exchange.status, Some(status));
-        let received = hook.drain();
-        assert_eq!(received.len(), 1);
-        assert_eq!(received[0].counts(), RowCounts { new: 0, updated: 0 });
-        let only = ChunkPosition { chunk: 1, total: 1 };
-        assert_eq!(received[0].chunk_position(), only);
-        assert_eq!(received[0].id, pinged.event_id.to_string());
-        let now = app.clock.now().as_second();
-        assert_envelope(&received[0], "endpoint.ping", None, now);
-        assert_eq!(app.states_at(&hook).await.last(), Some(&state));
-    }
-    app.advance_clock(DAY);
-    let retried = app.delivered_to(&hook).await;
-    assert!(retried.is_empty(), "a ping is never retried");
-    assert_eq!(app.endpoint_of(&hook).await.failing_since, None);
 }

@@ -30,8 +30,9 @@ impl App {
 }
 
 #[tokio::test]
-async fn one_failure_does_not_put_an_endpoint_behind_dead_ones() {
-    let app = App::start(Setup::default()).await;
+async fn failing_endpoint_gets_fewer_attempts_until_a_success() {
+    let setup = Setup::with(|settings| settings.webhooks.timeout = Duration::from_millis(200));
+    let app = App::start(setup).await;
     let connection = &app.olivia.connections[0];
     let hook = app.hook_on(connection).await;
     hook.receiver.reply_with(Reply::Status(500));
@@ -52,14 +53,10 @@ async fn one_failure_does_not_put_an_endpoint_behind_dead_ones() {
     assert_eq!(app.delivered_to(&hook).await.len(), 1);
     app.add_event(connection, "AFTER A SUCCESS").await;
     assert!(!app.is_claimed_as_failing(&hook).await);
-}
 
-#[tokio::test]
-async fn endpoint_that_failed_gets_one_event_at_a_time() {
-    let setup = Setup::with(|settings| settings.webhooks.timeout = Duration::from_millis(200));
-    let app = App::start(setup).await;
-    let connection = &app.olivia.connections[0];
-    let hook = app.hook_on(connection).await;
+    // One that failed gets one event at a time.
+    app.delete_hook(&hook).await;
+    let hook = app.hook(&app.olivia.user).await;
     hook.receiver.reply_with(Reply::Never);
     app.add_event(connection, "FIRST").await;
     assert_eq!(app.delivered_to(&hook).await.len(), 1);

@@ -22,31 +22,9 @@ async fn with_short_timeout() -> App {
     App::start(setup).await
 }
 
+/// By a redelivery, by an instance that takes the lease over, and by a removal.
 #[tokio::test]
-async fn removal_stops_deliveries_that_are_loaded() {
-    let app = with_short_timeout().await;
-    let connection = &app.olivia.connections[0];
-    let hook = app.hook_on(connection).await;
-    for number in 0..CONCURRENT + 4 {
-        app.add_event(connection, &format!("EVENT {number}")).await;
-    }
-    // The consent cannot be withdrawn now, so the removal takes long.
-    app.fiskil().add_fault(Fault::status(503).at("/v1/consent"));
-    hook.receiver.reply_with(Reply::Never);
-    let removing = async {
-        eventually(async || hook.receiver.request_count() == CONCURRENT).await;
-        let _ = app.connections.removals().remove(connection.id).await;
-    };
-    tokio::join!(app.webhooks.run_due_deliveries(), removing);
-    assert_eq!(
-        hook.drain().len(),
-        CONCURRENT,
-        "nothing is sent after the removal began"
-    );
-}
-
-#[tokio::test]
-async fn running_attempt_does_not_undo_a_redelivery() {
+async fn attempts_are_interrupted_by_what_happens_meanwhile() {
     let app = with_short_timeout().await;
     let connection = &app.olivia.connections[0];
     let hook = app.hook_on(connection).await;
@@ -67,13 +45,10 @@ async fn running_attempt_does_not_undo_a_redelivery() {
     let delivery = app.last_delivery(&hook).await;
     let expected = (DeliveryState::Delivered, 1);
     assert_eq!((delivery.state, delivery.attempts), expected);
-}
 
-#[tokio::test]
-async fn attempt_is_not_sent_after_its_lease_was_lost() {
-    let app = App::start(Setup::default()).await;
-    let connection = &app.olivia.connections[0];
-    let hook = app.hook_on(connection).await;
+    // An instance loses its lease.
+    app.delete_hook(&hook).await;
+    let hook = app.hook(&app.olivia.user).await;
     app.add_event(connection, "SENT BY ANOTHER INSTANCE").await;
     app.advance_clock(BODY_EXPIRED);
     app.reset_calls();
@@ -90,6 +65,27 @@ async fn attempt_is_not_sent_after_its_lease_was_lost() {
     };
     tokio::join!(app.webhooks.run_due_deliveries(), other_instance);
     assert!(hook.drain().is_empty());
+
+    // A removal stops the deliveries that are loaded.
+    app.clear_faults();
+    app.delete_hook(&hook).await;
+    let hook = app.hook(&app.olivia.user).await;
+    for number in 0..CONCURRENT + 4 {
+        app.add_event(connection, &format!("EVENT {number}")).await;
+    }
+    // The consent cannot be withdrawn now, so the removal takes long.
+    app.fiskil().add_fault(Fault::status(503).at("/v1/consent"));
+    hook.receiver.reply_with(Reply::Never);
+    let removing = async {
+        eventually(async || hook.receiver.request_count() == CONCURRENT).await;
+        let _ = app.connections.removals().remove(connection.id).await;
+    };
+    tokio::join!(app.webhooks.run_due_deliveries(), removing);
+    assert_eq!(
+        hook.drain().len(),
+        CONCURRENT,
+        "nothing is sent after the removal began"
+    );
 }
 
 mod postgres {
@@ -126,4 +122,4 @@ mod postgres {
     }
 }
 
-also_on_postgres! { removal_stops_deliveries_that_are_loaded running_attempt_does_not_undo_a_redelivery attempt_is_not_sent_after_its_lease_was_lost }
+also_on_postgres! { attempts_are_interrupted_by_what_happens_meanwhile }

@@ -139,32 +139,7 @@ async fn rows_that_moved_are_found_by_reading_everything() {
 }
 
 #[tokio::test]
-async fn unreachable_endpoint_costs_no_provider_call() {
-    let app = App::start(Setup::default()).await;
-    let connection = &app.olivia.connections[0];
-    let mut hook = app.hook(&app.olivia.user).await;
-    app.complete_initial_sync(connection, &hook).await;
-    app.add_recent_row(connection, "UNDELIVERED").await;
-    app.sync(connection).await;
-    // The dropped receiver closes its port.
-    hook.receiver = Receiver::start().await;
-    let url: reqwest::Url = hook.endpoint.url.parse().unwrap();
-    let address = url.socket_addrs(|| None).unwrap()[0];
-    eventually(async || TcpStream::connect(address).await.is_err()).await;
-    for attempt in 1..=2 {
-        app.reset_calls();
-        app.webhooks.run_due_deliveries().await;
-        let delivery = app.last_delivery(&hook).await;
-        let last = (delivery.attempts, delivery.last_error.as_deref());
-        assert_eq!(last, (attempt, Some("connection refused")));
-        assert_eq!(app.fiskil().total_calls(), 0);
-        app.advance_to_next_attempt(&hook).await;
-    }
-    assert!(app.endpoint_of(&hook).await.failing_since.is_some());
-}
-
-#[tokio::test]
-async fn endpoints_of_a_user_share_what_is_read() {
+async fn endpoints_share_reads_and_unreachable_ones_cost_none() {
     let app = App::start(Setup::default()).await;
     let connection = &app.olivia.connections[0];
     let mut hooks = Vec::new();
@@ -194,6 +169,29 @@ async fn endpoints_of_a_user_share_what_is_read() {
     // A minute later the rows are read again.
     let event = app.last_delivery(&hooks[0]).await.event_id.to_string();
     assert!(app.calls_to_redeliver(&hooks[0], connection, &event).await > 0);
+
+    // A user has twenty endpoints at most.
+    app.delete_hook(&hooks[0]).await;
+    let connection = &app.olivia.connections[1];
+    let mut hook = app.hook(&app.olivia.user).await;
+    app.complete_initial_sync(connection, &hook).await;
+    app.add_recent_row(connection, "UNDELIVERED").await;
+    app.sync(connection).await;
+    // The dropped receiver closes its port.
+    hook.receiver = Receiver::start().await;
+    let url: reqwest::Url = hook.endpoint.url.parse().unwrap();
+    let address = url.socket_addrs(|| None).unwrap()[0];
+    eventually(async || TcpStream::connect(address).await.is_err()).await;
+    for attempt in 1..=2 {
+        app.reset_calls();
+        app.webhooks.run_due_deliveries().await;
+        let delivery = app.last_delivery(&hook).await;
+        let last = (delivery.attempts, delivery.last_error.as_deref());
+        assert_eq!(last, (attempt, Some("connection refused")));
+        assert_eq!(app.fiskil().total_calls(), 0);
+        app.advance_to_next_attempt(&hook).await;
+    }
+    assert!(app.endpoint_of(&hook).await.failing_since.is_some());
 }
 
 #[tokio::test]
@@ -231,8 +229,9 @@ async fn hanging_provider_blocks_no_retry_at_another() {
 /// A row that is missing now may be returned later, so no attempt goes without it.
 #[tokio::test]
 async fn rows_of_a_missing_account_are_waited_for() {
+    let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
-        let (app, person, hook) = App::synced_at(provider).await;
+        let (person, hook) = app.synced_person(provider).await;
         let connection = &person.connections[0];
         app.advance_clock(HOUR);
         let accounts = app.stored_accounts(person.user.id, connection.id).await;
@@ -309,8 +308,8 @@ impl App {
 /// After a renewal, each row has another id, which no sync has seen yet.
 #[tokio::test]
 async fn event_waits_for_the_sync_after_a_renewal() {
+    let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
-        let app = App::start(Setup::default()).await;
         let (person, connection) = app.linked_at(provider).await;
         let hook = app.hook(&person.user).await;
         app.complete_initial_sync(&connection, &hook).await;
@@ -352,7 +351,7 @@ async fn event_waits_for_the_sync_after_a_renewal() {
 }
 
 #[tokio::test]
-async fn row_is_missing_only_once_syncs_found_it_gone() {
+async fn only_syncs_decide_that_a_row_is_gone_or_changed() {
     let app = App::start(Setup::default()).await;
     let connection = &app.olivia.connections[0];
     let hook = app.hook_on(connection).await;
@@ -378,14 +377,8 @@ async fn row_is_missing_only_once_syncs_found_it_gone() {
         app.advance_clock(13 * HOUR);
     }
     assert_eq!(app.announced_to(&hook).await, ["STAYS TOO"]);
-}
 
-/// A content that changes back before the next sync would stay at the receiver.
-#[tokio::test]
-async fn content_that_no_sync_saw_is_not_sent() {
-    let app = App::start(Setup::default()).await;
-    let connection = &app.olivia.connections[0];
-    let hook = app.hook_on(connection).await;
+    // A content that changes back before the next sync would stay at the receiver.
     let ids = app.add_rejected(connection, &hook, &["CHANGES"]).await;
     app.change_row(connection, &ids[0], json!({"description": "FOR A MOMENT"}));
     app.assert_incomplete(&hook).await;
@@ -407,11 +400,36 @@ async fn content_that_no_sync_saw_is_not_sent() {
         let row = rows.find(|row| row["description"] == "CHANGES FOR GOOD");
         assert_eq!(row.unwrap()["amount"], 888, "{list}");
     }
+
+    // It is not known whether a row is gone, or cannot be read: an event without it would be the
+    // last word.
+    let rows = ["LEFT", "UNREADABLE"];
+    let ids = app.add_rejected(connection, &hook, &rows).await;
+    app.change_row(connection, &ids[1], json!({"amount": "twelve"}));
+    while app.advance_to_next_attempt(&hook).await {
+        assert_eq!(app.announced_to(&hook).await, [""; 0]);
+        app.sync(connection).await;
+    }
+    let delivery = app.last_delivery(&hook).await;
+    assert_eq!(
+        (delivery.attempts, delivery.state),
+        (10, DeliveryState::Failed)
+    );
+    assert_eq!(delivery.last_error.as_deref(), Some(INCOMPLETE));
+    app.assert_enabled(&hook).await;
+
+    app.set_amount(connection, &ids[1], 1_200);
+    app.sync(connection).await;
+    let recovered = app.recover(&hook, app.clock.now() - 3 * DAY).await;
+    assert_eq!(recovered, Some(1));
+    let mut received = app.announced_to(&hook).await;
+    received.sort_unstable();
+    assert_eq!(received, ["LEFT", "UNREADABLE"]);
 }
 
 /// An hour after linking, syncs read a week, so none says what becomes of older rows.
 #[tokio::test]
-async fn row_that_no_sync_reads_is_sent_as_it_is_listed() {
+async fn row_that_no_sync_reads_is_sent_as_it_is_listed_or_gone() {
     let app = App::start(Setup::default()).await;
     let connection = &app.olivia.connections[0];
     let hook = app.hook(&app.olivia.user).await;
@@ -436,14 +454,11 @@ async fn row_that_no_sync_reads_is_sent_as_it_is_listed() {
     assert!(has("CHANGED") && has("STAYS"), "{received:?}");
     assert!(!has("GOES") && !has("CHANGES"), "{received:?}");
     app.assert_all_delivered(&hook).await;
-}
 
-/// An event is first sent days later, while the provider leaves rows out.
-#[tokio::test]
-async fn row_that_no_sync_reads_is_gone_once_two_attempts_lacked_it() {
-    let app = App::start(Setup::default()).await;
-    let connection = &app.olivia.connections[0];
-    let hook = app.hook(&app.olivia.user).await;
+    // An event is first sent days later, while the provider leaves rows out.
+    let person = app.person_at("fiskil").await;
+    let connection = &person.connections[0];
+    let hook = app.hook(&person.user).await;
     app.add_recent_row(connection, "RECENT").await;
     let at = app.clock.now() - 20 * DAY;
     let mut ids = Vec::new();
@@ -470,35 +485,4 @@ async fn row_that_no_sync_reads_is_gone_once_two_attempts_lacked_it() {
     assert!(has("RECENT") && has("IS LEFT OUT"), "{received:?}");
     assert!(!has("GOES"), "{received:?}");
     app.assert_all_delivered(&hook).await;
-}
-
-/// It is not known whether a row is gone, or cannot be read: an event without it would be the
-/// last word.
-#[tokio::test]
-async fn event_whose_row_stays_missing_fails_and_is_recovered() {
-    let app = App::start(Setup::default()).await;
-    let connection = &app.olivia.connections[0];
-    let hook = app.hook_on(connection).await;
-    let rows = ["LEFT", "UNREADABLE"];
-    let ids = app.add_rejected(connection, &hook, &rows).await;
-    app.change_row(connection, &ids[1], json!({"amount": "twelve"}));
-    while app.advance_to_next_attempt(&hook).await {
-        assert_eq!(app.announced_to(&hook).await, [""; 0]);
-        app.sync(connection).await;
-    }
-    let delivery = app.last_delivery(&hook).await;
-    assert_eq!(
-        (delivery.attempts, delivery.state),
-        (10, DeliveryState::Failed)
-    );
-    assert_eq!(delivery.last_error.as_deref(), Some(INCOMPLETE));
-    app.assert_enabled(&hook).await;
-
-    app.set_amount(connection, &ids[1], 1_200);
-    app.sync(connection).await;
-    let recovered = app.recover(&hook, app.clock.now() - 3 * DAY).await;
-    assert_eq!(recovered, Some(1));
-    let mut received = app.announced_to(&hook).await;
-    received.sort_unstable();
-    assert_eq!(received, ["LEFT", "UNREADABLE"]);
 }

@@ -22,7 +22,7 @@ impl App {
 }
 
 #[tokio::test]
-async fn what_is_removed_gets_no_deliveries() {
+async fn removed_connection_and_lost_consent_send_nothing() {
     let app = App::start(Setup::default()).await;
     let [gone, hidden] = [0, 1].map(|at| &app.olivia.connections[at]);
     let hook = app.hook(&app.olivia.user).await;
@@ -65,6 +65,33 @@ async fn what_is_removed_gets_no_deliveries() {
         app.advance_to_next_attempt(&hook).await;
     }
     assert_eq!(app.endpoint_of(&hook).await.failing_since, None);
+
+    // A lost consent sends no empty event.
+    app.clear_faults();
+    for provider in simulated_providers() {
+        let person = app.person_at(provider).await;
+        let connection = &person.connections[0];
+        let hook = app.hook(&person.user).await;
+        hook.receiver.reply_next_with([Reply::Status(500)]);
+        app.sync(connection).await;
+        let first = app.delivered_to(&hook).await.remove(0);
+        app.set_consent(connection, ConsentState::Revoked).await;
+        app.advance_to_next_attempt(&hook).await;
+        let received = app.delivered_to(&hook).await;
+        assert!(
+            received.is_empty(),
+            "{provider}: {:?}",
+            received[0].counts()
+        );
+        app.set_consent(connection, ConsentState::Active).await;
+        app.refresh(person.user.id, connection.id).await;
+        app.advance_to_next_attempt(&hook).await;
+        assert_eq!(
+            app.delivered_to(&hook).await[0].body,
+            first.body,
+            "{provider}"
+        );
+    }
 }
 
 #[tokio::test]
@@ -97,33 +124,4 @@ async fn delivered_events_are_kept_for_a_month_and_others_for_three() {
         assert_eq!(app.rows_in(table).await, 0, "{table}");
     }
     app.redeliver(&hook, event).await.unwrap_err();
-}
-
-#[tokio::test]
-async fn lost_consent_sends_no_empty_event() {
-    let app = App::start(Setup::default()).await;
-    for provider in simulated_providers() {
-        let person = app.person_at(provider).await;
-        let connection = &person.connections[0];
-        let hook = app.hook(&person.user).await;
-        hook.receiver.reply_next_with([Reply::Status(500)]);
-        app.sync(connection).await;
-        let first = app.delivered_to(&hook).await.remove(0);
-        app.set_consent(connection, ConsentState::Revoked).await;
-        app.advance_to_next_attempt(&hook).await;
-        let received = app.delivered_to(&hook).await;
-        assert!(
-            received.is_empty(),
-            "{provider}: {:?}",
-            received[0].counts()
-        );
-        app.set_consent(connection, ConsentState::Active).await;
-        app.refresh(person.user.id, connection.id).await;
-        app.advance_to_next_attempt(&hook).await;
-        assert_eq!(
-            app.delivered_to(&hook).await[0].body,
-            first.body,
-            "{provider}"
-        );
-    }
 }

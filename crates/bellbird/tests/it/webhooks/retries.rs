@@ -30,7 +30,7 @@ impl App {
 }
 
 #[tokio::test]
-async fn ten_attempts_by_schedule() {
+async fn attempts_follow_the_schedule_and_retry_after() {
     let app = App::start(Setup::default()).await;
     let connection = &app.olivia.connections[0];
     let hook = app.hook_on(connection).await;
@@ -65,13 +65,9 @@ async fn ten_attempts_by_schedule() {
     assert!(numbers.eq(1..=10), "{attempts:?}");
     assert!(attempts.iter().all(|attempt| attempt.status == Some(500)));
     app.assert_enabled(&hook).await;
-}
 
-#[tokio::test]
-async fn retry_after_is_honoured_and_redirects_are_not() {
-    let app = App::start(Setup::default()).await;
-    let connection = &app.olivia.connections[0];
-    let hook = app.hook_on(connection).await;
+    app.delete_hook(&hook).await;
+    let hook = app.hook(&app.olivia.user).await;
     let at = (app.clock.now() + 2 * HOUR)
         .strftime("%a, %d %b %Y %H:%M:%S GMT")
         .to_string();
@@ -146,7 +142,7 @@ async fn status_410_disables_the_endpoint() {
 }
 
 #[tokio::test]
-async fn five_days_of_failures_disable_the_endpoint() {
+async fn five_days_of_failures_disable_and_old_events_return() {
     let app = App::start(Setup::default()).await;
     let connection = &app.olivia.connections[0];
     let hook = app.hook_on(connection).await;
@@ -180,6 +176,33 @@ async fn five_days_of_failures_disable_the_endpoint() {
     let endpoint = app.endpoint_of(&hook).await;
     assert_eq!(endpoint.disabled_reason.as_deref(), Some("failing"));
     assert!(!app.states_at(&hook).await.contains(&DeliveryState::Pending));
+
+    // An old event at another endpoint.
+    let connection = &app.olivia.connections[1];
+    let hook = app.hook(&app.olivia.user).await;
+    app.sync(connection).await;
+    let first = app.delivered_to(&hook).await.remove(0);
+    for _ in 0..8 {
+        app.advance_clock(7 * DAY);
+        app.run_due_jobs().await;
+        app.sync(connection).await;
+    }
+    assert!(app.delivered_to(&hook).await.is_empty());
+    let event = app.deliveries_to(&hook).await[0].event_id;
+    hook.receiver.reply_next_with([Reply::Status(500)]);
+    app.redeliver(&hook, event).await.unwrap();
+    assert_eq!(app.delivered_to(&hook).await.len(), 1);
+    let delivery = app.deliveries_to(&hook).await.remove(0);
+    assert_eq!(delivery.state, DeliveryState::Pending);
+    assert_eq!(delivery.attempts, 1, "attempts count from the redelivery");
+    app.advance_to_next_attempt(&hook).await;
+    let redelivered = app.delivered_to(&hook).await.remove(0);
+    assert_eq!(redelivered.id, first.id);
+    assert_eq!(redelivered.body, first.body);
+    assert!(redelivered.timestamp > first.timestamp && redelivered.signature != first.signature);
+    let delivery = app.deliveries_to(&hook).await.remove(0);
+    assert_eq!(delivery.state, DeliveryState::Delivered);
+    assert_eq!(app.attempts_of(&hook, &delivery).await.len(), 3);
 }
 
 #[tokio::test]
@@ -237,36 +260,6 @@ async fn given_up_chunk_releases_the_next() {
 
     assert_eq!(app.recover(&hook, before).await, Some(1));
     assert_eq!(chunks(&app.delivered_to(&hook).await), [2]);
-}
-
-#[tokio::test]
-async fn old_event_can_be_redelivered() {
-    let app = App::start(Setup::default()).await;
-    let connection = &app.olivia.connections[0];
-    let hook = app.hook(&app.olivia.user).await;
-    app.sync(connection).await;
-    let first = app.delivered_to(&hook).await.remove(0);
-    for _ in 0..8 {
-        app.advance_clock(7 * DAY);
-        app.run_due_jobs().await;
-        app.sync(connection).await;
-    }
-    assert!(app.delivered_to(&hook).await.is_empty());
-    let event = app.deliveries_to(&hook).await[0].event_id;
-    hook.receiver.reply_next_with([Reply::Status(500)]);
-    app.redeliver(&hook, event).await.unwrap();
-    assert_eq!(app.delivered_to(&hook).await.len(), 1);
-    let delivery = app.deliveries_to(&hook).await.remove(0);
-    assert_eq!(delivery.state, DeliveryState::Pending);
-    assert_eq!(delivery.attempts, 1, "attempts count from the redelivery");
-    app.advance_to_next_attempt(&hook).await;
-    let redelivered = app.delivered_to(&hook).await.remove(0);
-    assert_eq!(redelivered.id, first.id);
-    assert_eq!(redelivered.body, first.body);
-    assert!(redelivered.timestamp > first.timestamp && redelivered.signature != first.signature);
-    let delivery = app.deliveries_to(&hook).await.remove(0);
-    assert_eq!(delivery.state, DeliveryState::Delivered);
-    assert_eq!(app.attempts_of(&hook, &delivery).await.len(), 3);
 }
 
 #[tokio::test]

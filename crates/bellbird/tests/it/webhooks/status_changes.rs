@@ -113,7 +113,7 @@ async fn each_change_is_reported_once() {
 }
 
 #[tokio::test]
-async fn later_attempts_send_the_same_body() {
+async fn later_attempts_and_recoveries_send_each_change() {
     let app = App::start(Setup::default()).await;
     let connection = &app.olivia.connections[0];
     let hook = app.status_hook(&app.olivia.user).await;
@@ -152,11 +152,10 @@ async fn later_attempts_send_the_same_body() {
         panic!("{redelivered:?}")
     };
     assert_eq!((&again.id, &again.raw), (&first.id, &first.raw));
-}
 
-#[tokio::test]
-async fn missed_changes_are_recovered_unless_removed() {
-    let app = App::start(Setup::default()).await;
+    // Missed changes are recovered, unless their connection is removed.
+    app.clear_faults();
+    app.delete_hook(&hook).await;
     let [connection, removed] = [0, 1].map(|at| &app.olivia.connections[at]);
     let hook = app.status_hook(&app.olivia.user).await;
     app.change_status(removed, Active, Revoked).await;
@@ -175,6 +174,16 @@ async fn missed_changes_are_recovered_unless_removed() {
     let received = app.delivered_to(&hook).await;
     let expected = [["active", "invalidated"], ["invalidated", "revoked"]];
     assert_eq!(statuses(&received), expected);
+
+    // A read that fails reports the lost consent.
+    let connection = &app.ben.connections[0];
+    let hook = app.status_hook(&app.ben.user).await;
+    app.start_background_jobs();
+    app.set_consent(connection, ConsentState::Revoked).await;
+    let read = app.rows_of(connection).by(&app.ben).send().await;
+    read.error(503);
+    eventually(async || hook.receiver.has_requests()).await;
+    assert_eq!(statuses(&hook.drain()), [["active", "revoked"]]);
 }
 
 #[tokio::test]
@@ -228,19 +237,6 @@ async fn new_ending_and_removed_connections_are_reported() {
         assert_eq!(shown(&received[0])["consent_expires_at"], json!(end));
         assert_eq!(shown(&received[0])["previous_status"], Value::Null);
     }
-}
-
-#[tokio::test]
-async fn failed_read_reports_the_lost_consent() {
-    let app = App::start(Setup::default()).await;
-    let connection = &app.ben.connections[0];
-    let hook = app.status_hook(&app.ben.user).await;
-    app.start_background_jobs();
-    app.set_consent(connection, ConsentState::Revoked).await;
-    let read = app.rows_of(connection).by(&app.ben).send().await;
-    read.error(503);
-    eventually(async || hook.receiver.has_requests()).await;
-    assert_eq!(statuses(&hook.drain()), [["active", "revoked"]]);
 }
 
 /// A deployment with one connection at Fiskil, and the id of that connection.
