@@ -105,10 +105,71 @@ async fn banks_are_read_and_removed_by_their_user_only() {
     empty.assert_has("Nothing is linked yet");
 }
 
-/// By the user and in the browser that began it, also without the link that the console made.
+/// The broken one is first, in words for its owner, with the button that helps.
 #[tokio::test]
-async fn unfinished_consent_is_confirmed_among_the_banks() {
+async fn banks_are_shown_by_what_their_user_can_do() {
     let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.olivia.user.id).await;
+    let shown = app.connections_of(app.olivia.user.id).await;
+    let [first, last] = &shown[..] else {
+        panic!("{shown:?}")
+    };
+    let before = browser.get("/connections").await;
+    let place = |page: &str, one: &Connection| page.find(&format!("id=\"bank-{}\"", one.id));
+    assert!(place(&before.text, first) < place(&before.text, last));
+    before.assert_lacks("Needs you");
+    before.assert_has("Up to date, ");
+    for account in app.accounts_of(last).await {
+        before.assert_has(&format!("href=\"/transactions?account={}\"", account.id));
+    }
+    before.assert_has(&format!("<code>{}</code>", last.id));
+    let policy = before.headers["content-security-policy"].to_str().unwrap();
+    assert!(policy.contains(" http://127.0.0.1:"), "logos: {policy}");
+
+    withdraw_consent(&app, last).await;
+    let page = browser.get("/connections").await;
+    assert!(place(&page.text, last) < place(&page.text, first));
+    let (_, broken) = page.text.split_once("Needs you").unwrap();
+    let (broken, linking) = broken.split_once(">Link another").unwrap();
+    let (_, working) = linking.split_once(">Linked<").unwrap();
+    for words in [
+        "Your consent was withdrawn",
+        ">Reconnect<",
+        "class=\"strong\"",
+    ] {
+        assert!(broken.contains(words), "no {words:?} in {broken}");
+    }
+    assert_lacks(working, ">Reconnect<");
+    assert_has(working, "Renew consent");
+    for words in ["revoked", "the user", "Connected"] {
+        page.assert_lacks(words);
+    }
+    let begun = browser
+        .post("/connections", &format!("connection={}", last.id))
+        .await;
+    begun.assert_status(303);
+    assert!(!begun.location.unwrap().starts_with('/'), "at the provider");
+
+    // One outside of the plan asks for nothing.
+    let person = app.person_at("snaptrade").await;
+    let browser = app.sign_in(person.user.id).await;
+    withdraw_consent(&app, &person.connections[0]).await;
+    let overview = browser.get("/overview").await;
+    overview.assert_has("What needs you");
+    app.set_plan(person.user.id, Plan::Developer).await;
+    let overview = browser.get("/overview").await;
+    assert!(
+        !overview.text.contains("What needs you"),
+        "it cannot be reconnected"
+    );
+    let page = browser.get("/connections").await;
+    page.assert_has("Brokers: not in your plan.");
+    page.assert_has(">Not in your plan<");
+    page.assert_lacks("name=\"connection\"");
+    page.assert_has("confirm-removal");
+
+    // An unfinished consent is confirmed by the user and in the browser that began it, also without
+    // the link that the console made.
     let (owner, other) = (
         app.sign_in(app.ben.user.id).await,
         app.sign_in(app.olivia.user.id).await,
@@ -170,12 +231,8 @@ async fn unfinished_consent_is_confirmed_among_the_banks() {
     }
     app.advance_clock(SignedDuration::from_mins(12));
     assert_eq!(show(&own).await.headers["refresh"], "60; url=?");
-}
 
-/// Two logins at one bank are told apart where one of them is removed.
-#[tokio::test]
-async fn removal_names_which_of_two() {
-    let app = App::start(Setup::default()).await;
+    // Two logins at one bank are told apart where one of them is removed.
     app.set_options("fiskil", &json!({"sameIds": false}));
     let (user, first) = app.linked_user("twice@example.com", "fiskil").await;
     app.advance_clock(SignedDuration::from_hours(1));
@@ -190,73 +247,6 @@ async fn removal_names_which_of_two() {
         .collect();
     assert_eq!(names.len(), 2, "{names:?}");
     assert_ne!(names[0], names[1]);
-}
-
-/// The broken one is first, in words for its owner, with the button that helps.
-#[tokio::test]
-async fn broken_bank_comes_first_with_its_button() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.olivia.user.id).await;
-    let shown = app.connections_of(app.olivia.user.id).await;
-    let [first, last] = &shown[..] else {
-        panic!("{shown:?}")
-    };
-    let before = browser.get("/connections").await;
-    let place = |page: &str, one: &Connection| page.find(&format!("id=\"bank-{}\"", one.id));
-    assert!(place(&before.text, first) < place(&before.text, last));
-    before.assert_lacks("Needs you");
-    before.assert_has("Up to date, ");
-    for account in app.accounts_of(last).await {
-        before.assert_has(&format!("href=\"/transactions?account={}\"", account.id));
-    }
-    before.assert_has(&format!("<code>{}</code>", last.id));
-    let policy = before.headers["content-security-policy"].to_str().unwrap();
-    assert!(policy.contains(" http://127.0.0.1:"), "logos: {policy}");
-
-    withdraw_consent(&app, last).await;
-    let page = browser.get("/connections").await;
-    assert!(place(&page.text, last) < place(&page.text, first));
-    let (_, broken) = page.text.split_once("Needs you").unwrap();
-    let (broken, linking) = broken.split_once(">Link another").unwrap();
-    let (_, working) = linking.split_once(">Linked<").unwrap();
-    for words in [
-        "Your consent was withdrawn",
-        ">Reconnect<",
-        "class=\"strong\"",
-    ] {
-        assert!(broken.contains(words), "no {words:?} in {broken}");
-    }
-    assert_lacks(working, ">Reconnect<");
-    assert_has(working, "Renew consent");
-    for words in ["revoked", "the user", "Connected"] {
-        page.assert_lacks(words);
-    }
-    let begun = browser
-        .post("/connections", &format!("connection={}", last.id))
-        .await;
-    begun.assert_status(303);
-    assert!(!begun.location.unwrap().starts_with('/'), "at the provider");
-}
-
-#[tokio::test]
-async fn bank_outside_of_the_plan_asks_for_nothing() {
-    let app = App::start(Setup::default()).await;
-    let person = app.person_at("snaptrade").await;
-    let browser = app.sign_in(person.user.id).await;
-    withdraw_consent(&app, &person.connections[0]).await;
-    let overview = browser.get("/overview").await;
-    overview.assert_has("What needs you");
-    app.set_plan(person.user.id, Plan::Developer).await;
-    let overview = browser.get("/overview").await;
-    assert!(
-        !overview.text.contains("What needs you"),
-        "it cannot be reconnected"
-    );
-    let page = browser.get("/connections").await;
-    page.assert_has("Brokers: not in your plan.");
-    page.assert_has(">Not in your plan<");
-    page.assert_lacks("name=\"connection\"");
-    page.assert_has("confirm-removal");
 }
 
 /// Linking, reading and removing, by the pages alone, and without the question for another browser.
@@ -318,17 +308,15 @@ async fn banks_are_linked_and_removed_without_a_command() {
     assert_has(&text, "within a minute");
     browser.wait_for("document.activeElement.id === 'done'");
     browser.assert_accessible("console-bank-syncing");
-}
 
-/// Of one who has many banks, on a phone: what helps is on the first screen.
-#[tokio::test(flavor = "multi_thread")]
-async fn another_bank_and_a_broken_one_need_no_scrolling() {
-    let app = App::start(Setup::default()).await;
+    // Of one who has many banks, on a phone: what helps is on the first screen.
     let person = with_many_banks(&app).await;
     assert!(person.connections.len() > 3, "{:?}", person.connections);
     let broken = &person.connections[0];
     withdraw_consent(&app, broken).await;
-    let mut browser = Browser::of_user(&app, person.user.id, 360, 780).await;
+    browser.size(360, 780, false);
+    browser.open(&app.sign_in_link(person.user.id).await);
+    browser.click("button.strong");
     browser.open(&format!("{}/overview", app.console_url));
     browser.click("nav a[href='/connections']");
     browser.assert_accessible("console-banks-many");

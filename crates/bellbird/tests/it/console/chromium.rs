@@ -116,7 +116,7 @@ async fn from_the_sign_in_link_through_every_page() {
 /// Amounts of 35 digits and 30 places, quantities of 18 places and odd texts move nothing else: no
 /// text gets a narrow column, nothing leaves its card, and the sums open their exact digits.
 #[tokio::test(flavor = "multi_thread")]
-async fn odd_numbers_fit_every_width() {
+async fn odd_numbers_fit_and_everyday_tasks_take_few_clicks() {
     /// Texts with less room than eight digits, and what is wider than the card around it.
     const MISFITS: &str = "(() => { const misfits = []; \
         for (const one of document.querySelectorAll('.entries .what, .card th[scope=row]')) { \
@@ -178,6 +178,46 @@ async fn odd_numbers_fit_every_width() {
             }
         }
     }
+
+    // On a phone, from the overview: a transaction of months ago in two clicks, whichever account
+    // it is in, and the rows behind the sum of a category in one. When the plan reads nothing any
+    // more, the user is told so, and offered nothing.
+    let mut old = Vec::new();
+    for (account, _) in app.accounts_by(&app.ben).await {
+        let rows = app.transactions(&account).by(&app.ben).from("2026-04-01");
+        old.extend(rows.all(200).await);
+    }
+    let wanted = old.iter().find(|row| row.date.starts_with("2026-04"));
+    let wanted = wanted.expect("a row of April");
+    browser.size(360, 780, false);
+    browser.open(&app.sign_in_link(app.ben.user.id).await);
+    browser.click("button.strong");
+
+    browser.click("nav a[href='/overview']");
+    browser.click("nav a[href='/transactions']");
+    browser.write("#search", &wanted.description);
+    browser.click("form.search button");
+    let text = browser.text();
+    assert_has(&text, " Apr 2026");
+
+    browser.click("nav a[href='/overview']");
+    browser.click("[slot=money]:not(.awaited) .chip[href*='12-months']");
+    browser.assert_at("#money");
+    browser.wait_for("Math.abs(document.querySelector('#money').getBoundingClientRect().top) < 32");
+    browser.click(".bars a.what");
+    assert!(browser.url().contains("category="), "{}", browser.url());
+    assert!(browser.has(".transactions > li"), "{}", browser.text());
+
+    app.set_plan(app.ben.user.id, Plan::Saver).await;
+    browser.size(1280, 800, false);
+    for path in ["/overview", "/keys", "/webhooks", "/connections"] {
+        browser.click(&format!("nav a[href='{path}']"));
+        browser.assert_shows("Your plan (saver) does not include");
+        browser.assert_accessible(&format!("console-saver{}", path.replace('/', "-")));
+    }
+    browser.open(&format!("{}/nothing", app.console_url));
+    assert!(browser.has("nav a[href='/overview']"), "{}", browser.text());
+    browser.assert_accessible("console-missing");
 }
 
 /// Over plain HTTP at an address of a home network, to which browsers send no `Sec-Fetch-Site`. The
@@ -317,48 +357,6 @@ async fn transactions_fit_a_phone() {
     browser.open(&format!("{page}?from=2026-02-15&to=2026-02-14"));
     assert!(browser.has("details[open] #to-error"), "{}", browser.text());
     browser.assert_accessible("console-transactions-days");
-}
-
-/// On a phone, from the overview: a transaction of months ago in two clicks, whichever account it
-/// is in, and the rows behind the sum of a category in one. When the plan reads nothing any more,
-/// the user is told so, and offered nothing.
-#[tokio::test(flavor = "multi_thread")]
-async fn everyday_tasks_take_few_clicks() {
-    let app = App::start(Setup::default()).await;
-    let mut old = Vec::new();
-    for (account, _) in app.accounts_by(&app.ben).await {
-        let rows = app.transactions(&account).by(&app.ben).from("2026-04-01");
-        old.extend(rows.all(200).await);
-    }
-    let wanted = old.iter().find(|row| row.date.starts_with("2026-04"));
-    let wanted = wanted.expect("a row of April");
-    let mut browser = Browser::of_user(&app, app.ben.user.id, 360, 780).await;
-
-    browser.click("nav a[href='/overview']");
-    browser.click("nav a[href='/transactions']");
-    browser.write("#search", &wanted.description);
-    browser.click("form.search button");
-    let text = browser.text();
-    assert_has(&text, " Apr 2026");
-
-    browser.click("nav a[href='/overview']");
-    browser.click("[slot=money]:not(.awaited) .chip[href*='12-months']");
-    browser.assert_at("#money");
-    browser.wait_for("Math.abs(document.querySelector('#money').getBoundingClientRect().top) < 32");
-    browser.click(".bars a.what");
-    assert!(browser.url().contains("category="), "{}", browser.url());
-    assert!(browser.has(".transactions > li"), "{}", browser.text());
-
-    app.set_plan(app.ben.user.id, Plan::Saver).await;
-    browser.size(1280, 800, false);
-    for path in ["/overview", "/keys", "/webhooks", "/connections"] {
-        browser.click(&format!("nav a[href='{path}']"));
-        browser.assert_shows("Your plan (saver) does not include");
-        browser.assert_accessible(&format!("console-saver{}", path.replace('/', "-")));
-    }
-    browser.open(&format!("{}/nothing", app.console_url));
-    assert!(browser.has("nav a[href='/overview']"), "{}", browser.text());
-    browser.assert_accessible("console-missing");
 }
 
 /// CONTRIBUTING.md says how this makes the pictures.

@@ -10,75 +10,9 @@ use crate::support::harness::{App, Setup};
 use crate::support::receiver::Reply;
 use crate::support::words::{assert_has, assert_lacks};
 
-#[tokio::test]
-async fn keys_are_made_replaced_and_revoked() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.ben.user.id).await;
-    let other = app.sign_in(app.olivia.user.id).await;
-    let made = browser.post("/keys", "name=%3Cb%3ESheet").await;
-    let key = shown_key(&made.text).expect("the new key");
-    made.assert_has("&#60;b&#62;Sheet");
-    // Shown once.
-    browser.get("/keys").await.assert_lacks(&key);
-    assert_eq!(app.get_as(&key, "/v1/me").await.status, 200);
-    let record = find(&app, "<b>Sheet").await;
-    for form in [format!("revoke={record}"), format!("rotate={record}")] {
-        other.try_submit("/keys", &form, 400).await;
-    }
-    let rotated = browser.post("/keys", &format!("rotate={record}")).await;
-    let replaced = shown_key(&rotated.text).expect("a new key");
-    // The old one works for a day.
-    for key in [&key, &replaced] {
-        assert_eq!(app.get_as(key, "/v1/me").await.status, 200);
-    }
-    browser
-        .submit("/keys", &format!("revoke={record}"), "key-revoked&at=keys")
-        .await;
-    let page = browser.get("/keys?done=key-revoked&at=keys").await;
-    page.assert_has("The key is revoked");
-    page.assert_has("1 key that has ended");
-    assert_eq!(app.get_as(&key, "/v1/me").await.status, 401);
-    for wrong in [
-        "",
-        "name=",
-        "name=%20",
-        "revoke=1",
-        "revoke=&rotate=",
-        "name=a&name=b",
-        "name=a&works=7",
-    ] {
-        browser.try_submit("/keys", wrong, 400).await;
-    }
-    browser
-        .try_submit("/keys", &format!("name={}", "a".repeat(101)), 400)
-        .await;
-    browser
-        .try_submit("/keys", &format!("name={}", "a".repeat(5_000)), 413)
-        .await;
-
-    // A key works as long as its user wants.
-    let made = browser.post("/keys", "name=Trial&works=30").await;
-    let key = shown_key(&made.text).expect("the new key");
-    let named = async |name: &str| {
-        let keys = app.keys_of(app.ben.user.id).await;
-        keys.into_iter().find(|key| key.name == name).unwrap()
-    };
-    let trial = named("Trial").await;
-    let expires_at = trial.expires_at.unwrap();
-    let month = SignedDuration::from_hours(30 * 24);
-    assert_eq!(expires_at.duration_since(trial.created_at), month);
-    made.assert_has("Works until");
-    assert_eq!(app.get_as(&key, "/v1/me").await.status, 200);
-    assert_eq!(trial.status(expires_at), KeyStatus::Expired);
-    browser
-        .try_submit("/keys", "name=Lasting&works=", 200)
-        .await;
-    assert_eq!(named("Lasting").await.expires_at, None);
-}
-
 /// After a takeover, its user finds which session made which key.
 #[tokio::test]
-async fn settings_show_what_happened() {
+async fn programs_and_what_they_did_are_shown() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.ben.user.id).await;
     browser.post("/keys", "name=Sheet").await;
@@ -123,10 +57,86 @@ async fn settings_show_what_happened() {
     assert!(is_of_one_session);
     let other = app.sign_in(app.olivia.user.id).await.get("/settings").await;
     other.assert_lacks("Sheet");
+
+    // Keys say what they were used for.
+    let browser = app.sign_in(app.ben.user.id).await;
+    for path in ["/v1/me", "/v1/me", "/v1/accounts?limit=1", "/v1/none"] {
+        app.get_as(&app.ben.key, path).await;
+    }
+    app.get_as(&app.olivia.key, "/v1/me").await;
+    browser.get("/overview").await;
+    app.write_key_reads().await;
+    let page = browser.get("/keys").await;
+    let text = text_of(&page.text);
+    assert_has(&text, "4 requests in 30 days");
+    assert_has(&text, "/v1/me 2");
+    assert_has(&text, "/v1/accounts 1");
+    assert_lacks(&text, "limit=1");
+    assert_lacks(&text, "/v1/none");
+
+    // What the page of programs makes is what a program takes.
+    let browser = app.sign_in(app.ben.user.id).await;
+    let codes = |page: &str| -> Vec<String> {
+        page.split("<code>")
+            .skip(1)
+            .map(|code| code.split('<').next().unwrap().to_owned())
+            .collect()
+    };
+    let claim = async |text: &str| {
+        use base64::Engine as _;
+        let url = base64::engine::general_purpose::STANDARD.decode(text);
+        let url = String::from_utf8(url.unwrap()).unwrap();
+        let url = url.replace("https://bellbird.example", &app.url);
+        let response = app.http.post(url).send().await.unwrap();
+        response.status().as_u16()
+    };
+    let shown_codes = async |program: &str| {
+        let form = format!("program={program}");
+        codes(&browser.try_submit("/programs", &form, 200).await.text)
+    };
+    let token = async |program: &str| shown_codes(program).await.remove(0);
+    let first = token("Actual+Budget").await;
+    assert_eq!(claim(&first).await, 200);
+    assert_eq!(claim(&first).await, 403, "only once");
+    let names = app.keys_of(app.ben.user.id).await;
+    assert!(names.iter().any(|key| key.name == "Actual Budget"));
+    let unused = token("Home+Assistant").await;
+    browser
+        .submit("/programs", "void=yes", "tokens-revoked&at=void")
+        .await;
+    assert_eq!(claim(&unused).await, 403);
+    browser
+        .submit("/programs", "void=yes", "no-unused-tokens&at=void")
+        .await;
+    for (program, path) in [
+        (
+            "Google+Sheets",
+            "/v1/export/transactions.jsonl?partial=true",
+        ),
+        ("Excel", "/v1/connections"),
+        ("Claude+Code", "/v1/me"),
+        ("Another+assistant", "/v1/me"),
+        ("My+program", "/v1/accounts"),
+    ] {
+        let steps = shown_codes(program).await.join("\n");
+        assert_has(&steps, "https://bellbird.example");
+        let (_, key) = steps.split_once("bb_").expect("a key");
+        let key = key.split(|letter: char| !letter.is_ascii_alphanumeric());
+        let key = format!("bb_{}", key.take(1).collect::<String>());
+        let status = app.get_as(&key, path).await.status;
+        assert_eq!(status, 200, "{program}");
+    }
+    let page = browser.get("/programs").await.text;
+    assert_eq!(codes(&page), [""; 0], "shown once");
+    for wrong in ["", "program=", "program=Other", "program=GnuCash"] {
+        browser.try_submit("/programs", wrong, 400).await;
+    }
+    let file = browser.get("/transactions.ofx?from=2026-11-01").await;
+    file.assert_shows(200, "<OFX>");
 }
 
 #[tokio::test]
-async fn settings_change_the_user_alone() {
+async fn settings_and_keys_change_the_user_alone() {
     let app = App::start(Setup::default()).await;
     let (ben, olivia) = (app.ben.user.id, app.olivia.user.id);
     let (browser, second) = (app.sign_in(ben).await, app.sign_in(ben).await);
@@ -189,95 +199,8 @@ async fn settings_change_the_user_alone() {
     let out = browser.post("/settings", &own).await;
     assert_eq!(out.location.as_deref(), Some(SIGNED_OUT));
     browser.get("/settings").await.assert_needs_sign_in("ended");
-}
 
-/// What the page of programs makes is what a program takes.
-#[tokio::test]
-async fn programs_get_what_they_take() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.ben.user.id).await;
-    let codes = |page: &str| -> Vec<String> {
-        page.split("<code>")
-            .skip(1)
-            .map(|code| code.split('<').next().unwrap().to_owned())
-            .collect()
-    };
-    let claim = async |text: &str| {
-        use base64::Engine as _;
-        let url = base64::engine::general_purpose::STANDARD.decode(text);
-        let url = String::from_utf8(url.unwrap()).unwrap();
-        let url = url.replace("https://bellbird.example", &app.url);
-        let response = app.http.post(url).send().await.unwrap();
-        response.status().as_u16()
-    };
-    let shown_codes = async |program: &str| {
-        let form = format!("program={program}");
-        codes(&browser.try_submit("/programs", &form, 200).await.text)
-    };
-    let token = async |program: &str| shown_codes(program).await.remove(0);
-    let first = token("Actual+Budget").await;
-    assert_eq!(claim(&first).await, 200);
-    assert_eq!(claim(&first).await, 403, "only once");
-    let names = app.keys_of(app.ben.user.id).await;
-    assert!(names.iter().any(|key| key.name == "Actual Budget"));
-    let unused = token("Home+Assistant").await;
-    browser
-        .submit("/programs", "void=yes", "tokens-revoked&at=void")
-        .await;
-    assert_eq!(claim(&unused).await, 403);
-    browser
-        .submit("/programs", "void=yes", "no-unused-tokens&at=void")
-        .await;
-    for (program, path) in [
-        (
-            "Google+Sheets",
-            "/v1/export/transactions.jsonl?partial=true",
-        ),
-        ("Excel", "/v1/connections"),
-        ("Claude+Code", "/v1/me"),
-        ("Another+assistant", "/v1/me"),
-        ("My+program", "/v1/accounts"),
-    ] {
-        let steps = shown_codes(program).await.join("\n");
-        assert_has(&steps, "https://bellbird.example");
-        let (_, key) = steps.split_once("bb_").expect("a key");
-        let key = key.split(|letter: char| !letter.is_ascii_alphanumeric());
-        let key = format!("bb_{}", key.take(1).collect::<String>());
-        let status = app.get_as(&key, path).await.status;
-        assert_eq!(status, 200, "{program}");
-    }
-    let page = browser.get("/programs").await.text;
-    assert_eq!(codes(&page), [""; 0], "shown once");
-    for wrong in ["", "program=", "program=Other", "program=GnuCash"] {
-        browser.try_submit("/programs", wrong, 400).await;
-    }
-    let file = browser.get("/transactions.ofx?from=2026-11-01").await;
-    file.assert_shows(200, "<OFX>");
-}
-
-#[tokio::test]
-async fn keys_say_what_they_were_used_for() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.ben.user.id).await;
-    for path in ["/v1/me", "/v1/me", "/v1/accounts?limit=1", "/v1/none"] {
-        app.get_as(&app.ben.key, path).await;
-    }
-    app.get_as(&app.olivia.key, "/v1/me").await;
-    browser.get("/overview").await;
-    app.write_key_reads().await;
-    let page = browser.get("/keys").await;
-    let text = text_of(&page.text);
-    assert_has(&text, "4 requests in 30 days");
-    assert_has(&text, "/v1/me 2");
-    assert_has(&text, "/v1/accounts 1");
-    assert_lacks(&text, "limit=1");
-    assert_lacks(&text, "/v1/none");
-}
-
-/// What a reload or a second press sends makes nothing.
-#[tokio::test]
-async fn forms_that_are_sent_again_make_no_key_or_token() {
-    let app = App::start(Setup::default()).await;
+    // What a reload or a second press sends makes nothing.
     let (browser, user) = (app.sign_in(app.ben.user.id).await, app.ben.user.id);
     let newest = app.keys_of(user).await.remove(0).id;
     let form = format!("name=Sheet&newest={newest}");
@@ -301,6 +224,69 @@ async fn forms_that_are_sent_again_make_no_key_or_token() {
     browser
         .submit("/programs", form, "token-shown-before&at=actual")
         .await;
+
+    // Keys are made, replaced and revoked.
+    let browser = app.sign_in(app.ben.user.id).await;
+    let other = app.sign_in(app.olivia.user.id).await;
+    let made = browser.post("/keys", "name=%3Cb%3ESheet").await;
+    let key = shown_key(&made.text).expect("the new key");
+    made.assert_has("&#60;b&#62;Sheet");
+    // Shown once.
+    browser.get("/keys").await.assert_lacks(&key);
+    assert_eq!(app.get_as(&key, "/v1/me").await.status, 200);
+    let record = find(&app, "<b>Sheet").await;
+    for form in [format!("revoke={record}"), format!("rotate={record}")] {
+        other.try_submit("/keys", &form, 400).await;
+    }
+    let rotated = browser.post("/keys", &format!("rotate={record}")).await;
+    let replaced = shown_key(&rotated.text).expect("a new key");
+    // The old one works for a day.
+    for key in [&key, &replaced] {
+        assert_eq!(app.get_as(key, "/v1/me").await.status, 200);
+    }
+    browser
+        .submit("/keys", &format!("revoke={record}"), "key-revoked&at=keys")
+        .await;
+    let page = browser.get("/keys?done=key-revoked&at=keys").await;
+    page.assert_has("The key is revoked");
+    page.assert_has("1 key that has ended");
+    assert_eq!(app.get_as(&key, "/v1/me").await.status, 401);
+    for wrong in [
+        "",
+        "name=",
+        "name=%20",
+        "revoke=1",
+        "revoke=&rotate=",
+        "name=a&name=b",
+        "name=a&works=7",
+    ] {
+        browser.try_submit("/keys", wrong, 400).await;
+    }
+    browser
+        .try_submit("/keys", &format!("name={}", "a".repeat(101)), 400)
+        .await;
+    browser
+        .try_submit("/keys", &format!("name={}", "a".repeat(5_000)), 413)
+        .await;
+
+    // A key works as long as its user wants.
+    let made = browser.post("/keys", "name=Trial&works=30").await;
+    let key = shown_key(&made.text).expect("the new key");
+    let named = async |name: &str| {
+        let keys = app.keys_of(app.ben.user.id).await;
+        keys.into_iter().find(|key| key.name == name).unwrap()
+    };
+    let trial = named("Trial").await;
+    let expires_at = trial.expires_at.unwrap();
+    let month = SignedDuration::from_hours(30 * 24);
+    assert_eq!(expires_at.duration_since(trial.created_at), month);
+    made.assert_has("Works until");
+    assert_eq!(app.get_as(&key, "/v1/me").await.status, 200);
+    assert_eq!(trial.status(expires_at), KeyStatus::Expired);
+    browser
+        .try_submit("/keys", "name=Lasting&works=", 200)
+        .await;
+    assert_eq!(named("Lasting").await.expires_at, None);
 }
 
 fn shown_key(page: &str) -> Option<String> {

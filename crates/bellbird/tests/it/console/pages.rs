@@ -22,11 +22,55 @@ pub(super) fn text_of(html: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Nothing is offered, made or linked that the plan cannot use.
+/// What is stored can be downloaded, and holds no secret.
 #[tokio::test]
-async fn plan_decides_what_is_offered() {
+async fn user_reads_what_the_plan_offers_and_leaves() {
     let app = App::start(Setup::default()).await;
-    let user = app.ben.user.id;
+    let browser = app.sign_in(app.ben.user.id).await;
+    let file = browser.get("/settings/data.json").await;
+    let name = "attachment; filename=\"bellbird-data.json\"";
+    assert_eq!(file.headers["content-disposition"], name);
+    let data: Value = serde_json::from_str(&file.text).unwrap();
+    assert_eq!(data["users"][0]["email"], "ben@example.com");
+    assert_eq!(data["sessions"].as_array().unwrap().len(), 1);
+    let connection = &app.ben.connections[0];
+    assert_eq!(data["connections"][0]["id"], connection.id.to_string());
+    let accounts = data["accounts"].as_array().unwrap();
+    assert_eq!(accounts.len(), app.accounts_of(connection).await.len());
+    let numbers = accounts
+        .iter()
+        .filter_map(|account| account["maskedNumber"].as_str());
+    let digits = numbers.map(|number| number.chars().filter(char::is_ascii_digit).count());
+    let most = digits.max().expect("a number");
+    assert!(most <= 4, "{most} digits of a number");
+    for hidden in [&browser.cookie, &app.ben.key, "olivia"] {
+        file.assert_lacks(hidden);
+    }
+
+    // A page that is not there has the menus of whoever is signed in, and calls no provider.
+    let browser = app.sign_in(app.ben.user.id).await;
+    app.reset_calls();
+    let sync = format!("sync={}", ConnectionId::new());
+    for (page, words) in [
+        (browser.get("/nothing").await, "Page not found"),
+        (browser.get("/webhooks/endpoints/1").await, "Page not found"),
+        (
+            browser.post("/connections", &sync).await,
+            "It is removed already",
+        ),
+    ] {
+        page.assert_shows(404, words);
+        page.assert_has("href=\"/transactions\"");
+        page.assert_has("Signed in as <bdi>ben@example.com</bdi>");
+    }
+    assert_eq!(app.fiskil().total_calls(), 0);
+    let url = format!("{}/nothing", app.console_url);
+    let page = get(&url, None).await;
+    page.assert_shows(404, "Page not found");
+    assert!(!page.text.contains("/transactions"), "{}", page.text);
+
+    // Nothing is offered, made or linked that the plan cannot use.
+    let user = app.olivia.user.id;
     let set = async |plan| {
         app.set_plan(user, plan).await;
     };
@@ -91,62 +135,8 @@ async fn plan_decides_what_is_offered() {
     set(Plan::Professional).await;
     assert_has(&get(link, None).await.text, "value=\"snaptrade\"");
     browser.get("/webhooks").await.assert_has("trades.synced");
-}
 
-/// A page that is not there has the menus of whoever is signed in, and calls no provider.
-#[tokio::test]
-async fn missing_page_has_the_menus() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.ben.user.id).await;
-    app.reset_calls();
-    let sync = format!("sync={}", ConnectionId::new());
-    for (page, words) in [
-        (browser.get("/nothing").await, "Page not found"),
-        (browser.get("/webhooks/endpoints/1").await, "Page not found"),
-        (
-            browser.post("/connections", &sync).await,
-            "It is removed already",
-        ),
-    ] {
-        page.assert_shows(404, words);
-        page.assert_has("href=\"/transactions\"");
-        page.assert_has("Signed in as <bdi>ben@example.com</bdi>");
-    }
-    assert_eq!(app.fiskil().total_calls(), 0);
-    let url = format!("{}/nothing", app.console_url);
-    let page = get(&url, None).await;
-    page.assert_shows(404, "Page not found");
-    assert!(!page.text.contains("/transactions"), "{}", page.text);
-}
-
-#[tokio::test]
-async fn user_downloads_what_is_stored_and_it_holds_no_secret() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.ben.user.id).await;
-    let file = browser.get("/settings/data.json").await;
-    let name = "attachment; filename=\"bellbird-data.json\"";
-    assert_eq!(file.headers["content-disposition"], name);
-    let data: Value = serde_json::from_str(&file.text).unwrap();
-    assert_eq!(data["users"][0]["email"], "ben@example.com");
-    assert_eq!(data["sessions"].as_array().unwrap().len(), 1);
-    let connection = &app.ben.connections[0];
-    assert_eq!(data["connections"][0]["id"], connection.id.to_string());
-    let accounts = data["accounts"].as_array().unwrap();
-    assert_eq!(accounts.len(), app.accounts_of(connection).await.len());
-    let numbers = accounts
-        .iter()
-        .filter_map(|account| account["maskedNumber"].as_str());
-    let digits = numbers.map(|number| number.chars().filter(char::is_ascii_digit).count());
-    let most = digits.max().expect("a number");
-    assert!(most <= 4, "{most} digits of a number");
-    for hidden in [&browser.cookie, &app.ben.key, "olivia"] {
-        file.assert_lacks(hidden);
-    }
-}
-
-#[tokio::test]
-async fn user_deletes_themselves_with_everything() {
-    let app = App::start(Setup::default()).await;
+    // Deletes themselves with everything.
     let browser = app.sign_in(app.ben.user.id).await;
     let asked = browser.get("/settings/leave").await;
     asked.assert_shows(200, "Delete your account");

@@ -30,8 +30,9 @@ const PAGES: [&str; 14] = [
     "/settings/data.json",
 ];
 
+/// From the link to every end of a session.
 #[tokio::test]
-async fn link_signs_in_one_browser_once() {
+async fn link_begins_one_session_until_it_ends() {
     let app = App::start(Setup::default()).await;
     let link = app.sign_in_link(app.ben.user.id).await;
     // A scanner, a preview, or the person to whom the link was forwarded: opening it does
@@ -69,6 +70,92 @@ async fn link_signs_in_one_browser_once() {
         }
         page.assert_shows(200, "Signed in as <bdi>ben@example.com</bdi>");
     }
+
+    // A link ends the session before, or expires.
+    let before = app.sign_in(app.olivia.user.id).await;
+    let link = app.sign_in_link(app.ben.user.id).await;
+    let now = post(&link, Some(&before.cookie), "").await;
+    let keys = before.get("/keys").await;
+    keys.assert_needs_sign_in("its cookie was replaced");
+    let page = app.page("/keys", now.cookie.as_deref()).await;
+    page.assert_has("ben@example.com");
+
+    let link = app.sign_in_link(app.ben.user.id).await;
+    app.advance_clock(SignedDuration::from_mins(10));
+    for page in [get(&link, None).await, post(&link, None, "").await] {
+        page.assert_signs_nobody_in(410);
+    }
+    let unknown = app.page(UNKNOWN_LINK, None).await.text;
+    let expired = get(&link, None).await.text;
+    assert_eq!(unknown, expired, "the page does not say which");
+
+    // Made-up cookies are looked up, so many that they would fill every place, and a new session is
+    // still found.
+    let url = format!("{}/keys", app.console_url);
+    let made_up: Vec<String> = (0..64).map(|number| format!("{number:064x}")).collect();
+    let guesses = made_up.iter().map(|cookie| get(&url, Some(cookie)));
+    let (guessed, browser) = tokio::join!(
+        futures_util::future::join_all(guesses),
+        app.sign_in(app.ben.user.id)
+    );
+    for page in guessed {
+        page.assert_needs_sign_in("made up");
+    }
+    browser.get("/keys").await.assert_status(200);
+
+    // A session ends by sign-out, by time and with its user.
+    let browser = app.sign_in(app.ben.user.id).await;
+    let out = browser.post("/sign-out", "").await;
+    out.assert_leads_to(SIGNED_OUT);
+    assert_eq!(out.cookie.as_deref(), Some(""));
+    let page = app.page(SIGNED_OUT, None).await;
+    page.assert_has("You are signed out.");
+    assert_eq!(out.headers["clear-site-data"], "\"cache\", \"storage\"");
+    let cookie = out.headers["set-cookie"].to_str().unwrap();
+    assert_has(cookie, "Max-Age=0");
+    let keys = browser.get("/keys").await;
+    keys.assert_needs_sign_in("after sign-out");
+
+    // Whoever has the browser next, or had the session, links nothing by what the console left
+    // there.
+    let browser = app.sign_in(app.ben.user.id).await;
+    let begun = browser.post("/connections", "provider=akahu").await;
+    begun.assert_status(303);
+    let cookies = begun.set_cookies();
+    let (_, token) = cookies.split_once("bellbird-link=").unwrap();
+    let token = token.split(';').next().unwrap();
+    let link = format!("/link/{token}");
+    app.page(&link, None).await.assert_status(200);
+    let out = browser.post("/sign-out", "").await;
+    app.page(&link, None).await.assert_status(404);
+    let removed = out.set_cookies();
+    assert_eq!(removed, "bellbird-session=; bellbird-link=; bellbird=");
+
+    let user = app.add_user("new@example.com", Plan::Developer).await;
+    let browser = app.sign_in(user.id).await;
+    browser.get("/keys").await.assert_status(200);
+    app.delete_user(user.id).await;
+    let keys = browser.get("/keys").await;
+    keys.assert_needs_sign_in("its user is gone");
+
+    let browser = app.sign_in(app.ben.user.id).await;
+    app.advance_clock(SignedDuration::from_hours(14 * 24));
+    let keys = browser.get("/keys").await;
+    keys.assert_needs_sign_in("two weeks later");
+
+    // A change of the address by an app proves nothing, and pages do not say why nobody is signed
+    // in.
+    let browser = app.sign_in(app.ben.user.id).await;
+    let link = app.sign_in_link(app.ben.user.id).await;
+    app.set_console_sign_in(app.ben.user.id, false).await;
+    let keys = browser.get("/keys").await;
+    keys.assert_needs_sign_in("the session is over");
+    let unknown = app.page(UNKNOWN_LINK, None).await;
+    for page in [get(&link, None).await, post(&link, None, "").await] {
+        assert_eq!((page.status, &page.text), (410, &unknown.text));
+    }
+    let me = app.get_as(&app.ben.key, "/v1/me").await;
+    assert_eq!(me.status, 200, "keys work as before");
 }
 
 /// Whoever reads an operator's mailbox is no operator then.
@@ -117,70 +204,6 @@ async fn link_signs_in_no_operator_who_has_to_use_the_identity_provider() {
     page.assert_has("/sign-in/");
 }
 
-#[tokio::test]
-async fn link_ends_the_session_before_or_expires() {
-    let app = App::start(Setup::default()).await;
-    let before = app.sign_in(app.olivia.user.id).await;
-    let link = app.sign_in_link(app.ben.user.id).await;
-    let now = post(&link, Some(&before.cookie), "").await;
-    let keys = before.get("/keys").await;
-    keys.assert_needs_sign_in("its cookie was replaced");
-    let page = app.page("/keys", now.cookie.as_deref()).await;
-    page.assert_has("ben@example.com");
-
-    let link = app.sign_in_link(app.ben.user.id).await;
-    app.advance_clock(SignedDuration::from_mins(10));
-    for page in [get(&link, None).await, post(&link, None, "").await] {
-        page.assert_signs_nobody_in(410);
-    }
-    let unknown = app.page(UNKNOWN_LINK, None).await.text;
-    let expired = get(&link, None).await.text;
-    assert_eq!(unknown, expired, "the page does not say which");
-}
-
-#[tokio::test]
-async fn session_ends_by_sign_out_by_time_and_with_its_user() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.ben.user.id).await;
-    let out = browser.post("/sign-out", "").await;
-    out.assert_leads_to(SIGNED_OUT);
-    assert_eq!(out.cookie.as_deref(), Some(""));
-    let page = app.page(SIGNED_OUT, None).await;
-    page.assert_has("You are signed out.");
-    assert_eq!(out.headers["clear-site-data"], "\"cache\", \"storage\"");
-    let cookie = out.headers["set-cookie"].to_str().unwrap();
-    assert_has(cookie, "Max-Age=0");
-    let keys = browser.get("/keys").await;
-    keys.assert_needs_sign_in("after sign-out");
-
-    // Whoever has the browser next, or had the session, links nothing by what the console left
-    // there.
-    let browser = app.sign_in(app.ben.user.id).await;
-    let begun = browser.post("/connections", "provider=akahu").await;
-    begun.assert_status(303);
-    let cookies = begun.set_cookies();
-    let (_, token) = cookies.split_once("bellbird-link=").unwrap();
-    let token = token.split(';').next().unwrap();
-    let link = format!("/link/{token}");
-    app.page(&link, None).await.assert_status(200);
-    let out = browser.post("/sign-out", "").await;
-    app.page(&link, None).await.assert_status(404);
-    let removed = out.set_cookies();
-    assert_eq!(removed, "bellbird-session=; bellbird-link=; bellbird=");
-
-    let user = app.add_user("new@example.com", Plan::Developer).await;
-    let browser = app.sign_in(user.id).await;
-    browser.get("/keys").await.assert_status(200);
-    app.delete_user(user.id).await;
-    let keys = browser.get("/keys").await;
-    keys.assert_needs_sign_in("its user is gone");
-
-    let browser = app.sign_in(app.ben.user.id).await;
-    app.advance_clock(SignedDuration::from_hours(14 * 24));
-    let keys = browser.get("/keys").await;
-    keys.assert_needs_sign_in("two weeks later");
-}
-
 /// Nobody else lets the only operator in again.
 #[tokio::test]
 async fn operator_without_e_mail_is_asked_before_signing_out() {
@@ -212,11 +235,59 @@ async fn operator_without_e_mail_is_asked_before_signing_out() {
         .assert_needs_sign_in("signed out");
 }
 
-/// Every form, with a session: another site cannot submit it, and a program that says nothing about
-/// its origin neither.
+/// Somebody else may have made keys before the user was ever here, who must hear of them.
 #[tokio::test]
-async fn forms_of_other_sites_change_nothing() {
+async fn sign_in_leads_to_its_page_and_forms_are_our_own() {
     let app = App::start(Setup::default()).await;
+    let first = post(&app.sign_in_link(app.ben.user.id).await, None, "").await;
+    let shown = first.location.unwrap();
+    let page = app.page(&shown, first.cookie.as_deref()).await;
+    page.assert_has("These programs read your accounts");
+    page.assert_has("name=\"revoke\"");
+    let next = post(&app.sign_in_link(app.ben.user.id).await, None, "").await;
+    assert_eq!(next.location.as_deref(), Some("/overview"), "once");
+    let user = app.add_user("new@example.com", Plan::Developer).await;
+    let first = post(&app.sign_in_link(user.id).await, None, "").await;
+    // Nobody made anything.
+    first.assert_leads_to("/overview");
+
+    // A page that was asked for is what follows the sign-in of that browser, once. Without an open
+    // redirect: it does not depend on the URL of the request.
+    app.sign_in(app.ben.user.id).await;
+    for (asked, shown) in [
+        ("/transactions?period=3m", "/transactions?period=3m"),
+        (
+            "/webhooks/endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee",
+            "/webhooks",
+        ),
+        ("/settings", "/settings"),
+    ] {
+        let page = app.page(asked, None).await;
+        page.assert_needs_sign_in(asked);
+        let link = app.sign_in_link(app.ben.user.id).await;
+        let request = browser::post(&link, "").header("cookie", page.set_cookies());
+        let signed_in = Page::of(request.send().await.unwrap()).await;
+        signed_in.assert_leads_to(shown);
+        let removed = signed_in.headers.get_all("set-cookie").iter().next_back();
+        let removed = removed.unwrap().to_str().unwrap();
+        assert_starts(removed, "bellbird-page=; Path=/; Max-Age=0;");
+    }
+    for query in [
+        "?to=https://evil.example",
+        "?to=//evil.example",
+        "?next=%2F%2Fevil.example",
+        "?return=/keys",
+    ] {
+        let link = app.sign_in_link(app.ben.user.id).await;
+        let page = post(&format!("{link}{query}"), None, "").await;
+        assert_eq!(page.location.as_deref(), Some("/overview"), "{query}");
+        let path = format!("/sign-in{query}");
+        let shown = app.page(&path, page.cookie.as_deref()).await;
+        shown.assert_leads_to("/overview");
+    }
+
+    // Every form, with a session: another site cannot submit it, and a program that says nothing
+    // about its origin neither.
     let browser = app.sign_in(app.ben.user.id).await;
     let link = app.sign_in_link(app.olivia.user.id).await;
     let link_url = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
@@ -256,79 +327,6 @@ async fn forms_of_other_sites_change_nothing() {
     let request = browser::post(&format!("{}/settings", app.console_url), "timezone=UTC");
     let request = with_session(request, Some(&browser.cookie));
     assert_eq!(request.send().await.unwrap().status(), 303);
-}
-
-/// A page that was asked for is what follows the sign-in of that browser, once. Without an open
-/// redirect: it does not depend on the URL of the request.
-#[tokio::test]
-async fn sign_in_leads_to_the_page_that_was_asked_for() {
-    let app = App::start(Setup::default()).await;
-    app.sign_in(app.ben.user.id).await;
-    for (asked, shown) in [
-        ("/transactions?period=3m", "/transactions?period=3m"),
-        (
-            "/webhooks/endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee",
-            "/webhooks",
-        ),
-        ("/settings", "/settings"),
-    ] {
-        let page = app.page(asked, None).await;
-        page.assert_needs_sign_in(asked);
-        let link = app.sign_in_link(app.ben.user.id).await;
-        let request = browser::post(&link, "").header("cookie", page.set_cookies());
-        let signed_in = Page::of(request.send().await.unwrap()).await;
-        signed_in.assert_leads_to(shown);
-        let removed = signed_in.headers.get_all("set-cookie").iter().next_back();
-        let removed = removed.unwrap().to_str().unwrap();
-        assert_starts(removed, "bellbird-page=; Path=/; Max-Age=0;");
-    }
-    for query in [
-        "?to=https://evil.example",
-        "?to=//evil.example",
-        "?next=%2F%2Fevil.example",
-        "?return=/keys",
-    ] {
-        let link = app.sign_in_link(app.ben.user.id).await;
-        let page = post(&format!("{link}{query}"), None, "").await;
-        assert_eq!(page.location.as_deref(), Some("/overview"), "{query}");
-        let path = format!("/sign-in{query}");
-        let shown = app.page(&path, page.cookie.as_deref()).await;
-        shown.assert_leads_to("/overview");
-    }
-}
-
-/// Somebody else may have made keys before the user was ever here, who must hear of them.
-#[tokio::test]
-async fn first_sign_in_shows_the_programs_of_others() {
-    let app = App::start(Setup::default()).await;
-    let first = post(&app.sign_in_link(app.ben.user.id).await, None, "").await;
-    let shown = first.location.unwrap();
-    let page = app.page(&shown, first.cookie.as_deref()).await;
-    page.assert_has("These programs read your accounts");
-    page.assert_has("name=\"revoke\"");
-    let next = post(&app.sign_in_link(app.ben.user.id).await, None, "").await;
-    assert_eq!(next.location.as_deref(), Some("/overview"), "once");
-    let user = app.add_user("new@example.com", Plan::Developer).await;
-    let first = post(&app.sign_in_link(user.id).await, None, "").await;
-    // Nobody made anything.
-    first.assert_leads_to("/overview");
-}
-
-/// A change of the address by an app proves nothing, and pages do not say why nobody is signed in.
-#[tokio::test]
-async fn user_who_may_not_sign_in_is_as_unknown_as_any() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.ben.user.id).await;
-    let link = app.sign_in_link(app.ben.user.id).await;
-    app.set_console_sign_in(app.ben.user.id, false).await;
-    let keys = browser.get("/keys").await;
-    keys.assert_needs_sign_in("the session is over");
-    let unknown = app.page(UNKNOWN_LINK, None).await;
-    for page in [get(&link, None).await, post(&link, None, "").await] {
-        assert_eq!((page.status, &page.text), (410, &unknown.text));
-    }
-    let me = app.get_as(&app.ben.key, "/v1/me").await;
-    assert_eq!(me.status, 200, "keys work as before");
 }
 
 /// An address that tries many links is stopped, and the one that works is not hurt by it.
@@ -409,22 +407,4 @@ async fn missing_pages_count_as_pages() {
         page.assert_lacks("Signed in as");
         assert_eq!(page.headers["retry-after"], "12");
     }
-}
-
-/// Made-up cookies are looked up, so many that they would fill every place, and a new session is
-/// still found.
-#[tokio::test]
-async fn made_up_cookies_sign_nobody_in_or_out() {
-    let app = App::start(Setup::default()).await;
-    let url = format!("{}/keys", app.console_url);
-    let made_up: Vec<String> = (0..64).map(|number| format!("{number:064x}")).collect();
-    let guesses = made_up.iter().map(|cookie| get(&url, Some(cookie)));
-    let (guessed, browser) = tokio::join!(
-        futures_util::future::join_all(guesses),
-        app.sign_in(app.ben.user.id)
-    );
-    for page in guessed {
-        page.assert_needs_sign_in("made up");
-    }
-    browser.get("/keys").await.assert_status(200);
 }

@@ -119,6 +119,26 @@ async fn page_shows_the_rows_of_the_api() {
     rows_of_all_accounts_are_listed_newest_first(&app, &browser).await;
     filters_combine_and_the_file_has_what_the_page_shows(&app, &browser).await;
     search_reads_a_year_and_says_so(&app, &browser).await;
+
+    // A query takes no nonsense.
+    let browser = app.sign_in(app.ben.user.id).await;
+    let (account, _) = app.busiest().await;
+    let own = browser.get("/transactions").await;
+    assert!(!listed(&own.text).is_empty());
+    let other = format!("account={}", account.id);
+    for query in [
+        &*other,
+        "account=%00",
+        "category=%22%3E%3Cb%3E&period=-1",
+        "pages=1_~x",
+        "pages=50_99999999999999999999999999999999999999999999",
+        "a=b",
+    ] {
+        let page = browser.get(&format!("/transactions?{query}")).await;
+        page.assert_status(200);
+        page.assert_lacks("\"><b>");
+        assert_eq!(text_of(&page.text), text_of(&own.text), "{query}");
+    }
 }
 
 async fn rows_of_all_accounts_are_listed_newest_first(app: &App, browser: &SignedIn<'_>) {
@@ -329,29 +349,6 @@ async fn days_are_what_they_say(app: &App, browser: &SignedIn<'_>) {
         assert_lacks(&page, " of 0");
     }
     assert_eq!(app.transaction_calls(), 0);
-}
-
-#[tokio::test]
-async fn query_takes_no_nonsense() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.ben.user.id).await;
-    let (account, _) = app.busiest().await;
-    let own = browser.get("/transactions").await;
-    assert!(!listed(&own.text).is_empty());
-    let other = format!("account={}", account.id);
-    for query in [
-        &*other,
-        "account=%00",
-        "category=%22%3E%3Cb%3E&period=-1",
-        "pages=1_~x",
-        "pages=50_99999999999999999999999999999999999999999999",
-        "a=b",
-    ] {
-        let page = browser.get(&format!("/transactions?{query}")).await;
-        page.assert_status(200);
-        page.assert_lacks("\"><b>");
-        assert_eq!(text_of(&page.text), text_of(&own.text), "{query}");
-    }
 }
 
 /// The name of the person's bank at a provider.

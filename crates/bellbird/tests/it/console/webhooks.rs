@@ -40,8 +40,156 @@ async fn endpoint(app: &App, user: UserId) -> Endpoint {
 }
 
 #[tokio::test]
+async fn what_failed_is_sent_again_by_its_owner_only() {
+    let app = App::start(Setup::default()).await;
+    let hook = app.hook(&app.ben.user).await;
+    hook.receiver.reply_with(Reply::Status(503));
+    app.sync(&app.ben.connections[0]).await;
+    app.webhooks.run_due_deliveries().await;
+    while app.advance_to_next_attempt(&hook).await {
+        app.webhooks.run_due_deliveries().await;
+    }
+    let states = app.states_at(&hook).await;
+    assert!(states.contains(&DeliveryState::Failed), "{states:?}");
+    let browser = app.sign_in(app.ben.user.id).await;
+    let path = format!("/webhooks/endpoints/{}", hook.endpoint.id);
+    let failed = app
+        .deliveries_to(&hook)
+        .await
+        .into_iter()
+        .find(|one| one.state == DeliveryState::Failed)
+        .unwrap();
+    let log = browser.get(&format!("{path}?state=failed")).await;
+    log.assert_has(&format!("tried {} times", failed.attempts));
+    log.assert_has("503 · ");
+    log.assert_has(&app.ben.connections[0].institution_name);
+    browser
+        .get(&format!("{path}?state=delivered"))
+        .await
+        .assert_has("No event is in this state");
+
+    hook.receiver.reply_with(Reply::Status(200));
+    hook.drain();
+    let again = browser
+        .post(&path, &format!("redeliver={}", failed.event_id))
+        .await;
+    let event = failed.event_id;
+    let shown = format!("{path}?event={event}&done=event-requested&at={event}#done");
+    again.assert_leads_to(&shown);
+    let page = browser.get(shown.trim_end_matches("#done")).await;
+    page.assert_has("The event is sent again now");
+    let received = app.delivered_to(&hook).await;
+    assert!(
+        received
+            .iter()
+            .any(|event| event.id == failed.event_id.to_string()),
+        "{received:?}"
+    );
+
+    // The audit says so, unless nothing has failed.
+    let hook = app.hook(&app.ben.user).await;
+    hook.receiver.reply_with(Reply::Status(503));
+    app.add_recent_row(&app.ben.connections[0], "LATER").await;
+    app.sync(&app.ben.connections[0]).await;
+    let browser = app.sign_in(app.ben.user.id).await;
+    let path = format!("/webhooks/endpoints/{}", hook.endpoint.id);
+    let recoveries = async || {
+        let audit = app.storage.audit();
+        let rows = audit.list_before(None, Some(app.ben.user.id), 9).await;
+        let rows = rows.unwrap().into_iter();
+        rows.filter(|row| row.action == "delivery.recover").count()
+    };
+    let nothing = "no-failed-events&at=recover";
+    browser.submit(&path, "recover=day", nothing).await;
+    assert_eq!(recoveries().await, 0, "nothing has failed yet");
+    app.webhooks.run_due_deliveries().await;
+    while app.advance_to_next_attempt(&hook).await {
+        app.webhooks.run_due_deliveries().await;
+    }
+    let done = "events-requested&at=recover";
+    browser.submit(&path, "recover=3-days", done).await;
+    assert_eq!(recoveries().await, 1);
+
+    // Endpoints of others look missing.
+    let browser = app.sign_in(app.ben.user.id).await;
+    let theirs = app.hook(&app.olivia.user).await.endpoint.id;
+    let of_all = app
+        .hook_for_all(&[EventType::TransactionsSynced])
+        .await
+        .endpoint
+        .id;
+    let missing = EndpointId::new();
+    let expected = browser.get(&format!("/webhooks/endpoints/{missing}")).await;
+    expected.assert_status(404);
+    for id in [theirs, of_all] {
+        let page = browser.get(&format!("/webhooks/endpoints/{id}")).await;
+        assert_eq!((page.status, &page.text), (404, &expected.text));
+        for action in ["ping", "rotate", "enable", "disable", "delete"] {
+            let done = browser.post("/webhooks", &format!("{action}={id}")).await;
+            assert_eq!((done.status, &done.text), (404, &expected.text), "{action}");
+        }
+        for form in [
+            "recover=day",
+            &format!("redeliver={}", uuid::Uuid::now_v7()),
+        ] {
+            let done = browser
+                .post(&format!("/webhooks/endpoints/{id}"), form)
+                .await;
+            assert_ne!(done.status, 200, "{form}: {}", done.text);
+            assert_ne!(done.status, 303, "{form}");
+        }
+        let edited = format!(
+            "{}&edit={id}",
+            form_of("https://a.example", &[EventType::TradesSynced])
+        );
+        let done = browser.post("/webhooks", &edited).await;
+        assert_eq!((done.status, &done.text), (404, &expected.text));
+    }
+    browser
+        .get("/webhooks")
+        .await
+        .assert_lacks(&theirs.to_string());
+    let kept = app
+        .storage
+        .endpoints()
+        .list(app.olivia.user.id)
+        .await
+        .unwrap();
+    assert_eq!(kept[0].status, EndpointStatus::Enabled);
+}
+
+#[tokio::test]
 async fn endpoint_is_made_tried_repaired_and_deleted() {
     let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.ben.user.id).await;
+    for (url, events) in [
+        (
+            "http://example.com/hook",
+            &[EventType::TransactionsSynced][..],
+        ),
+        ("https://10.0.0.1/hook", &[EventType::TransactionsSynced]),
+        ("nothing", &[EventType::TransactionsSynced]),
+        ("https://example.com/hook", &[]),
+    ] {
+        let page = browser.post("/webhooks", &form_of(url, events)).await;
+        page.assert_status(400);
+        page.assert_has(&format!("value=\"{url}\""));
+    }
+    let form = form_of("ftp://example.com/hook", &[EventType::TransactionsSynced]);
+    let page = browser.post("/webhooks", &form).await;
+    page.assert_shows(
+        400,
+        "use https, or http to the computer that runs Bellbird.",
+    );
+    assert_eq!(
+        app.storage.endpoints().list(app.ben.user.id).await.unwrap(),
+        []
+    );
+    for wrong in ["", "ping=1", "ping=", "x=1"] {
+        browser.try_submit("/webhooks", wrong, 400).await;
+    }
+
+    // One that is right.
     let operator = app.sign_in_operator().await;
     let (browser, user) = (app.sign_in(app.ben.user.id).await, app.ben.user.id);
     let receiver = Receiver::start().await;
@@ -146,135 +294,8 @@ async fn endpoint_is_made_tried_repaired_and_deleted() {
     deleted.assert_leads_to("/webhooks?done=deleted&at=endpoints#done");
     assert_eq!(app.storage.endpoints().list(user).await.unwrap(), []);
     browser.get(&log_path).await.assert_status(404);
-}
 
-#[tokio::test]
-async fn what_failed_is_in_the_log_and_is_sent_again() {
-    let app = App::start(Setup::default()).await;
-    let hook = app.hook(&app.ben.user).await;
-    hook.receiver.reply_with(Reply::Status(503));
-    app.sync(&app.ben.connections[0]).await;
-    app.webhooks.run_due_deliveries().await;
-    while app.advance_to_next_attempt(&hook).await {
-        app.webhooks.run_due_deliveries().await;
-    }
-    let states = app.states_at(&hook).await;
-    assert!(states.contains(&DeliveryState::Failed), "{states:?}");
-    let browser = app.sign_in(app.ben.user.id).await;
-    let path = format!("/webhooks/endpoints/{}", hook.endpoint.id);
-    let failed = app
-        .deliveries_to(&hook)
-        .await
-        .into_iter()
-        .find(|one| one.state == DeliveryState::Failed)
-        .unwrap();
-    let log = browser.get(&format!("{path}?state=failed")).await;
-    log.assert_has(&format!("tried {} times", failed.attempts));
-    log.assert_has("503 · ");
-    log.assert_has(&app.ben.connections[0].institution_name);
-    browser
-        .get(&format!("{path}?state=delivered"))
-        .await
-        .assert_has("No event is in this state");
-
-    hook.receiver.reply_with(Reply::Status(200));
-    hook.drain();
-    let again = browser
-        .post(&path, &format!("redeliver={}", failed.event_id))
-        .await;
-    let event = failed.event_id;
-    let shown = format!("{path}?event={event}&done=event-requested&at={event}#done");
-    again.assert_leads_to(&shown);
-    let page = browser.get(shown.trim_end_matches("#done")).await;
-    page.assert_has("The event is sent again now");
-    let received = app.delivered_to(&hook).await;
-    assert!(
-        received
-            .iter()
-            .any(|event| event.id == failed.event_id.to_string()),
-        "{received:?}"
-    );
-}
-
-#[tokio::test]
-async fn audit_says_what_was_sent_again() {
-    let app = App::start(Setup::default()).await;
-    let hook = app.hook(&app.ben.user).await;
-    hook.receiver.reply_with(Reply::Status(503));
-    app.sync(&app.ben.connections[0]).await;
-    let browser = app.sign_in(app.ben.user.id).await;
-    let path = format!("/webhooks/endpoints/{}", hook.endpoint.id);
-    let recoveries = async || {
-        let audit = app.storage.audit();
-        let rows = audit.list_before(None, Some(app.ben.user.id), 9).await;
-        let rows = rows.unwrap().into_iter();
-        rows.filter(|row| row.action == "delivery.recover").count()
-    };
-    let nothing = "no-failed-events&at=recover";
-    browser.submit(&path, "recover=day", nothing).await;
-    assert_eq!(recoveries().await, 0, "nothing has failed yet");
-    app.webhooks.run_due_deliveries().await;
-    while app.advance_to_next_attempt(&hook).await {
-        app.webhooks.run_due_deliveries().await;
-    }
-    let done = "events-requested&at=recover";
-    browser.submit(&path, "recover=3-days", done).await;
-    assert_eq!(recoveries().await, 1);
-}
-
-#[tokio::test]
-async fn endpoints_of_others_look_missing() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.ben.user.id).await;
-    let theirs = app.hook(&app.olivia.user).await.endpoint.id;
-    let of_all = app
-        .hook_for_all(&[EventType::TransactionsSynced])
-        .await
-        .endpoint
-        .id;
-    let missing = EndpointId::new();
-    let expected = browser.get(&format!("/webhooks/endpoints/{missing}")).await;
-    expected.assert_status(404);
-    for id in [theirs, of_all] {
-        let page = browser.get(&format!("/webhooks/endpoints/{id}")).await;
-        assert_eq!((page.status, &page.text), (404, &expected.text));
-        for action in ["ping", "rotate", "enable", "disable", "delete"] {
-            let done = browser.post("/webhooks", &format!("{action}={id}")).await;
-            assert_eq!((done.status, &done.text), (404, &expected.text), "{action}");
-        }
-        for form in [
-            "recover=day",
-            &format!("redeliver={}", uuid::Uuid::now_v7()),
-        ] {
-            let done = browser
-                .post(&format!("/webhooks/endpoints/{id}"), form)
-                .await;
-            assert_ne!(done.status, 200, "{form}: {}", done.text);
-            assert_ne!(done.status, 303, "{form}");
-        }
-        let edited = format!(
-            "{}&edit={id}",
-            form_of("https://a.example", &[EventType::TradesSynced])
-        );
-        let done = browser.post("/webhooks", &edited).await;
-        assert_eq!((done.status, &done.text), (404, &expected.text));
-    }
-    browser
-        .get("/webhooks")
-        .await
-        .assert_lacks(&theirs.to_string());
-    let kept = app
-        .storage
-        .endpoints()
-        .list(app.olivia.user.id)
-        .await
-        .unwrap();
-    assert_eq!(kept[0].status, EndpointStatus::Enabled);
-}
-
-#[tokio::test]
-async fn endpoint_that_is_deleted_meanwhile_is_missing() {
-    let app = App::start(Setup::default()).await;
+    // It is missing for whoever deletes it at the same time.
     let browser = app.sign_in(app.ben.user.id).await;
     let form = format!("delete={}", app.hook(&app.ben.user).await.endpoint.id);
     let (first, second) = tokio::join!(
@@ -284,44 +305,8 @@ async fn endpoint_that_is_deleted_meanwhile_is_missing() {
     let mut statuses = [first.status, second.status];
     statuses.sort_unstable();
     assert_eq!(statuses, [303, 404]);
-}
 
-#[tokio::test]
-async fn wrong_endpoints_are_said() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in(app.ben.user.id).await;
-    for (url, events) in [
-        (
-            "http://example.com/hook",
-            &[EventType::TransactionsSynced][..],
-        ),
-        ("https://10.0.0.1/hook", &[EventType::TransactionsSynced]),
-        ("nothing", &[EventType::TransactionsSynced]),
-        ("https://example.com/hook", &[]),
-    ] {
-        let page = browser.post("/webhooks", &form_of(url, events)).await;
-        page.assert_status(400);
-        page.assert_has(&format!("value=\"{url}\""));
-    }
-    let form = form_of("ftp://example.com/hook", &[EventType::TransactionsSynced]);
-    let page = browser.post("/webhooks", &form).await;
-    page.assert_shows(
-        400,
-        "use https, or http to the computer that runs Bellbird.",
-    );
-    assert_eq!(
-        app.storage.endpoints().list(app.ben.user.id).await.unwrap(),
-        []
-    );
-    for wrong in ["", "ping=1", "ping=", "x=1"] {
-        browser.try_submit("/webhooks", wrong, 400).await;
-    }
-}
-
-/// What a reload or a second press sends makes nothing.
-#[tokio::test]
-async fn forms_that_are_sent_again_make_no_endpoint() {
-    let app = App::start(Setup::default()).await;
+    // What a reload or a second press sends makes nothing.
     let (browser, user) = (app.sign_in(app.ben.user.id).await, app.ben.user.id);
     let receiver = Receiver::start().await;
     let form = form_of(&receiver.url, &[EventType::TransactionsSynced]) + "&newest=";
@@ -340,7 +325,7 @@ async fn forms_that_are_sent_again_make_no_endpoint() {
 
 /// The form has no boxes for what a plan does not include, and an edit keeps it for a higher one.
 #[tokio::test]
-async fn event_types_beyond_the_plan_outlive_an_edit() {
+async fn event_types_follow_the_plan_and_have_examples() {
     let app = App::start(Setup::default()).await;
     let (browser, user) = (app.sign_in(app.olivia.user.id).await, app.olivia.user.id);
     let receiver = Receiver::start().await;
@@ -358,13 +343,10 @@ async fn event_types_beyond_the_plan_outlive_an_edit() {
     assert_eq!(edit(&[transactions]).await, [transactions, trades]);
     app.set_plan(user, Plan::Professional).await;
     assert_eq!(edit(&[transactions]).await, [transactions]);
-}
 
-/// The page shows an example of each type that an endpoint can get, and sends it.
-#[tokio::test]
-async fn example_of_each_type_is_shown_and_sent_once() {
-    let app = App::start(Setup::default()).await;
-    let (browser, user) = (app.sign_in(app.olivia.user.id).await, app.olivia.user.id);
+    // The page shows an example of each type that an endpoint can get, and sends it.
+    let deleted = browser.post("/webhooks", &format!("delete={id}")).await;
+    deleted.assert_status(303);
     let page = browser.get("/webhooks").await;
     for event in EventType::SUBSCRIBABLE_BY_USERS
         .iter()

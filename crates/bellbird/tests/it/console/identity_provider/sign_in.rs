@@ -48,7 +48,7 @@ async fn email_of(app: &App, page: &Page) -> String {
 }
 
 #[tokio::test]
-async fn verified_identity_signs_in_whatever_signs_it() {
+async fn verified_identity_signs_in_once() {
     let provider = IdentityProvider::start();
     let app = provider.app(None).await;
     let shown = app.page("/sign-in", None).await;
@@ -96,80 +96,8 @@ async fn verified_identity_signs_in_whatever_signs_it() {
             .await
             .assert_needs_sign_in("replaced");
     }
-}
 
-#[tokio::test]
-async fn unverified_address_or_wrong_token_signs_nobody_in() {
-    let provider = IdentityProvider::start();
-    let app = provider.app(None).await;
-    for account in [
-        json!({"sub": "o", "email": "olivia@example.com", "email_verified": false}),
-        json!({"sub": "o", "email": "olivia@example.com", "email_verified": "true"}),
-        json!({"sub": "o", "email": "olivia@example.com"}),
-        json!({"sub": "o", "email_verified": true}),
-        json!({"sub": "o"}),
-    ] {
-        for is_in_token in [true, false] {
-            provider
-                .control(json!({"account": account, "claimsInIdToken": is_in_token}))
-                .await;
-            let page = Visitor::default().sign_in(&app).await;
-            // What is no boolean cannot be read.
-            if account["email_verified"] == "true" {
-                assert!(page.status >= 400 && page.cookie.is_none(), "{}", page.text);
-            } else {
-                page.assert_rejected(403, "address is not verified", &account.to_string());
-            }
-        }
-    }
-    for email in [
-        "new@example.com",
-        "olivia@example.com.evil.example",
-        "not an address",
-        "<b>@example.com",
-    ] {
-        provider.choose("n", email).await;
-        let page = Visitor::default().sign_in(&app).await;
-        page.assert_rejected(403, "You are not a user of this service", email);
-        page.assert_lacks("<b>");
-    }
-    assert_eq!(app.storage.users().list().await.unwrap().len(), 2);
-    token_is_checked_with_the_newest_keys(&provider, &app).await;
-}
-
-#[tokio::test]
-async fn unknown_address_becomes_a_user_if_the_operator_says_so() {
-    let provider = IdentityProvider::start();
-    let app = provider.app(Some(Plan::Developer)).await;
-    provider
-        .control(
-            json!({"account": {"sub": "n", "email": "new@example.com", "email_verified": false}}),
-        )
-        .await;
-    Visitor::default().sign_in(&app).await.assert_rejected(
-        403,
-        "address is not verified",
-        "unverified",
-    );
-    for _ in 0..2 {
-        provider.choose("n", "New@example.com").await;
-        let signed_in = Visitor::default().sign_in(&app).await;
-        signed_in.assert_signed_in();
-        assert_eq!(email_of(&app, &signed_in).await, "New@example.com");
-    }
-    let users = app.storage.users().list().await.unwrap();
-    assert_eq!((users.len(), users[1].plan), (3, Plan::Developer));
-    provider.choose("b", "ben@example.com").await;
-    assert_eq!(
-        email_of(&app, &Visitor::default().sign_in(&app).await).await,
-        "ben@example.com"
-    );
-}
-
-#[tokio::test]
-async fn callback_works_once_in_the_browser_that_has_left() {
-    let provider = IdentityProvider::start();
-    let app = provider.app(None).await;
+    // A callback works once, in the browser that has left.
     provider.choose("o", "olivia@example.com").await;
     let (mut visitor, mut other) = (Visitor::default(), Visitor::default());
     let words = "This sign-in does not work any more";
@@ -252,9 +180,44 @@ async fn callback_works_once_in_the_browser_that_has_left() {
 }
 
 #[tokio::test]
-async fn address_is_trusted_once_and_the_subject_from_then_on() {
+async fn address_is_trusted_if_verified_and_once() {
     let provider = IdentityProvider::start();
     let app = provider.app(None).await;
+    for account in [
+        json!({"sub": "o", "email": "olivia@example.com", "email_verified": false}),
+        json!({"sub": "o", "email": "olivia@example.com", "email_verified": "true"}),
+        json!({"sub": "o", "email": "olivia@example.com"}),
+        json!({"sub": "o", "email_verified": true}),
+        json!({"sub": "o"}),
+    ] {
+        for is_in_token in [true, false] {
+            provider
+                .control(json!({"account": account, "claimsInIdToken": is_in_token}))
+                .await;
+            let page = Visitor::default().sign_in(&app).await;
+            // What is no boolean cannot be read.
+            if account["email_verified"] == "true" {
+                assert!(page.status >= 400 && page.cookie.is_none(), "{}", page.text);
+            } else {
+                page.assert_rejected(403, "address is not verified", &account.to_string());
+            }
+        }
+    }
+    for email in [
+        "new@example.com",
+        "olivia@example.com.evil.example",
+        "not an address",
+        "<b>@example.com",
+    ] {
+        provider.choose("n", email).await;
+        let page = Visitor::default().sign_in(&app).await;
+        page.assert_rejected(403, "You are not a user of this service", email);
+        page.assert_lacks("<b>");
+    }
+    assert_eq!(app.storage.users().list().await.unwrap().len(), 2);
+    token_is_checked_with_the_newest_keys(&provider, &app).await;
+
+    // It is trusted once, and the subject from then on.
     let issuer = &provider.issuer;
     let user = app.add_user("new@example.com", Plan::Developer).await;
     provider.choose("n", "new@example.com").await;
@@ -300,6 +263,35 @@ async fn address_is_trusted_once_and_the_subject_from_then_on() {
         "deleted",
     );
     provider.choose("n", "ben@example.com").await;
+    assert_eq!(
+        email_of(&app, &Visitor::default().sign_in(&app).await).await,
+        "ben@example.com"
+    );
+}
+
+#[tokio::test]
+async fn unknown_address_becomes_a_user_if_the_operator_says_so() {
+    let provider = IdentityProvider::start();
+    let app = provider.app(Some(Plan::Developer)).await;
+    provider
+        .control(
+            json!({"account": {"sub": "n", "email": "new@example.com", "email_verified": false}}),
+        )
+        .await;
+    Visitor::default().sign_in(&app).await.assert_rejected(
+        403,
+        "address is not verified",
+        "unverified",
+    );
+    for _ in 0..2 {
+        provider.choose("n", "New@example.com").await;
+        let signed_in = Visitor::default().sign_in(&app).await;
+        signed_in.assert_signed_in();
+        assert_eq!(email_of(&app, &signed_in).await, "New@example.com");
+    }
+    let users = app.storage.users().list().await.unwrap();
+    assert_eq!((users.len(), users[1].plan), (3, Plan::Developer));
+    provider.choose("b", "ben@example.com").await;
     assert_eq!(
         email_of(&app, &Visitor::default().sign_in(&app).await).await,
         "ben@example.com"

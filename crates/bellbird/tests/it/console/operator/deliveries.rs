@@ -46,6 +46,24 @@ async fn endpoint_is_enabled_and_its_events_are_sent_again() {
     ] {
         browser.try_submit(&page, wrong, 400).await;
     }
+
+    // An endpoint for all users has events of several, so a form says whose event it means.
+    let hook = app.hook_for_all(&[EventType::TransactionsSynced]).await;
+    app.sync(&app.olivia.connections[1]).await;
+    app.disable_hook(&hook, "too many failures").await;
+    let list = browser.get("/operator/deliveries").await;
+    list.assert_has("of all users");
+    list.assert_has("Endpoints for all users");
+    let page = format!("/operator/deliveries/{}", hook.endpoint.id);
+    browser.try_submit(&page, "enable=yes", 303).await;
+    let event = app.deliveries_to(&hook).await[0].event_id;
+    for (user, status) in [(&app.ben.user, 409), (&app.olivia.user, 303)] {
+        let form = format!("redeliver={event}&user={}", user.id);
+        browser.try_submit(&page, &form, status).await;
+    }
+    let audit = browser.get("/operator/audit").await;
+    audit.assert_has("Endpoint enabled");
+    audit.assert_has("the installation");
 }
 
 /// What its owner disabled is listed for the operator, and is no alarm.
@@ -73,27 +91,4 @@ async fn endpoint_that_its_user_disabled_is_no_alarm() {
     browser.get(which).await.assert_has("disabled: gone");
     let list = browser.get("/operator/deliveries").await;
     list.assert_has("<span class=\"status attention\">disabled: gone</span>");
-}
-
-/// Its events are of several users, so a form says whose event it means.
-#[tokio::test]
-async fn endpoint_for_all_users_is_enabled_for_each() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in_operator().await;
-    let hook = app.hook_for_all(&[EventType::TransactionsSynced]).await;
-    app.sync(&app.olivia.connections[0]).await;
-    app.disable_hook(&hook, "too many failures").await;
-    let list = browser.get("/operator/deliveries").await;
-    list.assert_has("of all users");
-    list.assert_has("Endpoints for all users");
-    let page = format!("/operator/deliveries/{}", hook.endpoint.id);
-    browser.try_submit(&page, "enable=yes", 303).await;
-    let event = app.deliveries_to(&hook).await[0].event_id;
-    for (user, status) in [(&app.ben.user, 409), (&app.olivia.user, 303)] {
-        let form = format!("redeliver={event}&user={}", user.id);
-        browser.try_submit(&page, &form, status).await;
-    }
-    let audit = browser.get("/operator/audit").await;
-    audit.assert_has("Endpoint enabled");
-    audit.assert_has("the installation");
 }

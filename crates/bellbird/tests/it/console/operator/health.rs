@@ -37,7 +37,7 @@ async fn health_names_what_fails_or_does_not_run() {
 
 /// What a user's bank needs is found from the page Health.
 #[tokio::test]
-async fn health_leads_to_the_users_who_must_reconnect() {
+async fn health_leads_to_users_and_is_that_of_all_instances() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in_operator().await;
     let health = browser.get("/operator/health").await;
@@ -70,13 +70,8 @@ async fn health_leads_to_the_users_who_must_reconnect() {
     }
     let page = browser.get(&format!("/operator/users/{user}")).await;
     page.assert_has("consent withdrawn");
-}
 
-/// The calls of another instance are counted, as its row has them.
-#[tokio::test]
-async fn health_is_that_of_all_instances() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in_operator().await;
+    // The calls of another instance are counted, as its row has them.
     browser
         .get("/operator/health")
         .await

@@ -99,7 +99,7 @@ fn all_pages(user: UserId, endpoint: &Hook) -> Vec<String> {
 
 /// Whatever is asked for and sent, everybody else gets what an address without a page gives.
 #[tokio::test]
-async fn there_are_no_such_pages_for_anybody_else() {
+async fn pages_are_for_operators_and_show_no_account() {
     let app = App::start(Setup::default()).await;
     let olivia = app.sign_in(app.olivia.user.id).await;
     let hook = app.disabled_endpoint().await;
@@ -141,34 +141,8 @@ async fn there_are_no_such_pages_for_anybody_else() {
     olivia.get("/keys").await.assert_lacks("/operator/");
     assert_eq!(app.user(app.ben.user.id).await.plan, app.ben.user.plan);
     assert_eq!(app.operator_audit().await, []);
-}
 
-/// With the menu, and with what Settings say to an operator.
-#[tokio::test]
-async fn flag_ends_with_the_next_request() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in_operator().await;
-    let keys = browser.get("/keys").await;
-    keys.assert_has("href=\"/operator/users\"");
-    let command = "user set</code> on the server changes it.";
-    browser.get("/settings").await.assert_has(command);
-    browser.get("/operator/audit").await.assert_status(200);
-    app.set_operator(app.ben.user.id, false).await;
-    browser.get("/operator/audit").await.assert_status(404);
-    let page = format!("/operator/users/{}", app.olivia.user.id);
-    browser.try_submit(&page, "plan=saver", 404).await;
-    assert_eq!(
-        app.user(app.olivia.user.id).await.plan,
-        app.olivia.user.plan
-    );
-    // Still signed in, without the menu.
-    browser.get("/keys").await.assert_lacks("/operator/");
-    browser.get("/settings").await.assert_lacks(command);
-}
-
-#[tokio::test]
-async fn forms_of_other_sites_change_no_user() {
-    let app = App::start(Setup::default()).await;
+    // Forms of other sites change no user.
     let operator = app.sign_in_operator().await;
     let hook = app.disabled_endpoint().await;
     let user = format!("/operator/users/{}", app.olivia.user.id);
@@ -191,12 +165,9 @@ async fn forms_of_other_sites_change_no_user() {
         }
     }
     assert_eq!(app.operator_audit().await, []);
-}
 
-/// The pages work without the operator's API, and show neither an account nor an amount of anybody.
-#[tokio::test]
-async fn pages_show_nothing_of_what_accounts_hold() {
-    let app = App::start(Setup::default()).await;
+    // The pages work without the operator's API, and show neither an account nor an amount of
+    // anybody.
     let browser = app.sign_in_operator().await;
     let hook = app.disabled_endpoint().await;
     let mut secrets = Vec::new();
@@ -223,6 +194,26 @@ async fn pages_show_nothing_of_what_accounts_hold() {
             page.assert_lacks(secret);
         }
     }
+
+    // The flag ends with the next request, with the menu, and with what Settings say to an
+    // operator.
+    let browser = app.sign_in_operator().await;
+    let keys = browser.get("/keys").await;
+    keys.assert_has("href=\"/operator/users\"");
+    let command = "user set</code> on the server changes it.";
+    browser.get("/settings").await.assert_has(command);
+    browser.get("/operator/audit").await.assert_status(200);
+    app.set_operator(app.ben.user.id, false).await;
+    browser.get("/operator/audit").await.assert_status(404);
+    let page = format!("/operator/users/{}", app.olivia.user.id);
+    browser.try_submit(&page, "plan=saver", 404).await;
+    assert_eq!(
+        app.user(app.olivia.user.id).await.plan,
+        app.olivia.user.plan
+    );
+    // Still signed in, without the menu.
+    browser.get("/keys").await.assert_lacks("/operator/");
+    browser.get("/settings").await.assert_lacks(command);
 }
 
 /// Each page of a list begins behind the last row of the one before, and leads back to it.

@@ -79,73 +79,9 @@ async fn operator_sees_users_and_changes_them_with_an_audit() {
     }
     audit.assert_has("<bdi>ben@example.com</bdi>");
     audit.assert_has("plan: professional → developer");
-}
 
-/// What it says of a bank that was only read, of an endpoint, and of a plan without accounts.
-#[tokio::test]
-async fn page_of_a_user_shows_what_they_have() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in_operator().await;
-    let olivia = &app.olivia;
-    let path = format!("/operator/users/{}", olivia.user.id);
-    app.refresh(olivia.user.id, olivia.connections[0].id).await;
-    browser.get(&path).await.assert_has(", never synced.");
-    for connection in &olivia.connections {
-        app.sync(connection).await;
-    }
-    let page = browser.get(&path).await;
-    page.assert_has(". Synced <time");
-    page.assert_lacks(", never synced.");
-
-    app.disabled_endpoint().await;
-    let of_olivia = "<bdi>olivia@example.com</bdi></a>";
-    let list = browser.get("/operator/deliveries").await;
-    list.assert_has(of_olivia);
-    let page = browser.get(&path).await;
-    page.assert_has("No success yet.");
-    // Whose endpoint it is need not be said there.
-    page.assert_lacks(of_olivia);
-
-    let nothing = "reads nothing with this plan";
-    page.assert_lacks(nothing);
-    app.set_plan(olivia.user.id, Plan::Saver).await;
-    let page = browser.get(&path).await;
-    page.assert_has(nothing);
-    page.assert_has("No program reads for this user.");
-}
-
-/// As after a restore, which forbids it to everybody.
-#[tokio::test]
-async fn operator_allows_a_user_to_sign_in() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in_operator().await;
-    let olivia = app.olivia.user.id;
-    app.set_console_sign_in(olivia, false).await;
-    let path = format!("/operator/users/{olivia}");
-    let page = browser.get(&path).await;
-    page.assert_has("because a restore forbade it to everybody");
-    page.assert_has("The user is no operator.");
-    page.assert_lacks("name=\"sign-in-link\"");
-    page.assert_lacks("name=\"send-link\"");
-    let refused = browser.post(&path, "sign-in-link=yes").await;
-    refused.assert_shows(
-        400,
-        "This user may not sign in. Allow it first, unless the user is being removed.",
-    );
-    browser.try_submit(&path, "allow-sign-in=yes", 303).await;
-    assert!(app.user(olivia).await.console_sign_in);
-    let page = browser.get(&path).await;
-    page.assert_lacks("name=\"allow-sign-in\"");
-    page.assert_has("name=\"sign-in-link\"");
-    let rows = app.operator_audit().await;
-    assert_eq!(rows[0].detail.as_deref(), Some("may sign in: no → yes"));
-}
-
-/// Each filter finds its user, and leaves out the other.
-#[tokio::test]
-async fn users_are_filtered() {
-    let app = App::start(Setup::default()).await;
-    let browser = app.sign_in_operator().await;
+    // Each filter finds its user, and leaves out the other.
+    app.set_plan(olivia, Plan::Professional).await;
     app.disabled_endpoint().await;
     for (query, has_olivia, has_ben) in [
         ("", true, true),
@@ -173,4 +109,55 @@ async fn users_are_filtered() {
     let revoked = browser.get("/operator/users?status=revoked").await;
     revoked.assert_has("consent withdrawn");
     revoked.assert_has("Show all users");
+
+    // The page of a user says something of a bank that was only read, of an endpoint, and of a plan
+    // without accounts.
+    let olivia = &app.olivia;
+    let path = format!("/operator/users/{}", olivia.user.id);
+    app.refresh(olivia.user.id, olivia.connections[0].id).await;
+    browser.get(&path).await.assert_has(", never synced.");
+    for connection in &olivia.connections {
+        app.sync(connection).await;
+    }
+    let page = browser.get(&path).await;
+    page.assert_has(". Synced <time");
+    page.assert_lacks(", never synced.");
+
+    app.disabled_endpoint().await;
+    let of_olivia = "<bdi>olivia@example.com</bdi></a>";
+    let list = browser.get("/operator/deliveries").await;
+    list.assert_has(of_olivia);
+    let page = browser.get(&path).await;
+    page.assert_has("No success yet.");
+    // Whose endpoint it is need not be said there.
+    page.assert_lacks(of_olivia);
+
+    let nothing = "reads nothing with this plan";
+    page.assert_lacks(nothing);
+    app.set_plan(olivia.user.id, Plan::Saver).await;
+    let page = browser.get(&path).await;
+    page.assert_has(nothing);
+    page.assert_has("No program reads for this user.");
+
+    // The operator allows a user to sign in, as after a restore, which forbids it to everybody.
+    let olivia = app.olivia.user.id;
+    app.set_console_sign_in(olivia, false).await;
+    let path = format!("/operator/users/{olivia}");
+    let page = browser.get(&path).await;
+    page.assert_has("because a restore forbade it to everybody");
+    page.assert_has("The user is no operator.");
+    page.assert_lacks("name=\"sign-in-link\"");
+    page.assert_lacks("name=\"send-link\"");
+    let refused = browser.post(&path, "sign-in-link=yes").await;
+    refused.assert_shows(
+        400,
+        "This user may not sign in. Allow it first, unless the user is being removed.",
+    );
+    browser.try_submit(&path, "allow-sign-in=yes", 303).await;
+    assert!(app.user(olivia).await.console_sign_in);
+    let page = browser.get(&path).await;
+    page.assert_lacks("name=\"allow-sign-in\"");
+    page.assert_has("name=\"sign-in-link\"");
+    let rows = app.operator_audit().await;
+    assert_eq!(rows[0].detail.as_deref(), Some("may sign in: no → yes"));
 }
