@@ -30,7 +30,7 @@ async fn linked(api: &str, key: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn demo_starts_ready_and_cleans_up() {
+async fn demo_does_what_it_says_and_cleans_up() {
     let (workdir, receiver) = (Workdir::new(), Receiver::start().await);
     let webhook = format!("--webhook {}", receiver.url);
     let running = workdir.start(&format!("demo --seed 7 --rows 50 {webhook}"));
@@ -79,10 +79,14 @@ async fn demo_starts_ready_and_cleans_up() {
     let expected = format!("wrong the Bellbird at {api} is a demo: stop it");
     assert_eq!(installed.doctor_with(&options, "api.listen"), [expected]);
 
+    let _tried = do_what_pages_advise(&workdir, &demo).await;
     let is_empty = || workdir.folder.path().read_dir().unwrap().next().is_none();
     assert!(!is_empty());
+    // They do not delay the end.
+    let _connections = open_connections(&demo);
     let (code, rest, log) = running.stop("-INT");
     assert_eq!((code, rest.as_str()), (Some(0), ""));
+    assert_lacks(&log, "connections aborted");
     for secret in keys.iter().chain([&secret]) {
         assert_lacks(&log, secret);
     }
@@ -117,13 +121,10 @@ fn open_connections(demo: &Value) -> Vec<TcpStream> {
     connections
 }
 
-/// Does what the demo's pages advise, after the first link has expired, and ends the demo.
-#[tokio::test]
-async fn demo_does_what_its_pages_advise() {
-    let workdir = Workdir::new();
-    let running = workdir.start("demo --rows 50");
-    let demo = running.json();
-    let console = text(&demo, "consoleUrl");
+/// Does what the demo's pages advise, after the first link has expired. Returns the receiver that
+/// was tried.
+async fn do_what_pages_advise(workdir: &Workdir, demo: &Value) -> Receiver {
+    let console = text(demo, "consoleUrl");
     let page = async |url: &str| {
         let request = client().get(url).header("accept", "text/html");
         request.send().await.unwrap().text().await.unwrap()
@@ -138,7 +139,7 @@ async fn demo_does_what_its_pages_advise() {
     assert_eq!(made.status(), 303);
     let link_url = made.headers()["location"].to_str().unwrap();
     assert_starts(link_url, &format!("{console}/link/"));
-    assert_ne!(link_url, text(&demo, "linkUrl"));
+    assert_ne!(link_url, text(demo, "linkUrl"));
     assert_has(&page(link_url).await, "demo@bellbird.example");
 
     // The command on the start page works beside the demo, and creates no database of its own.
@@ -148,7 +149,7 @@ async fn demo_does_what_its_pages_advise() {
         .expect(&start_page)
         .1;
     let (database, command) = command.split_once("&#39; bellbird ").unwrap();
-    assert_eq!(database, text(&demo, "database"));
+    assert_eq!(database, text(demo, "database"));
     let output = workdir
         .command(command.split_once('<').unwrap().0)
         .arg("--json")
@@ -158,17 +159,12 @@ async fn demo_does_what_its_pages_advise() {
     assert_eq!(errors(&output), "");
     assert_eq!(output.status.code(), Some(0));
     let created: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let accounts = format!("{}/v1/accounts", text(&demo, "apiUrl"));
+    let accounts = format!("{}/v1/accounts", text(demo, "apiUrl"));
     let (status, _) = get(&accounts, Some(text(&created, "key"))).await;
     assert_eq!(status, 200);
     assert!(!workdir.folder.path().join("bellbird.db").exists());
 
-    let _receiver = try_a_receiver(console).await;
-    // They do not delay the end.
-    let _connections = open_connections(&demo);
-    let (code, _, log) = running.stop("-INT");
-    assert_eq!(code, Some(0));
-    assert_lacks(&log, "connections aborted");
+    try_a_receiver(console).await
 }
 
 /// Presses the demo's button for another link.

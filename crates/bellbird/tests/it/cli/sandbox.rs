@@ -7,9 +7,7 @@ use serde_json::{Value, json};
 use crate::support::deployment::Deployment;
 use crate::support::fields::assert_fields;
 use crate::support::harness::{Database, eventually, simulated_providers};
-use crate::support::process::{
-    ANY_SANDBOX_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, names, text,
-};
+use crate::support::process::{ANY_SANDBOX_PORTS, RunningCommand, Workdir, errors, names, text};
 use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 /// Asserts that this describes all simulated providers, and nothing else.
@@ -53,14 +51,33 @@ pub(super) fn assert_described(sandbox: &Value) {
 
 #[tokio::test]
 async fn connection_is_imported_shown_and_removed() {
-    let mut workdir = Workdir::migrated();
-    let line = format!("sandbox --json --rows 50 {ANY_SANDBOX_PORTS}");
-    let sandbox = RunningCommand::start(&workdir, &line);
+    let Deployment {
+        mut workdir,
+        sandbox,
+        ..
+    } = Deployment::start_on(Database::Sqlite, 50, &[]).await;
     let description = sandbox.json();
     assert_described(&description);
-    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
-    workdir.set_fiskil(&description);
     workdir.json("user add --email me@example.com");
+
+    // A first sync reads as far back as is set: ten years, at every provider.
+    for provider in simulated_providers() {
+        let new_count = |workdir: &Workdir| {
+            workdir.import_at(&description, provider);
+            let synced = workdir.json("connection sync --all");
+            let id = text(&synced[0], "connectionId").to_owned();
+            workdir.json(&format!("connection remove {id} --local-only"));
+            synced[0]["newCount"].as_u64().unwrap()
+        };
+        workdir.set("BELLBIRD_SYNC__FIRST_DAYS", "30");
+        let month = new_count(&workdir);
+        workdir.set("BELLBIRD_SYNC__FIRST_DAYS", "3650");
+        let decade = new_count(&workdir);
+        assert!(
+            month > 0 && decade > month * 2,
+            "{provider}: {month} rows of a month, {decade} of ten years"
+        );
+    }
 
     let credentials = description["credentials"][0].to_string();
     std::fs::write(workdir.folder.path().join("credentials.json"), &credentials).unwrap();
@@ -189,34 +206,5 @@ fn sandbox_output_can_be_pasted() {
         workdir.json("connection list").as_array().unwrap().len(),
         simulated_providers().count()
     );
-    sandbox.end();
-}
-
-/// Ten years, at every provider.
-#[tokio::test]
-async fn first_sync_reads_as_far_back_as_set() {
-    let Deployment {
-        mut workdir,
-        sandbox,
-        ..
-    } = Deployment::start_on(Database::Sqlite, 50, &[]).await;
-    workdir.json("user add --email me@example.com");
-    for provider in simulated_providers() {
-        let new_count = |workdir: &Workdir| {
-            workdir.import_at(&sandbox.json(), provider);
-            let synced = workdir.json("connection sync --all");
-            let id = text(&synced[0], "connectionId").to_owned();
-            workdir.json(&format!("connection remove {id} --local-only"));
-            synced[0]["newCount"].as_u64().unwrap()
-        };
-        workdir.set("BELLBIRD_SYNC__FIRST_DAYS", "30");
-        let month = new_count(&workdir);
-        workdir.set("BELLBIRD_SYNC__FIRST_DAYS", "3650");
-        let decade = new_count(&workdir);
-        assert!(
-            month > 0 && decade > month * 2,
-            "{provider}: {month} rows of a month, {decade} of ten years"
-        );
-    }
     sandbox.end();
 }

@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::support::database::execute;
-use crate::support::harness::postgres_database;
-use crate::support::process::{ANY_PORTS, ANY_SANDBOX_PORTS, RunningCommand, Workdir, errors, get};
+use crate::support::deployment;
+use crate::support::harness::Database;
+use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, get};
 use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 const OLD: &str = "2026:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
@@ -12,35 +13,21 @@ const NEW: &str = "2027:BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA=";
 const LOST: &str = "1999:CCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCA=";
 const KEYS: &str = "BELLBIRD_SECRETS__KEY";
 
-/// A deployment with a user and the simulated Fiskil. Tests import its credentials.
+/// A deployment with a user. Tests import credentials of Fiskil.
 struct Deployment {
     workdir: Workdir,
     sandbox: RunningCommand,
     key: String,
-    /// Its URL, on PostgreSQL.
-    database: Option<String>,
+    database: String,
 }
 
 impl Deployment {
-    fn start(keys: &str) -> Self {
-        Self::start_on(None, keys)
-    }
-
-    /// For several instances.
-    async fn start_on_postgres(keys: &str) -> Self {
-        Self::start_on(Some(postgres_database().await), keys)
-    }
-
-    fn start_on(database: Option<String>, keys: &str) -> Self {
-        let mut workdir = Workdir::new();
-        if let Some(url) = &database {
-            workdir.set("BELLBIRD_DATABASE__URL", url);
-        }
-        workdir.json("migrate");
-        workdir.set(KEYS, keys);
-        let line = format!("sandbox --json --rows 50 {ANY_SANDBOX_PORTS}");
-        let sandbox = RunningCommand::start(&workdir, &line);
-        workdir.set_fiskil(&sandbox.json());
+    async fn start(database: Database, keys: &str) -> Self {
+        let deployment::Deployment {
+            workdir,
+            sandbox,
+            database,
+        } = deployment::Deployment::start_on(database, 50, &[("SECRETS__KEY", keys)]).await;
         workdir.json("user add --email me@example.com");
         let key = workdir.field("key create --user me@example.com", "key");
         Self {
@@ -70,7 +57,7 @@ impl Deployment {
     fn rotate(&mut self, keys: &str) -> Value {
         let (code, printed, error) = self.try_rotate(keys);
         assert_eq!(code, Some(0), "{error}");
-        let notes = usize::from(self.database.is_some());
+        let notes = usize::from(self.database.starts_with("postgres"));
         assert_eq!(error.lines().count(), notes, "{error}");
         printed
     }
@@ -119,8 +106,40 @@ fn rotated(resealed: u32, current: u32, unopenable: u32, instances: u32) -> Valu
 
 #[tokio::test]
 async fn single_instance_rotates_its_key() {
-    let mut deployment = Deployment::start(OLD);
+    let mut deployment = Deployment::start(Database::Sqlite, OLD).await;
     let first = deployment.import(0);
+    // Another key of the same id seals nothing, as after `secrets.key` was generated again. What is
+    // stored stays readable with the old key, and nothing is added that only the new one opens.
+    let another = format!("2026:{}", &NEW[5..]);
+    deployment.workdir.set(KEYS, &another);
+    let reason = "the master key `2026` of secrets.key is not the one that sealed what the database holds \
+                  (credentials: 1), so nothing is sealed with it: find the old key. If it is lost, give the new key \
+                  another id, such as `2026-2`, and follow docs/secrets.md#if-the-key-is-lost";
+    let credentials = deployment.sandbox.json()["credentials"][1].to_string();
+    let import = "connection import --user me@example.com --credentials -";
+    let imported = deployment.workdir.run_with_input(import, &credentials);
+    assert_eq!(
+        (imported.status.code(), errors(&imported)),
+        (Some(1), format!("error: {reason}\n"))
+    );
+    let serve = format!("serve {ANY_PORTS}");
+    for command in ["secrets rotate", &serve] {
+        assert_has(&deployment.workdir.error(command, 1), reason);
+    }
+    assert_eq!(deployment.doctor(), [format!("wrong {reason}")]);
+
+    // Without a key, the advice is not to generate one.
+    deployment.workdir.set(KEYS, "");
+    let error = deployment.workdir.error(&serve, 1);
+    let missing = "secrets.key is not set, but the database holds secrets that are sealed with the master key `2026` (1)";
+    assert_has(&error, missing);
+    assert_has(&error, "find the old key");
+    let doctor = format!("doctor --json {ANY_PORTS}");
+    let checked = String::from_utf8(deployment.workdir.run(&doctor).stdout).unwrap();
+    assert_has(&checked, "sealed with the master key `2026` (1)");
+    assert_lacks(&checked, "urandom");
+
+    // The old key opens what it sealed.
     let service = deployment.serve(OLD);
     service.assert_reads(&[&first]).await;
     assert_eq!(
@@ -169,7 +188,7 @@ mod postgres {
     /// sealed.
     #[tokio::test]
     async fn several_instances_rotate_their_key() {
-        let mut deployment = Deployment::start_on_postgres(OLD).await;
+        let mut deployment = Deployment::start(Database::Postgres, OLD).await;
         let first = deployment.import(0);
         let (new_key_last, new_key_first) = (format!("{OLD},{NEW}"), format!("{NEW},{OLD}"));
         // First, add the new key after the old one, one instance at a time.
@@ -210,7 +229,7 @@ mod postgres {
     /// open.
     #[tokio::test]
     async fn rotation_waits_until_every_instance_has_the_new_key() {
-        let mut deployment = Deployment::start_on_postgres(OLD).await;
+        let mut deployment = Deployment::start(Database::Postgres, OLD).await;
         let connection = deployment.import(0);
         let (new_key_last, new_key_first) = (format!("{OLD},{NEW}"), format!("{NEW},{OLD}"));
         let (late, early) = (deployment.serve(OLD), deployment.serve(&new_key_first));
@@ -248,17 +267,18 @@ mod postgres {
         let sql = format!(
             "UPDATE instances SET last_seen_at = last_seen_at - 31000000 WHERE api_url = '{late_api}'"
         );
-        execute(deployment.database.as_deref().unwrap(), &sql, "").await;
+        execute(&deployment.database, &sql, "").await;
         assert_eq!(deployment.rotate(&new_key_first), rotated(0, 1, 0, 1));
         early.stop();
         deployment.sandbox.end();
     }
 }
 
-#[test]
-fn unopenable_secrets_are_reported_and_kept() {
-    let mut deployment = Deployment::start(LOST);
+#[tokio::test]
+async fn unopenable_secrets_are_reported_and_kept() {
+    let mut deployment = Deployment::start(Database::Sqlite, LOST).await;
     let lost = deployment.import(0);
+    // A key with another id begins again.
     deployment.workdir.set(KEYS, OLD);
     deployment.import(1);
     let (code, printed, error) = deployment.try_rotate(&format!("{NEW},{OLD}"));
@@ -290,50 +310,6 @@ fn unopenable_secrets_are_reported_and_kept() {
     // With the lost key, every secret can be opened.
     let with_lost_key = format!("{NEW},{LOST}");
     assert_eq!(deployment.rotate(&with_lost_key), rotated(1, 1, 0, 0));
-    deployment.sandbox.end();
-}
-
-/// As after `secrets.key` was generated again. What is stored stays readable with the old key, and
-/// nothing is added that only the new one opens.
-#[tokio::test]
-async fn another_key_of_the_same_id_seals_nothing() {
-    let mut deployment = Deployment::start(OLD);
-    let connection = deployment.import(0);
-    let another = format!("2026:{}", &NEW[5..]);
-    deployment.workdir.set(KEYS, &another);
-    let reason = "the master key `2026` of secrets.key is not the one that sealed what the database holds \
-                  (credentials: 1), so nothing is sealed with it: find the old key. If it is lost, give the new key \
-                  another id, such as `2026-2`, and follow docs/secrets.md#if-the-key-is-lost";
-    let credentials = deployment.sandbox.json()["credentials"][1].to_string();
-    let import = "connection import --user me@example.com --credentials -";
-    let imported = deployment.workdir.run_with_input(import, &credentials);
-    assert_eq!(
-        (imported.status.code(), errors(&imported)),
-        (Some(1), format!("error: {reason}\n"))
-    );
-    let serve = format!("serve {ANY_PORTS}");
-    for command in ["secrets rotate", &serve] {
-        assert_has(&deployment.workdir.error(command, 1), reason);
-    }
-    assert_eq!(deployment.doctor(), [format!("wrong {reason}")]);
-
-    // Without a key, the advice is not to generate one.
-    deployment.workdir.set(KEYS, "");
-    let error = deployment.workdir.error(&serve, 1);
-    let missing = "secrets.key is not set, but the database holds secrets that are sealed with the master key `2026` (1)";
-    assert_has(&error, missing);
-    assert_has(&error, "find the old key");
-    let doctor = format!("doctor --json {ANY_PORTS}");
-    let checked = String::from_utf8(deployment.workdir.run(&doctor).stdout).unwrap();
-    assert_has(&checked, "sealed with the master key `2026` (1)");
-    assert_lacks(&checked, "urandom");
-
-    // The old key opens what it sealed, and a key with another id begins again.
-    let service = deployment.serve(OLD);
-    service.assert_reads(&[&connection]).await;
-    service.stop();
-    deployment.serve(NEW).stop();
-    deployment.import(1);
     deployment.sandbox.end();
 }
 

@@ -15,6 +15,10 @@ async fn serve_says_that_it_is_ready_and_stops_on_sigterm() {
     let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
     workdir.set("NOTIFY_SOCKET", path.to_str().unwrap());
     let service = workdir.start("serve");
+    // The environment names the whole installation, so this is no first start.
+    assert!(service.json().get("setupUrl").is_none());
+    assert!(!workdir.data_folder().exists());
+    assert!(workdir.path().join("bellbird.db").exists());
     // To systemd, for a unit with `Type=notify`.
     let mut message = [0; 64];
     let length = socket.recv(&mut message).unwrap();

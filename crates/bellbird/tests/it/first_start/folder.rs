@@ -45,6 +45,7 @@ async fn second_start_finds_what_the_first_one_made() {
     let service = workdir.start("serve");
     assert!(service.json().get("setupUrl").is_none());
     service.end();
+    other_user_is_told_how_to_run_commands(&workdir);
 }
 
 #[test]
@@ -176,16 +177,6 @@ fn one_of_several_first_starts_wins() {
     assert!(leftovers(&workdir.data_folder()).is_empty());
 }
 
-#[test]
-fn environment_that_names_an_installation_is_complete() {
-    let workdir = Workdir::with_key();
-    let service = workdir.start("serve");
-    assert!(service.json().get("setupUrl").is_none());
-    service.end();
-    assert!(!workdir.data_folder().exists());
-    assert!(workdir.path().join("bellbird.db").exists());
-}
-
 /// As before there was a first start: the key was in the environment, and is not any more.
 #[test]
 fn database_in_the_working_directory_is_no_first_start() {
@@ -196,15 +187,12 @@ fn database_in_the_working_directory_is_no_first_start() {
 }
 
 /// Only root can act as another user, whom the service may have.
-#[test]
-fn other_user_is_told_how_to_run_commands() {
+fn other_user_is_told_how_to_run_commands(workdir: &Workdir) {
     use std::os::unix::process::CommandExt as _;
 
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    let workdir = Workdir::new();
-    workdir.start("serve").end();
     let mode = std::fs::Permissions::from_mode;
     std::fs::set_permissions(workdir.path(), mode(0o755)).unwrap();
     let folder = workdir.data_folder();

@@ -148,18 +148,6 @@ impl Workdir {
         self.import("me@example.com", found.unwrap())
     }
 
-    /// Sets where the simulated Fiskil is, and the app's keys.
-    pub(crate) fn set_fiskil(&mut self, sandbox: &Value) {
-        for (name, member) in [
-            ("BASE_URL", "baseUrl"),
-            ("CLIENT_ID", "clientId"),
-            ("CLIENT_SECRET", "clientSecret"),
-        ] {
-            let value = text(&sandbox["fiskil"], member);
-            self.set(&format!("BELLBIRD_FISKIL__{name}"), value);
-        }
-    }
-
     /// What the doctor finds of one thing, such as `ok none stored`.
     pub(crate) fn doctor(&self, name: &str) -> Vec<String> {
         self.doctor_with(ANY_PORTS, name)
