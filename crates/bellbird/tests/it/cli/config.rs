@@ -74,10 +74,17 @@ fn flag_beats_variable_beats_file() {
     let origin = settings.origin("ops.listen").unwrap().to_string();
     assert_eq!(origin, "the environment variable BELLBIRD_OPS__LISTEN");
     assert!(settings.origin("console.listen").is_none());
+
+    // An empty variable unsets an optional setting.
+    let file = from_file("[api]\npublic_url = \"https://a.example/\"\n");
+    let url = load(&file).api.public_url;
+    assert_eq!(url.as_deref(), Some("https://a.example"));
+    let unset = with_variable(file, "BELLBIRD_API__PUBLIC_URL", "");
+    assert_eq!(load(&unset).api.public_url, None);
 }
 
 #[test]
-fn booleans_and_number_lists_are_parsed() {
+fn booleans_and_lists_are_parsed() {
     let settings = load(&from_file(
         "[sync]\nenabled = false\n[webhooks]\nallow_loopback = true\nattempt_delays_seconds = [0, 7]",
     ));
@@ -89,6 +96,17 @@ fn booleans_and_number_lists_are_parsed() {
     let settings = load(&with_variable(sources, "BELLBIRD_SYNC__ENABLED", "false"));
     assert_eq!(settings.webhooks.schedule, schedule(&[0, 1, 2]));
     assert!(!settings.sync.enabled);
+
+    let file = from_file(
+        "[api]\ntrusted_proxies = [\"10.0.0.0/8\", \"::1\"]\ncors_origins = [\"https://App.example\"]\n",
+    );
+    let context = load(&file).api_context;
+    let networks = ["10.0.0.0/8", "::1"].map(|text| text.parse().unwrap());
+    assert_eq!(context.trusted_proxies, networks);
+    assert_eq!(context.cors_origins, ["https://app.example"]);
+    let sources = with_variable(file, "BELLBIRD_API__TRUSTED_PROXIES", "192.0.2.1, ");
+    let context = load(&sources).api_context;
+    assert_eq!(context.trusted_proxies, ["192.0.2.1".parse().unwrap()]);
 }
 
 #[test]
@@ -206,20 +224,6 @@ fn invalid_provider_setting_hides_secrets() {
     }
 }
 
-#[test]
-fn lists_come_from_the_file_and_from_commas() {
-    let file = from_file(
-        "[api]\ntrusted_proxies = [\"10.0.0.0/8\", \"::1\"]\ncors_origins = [\"https://App.example\"]\n",
-    );
-    let context = load(&file).api_context;
-    let networks = ["10.0.0.0/8", "::1"].map(|text| text.parse().unwrap());
-    assert_eq!(context.trusted_proxies, networks);
-    assert_eq!(context.cors_origins, ["https://app.example"]);
-    let sources = with_variable(file, "BELLBIRD_API__TRUSTED_PROXIES", "192.0.2.1, ");
-    let context = load(&sources).api_context;
-    assert_eq!(context.trusted_proxies, ["192.0.2.1".parse().unwrap()]);
-}
-
 /// Whoever connects from there is believed about the client, so nobody takes a network over from
 /// the example.
 #[test]
@@ -332,13 +336,34 @@ fn errors_of_files() {
     ];
     let transcript = files.map(|file| format!("{file}\n    {}\n", error_of(&from_file(file))));
     insta::assert_snapshot!(without_providers(&transcript.join("\n")));
-}
 
-#[test]
-fn all_errors_are_reported_together() {
+    // All errors are reported together.
     let file = from_file("[api]\nlisten = \"x\"\n[cache]\nballances = 1\n");
     let sources = with_variable(file, "BELLBIRD_LOG__LEVEL", "loud");
     assert_eq!(error_of(&sources).lines().count(), 3);
+
+    // A named file must exist.
+    let sources = Sources {
+        file: Some("/nowhere/bellbird.toml".into()),
+        ..Sources::default()
+    };
+    assert_starts(
+        &error_of(&sources),
+        "the settings file FILE cannot be read: No such file",
+    );
+
+    // An unknown variable is rejected with a hint.
+    assert_eq!(
+        error_of(&variable("BELLBIRD_API__LISTNE", "x")),
+        "unknown setting `api.listne` in the environment variable BELLBIRD_API__LISTNE: section api has listen, \
+         public_url, trusted_proxies, cors_origins"
+    );
+    assert_eq!(
+        error_of(&variable("BELLBIRD_API_LISTEN", "x")),
+        "unknown environment variable BELLBIRD_API_LISTEN: api.listen is BELLBIRD_API__LISTEN, with two underscores"
+    );
+    // A container platform sets variables of this form by itself.
+    load(&variable("BELLBIRD_SERVICE_HOST", "x"));
 }
 
 #[test]
@@ -350,6 +375,12 @@ fn an_error_never_shows_a_secret() {
          [database]\nurl = \"postgres://me:98765@h/d\"",
     ));
     assert_lacks(&format!("{settings:?}"), "98765");
+
+    // The error of a secret file names the file.
+    let path = secret_file("mysql://me:98765@host/db");
+    let error = error_of(&variable("BELLBIRD_DATABASE__URL_FILE", &path));
+    assert_starts(&error, &format!("database.url in the file {path}: "));
+    assert_lacks(&error, "98765");
 }
 
 /// The path of a new file with a secret in it.
@@ -405,14 +436,6 @@ fn secrets_are_read_from_files() {
 }
 
 #[test]
-fn error_of_a_secret_file_names_the_file() {
-    let path = secret_file("mysql://me:98765@host/db");
-    let error = error_of(&variable("BELLBIRD_DATABASE__URL_FILE", &path));
-    assert_starts(&error, &format!("database.url in the file {path}: "));
-    assert_lacks(&error, "98765");
-}
-
-#[test]
 fn provider_is_called_in_plain_text_on_this_machine_only() {
     for (url, is_accepted) in [
         ("https://api.example", true),
@@ -436,30 +459,6 @@ fn provider_is_called_in_plain_text_on_this_machine_only() {
 }
 
 #[test]
-fn unknown_variable_is_rejected_with_a_hint() {
-    assert_eq!(
-        error_of(&variable("BELLBIRD_API__LISTNE", "x")),
-        "unknown setting `api.listne` in the environment variable BELLBIRD_API__LISTNE: section api has listen, \
-         public_url, trusted_proxies, cors_origins"
-    );
-    assert_eq!(
-        error_of(&variable("BELLBIRD_API_LISTEN", "x")),
-        "unknown environment variable BELLBIRD_API_LISTEN: api.listen is BELLBIRD_API__LISTEN, with two underscores"
-    );
-    // A container platform sets variables of this form by itself.
-    load(&variable("BELLBIRD_SERVICE_HOST", "x"));
-}
-
-#[test]
-fn empty_variable_unsets_an_optional_setting() {
-    let file = from_file("[api]\npublic_url = \"https://a.example/\"\n");
-    let url = load(&file).api.public_url;
-    assert_eq!(url.as_deref(), Some("https://a.example"));
-    let unset = with_variable(file, "BELLBIRD_API__PUBLIC_URL", "");
-    assert_eq!(load(&unset).api.public_url, None);
-}
-
-#[test]
 fn operator_name_is_one_short_line() {
     let name = |value: &str| {
         let file = from_file(&format!("[console]\noperator_name = \"{value}\"\n"));
@@ -473,18 +472,6 @@ fn operator_name_is_one_short_line() {
         let error = name(&wrong).unwrap_err().to_string();
         assert_has(&error, "at most 60 characters, on one line");
     }
-}
-
-#[test]
-fn named_file_must_exist() {
-    let sources = Sources {
-        file: Some("/nowhere/bellbird.toml".into()),
-        ..Sources::default()
-    };
-    assert_starts(
-        &error_of(&sources),
-        "the settings file FILE cannot be read: No such file",
-    );
 }
 
 const EXAMPLE: &str = include_str!("../../../../../bellbird.example.toml");

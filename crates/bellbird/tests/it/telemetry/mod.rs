@@ -63,6 +63,16 @@ impl Deployment {
         }
     }
 
+    /// Starts the service again, with these settings changed. Returns the log of the one before.
+    fn restart(mut self, settings: &[(&str, &str)]) -> (Self, String) {
+        let log = self.service.end();
+        for (name, value) in settings {
+            self.workdir.set(name, value);
+        }
+        self.service = self.workdir.start("serve");
+        (self, log)
+    }
+
     async fn get(&self, listener: &str, path: &str) -> Answered {
         let url = format!("{}{path}", self.service.url(listener));
         let request = self.http.get(url).bearer_auth(&self.key);
