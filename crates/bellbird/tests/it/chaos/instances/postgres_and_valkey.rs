@@ -368,11 +368,41 @@ async fn walk_goes_on_at_any_instance() {
     instances.stop();
 }
 
-/// What an instance has cached is there for the others, and says nothing to who reads it in the
-/// server.
+/// The schema becomes that of a newer version while programs of this one run, start and stop.
 #[tokio::test(flavor = "multi_thread")]
-async fn cached_responses_are_those_of_all_instances() {
-    let instances = Instances::start_with(50, &[("LIMITS__LIVE_PER_MINUTE", "0")]).await;
+async fn replaced_instances_share_what_they_have_cached() {
+    let unlimited = [
+        ("LIMITS__METADATA_PER_MINUTE", "0"),
+        ("LIMITS__LIVE_PER_MINUTE", "0"),
+    ];
+    let mut instances = Instances::start_with(50, &unlimited).await;
+    let api = |service: &Service| service.api.clone();
+    let urls: Arc<Mutex<Vec<String>>> =
+        Arc::new(Mutex::new(instances.services.iter().map(api).collect()));
+    let stop = CancellationToken::new();
+    let (key, all) = (instances.key.clone(), Arc::clone(&urls));
+    let reads = tokio::spawn(read_as_a_balancer(all, key, stop.clone()));
+    let newer = "ALTER TABLE users ADD COLUMN nickname TEXT; INSERT INTO schema_migrations
+        (version, name, sha256, oldest_compatible, applied_at) VALUES (2, '0002_newer', '', 1, 0)";
+    instances.execute(newer).await;
+    for number in 0..2 * INSTANCES {
+        let number = number % INSTANCES;
+        let new = instances.serve_with_log(&format!("log-{number}"));
+        let replaced = std::mem::replace(&mut instances.services[number], new);
+        urls.lock().unwrap()[number] = api(&instances.services[number]);
+        replaced.stop();
+        let ready = format!("{}/ready", instances.services[number].ops);
+        assert_eq!(get(&ready, None).await.0, 200);
+    }
+    let create = "key create --user me@example.com --name newer";
+    instances.workdir.json(create);
+    stop.cancel();
+    let read = reads.await.unwrap();
+    assert!(read > 100, "{read}");
+    println!("{read} reads");
+
+    // What an instance has cached is there for the others, and says nothing to who reads it in the
+    // server.
     let accounts = get_list(&instances.url(0, "/v1/accounts"), &instances.key).await;
     let ids: Vec<&str> = accounts.iter().map(|account| text(account, "id")).collect();
     let balances = format!("/v1/balances?accountIds={}", ids.join(","));
@@ -421,37 +451,6 @@ async fn cached_responses_are_those_of_all_instances() {
     for instance in 0..INSTANCES {
         assert_eq!(instances.status(instance, &balances).await, 404);
     }
-    instances.stop();
-}
-
-/// The schema becomes that of a newer version while programs of this one run, start and stop.
-#[tokio::test(flavor = "multi_thread")]
-async fn instances_are_replaced_one_after_another_on_a_newer_schema() {
-    let mut instances = Instances::start_with(50, &[("LIMITS__METADATA_PER_MINUTE", "0")]).await;
-    let api = |service: &Service| service.api.clone();
-    let urls: Arc<Mutex<Vec<String>>> =
-        Arc::new(Mutex::new(instances.services.iter().map(api).collect()));
-    let stop = CancellationToken::new();
-    let (key, all) = (instances.key.clone(), Arc::clone(&urls));
-    let reads = tokio::spawn(read_as_a_balancer(all, key, stop.clone()));
-    let newer = "ALTER TABLE users ADD COLUMN nickname TEXT; INSERT INTO schema_migrations
-        (version, name, sha256, oldest_compatible, applied_at) VALUES (2, '0002_newer', '', 1, 0)";
-    instances.execute(newer).await;
-    for number in 0..2 * INSTANCES {
-        let number = number % INSTANCES;
-        let new = instances.serve_with_log(&format!("log-{number}"));
-        let replaced = std::mem::replace(&mut instances.services[number], new);
-        urls.lock().unwrap()[number] = api(&instances.services[number]);
-        replaced.stop();
-        let ready = format!("{}/ready", instances.services[number].ops);
-        assert_eq!(get(&ready, None).await.0, 200);
-    }
-    let create = "key create --user me@example.com --name newer";
-    instances.workdir.json(create);
-    stop.cancel();
-    let read = reads.await.unwrap();
-    assert!(read > 100, "{read}");
-    println!("{read} reads");
     instances.stop();
 }
 

@@ -82,12 +82,8 @@ async fn link_by_email_signs_in_the_browser_that_asked() {
     assert_eq!(browser_post(&again, &known).await.status, 303);
     app.send_emails().await;
     assert_eq!(mail.arrived(), Vec::<Value>::new());
-}
 
-#[tokio::test]
-async fn operator_sends_a_user_a_link() {
-    let mail = MailServer::start();
-    let app = App::start(Setup::with(|settings| mail.configure(settings, ""))).await;
+    // An operator sends a user a link.
     let operator = app.sign_in_operator().await;
     let path = format!("/operator/users/{}", app.olivia.user.id);
     let sent = operator.post(&path, "send-link=yes").await;
@@ -164,10 +160,27 @@ async fn nobody_learns_who_is_a_user_and_nobody_fills_a_mailbox() {
     assert_eq!(mail.arrived(), Vec::<Value>::new());
 }
 
+/// An address that nobody verified gets none.
 #[tokio::test]
-async fn emails_tell_once_what_a_user_has_to_know() {
+async fn emails_tell_once_what_a_verified_user_has_to_know() {
     let mail = MailServer::start();
     let app = App::start(Setup::with(|settings| mail.configure(settings, ""))).await;
+    app.set_console_sign_in(app.ben.user.id, false).await;
+    let (page, _) = ask(&app, "ben@example.com").await;
+    let (unknown, _) = ask(&app, "nobody@example.com").await;
+    assert_eq!((page.status, &page.text), (unknown.status, &unknown.text));
+    let connection = &app.ben.connections[0];
+    app.change_consent(connection, ConsentState::Revoked).await;
+    app.send_emails().await;
+    app.set_console_sign_in(app.ben.user.id, true).await;
+    ask(&app, "ben@example.com").await;
+    let email = mail.take(1).await.remove(0);
+    assert_eq!(email["subject"], "Sign in to Bellbird", "nothing before it");
+    app.send_emails().await;
+    let email = mail.take(1).await.remove(0);
+    assert!(text(&email, "subject").starts_with("Reconnect "), "{email}");
+
+    // What a user has to know comes once.
     let browser = app.sign_in(app.olivia.user.id).await;
     let page = browser.get("/settings").await;
     let boxes = page.text.matches("type=\"checkbox\"").count();
@@ -216,26 +229,6 @@ async fn emails_tell_once_what_a_user_has_to_know() {
     assert_eq!(subjects, BTreeSet::from(expected));
     app.send_emails().await;
     assert_eq!(mail.arrived(), Vec::<Value>::new(), "once");
-}
-
-#[tokio::test]
-async fn address_that_nobody_verified_gets_no_email() {
-    let mail = MailServer::start();
-    let app = App::start(Setup::with(|settings| mail.configure(settings, ""))).await;
-    app.set_console_sign_in(app.ben.user.id, false).await;
-    let (page, _) = ask(&app, "ben@example.com").await;
-    let (unknown, _) = ask(&app, "nobody@example.com").await;
-    assert_eq!((page.status, &page.text), (unknown.status, &unknown.text));
-    let connection = &app.ben.connections[0];
-    app.change_consent(connection, ConsentState::Revoked).await;
-    app.send_emails().await;
-    app.set_console_sign_in(app.ben.user.id, true).await;
-    ask(&app, "ben@example.com").await;
-    let email = mail.take(1).await.remove(0);
-    assert_eq!(email["subject"], "Sign in to Bellbird", "nothing before it");
-    app.send_emails().await;
-    let email = mail.take(1).await.remove(0);
-    assert!(text(&email, "subject").starts_with("Reconnect "), "{email}");
 }
 
 /// It would sign nobody in.
