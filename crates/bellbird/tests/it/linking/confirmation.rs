@@ -166,7 +166,7 @@ async fn denial_ends_a_session_that_waits_for_accounts(app: &App) {
 }
 
 #[tokio::test]
-async fn consent_is_confirmed_on_its_link_or_withdrawn() {
+async fn consent_is_confirmed_on_its_link_withdrawn_or_denied() {
     let app = App::start(Setup::default()).await;
     for provider in ["fiskil", "snaptrade"] {
         let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
@@ -224,11 +224,8 @@ async fn consent_is_confirmed_on_its_link_or_withdrawn() {
         assert_eq!(count_of(&app, user).await, before, "{provider}");
         complete_removals(&app).await;
     }
-}
 
-#[tokio::test]
-async fn linked_connection_can_be_denied_once() {
-    let app = App::start(Setup::default()).await;
+    // What is linked can be denied once.
     for provider in simulated_providers() {
         let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
         let callback_url = callback_of_ben(&app, provider).await;

@@ -124,7 +124,7 @@ async fn callback_works_once_and_a_forged_one_never() {
 }
 
 #[tokio::test]
-async fn provider_event_may_precede_the_callback() {
+async fn event_before_the_callback_and_an_outage_lose_no_consent() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
         let user = app.ben.user.id;
@@ -139,6 +139,42 @@ async fn provider_event_may_precede_the_callback() {
         assert_eq!(unconfirmed, before, "{provider}");
         open(&callback_url).await.assert_shows(200, "linked");
         assert!(app.connections_of(user).await.len() > before, "{provider}");
+    }
+
+    // An outage of hours.
+    let email = "outage@example.com";
+    let person = app.add_person(email, Plan::Professional, &[]).await;
+    let user = person.user.id;
+    let count_at = async |provider: &str| {
+        let mut connections = app.connections_of(user).await;
+        connections.retain(|connection| connection.provider == provider);
+        connections.len()
+    };
+    let mut sessions = Vec::new();
+    for provider in simulated_providers() {
+        let before = count_at(provider).await;
+        let callback_url = app.callback_url(user, provider, "accept").await;
+        let route = spec(provider).consent_route;
+        app.bank(provider).add_fault(Fault::status(503).at(route));
+        sessions.push((provider, before, callback_url));
+    }
+    let callbacks = sessions
+        .iter()
+        .map(|(_, _, callback_url)| open(callback_url));
+    for shown in futures_util::future::join_all(callbacks).await {
+        shown.assert_shows(200, "Not confirmed yet");
+    }
+    for _ in 0..6 {
+        app.run_jobs_after(SignedDuration::from_mins(40)).await;
+    }
+    app.clear_faults();
+    for (provider, before, _) in &sessions {
+        assert_eq!(count_at(provider).await, *before, "{provider}");
+    }
+    app.run_jobs_after(SignedDuration::from_mins(10)).await;
+    for (provider, before, callback_url) in &sessions {
+        assert!(count_at(provider).await > *before, "{provider}");
+        open(&callback_url).await.assert_shows(200, "linked");
     }
 }
 
@@ -243,43 +279,6 @@ async fn denied_session_ignores_an_approved_one(app: &App) {
     assert_eq!(app.connections_of(user).await.len(), linked.len());
 }
 
-#[tokio::test]
-async fn provider_outage_of_hours_loses_no_consent() {
-    let app = App::start(Setup::default()).await;
-    let user = app.ben.user.id;
-    let count_at = async |provider: &str| {
-        let mut connections = app.connections_of(user).await;
-        connections.retain(|connection| connection.provider == provider);
-        connections.len()
-    };
-    let mut sessions = Vec::new();
-    for provider in simulated_providers() {
-        let before = count_at(provider).await;
-        let callback_url = app.callback_url(user, provider, "accept").await;
-        let route = spec(provider).consent_route;
-        app.bank(provider).add_fault(Fault::status(503).at(route));
-        sessions.push((provider, before, callback_url));
-    }
-    let callbacks = sessions
-        .iter()
-        .map(|(_, _, callback_url)| open(callback_url));
-    for shown in futures_util::future::join_all(callbacks).await {
-        shown.assert_shows(200, "Not confirmed yet");
-    }
-    for _ in 0..6 {
-        app.run_jobs_after(SignedDuration::from_mins(40)).await;
-    }
-    app.clear_faults();
-    for (provider, before, _) in &sessions {
-        assert_eq!(count_at(provider).await, *before, "{provider}");
-    }
-    app.run_jobs_after(SignedDuration::from_mins(10)).await;
-    for (provider, before, callback_url) in &sessions {
-        assert!(count_at(provider).await > *before, "{provider}");
-        open(&callback_url).await.assert_shows(200, "linked");
-    }
-}
-
 async fn different_login_is_a_new_connection(app: &App) {
     // A person of the sandbox has this email address. After the changes below, the reconnect
     // seems another login.
@@ -332,9 +331,67 @@ async fn own_consent_that_fails_for_a_moment_is_not_replaced(app: &App) {
     assert_eq!(statuses, [ConnectionStatus::Active; 2]);
 }
 
+/// Ends all sessions, as a refusal at the provider does.
+async fn end_sessions(app: &App) {
+    let refusal = "UPDATE consent_sessions SET phase = 'ended', outcome = 'declined'";
+    execute(&app.shared.database, refusal, "").await;
+}
+
 #[tokio::test]
-async fn link_urls_are_scoped_and_expire() {
+async fn link_urls_are_limited_scoped_and_expire() {
     let app = App::start(Default::default()).await;
+    let user = app.ben.user.id;
+    let links = [
+        app.link_url(user, LinkTarget::UserChoice).await,
+        app.link_url(user, LinkTarget::UserChoice).await,
+    ];
+    for at in 0..5 {
+        submit(&links[at % 2], "provider=akahu").await.location();
+    }
+    app.reset_calls();
+    let sixth = submit(&links[0], "provider=akahu").await;
+    sixth.assert_shows(503, "five times without coming back");
+    assert_eq!(app.bank("akahu").total_calls(), 0);
+    let refused = app.create_link(user, LinkTarget::Provider("akahu")).await;
+    assert!(matches!(refused, Err(ConnectionsError::TooManySessions)));
+    submit(&links[0], "provider=fiskil").await.location();
+    let akahu = LinkTarget::Provider("akahu");
+    let of_other = app.link_url(app.olivia.user.id, akahu).await;
+    start(&of_other).await.location();
+    app.advance_clock(SignedDuration::from_mins(31));
+    start(&app.link_url(user, akahu).await).await.location();
+
+    // A link starts at most twenty sessions.
+    let link_url = app.link_url(app.ben.user.id, akahu).await;
+    for at in 0..20 {
+        let shown = start(&link_url).await;
+        assert_eq!(shown.status, 303, "{at}");
+        end_sessions(&app).await;
+    }
+    // Akahu's sessions cannot be confirmed on the page, so nothing is left to do there.
+    let page = open(&link_url).await;
+    page.assert_shows(410, "used up");
+    page.assert_lacks("<button");
+    let again = submit(&link_url, "provider=akahu").await;
+    again.assert_shows(410, "used up");
+
+    // One that is used up still confirms its sessions.
+    let link_url = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
+    for at in 0..20 {
+        submit(&link_url, "provider=fiskil").await.location();
+        if at < 15 {
+            end_sessions(&app).await;
+        }
+    }
+    let page = open(&link_url).await;
+    page.assert_shows(200, "I gave my consent");
+    for name in ["provider", "connection", "remove"] {
+        page.assert_lacks(&format!("name=\"{name}\""));
+    }
+    open_elsewhere(&link_url).await.assert_shows(410, "used up");
+
+    // They lead only where they may.
+    app.reset_calls();
     let user = app.olivia.user.id;
     let unknown = format!("{}/link/{}", app.console_url, "0".repeat(64));
     open(&unknown).await.assert_shows(404, "incomplete");
@@ -391,66 +448,6 @@ async fn link_urls_are_scoped_and_expire() {
     app.advance_own_clock(SignedDuration::from_mins(31));
     open(&choice).await.assert_shows(410, "expired");
     open(&fiskil_only).await.assert_shows(410, "expired");
-}
-
-/// Ends all sessions, as a refusal at the provider does.
-async fn end_sessions(app: &App) {
-    let refusal = "UPDATE consent_sessions SET phase = 'ended', outcome = 'declined'";
-    execute(&app.shared.database, refusal, "").await;
-}
-
-#[tokio::test]
-async fn open_visits_and_sessions_of_a_link_are_limited() {
-    let app = App::start(Default::default()).await;
-    let user = app.ben.user.id;
-    let links = [
-        app.link_url(user, LinkTarget::UserChoice).await,
-        app.link_url(user, LinkTarget::UserChoice).await,
-    ];
-    for at in 0..5 {
-        submit(&links[at % 2], "provider=akahu").await.location();
-    }
-    app.reset_calls();
-    let sixth = submit(&links[0], "provider=akahu").await;
-    sixth.assert_shows(503, "five times without coming back");
-    assert_eq!(app.bank("akahu").total_calls(), 0);
-    let refused = app.create_link(user, LinkTarget::Provider("akahu")).await;
-    assert!(matches!(refused, Err(ConnectionsError::TooManySessions)));
-    submit(&links[0], "provider=fiskil").await.location();
-    let akahu = LinkTarget::Provider("akahu");
-    let of_other = app.link_url(app.olivia.user.id, akahu).await;
-    start(&of_other).await.location();
-    app.advance_clock(SignedDuration::from_mins(31));
-    start(&app.link_url(user, akahu).await).await.location();
-
-    // A link starts at most twenty sessions.
-    let link_url = app.link_url(app.ben.user.id, akahu).await;
-    for at in 0..20 {
-        let shown = start(&link_url).await;
-        assert_eq!(shown.status, 303, "{at}");
-        end_sessions(&app).await;
-    }
-    // Akahu's sessions cannot be confirmed on the page, so nothing is left to do there.
-    let page = open(&link_url).await;
-    page.assert_shows(410, "used up");
-    page.assert_lacks("<button");
-    let again = submit(&link_url, "provider=akahu").await;
-    again.assert_shows(410, "used up");
-
-    // One that is used up still confirms its sessions.
-    let link_url = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
-    for at in 0..20 {
-        submit(&link_url, "provider=fiskil").await.location();
-        if at < 15 {
-            end_sessions(&app).await;
-        }
-    }
-    let page = open(&link_url).await;
-    page.assert_shows(200, "I gave my consent");
-    for name in ["provider", "connection", "remove"] {
-        page.assert_lacks(&format!("name=\"{name}\""));
-    }
-    open_elsewhere(&link_url).await.assert_shows(410, "used up");
 }
 
 #[tokio::test]

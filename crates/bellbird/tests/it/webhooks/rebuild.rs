@@ -228,7 +228,7 @@ async fn hanging_provider_blocks_no_retry_at_another() {
 
 /// A row that is missing now may be returned later, so no attempt goes without it.
 #[tokio::test]
-async fn rows_of_a_missing_account_are_waited_for() {
+async fn event_waits_for_a_missing_account_and_a_renewal() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
         let (person, hook) = app.synced_person(provider).await;
@@ -263,6 +263,47 @@ async fn rows_of_a_missing_account_are_waited_for() {
         let mut delivered = app.announced_to(&hook).await;
         delivered.sort_unstable();
         assert_eq!(delivered, ["LISTED", "MISSING"], "{provider}: once");
+    }
+
+    // After a renewal, each row has another id, which no sync has seen yet.
+    for provider in simulated_providers() {
+        let (person, connection) = app.linked_at(provider).await;
+        let hook = app.hook(&person.user).await;
+        app.complete_initial_sync(&connection, &hook).await;
+        let ids = app.add_rejected(&connection, &hook, &["ONE", "TWO"]).await;
+        let is_renumbered = provider == "fiskil";
+        app.renew_in_browser(&connection).await;
+        if is_renumbered {
+            app.assert_incomplete(&hook).await;
+        }
+        app.sync(&connection).await;
+        // At the sandbox, a renewal also changes some rows, of which there is an event before.
+        let mut received = app.announced_to(&hook).await;
+        if received.is_empty() {
+            received = descriptions(&app.next_attempt(&hook).await, "new");
+        }
+        received.sort_unstable();
+        assert_eq!(received, ["ONE", "TWO"], "{provider}");
+
+        // An event of a row that has its second id by then.
+        if is_renumbered {
+            let listed = app.all_transactions(connection.id).by(&person);
+            let mut listed = listed.rows().await.into_iter();
+            let row = listed.find(|row| row.description == "ONE");
+            let id = row.unwrap().id;
+            assert_ne!(id, ids[0]);
+            app.set_amount(&connection, &id, 4_711);
+            hook.receiver.reply_next_with([Reply::Status(500)]);
+            assert_eq!(app.sync(&connection).await.updated_count, 1);
+            app.delivered_to(&hook).await;
+            app.renew_in_browser(&connection).await;
+            app.assert_incomplete(&hook).await;
+            app.sync(&connection).await;
+            app.delivered_to(&hook).await;
+            let received = app.next_attempt(&hook).await;
+            assert_eq!(all_rows(&received, "updated")[0]["description"], "ONE");
+            assert_eq!(all_rows(&received, "updated")[0]["amount"], 4_711);
+        }
     }
 }
 
@@ -302,51 +343,6 @@ impl App {
         let account = self.account_at(connection).await;
         let row = spec(&connection.provider).row_at(&account, at, text);
         self.put_row_back(connection, row, id);
-    }
-}
-
-/// After a renewal, each row has another id, which no sync has seen yet.
-#[tokio::test]
-async fn event_waits_for_the_sync_after_a_renewal() {
-    let app = App::start(Setup::default()).await;
-    for provider in simulated_providers() {
-        let (person, connection) = app.linked_at(provider).await;
-        let hook = app.hook(&person.user).await;
-        app.complete_initial_sync(&connection, &hook).await;
-        let ids = app.add_rejected(&connection, &hook, &["ONE", "TWO"]).await;
-        let is_renumbered = provider == "fiskil";
-        app.renew_in_browser(&connection).await;
-        if is_renumbered {
-            app.assert_incomplete(&hook).await;
-        }
-        app.sync(&connection).await;
-        // At the sandbox, a renewal also changes some rows, of which there is an event before.
-        let mut received = app.announced_to(&hook).await;
-        if received.is_empty() {
-            received = descriptions(&app.next_attempt(&hook).await, "new");
-        }
-        received.sort_unstable();
-        assert_eq!(received, ["ONE", "TWO"], "{provider}");
-
-        // An event of a row that has its second id by then.
-        if is_renumbered {
-            let listed = app.all_transactions(connection.id).by(&person);
-            let mut listed = listed.rows().await.into_iter();
-            let row = listed.find(|row| row.description == "ONE");
-            let id = row.unwrap().id;
-            assert_ne!(id, ids[0]);
-            app.set_amount(&connection, &id, 4_711);
-            hook.receiver.reply_next_with([Reply::Status(500)]);
-            assert_eq!(app.sync(&connection).await.updated_count, 1);
-            app.delivered_to(&hook).await;
-            app.renew_in_browser(&connection).await;
-            app.assert_incomplete(&hook).await;
-            app.sync(&connection).await;
-            app.delivered_to(&hook).await;
-            let received = app.next_attempt(&hook).await;
-            assert_eq!(all_rows(&received, "updated")[0]["description"], "ONE");
-            assert_eq!(all_rows(&received, "updated")[0]["amount"], 4_711);
-        }
     }
 }
 
