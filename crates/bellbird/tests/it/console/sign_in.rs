@@ -34,6 +34,14 @@ const PAGES: [&str; 14] = [
 #[tokio::test]
 async fn link_begins_one_session_until_it_ends() {
     let app = App::start(Setup::default()).await;
+    // There is no identity provider.
+    let oidc = format!("{}/sign-in/oidc", app.console_url);
+    post(&oidc, None, "").await.assert_status(404);
+    let callback = app.page("/sign-in/oidc/callback", None).await;
+    callback.assert_status(404);
+    let shown = app.page("/sign-in", None).await;
+    shown.assert_lacks("Sign in with");
+
     let link = app.sign_in_link(app.ben.user.id).await;
     // A scanner, a preview, or the person to whom the link was forwarded: opening it does
     // nothing.

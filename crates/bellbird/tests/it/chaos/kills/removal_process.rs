@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use crate::support::deployment::{Deployment, EMAIL};
 use crate::support::harness::also_on_postgres;
-use crate::support::process::{ANY_PORTS, errors, findings, get_list, metrics, text};
+use crate::support::process::{ANY_PORTS, MASTER_KEY, errors, findings, get_list, metrics, text};
+use crate::support::words::assert_starts;
 
 /// A user who has one connection, which is removed.
 struct Removal {
@@ -109,7 +110,26 @@ async fn service_finishes_killed_remove_command() {
 
 #[tokio::test]
 async fn restarted_service_resumes_removal() {
-    let removal = Removal::start().await;
+    let mut removal = Removal::start().await;
+    // Credentials that cannot be opened delay the removal.
+    let other_key = "other:BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA=";
+    removal.deployment.set("SECRETS__KEY", other_key);
+    let (workdir, connection) = (&removal.deployment.workdir, &removal.connection);
+    let remove = format!("connection remove {connection} --yes");
+    let error = workdir.error(&remove, 1);
+    let reason = "its credentials cannot be opened: sealed with the master key `main`, which is \
+                  not in secrets.key";
+    assert!(error.contains(reason), "{error}");
+    assert_eq!(removal.list()[0]["status"], "deleting");
+    let deleted_locally = workdir.json(&format!("connection remove {connection} --local-only"));
+    assert_eq!(deleted_locally["removed"], true);
+    assert_eq!(deleted_locally["consentWithdrawn"], false);
+    assert_eq!(removal.list(), json!([]));
+    let error = workdir.error(&remove, 1);
+    assert_starts(&error, "error: there is no connection");
+    removal.deployment.set("SECRETS__KEY", MASTER_KEY);
+    removal.connection = removal.deployment.import(EMAIL, "fiskil", 1).remove(0);
+
     let Removal {
         deployment,
         connection,
@@ -159,30 +179,6 @@ async fn restarted_service_resumes_removal() {
     let service = deployment.serve();
     removal.wait_until_removed();
     service.stop();
-    removal.deployment.stop();
-}
-
-#[tokio::test]
-async fn unopenable_credentials_delay_the_removal() {
-    let mut removal = Removal::start().await;
-    let other_key = "other:BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA=";
-    removal.deployment.set("SECRETS__KEY", other_key);
-    let (workdir, connection) = (&removal.deployment.workdir, &removal.connection);
-    let remove = format!("connection remove {connection} --yes");
-    let error = workdir.error(&remove, 1);
-    let reason = "its credentials cannot be opened: sealed with the master key `main`, which is \
-                  not in secrets.key";
-    assert!(error.contains(reason), "{error}");
-    assert_eq!(removal.list()[0]["status"], "deleting");
-    let deleted_locally = workdir.json(&format!("connection remove {connection} --local-only"));
-    assert_eq!(deleted_locally["removed"], true);
-    assert_eq!(deleted_locally["consentWithdrawn"], false);
-    assert_eq!(removal.list(), json!([]));
-    let error = workdir.error(&remove, 1);
-    assert!(
-        error.starts_with("error: there is no connection"),
-        "{error}"
-    );
     removal.deployment.stop();
 }
 
