@@ -249,106 +249,113 @@ async fn banks_are_shown_by_what_their_user_can_do() {
     assert_ne!(names[0], names[1]);
 }
 
-/// Linking, reading and removing, by the pages alone, and without the question for another browser.
-#[tokio::test(flavor = "multi_thread")]
-async fn banks_are_linked_and_removed_without_a_command() {
-    let app = App::start(Setup::with(|settings| settings.sync.enabled = true)).await;
-    let mut browser = Browser::start();
-    browser.size(1280, 800, false);
-    let user = app.ben.user.id;
-    app.set_plan(user, Plan::Professional).await;
-    browser.open(&app.sign_in_link(user).await);
-    browser.click("button.strong");
-    for provider in simulated_providers() {
-        let before = app.connections_of(user).await.len();
-        browser.click("nav a[href='/connections']");
-        browser.click(&format!("button[name=provider][value={provider}]"));
-        leave_consent_pages(&mut browser, UserAction::Cancel);
+mod chromium {
+    use super::*;
+
+    /// Linking, reading and removing, by the pages alone, and without the question for another
+    /// browser.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn banks_are_linked_and_removed_without_a_command() {
+        let app = App::start(Setup::with(|settings| settings.sync.enabled = true)).await;
+        let mut browser = Browser::start();
+        browser.size(1280, 800, false);
+        let user = app.ben.user.id;
+        app.set_plan(user, Plan::Professional).await;
+        browser.open(&app.sign_in_link(user).await);
+        browser.click("button.strong");
+        for provider in simulated_providers() {
+            let before = app.connections_of(user).await.len();
+            browser.click("nav a[href='/connections']");
+            browser.click(&format!("button[name=provider][value={provider}]"));
+            leave_consent_pages(&mut browser, UserAction::Cancel);
+            let text = browser.text();
+            assert_has(&text, "You did not give your consent");
+            assert_lacks(&text, "your link");
+            browser.assert_accessible(&format!("console-declined-{provider}"));
+            // Try again.
+            browser.click(&format!("button.strong[name=provider][value={provider}]"));
+            leave_consent_pages(&mut browser, UserAction::Approve);
+            assert!(
+                !browser.text().contains("Is that you?")
+                    && browser.has("a.button[href='/overview']"),
+                "{provider}: {}",
+                browser.text()
+            );
+            browser.assert_accessible(&format!("console-linked-{provider}"));
+            // Link another.
+            browser.click("a.button.quiet[href='/connections']");
+            let after = app.connections_of(user).await;
+            assert_eq!(after.len(), before + 1, "{provider}: {}", browser.text());
+            assert!(
+                after
+                    .iter()
+                    .all(|connection| connection.status == ConnectionStatus::Active)
+            );
+        }
+        browser.assert_accessible("console-banks");
+        let linked = app.connections_of(user).await;
+        let row = format!("#bank-{}", linked[0].id);
+        browser.press(&format!("{row} summary"));
+        browser.press(&format!("{row} .question summary"));
+        browser.wait_for(&format!("document.querySelector('{row} .question').open"));
+        browser.assert_accessible("console-bank-remove");
+        browser.click(&format!("{row} button[name=confirm-removal]"));
+        assert_eq!(app.connections_of(user).await.len(), linked.len() - 1);
+        browser.assert_at("?done=removed&at=banks#done");
+        browser.wait_for("document.activeElement.id === 'done'");
+        browser.assert_accessible("console-bank-removed");
+
+        let row = format!("#bank-{}", linked[1].id);
+        browser.press(&format!("{row} summary"));
+        browser.click(&format!("{row} button[name=sync]"));
         let text = browser.text();
-        assert_has(&text, "You did not give your consent");
-        assert_lacks(&text, "your link");
-        browser.assert_accessible(&format!("console-declined-{provider}"));
-        // Try again.
-        browser.click(&format!("button.strong[name=provider][value={provider}]"));
-        leave_consent_pages(&mut browser, UserAction::Approve);
+        assert_has(&text, "Being read now");
+        assert_has(&text, "within a minute");
+        browser.wait_for("document.activeElement.id === 'done'");
+        browser.assert_accessible("console-bank-syncing");
+
+        // Of one who has many banks, on a phone: what helps is on the first screen.
+        let person = with_many_banks(&app).await;
+        assert!(person.connections.len() > 3, "{:?}", person.connections);
+        let broken = &person.connections[0];
+        withdraw_consent(&app, broken).await;
+        browser.size(360, 780, false);
+        browser.open(&app.sign_in_link(person.user.id).await);
+        browser.click("button.strong");
+        browser.open(&format!("{}/overview", app.console_url));
+        browser.click("nav a[href='/connections']");
+        browser.assert_accessible("console-banks-many");
+        browser.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)");
+        browser.assert_accessible("console-banks-many-open");
+        browser.size(360, 780, false);
+        browser.open(&format!("{}/connections", app.console_url));
+        let providers =
+            browser.evaluate("document.querySelectorAll('button[name=provider]').length");
+        assert_eq!(providers, simulated_providers().count());
+        let reconnect = format!("button.strong[name=connection][value='{}']", broken.id);
+        let bottoms = browser.evaluate(&format!(
+            "[...document.querySelectorAll(\"button[name=provider], {reconnect}\")] \
+         .map(one => one.getBoundingClientRect().bottom - ({FIRST_SCREEN}))"
+        ));
+        let bottoms = bottoms.as_array().unwrap();
+        assert_eq!(bottoms.len(), simulated_providers().count() + 1);
         assert!(
-            !browser.text().contains("Is that you?") && browser.has("a.button[href='/overview']"),
-            "{provider}: {}",
-            browser.text()
+            bottoms.iter().all(|bottom| bottom.as_f64().unwrap() < 0.0),
+            "{bottoms:?}"
         );
-        browser.assert_accessible(&format!("console-linked-{provider}"));
-        // Link another.
-        browser.click("a.button.quiet[href='/connections']");
-        let after = app.connections_of(user).await;
-        assert_eq!(after.len(), before + 1, "{provider}: {}", browser.text());
+        // The second press since the overview.
+        browser.click(&reconnect);
         assert!(
-            after
-                .iter()
-                .all(|connection| connection.status == ConnectionStatus::Active)
+            !browser.url().starts_with(&app.console_url),
+            "{}",
+            browser.url()
+        );
+        leave_consent_pages(&mut browser, UserAction::Cancel);
+        browser.click(&reconnect);
+        assert!(
+            !browser.url().starts_with(&app.console_url),
+            "again: {}",
+            browser.url()
         );
     }
-    browser.assert_accessible("console-banks");
-    let linked = app.connections_of(user).await;
-    let row = format!("#bank-{}", linked[0].id);
-    browser.press(&format!("{row} summary"));
-    browser.press(&format!("{row} .question summary"));
-    browser.wait_for(&format!("document.querySelector('{row} .question').open"));
-    browser.assert_accessible("console-bank-remove");
-    browser.click(&format!("{row} button[name=confirm-removal]"));
-    assert_eq!(app.connections_of(user).await.len(), linked.len() - 1);
-    browser.assert_at("?done=removed&at=banks#done");
-    browser.wait_for("document.activeElement.id === 'done'");
-    browser.assert_accessible("console-bank-removed");
-
-    let row = format!("#bank-{}", linked[1].id);
-    browser.press(&format!("{row} summary"));
-    browser.click(&format!("{row} button[name=sync]"));
-    let text = browser.text();
-    assert_has(&text, "Being read now");
-    assert_has(&text, "within a minute");
-    browser.wait_for("document.activeElement.id === 'done'");
-    browser.assert_accessible("console-bank-syncing");
-
-    // Of one who has many banks, on a phone: what helps is on the first screen.
-    let person = with_many_banks(&app).await;
-    assert!(person.connections.len() > 3, "{:?}", person.connections);
-    let broken = &person.connections[0];
-    withdraw_consent(&app, broken).await;
-    browser.size(360, 780, false);
-    browser.open(&app.sign_in_link(person.user.id).await);
-    browser.click("button.strong");
-    browser.open(&format!("{}/overview", app.console_url));
-    browser.click("nav a[href='/connections']");
-    browser.assert_accessible("console-banks-many");
-    browser.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)");
-    browser.assert_accessible("console-banks-many-open");
-    browser.size(360, 780, false);
-    browser.open(&format!("{}/connections", app.console_url));
-    let providers = browser.evaluate("document.querySelectorAll('button[name=provider]').length");
-    assert_eq!(providers, simulated_providers().count());
-    let reconnect = format!("button.strong[name=connection][value='{}']", broken.id);
-    let bottoms = browser.evaluate(&format!(
-        "[...document.querySelectorAll(\"button[name=provider], {reconnect}\")] \
-         .map(one => one.getBoundingClientRect().bottom - ({FIRST_SCREEN}))"
-    ));
-    let bottoms = bottoms.as_array().unwrap();
-    assert_eq!(bottoms.len(), simulated_providers().count() + 1);
-    assert!(
-        bottoms.iter().all(|bottom| bottom.as_f64().unwrap() < 0.0),
-        "{bottoms:?}"
-    );
-    // The second press since the overview.
-    browser.click(&reconnect);
-    assert!(
-        !browser.url().starts_with(&app.console_url),
-        "{}",
-        browser.url()
-    );
-    leave_consent_pages(&mut browser, UserAction::Cancel);
-    browser.click(&reconnect);
-    assert!(
-        !browser.url().starts_with(&app.console_url),
-        "again: {}",
-        browser.url()
-    );
 }

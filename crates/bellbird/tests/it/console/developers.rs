@@ -307,86 +307,93 @@ const DONE: &str =
 /// Opens every question.
 const OPEN: &str = "document.querySelectorAll('main details').forEach(one => one.open = true)";
 
-/// Each page and what its forms lead to, with axe, at 360 and 1280 pixels, light and dark.
-#[tokio::test(flavor = "multi_thread")]
-async fn pages_of_developers_in_a_browser() {
-    let app = App::start(Setup::default()).await;
-    let user = app.olivia.user.id;
-    let mut browser = Browser::of_user(&app, user, 1280, 800).await;
+mod chromium {
+    use super::*;
 
-    browser.open(&format!("{}/programs", app.console_url));
-    browser.click("#actual button[name=program]");
-    browser.assert_accessible("developers-programs-token");
-    assert!(browser.has("#actual[open]"));
-    browser.click("#excel button[name=program]");
-    browser.assert_accessible("developers-programs-key");
-    browser.evaluate("document.body.click()");
-    // A click elsewhere closes menus only.
-    assert!(browser.has("#excel[open]"));
+    /// Each page and what its forms lead to, with axe, at 360 and 1280 pixels, light and dark.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn pages_of_developers_in_a_browser() {
+        let app = App::start(Setup::default()).await;
+        let user = app.olivia.user.id;
+        let mut browser = Browser::of_user(&app, user, 1280, 800).await;
 
-    browser.open(&format!("{}/keys", app.console_url));
-    browser.write("#name", "Spreadsheet");
-    browser.click("form.line button");
-    browser.assert_accessible("developers-keys-new");
-    let key = browser.evaluate("document.querySelector('.card.good code').textContent");
-    let key = key.as_str().unwrap().to_owned();
-    browser
-        .evaluate("navigator.clipboard.writeText = text => Promise.resolve(window.copied = text)");
-    browser.evaluate("document.querySelector('.card.good .copy button').click()");
-    assert_eq!(browser.evaluate("window.copied"), key);
-    let reference = browser.evaluate("document.querySelector('.card.good a').href");
-    let reference = reference.as_str().unwrap().to_owned();
-    browser.evaluate(OPEN);
-    browser.assert_accessible("developers-keys-questions");
-    browser.open(&reference.replace("https://bellbird.example", &app.url));
-    // The key is in its input only.
-    let input = browser.evaluate("document.getElementById('key-input').value");
-    assert_eq!(input, key);
-    assert_eq!(browser.evaluate("location.hash"), "");
-    browser
-        .wait_for("document.getElementById('list_transactions-connectionId').value.length === 36");
-    // She has no broker, whose id a call of a broker's rows would need.
-    let of_broker = browser.evaluate("document.getElementById('list_holdings-connectionId').value");
-    assert_eq!(of_broker, "");
-    browser.click("header .console");
-    browser.assert_at("/keys");
-    browser.evaluate(OPEN);
-    browser.click("button[name=revoke]");
-    // The newest is first.
-    assert_eq!(app.get_as(&key, "/v1/me").await.status, 401);
-    browser.wait_for(DONE);
-    browser.assert_accessible("developers-keys-revoked");
+        browser.open(&format!("{}/programs", app.console_url));
+        browser.click("#actual button[name=program]");
+        browser.assert_accessible("developers-programs-token");
+        assert!(browser.has("#actual[open]"));
+        browser.click("#excel button[name=program]");
+        browser.assert_accessible("developers-programs-key");
+        browser.evaluate("document.body.click()");
+        // A click elsewhere closes menus only.
+        assert!(browser.has("#excel[open]"));
 
-    let hook = app.hook(&app.olivia.user).await;
-    hook.receiver.reply_with(Reply::Status(503));
-    app.sync(&app.olivia.connections[0]).await;
-    app.webhooks.run_due_deliveries().await;
-    browser.open(&format!("{}/webhooks", app.console_url));
-    browser.assert_accessible("developers-webhooks");
-    browser.click("button[name=ping]");
-    browser.wait_for(DONE);
-    browser.assert_accessible("developers-webhooks-pinged");
-    browser.evaluate(OPEN);
-    browser.assert_accessible("developers-webhooks-questions");
-    browser.click("button[name=disable]");
-    browser.wait_for(DONE);
-    browser.assert_accessible("developers-webhooks-disabled");
-    browser.click("button[name=enable]");
-    let endpoint = &hook.endpoint.id;
-    browser.click(&format!("a[href='/webhooks/endpoints/{endpoint}']"));
-    browser.evaluate(OPEN);
-    browser.assert_accessible("developers-webhooks-log");
-    browser.click("button[name=redeliver]");
-    browser.wait_for(DONE);
-    browser.assert_accessible("developers-webhooks-sent-again");
+        browser.open(&format!("{}/keys", app.console_url));
+        browser.write("#name", "Spreadsheet");
+        browser.click("form.line button");
+        browser.assert_accessible("developers-keys-new");
+        let key = browser.evaluate("document.querySelector('.card.good code').textContent");
+        let key = key.as_str().unwrap().to_owned();
+        browser.evaluate(
+            "navigator.clipboard.writeText = text => Promise.resolve(window.copied = text)",
+        );
+        browser.evaluate("document.querySelector('.card.good .copy button').click()");
+        assert_eq!(browser.evaluate("window.copied"), key);
+        let reference = browser.evaluate("document.querySelector('.card.good a').href");
+        let reference = reference.as_str().unwrap().to_owned();
+        browser.evaluate(OPEN);
+        browser.assert_accessible("developers-keys-questions");
+        browser.open(&reference.replace("https://bellbird.example", &app.url));
+        // The key is in its input only.
+        let input = browser.evaluate("document.getElementById('key-input').value");
+        assert_eq!(input, key);
+        assert_eq!(browser.evaluate("location.hash"), "");
+        browser.wait_for(
+            "document.getElementById('list_transactions-connectionId').value.length === 36",
+        );
+        // She has no broker, whose id a call of a broker's rows would need.
+        let of_broker =
+            browser.evaluate("document.getElementById('list_holdings-connectionId').value");
+        assert_eq!(of_broker, "");
+        browser.click("header .console");
+        browser.assert_at("/keys");
+        browser.evaluate(OPEN);
+        browser.click("button[name=revoke]");
+        // The newest is first.
+        assert_eq!(app.get_as(&key, "/v1/me").await.status, 401);
+        browser.wait_for(DONE);
+        browser.assert_accessible("developers-keys-revoked");
 
-    browser.open(&format!("{}/settings", app.console_url));
-    browser.write("#timezone", "Mars");
-    browser.click("form.line button");
-    browser.assert_accessible("developers-settings-wrong");
-    browser.write("#timezone", "perth");
-    browser.click("form.line button");
-    browser.wait_for(DONE);
-    browser.click("a[href='/settings/leave']");
-    browser.assert_accessible("developers-leave");
+        let hook = app.hook(&app.olivia.user).await;
+        hook.receiver.reply_with(Reply::Status(503));
+        app.sync(&app.olivia.connections[0]).await;
+        app.webhooks.run_due_deliveries().await;
+        browser.open(&format!("{}/webhooks", app.console_url));
+        browser.assert_accessible("developers-webhooks");
+        browser.click("button[name=ping]");
+        browser.wait_for(DONE);
+        browser.assert_accessible("developers-webhooks-pinged");
+        browser.evaluate(OPEN);
+        browser.assert_accessible("developers-webhooks-questions");
+        browser.click("button[name=disable]");
+        browser.wait_for(DONE);
+        browser.assert_accessible("developers-webhooks-disabled");
+        browser.click("button[name=enable]");
+        let endpoint = &hook.endpoint.id;
+        browser.click(&format!("a[href='/webhooks/endpoints/{endpoint}']"));
+        browser.evaluate(OPEN);
+        browser.assert_accessible("developers-webhooks-log");
+        browser.click("button[name=redeliver]");
+        browser.wait_for(DONE);
+        browser.assert_accessible("developers-webhooks-sent-again");
+
+        browser.open(&format!("{}/settings", app.console_url));
+        browser.write("#timezone", "Mars");
+        browser.click("form.line button");
+        browser.assert_accessible("developers-settings-wrong");
+        browser.write("#timezone", "perth");
+        browser.click("form.line button");
+        browser.wait_for(DONE);
+        browser.click("a[href='/settings/leave']");
+        browser.assert_accessible("developers-leave");
+    }
 }
