@@ -1,7 +1,6 @@
 //! `serve --sandbox`: the simulated providers in the process of the service.
 
 use reqwest::Url;
-use serde_json::Value;
 
 use crate::support::browser::{open, start};
 use crate::support::harness::simulated_providers;
@@ -118,26 +117,14 @@ async fn consent_pages_are_below_the_console(workdir: &Workdir, addresses: &Addr
     assert!(running() == before);
 }
 
-#[test]
-fn providers_of_the_settings_are_not_simulated() {
-    let mut workdir = Workdir::new();
-    workdir.set("BELLBIRD_FISKIL__CLIENT_ID", "real");
-    workdir.set("BELLBIRD_FISKIL__CLIENT_SECRET", "real");
-    let line = format!("serve --json --sandbox {}", Addresses::new().options());
-    let service = RunningCommand::start(&workdir, &line);
-    let status: Value = workdir.json("status");
-    let providers = status["providers"].as_array().unwrap();
-    assert!(providers.contains(&"fiskil".into()), "{status}");
-    let (_, _, log) = service.stop("-TERM");
-    assert_lacks(&log, "\"provider\":\"fiskil\",\"is_enabled\"");
-}
-
-/// Anybody reaches the console of a public URL.
+/// Anybody reaches the console of a public URL. Providers of the settings are not simulated.
 #[tokio::test]
-async fn public_console_has_all_pages_of_a_consent() {
+async fn public_console_has_all_pages_of_a_simulated_consent() {
     let (mut workdir, addresses) = (Workdir::new(), Addresses::new());
     let public = "https://bellbird.example/console";
     workdir.set("BELLBIRD_CONSOLE__PUBLIC_URL", public);
+    workdir.set("BELLBIRD_FISKIL__CLIENT_ID", "real");
+    workdir.set("BELLBIRD_FISKIL__CLIENT_SECRET", "real");
     let line = format!("serve --json --sandbox {}", addresses.options());
     let service = RunningCommand::start(&workdir, &line);
     workdir.json("user add --email me@example.com");
@@ -156,5 +143,8 @@ async fn public_console_has_all_pages_of_a_consent() {
         let url = format!("{console}{below}&{name}=accept");
         assert_eq!(reqwest::get(url).await.unwrap().status(), 403, "{name}");
     }
-    service.end();
+    let status = workdir.json("status");
+    let providers = status["providers"].as_array().unwrap();
+    assert!(providers.contains(&"fiskil".into()), "{status}");
+    assert_lacks(&service.end(), "\"provider\":\"fiskil\",\"is_enabled\"");
 }
