@@ -6,7 +6,6 @@ use axum::response::Response;
 use serde_json::json;
 
 use super::call::{UserCall, check_id};
-use super::connections;
 use super::errors::Failure;
 use super::respond::{done, iso, item, items};
 use crate::consent::ConsentState;
@@ -41,54 +40,16 @@ pub(super) async fn show(Path(id): Path<String>, call: UserCall) -> Result<Respo
     Ok(item(&account.members))
 }
 
-/// Stops sharing an account. An official account can only be removed with its login
-/// (docs/providers/akahu.md#unlinking); the error text is invented.
-pub(super) async fn delete(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
-    check_id("acc_", &id)?;
-    let mut store = call.akahu.store.write();
-    let account = store.account_of(call.user, &id)?;
-    if store.logins[account.login].institution.official.is_some() {
-        return Err(Failure::invalid(
-            "Accounts with an official connection cannot be revoked individually",
-        ));
-    }
-    for account in store.accounts.iter_mut().filter(|account| account.id == id) {
-        account.shared = false;
-    }
-    Ok(done())
-}
-
-/// Shows a login. Only its `DELETE` is documented (docs/providers/akahu.md#unlinking), so this
-/// response is invented.
-pub(super) async fn show_authorisation(
-    Path(id): Path<String>,
-    call: UserCall,
-) -> Result<Response, Failure> {
-    let login = find_login(&call, &id)?;
-    let store = call.akahu.store.read();
-    let login = &store.logins[login];
-    let connection = connections::for_account(login.institution);
-    Ok(item(json!({"_id": login.id, "connection": connection})))
-}
-
 /// Stops sharing a login. Its accounts and rows disappear.
 pub(super) async fn delete_authorisation(
     Path(id): Path<String>,
     call: UserCall,
 ) -> Result<Response, Failure> {
-    let login = find_login(&call, &id)?;
-    call.akahu
-        .store
-        .write()
-        .set_state(login, ConsentState::Revoked, call.now);
-    Ok(done())
-}
-
-fn find_login(call: &UserCall, id: &str) -> Result<usize, Failure> {
-    check_id("authorisation_", id)?;
-    let store = call.akahu.store.read();
+    check_id("authorisation_", &id)?;
+    let mut store = call.akahu.store.write();
     let mut shared = store.logins_of(call.user).into_iter();
-    shared
-        .find(|&login| store.logins[login].id == id)
-        .ok_or_else(Failure::not_found)
+    let login = shared.find(|&login| store.logins[login].id == id);
+    let login = login.ok_or_else(Failure::not_found)?;
+    store.set_state(login, ConsentState::Revoked, call.now);
+    Ok(done())
 }

@@ -67,10 +67,7 @@ impl UserCall {
 
 /// A call by the app itself. A user token gets 401, which is a sandbox choice: live clients saw 401
 /// or 403 (docs/providers/akahu.md#sandbox-choices).
-pub(super) struct AppCall {
-    pub(super) akahu: Arc<Akahu>,
-    pub(super) query: Query,
-}
+pub(super) struct AppCall;
 
 impl FromRequest<Arc<Akahu>> for AppCall {
     type Rejection = Failure;
@@ -83,10 +80,7 @@ impl FromRequest<Arc<Akahu>> for AppCall {
         if credentials(request.headers(), "basic") != Some(&expected) {
             return Err(Failure::of_status(StatusCode::UNAUTHORIZED));
         }
-        Ok(Self {
-            akahu: Arc::clone(akahu),
-            query: Query::parse(request.uri().query()),
-        })
+        Ok(Self)
     }
 }
 

@@ -1,15 +1,13 @@
-//! What is the same for every user: the institutions that can be linked, at `/connections[/{id}]`
-//! (docs/providers/akahu.md#institutions), and the spending categories of NZFCC, at
-//! `/categories[/{id}]` (docs/providers/akahu.md#category-list).
+//! What is the same for every user: the institutions that can be linked, at `/connections`
+//! (docs/providers/akahu.md#institutions), and the spending categories of NZFCC, at `/categories`
+//! (docs/providers/akahu.md#category-list).
 
-use axum::extract::Path;
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::call::{AppCall, check_id};
-use super::errors::Failure;
-use super::respond::{item, items};
-use crate::world::new_zealand::{Institution, NEW_ZEALAND, institution};
+use super::call::AppCall;
+use super::respond::items;
+use crate::world::new_zealand::{Institution, NEW_ZEALAND};
 use crate::world::nzfcc::{CODES, Code};
 
 /// An official connection replaces its classic twin, which accepts no new logins
@@ -51,11 +49,6 @@ pub(super) async fn list(_: AppCall) -> Response {
     items(NEW_ZEALAND.institutions.iter().map(full))
 }
 
-pub(super) async fn show(Path(id): Path<String>, _: AppCall) -> Result<Response, Failure> {
-    check_id("conn_", &id)?;
-    Ok(item(full(institution(&id).ok_or_else(Failure::not_found)?)))
-}
-
 fn view(code: &Code) -> Value {
     let (id, name) = code.group;
     json!({
@@ -67,10 +60,4 @@ fn view(code: &Code) -> Value {
 /// Lists all spending codes, without pages.
 pub(super) async fn categories(_: AppCall) -> Response {
     items(CODES.iter().map(view))
-}
-
-pub(super) async fn category(Path(id): Path<String>, _: AppCall) -> Result<Response, Failure> {
-    check_id("nzfcc_", &id)?;
-    let code = CODES.iter().find(|code| code.id == id);
-    Ok(item(view(code.ok_or_else(Failure::not_found)?)))
 }

@@ -47,7 +47,7 @@ use errors::Failure;
 use respond::iso;
 use store::{Account, Login, Store};
 
-/// Exchanges and revokes tokens. Its errors have their own shape.
+/// Exchanges codes for tokens. Its errors have their own shape.
 const TOKEN_PATH: &str = "/v1/token";
 
 pub(crate) struct Akahu {
@@ -214,17 +214,12 @@ impl Akahu {
             // none.
             .route("/", get(authorize::show).post(authorize::begin))
             .route("/authorize", get(authorize::show).post(authorize::begin))
-            .route(TOKEN_PATH, post(token::exchange).delete(token::revoke))
+            .route(TOKEN_PATH, post(token::exchange))
             .route("/v1/me", get(accounts::me))
             .route("/v1/connections", get(connections::list))
-            .route("/v1/connections/{id}", get(connections::show))
             .route("/v1/categories", get(connections::categories))
-            .route("/v1/categories/{id}", get(connections::category))
             .route("/v1/accounts", get(accounts::list))
-            .route(
-                "/v1/accounts/{id}",
-                get(accounts::show).delete(accounts::delete),
-            )
+            .route("/v1/accounts/{id}", get(accounts::show))
             .route("/v1/accounts/{id}/transactions", get(transactions::list))
             .route(
                 "/v1/accounts/{id}/transactions/pending",
@@ -232,20 +227,17 @@ impl Akahu {
             )
             .route(
                 "/v1/authorisations/{id}",
-                get(accounts::show_authorisation).delete(accounts::delete_authorisation),
+                delete(accounts::delete_authorisation),
             )
             .route("/v1/transactions", get(transactions::list))
             .route("/v1/transactions/ids", post(transactions::list_by_ids))
-            .route("/v1/transactions/pending", get(transactions::list_pending))
             .route("/v1/transactions/{id}", get(transactions::show))
-            .route("/v1/refresh", post(refresh::all))
-            .route("/v1/refresh/{id}", post(refresh::one))
+            .route("/v1/refresh", post(refresh::refresh))
             .route(
                 "/v1/webhooks",
                 get(webhooks::list).post(webhooks::subscribe),
             )
             .route("/v1/webhooks/{id}", delete(webhooks::unsubscribe))
-            .route("/v1/webhook-events", get(webhooks::events))
             .route("/v1/keys/{id}", get(webhooks::key))
             .method_not_allowed_fallback(|| reject_route(StatusCode::METHOD_NOT_ALLOWED))
             .fallback(|| reject_route(StatusCode::NOT_FOUND))

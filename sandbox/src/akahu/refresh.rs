@@ -1,12 +1,11 @@
-//! `POST /refresh[/{id}]`: reads logins again from the bank, with a delay
+//! `POST /refresh`: reads all logins of the user again from the bank, with a delay
 //! (docs/providers/akahu.md#refresh).
 
-use axum::extract::Path;
 use axum::response::Response;
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 
-use super::call::{UserCall, check_id};
+use super::call::UserCall;
 use super::errors::Failure;
 use super::respond::done;
 use super::store::{Store, refresh_completion_time};
@@ -18,40 +17,12 @@ const REFRESH_INTERVAL_MIN: SignedDuration = SignedDuration::from_mins(15);
 /// Akahu refreshes every login once a day on its own.
 const DAY_SECONDS: i64 = 86_400;
 
-/// Refreshes all logins of the user.
-pub(super) async fn all(call: UserCall) -> Result<Response, Failure> {
-    let logins = call.akahu.store.read().logins_of(call.user);
-    start(&call, &logins)
-}
-
-/// Refreshes the login of an account, or every login at an institution.
-pub(super) async fn one(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
-    let is_connection = id.starts_with("conn_");
-    check_id(if is_connection { "conn_" } else { "acc_" }, &id)?;
-    let logins: Vec<usize> = {
-        let store = call.akahu.store.read();
-        if is_connection {
-            let logins = store.logins_of(call.user).into_iter();
-            logins
-                .filter(|&login| store.logins[login].institution.id == id)
-                .collect()
-        } else {
-            vec![store.account_of(call.user, &id)?.login]
-        }
-    };
-    if logins.is_empty() {
-        Err(Failure::not_found())
-    } else {
-        start(&call, &logins)
-    }
-}
-
 /// Starts a refresh of the logins outside the rest period, or responds with 429 if there are none.
 /// For an INACTIVE login it has no effect.
-fn start(call: &UserCall, logins: &[usize]) -> Result<Response, Failure> {
+pub(super) async fn refresh(call: UserCall) -> Result<Response, Failure> {
     let mut store = call.akahu.store.write();
     let mut started = false;
-    for &login in logins {
+    for login in store.logins_of(call.user) {
         let login = &mut store.logins[login];
         if login
             .refresh_requested_at

@@ -1,4 +1,4 @@
-//! `/v1/token`: exchanges the code from the consent page for a user token, and revokes tokens
+//! `POST /v1/token`: exchanges the code from the consent page for a user token
 //! (docs/providers/akahu.md#token-exchange).
 
 use std::collections::VecDeque;
@@ -12,8 +12,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::call::{UserCall, body, has_json_content_type};
-use super::respond::done;
+use super::call::{body, has_json_content_type};
 use super::store::Token;
 use super::{Akahu, ids};
 use crate::AkahuAccess;
@@ -152,16 +151,6 @@ fn token_of(akahu: &Akahu, user: usize) -> String {
         alive: true,
     });
     text
-}
-
-/// Ends all access of the app to the user (docs/providers/akahu.md#unlinking).
-pub(super) async fn revoke(call: UserCall) -> Response {
-    let user = &mut call.akahu.store.write().users[call.user];
-    for token in &mut user.tokens {
-        token.alive = false;
-    }
-    user.subscriptions.clear();
-    done()
 }
 
 #[cfg(test)]

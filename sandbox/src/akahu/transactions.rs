@@ -2,43 +2,26 @@
 
 use axum::extract::Path;
 use axum::response::Response;
-use serde_json::value::RawValue;
 
 use super::call::{UserCall, check_id};
 use super::errors::Failure;
 use super::paging::{PageRequest, page};
 use super::respond::{item, items};
-use super::store::{Account, Store};
+use super::store::Store;
 use crate::members::Members;
 use crate::respond::ready;
 
-/// Checks the id of an account, if the path has one.
-fn account_id(id: Option<Path<String>>) -> Result<Option<String>, Failure> {
-    let id = id.map(|Path(id)| id);
-    if let Some(id) = &id {
-        check_id("acc_", id)?;
-    }
-    Ok(id)
-}
-
-/// All accounts of a user, or the one with this id.
-fn chosen<'a>(
-    store: &'a Store,
-    user: usize,
-    id: Option<&str>,
-) -> Result<Vec<&'a Account>, Failure> {
-    match id {
-        None => Ok(store.accounts_of(user)),
-        Some(id) => Ok(vec![store.account_of(user, id)?]),
-    }
-}
-
 /// Lists the settled rows of all accounts, or of one.
 pub(super) async fn list(id: Option<Path<String>>, call: UserCall) -> Result<Response, Failure> {
-    let id = account_id(id)?;
+    if let Some(Path(id)) = &id {
+        check_id("acc_", id)?;
+    }
     let page_request = PageRequest::of(&call)?;
     let store = call.akahu.store.read();
-    let accounts = chosen(&store, call.user, id.as_deref())?;
+    let accounts = match id {
+        None => store.accounts_of(call.user),
+        Some(Path(id)) => vec![store.account_of(call.user, &id)?],
+    };
     Ok(ready(page(&call, &page_request, &accounts, &store)))
 }
 
@@ -76,28 +59,13 @@ fn find(store: &Store, user: usize, id: &str) -> Option<Members> {
     })
 }
 
-/// Lists the pending rows of all accounts, or of one, without pages. Amounts are text unless the
-/// call asks for numbers (docs/providers/akahu.md#pending-rows). Their digits stay the same.
+/// Lists the pending rows of an account, without pages. Amounts are text
+/// (docs/providers/akahu.md#pending-rows).
 pub(super) async fn list_pending(
-    id: Option<Path<String>>,
+    Path(id): Path<String>,
     call: UserCall,
 ) -> Result<Response, Failure> {
-    let id = account_id(id)?;
+    check_id("acc_", &id)?;
     let store = call.akahu.store.read();
-    let accounts = chosen(&store, call.user, id.as_deref())?;
-    let mut rows: Vec<Members> = accounts
-        .iter()
-        .flat_map(|account| account.pending.iter().cloned())
-        .collect();
-    if call.query.get("amount_as_number") == Some("true") {
-        for row in &mut rows {
-            let number = row
-                .text("amount")
-                .and_then(|text| RawValue::from_string(text).ok());
-            if let Some(number) = number {
-                row.set("amount", &number);
-            }
-        }
-    }
-    Ok(items(rows))
+    Ok(items(&store.account_of(call.user, &id)?.pending))
 }

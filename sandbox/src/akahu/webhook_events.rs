@@ -5,9 +5,9 @@ use jiff::Timestamp;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::Akahu;
 use super::store::{Account, Store, WebhookSubscription};
 use super::webhooks::sign;
-use super::{Akahu, ids};
 use crate::members::Members;
 use crate::refused::Refused;
 use crate::store::{Moment, RowChange};
@@ -139,11 +139,8 @@ fn event(kind: &str, code: &str, subscription: Option<&WebhookSubscription>) -> 
     if let Some(state) = subscription.and_then(|subscription| subscription.state.as_ref()) {
         body.set("state", state);
     }
-    // The format of an event's id is invented.
-    let (name, id) = (format!("{kind}:{code}"), ids::random("event_"));
     WebhookEvent {
-        name,
-        id,
+        name: format!("{kind}:{code}"),
         subscription: subscription.map(|subscription| subscription.id.clone()),
         body,
     }

@@ -1,6 +1,4 @@
-//! Webhook subscriptions, the list of deliveries, and the signing keys
-//! (docs/providers/akahu.md#webhooks,
-//! #webhook-keys). The events themselves are in `webhook_events.rs`.
+//! Webhook subscriptions and the signing keys (docs/providers/akahu.md#webhooks, #webhook-keys). The events themselves are in `webhook_events.rs`.
 
 use std::sync::LazyLock;
 
@@ -15,21 +13,18 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::call::{AppCall, UserCall, check_id, instant};
+use super::call::{AppCall, UserCall, check_id};
 use super::errors::Failure;
 use super::ids;
 use super::respond::{done, iso, item, items};
 use super::store::WebhookSubscription;
 use crate::respond::json as respond;
-use crate::webhooks::{Delivery, DeliveryState};
+use crate::webhooks::Delivery;
 
 const TYPES: [&str; 5] = ["TOKEN", "ACCOUNT", "TRANSACTION", "TRANSFER", "PAYMENT"];
-const STATUSES: [&str; 3] = ["SENT", "FAILED", "RETRY"];
 /// The app's webhook URL until a test sets one. Apps agree it with Akahu out of band, so this one
 /// is invented.
 const URL: &str = "https://app.example.com/webhooks/akahu";
-/// How many days of deliveries a call without `start` lists.
-const EVENT_DAYS: i64 = 30;
 
 impl WebhookSubscription {
     fn view(&self, url: &str, deliveries: &[Delivery]) -> Value {
@@ -104,61 +99,6 @@ pub(super) async fn unsubscribe(
         .ok_or_else(Failure::not_found)?;
     subscriptions.remove(index);
     Ok(done())
-}
-
-/// Lists attempted deliveries, oldest first (a sandbox choice). A delivery before its first attempt
-/// has no documented state and is left out.
-pub(super) async fn events(call: AppCall) -> Result<Response, Failure> {
-    let status = call.query.get("status");
-    if status.is_some_and(|status| !STATUSES.contains(&status)) {
-        return Err(Failure::invalid(
-            "queryParams.status must be one of SENT, FAILED, RETRY",
-        ));
-    }
-    let (start, end) = (instant(&call.query, "start")?, instant(&call.query, "end")?);
-    let now = call.akahu.clock.now();
-    let start =
-        start.unwrap_or_else(|| now.as_millisecond().saturating_sub(EVENT_DAYS * 86_400_000));
-    let in_range = |delivery: &Delivery| {
-        let at = delivery.created_at.as_millisecond();
-        // Both ends are included (a sandbox choice).
-        delivery.repeats.is_none() && at >= start && end.is_none_or(|end| at <= end)
-    };
-    let all = call
-        .akahu
-        .webhooks
-        .deliveries()
-        .into_iter()
-        .filter(in_range)
-        .filter_map(delivery_view);
-    Ok(items(all.filter(|event| {
-        status.is_none_or(|status| event["status"] == status)
-    })))
-}
-
-/// A delivery as Akahu lists it (docs/providers/akahu.md#webhooks). Its subscription has one name
-/// in Akahu's OpenAPI document, and another in the official client's types.
-fn delivery_view(delivery: Delivery) -> Option<Value> {
-    let status = match delivery.state {
-        DeliveryState::Sent => "SENT",
-        DeliveryState::Retry => "RETRY",
-        DeliveryState::Failed => "FAILED",
-        DeliveryState::Waiting => return None,
-    };
-    let mut attempts = delivery.attempts.iter().rev();
-    let failed = attempts.clone().find(|attempt| attempt.status != Some(200));
-    let mut shown = json!({
-        "_id": delivery.event.id, "status": status, "payload": delivery.event.body,
-        "created_at": iso(delivery.created_at), "updated_at": iso(attempts.next()?.at),
-    });
-    if let Some(hook) = delivery.event.subscription {
-        shown["hook"] = hook.as_str().into();
-        shown["_hook"] = hook.into();
-    }
-    if let Some(attempt) = failed {
-        shown["last_failed_at"] = iso(attempt.at).into();
-    }
-    Some(shown)
 }
 
 /// Ids are integers that grow with each rotation. The sandbox's key is never rotated.

@@ -130,7 +130,6 @@ fn event(name: &str, data: &Members, now: Timestamp) -> WebhookEvent {
     body.set("data", data);
     WebhookEvent {
         name: name.to_owned(),
-        id,
         subscription: None,
         body,
     }

@@ -126,7 +126,6 @@ impl SnapTrade {
         body.merge_all(own);
         WebhookEvent {
             name: name.to_owned(),
-            id,
             subscription: None,
             body,
         }

@@ -21,7 +21,7 @@ use crate::refused::Refused;
 use crate::store::{Moment, RowChange};
 use post::{SignedRequest, post};
 use queue::Attempt;
-pub(crate) use queue::{Delivery, DeliveryPolicy, DeliveryState, WebhookEvent, WebhookQueue};
+pub(crate) use queue::{Delivery, DeliveryPolicy, WebhookEvent, WebhookQueue};
 pub use queue::{Sign, WebhookSettings};
 
 /// How often, in real time, a queue compares state and checks for due deliveries.

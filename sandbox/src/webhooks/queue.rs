@@ -30,8 +30,6 @@ pub(crate) struct DeliveryPolicy {
 #[derive(Debug, Clone)]
 pub(crate) struct WebhookEvent {
     pub(crate) name: String,
-    /// Its id in the provider's own list of events.
-    pub(crate) id: String,
     /// The subscription it belongs to, at providers where users subscribe.
     pub(crate) subscription: Option<String>,
     pub(crate) body: Members,
@@ -39,7 +37,7 @@ pub(crate) struct WebhookEvent {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum DeliveryState {
+enum DeliveryState {
     /// Not attempted yet.
     Waiting,
     /// Failed, with another attempt scheduled.
@@ -60,14 +58,13 @@ pub(crate) struct Attempt {
 pub(crate) struct Delivery {
     pub(super) id: u64,
     pub(crate) event: WebhookEvent,
-    pub(crate) created_at: Timestamp,
-    pub(crate) state: DeliveryState,
+    state: DeliveryState,
     pub(crate) attempts: Vec<Attempt>,
     next_attempt_at: Timestamp,
     /// The request of the last attempt.
     pub(super) sent: Option<SignedRequest>,
     /// For duplicates and replays: the delivery that they repeat.
-    pub(crate) repeats: Option<u64>,
+    repeats: Option<u64>,
     /// A replay sends the bytes of another delivery once, without retries.
     pub(super) is_replay: bool,
 }
@@ -230,7 +227,6 @@ impl QueueState {
         self.deliveries.push_back(Delivery {
             id,
             event,
-            created_at: now,
             state: DeliveryState::Waiting,
             attempts: Vec::new(),
             next_attempt_at: now,

@@ -11,13 +11,7 @@ async fn token_and_app_headers_are_required() {
     let akahu = akahu().await;
     let url = |path: &str| format!("{}{path}", akahu.access.base_url);
     let app = &akahu.access.app_token;
-    for path in [
-        "/me",
-        "/accounts",
-        "/transactions",
-        "/transactions/pending",
-        "/webhooks",
-    ] {
+    for path in ["/me", "/accounts", "/transactions", "/webhooks"] {
         let none = akahu.http.get(url(path)).header("x-akahu-id", app);
         let unknown = akahu
             .http
@@ -47,7 +41,7 @@ async fn token_and_app_headers_are_required() {
         }
         akahu.json(path).await;
     }
-    for path in ["/connections", "/categories", "/keys/2", "/webhook-events"] {
+    for path in ["/connections", "/categories", "/keys/2"] {
         assert_eq!(
             error_of(akahu.call(Method::GET, path)).await.0,
             401,
@@ -70,14 +64,10 @@ async fn malformed_and_foreign_ids_are_rejected() {
     let well_formed = |prefix: &str| format!("{prefix}c{}", "0".repeat(24));
     for (method, prefix, before, after) in [
         (Method::GET, "acc_", "/accounts/", ""),
-        (Method::DELETE, "acc_", "/accounts/", ""),
         (Method::GET, "acc_", "/accounts/", "/transactions"),
         (Method::GET, "acc_", "/accounts/", "/transactions/pending"),
         (Method::GET, "trans_", "/transactions/", ""),
-        (Method::GET, "authorisation_", "/authorisations/", ""),
         (Method::DELETE, "authorisation_", "/authorisations/", ""),
-        (Method::POST, "acc_", "/refresh/", ""),
-        (Method::POST, "conn_", "/refresh/", ""),
         (Method::DELETE, "hook_", "/webhooks/", ""),
     ] {
         let unknown = akahu.call(
@@ -100,26 +90,8 @@ async fn malformed_and_foreign_ids_are_rejected() {
             assert!(message.contains("pathParams.id"), "{message}");
         }
     }
-    assert_eq!(
-        error_of(akahu.call(Method::GET, &format!("/authorisations/{}", spare.1)))
-            .await
-            .0,
-        404
-    );
-    for (path, prefix) in [("/connections/", "conn_"), ("/categories/", "nzfcc_")] {
-        assert_eq!(
-            error_of(akahu.app(&format!("{path}{}", well_formed(prefix))))
-                .await
-                .0,
-            404
-        );
-        assert!(
-            error_of(akahu.app(&format!("{path}x")))
-                .await
-                .1
-                .contains("pathParams.id")
-        );
-    }
+    let foreign = format!("/authorisations/{}", spare.1);
+    assert_eq!(error_of(akahu.call(Method::DELETE, &foreign)).await.0, 404);
     assert_eq!(error_of(akahu.call(Method::GET, "/nothing")).await.0, 404);
     assert_eq!(error_of(akahu.call(Method::PUT, "/accounts")).await.0, 405);
 }
@@ -278,18 +250,14 @@ async fn consent_can_be_denied() {
 }
 
 #[tokio::test]
-async fn deleted_token_is_invalid_until_a_new_consent() {
+async fn revoked_token_is_invalid_until_a_new_consent() {
     let mut akahu = akahu().await;
     let (token, user) = (
         akahu.token.clone(),
         akahu.json("/me").await["item"]["_id"].clone(),
     );
-    assert_eq!(
-        answer(akahu.call(Method::DELETE, "/token")).await,
-        json!({"success": true})
-    );
+    akahu.bank().set_user(&token, false).unwrap();
     assert_eq!(error_of(akahu.call(Method::GET, "/accounts")).await.0, 401);
-    assert_eq!(error_of(akahu.call(Method::DELETE, "/token")).await.0, 401);
     let code = akahu.consent("").await[0].1.clone();
     akahu.token = akahu.token(&akahu.exchange(&code)).await.1["access_token"]
         .as_str()
@@ -347,13 +315,6 @@ async fn connections_and_categories_need_app_credentials() {
         (&json!(false), &json!(true))
     );
     assert!(classic.get("mode").is_none() && classic.get("_classic").is_none());
-    let one = answer(akahu.app(&format!(
-        "/connections/{}",
-        official["_id"].as_str().unwrap()
-    )))
-    .await;
-    assert_eq!(&one["item"], official);
-
     let all = answer(akahu.app("/categories")).await["items"]
         .as_array()
         .unwrap()
@@ -364,23 +325,21 @@ async fn connections_and_categories_need_app_credentials() {
         .map(|one| one["groups"]["personal_finance"]["name"].as_str().unwrap())
         .collect();
     assert_eq!(groups.len(), 10);
-    let one = answer(akahu.app("/categories/nzfcc_ckouvvyw1004408mlhy158i7j")).await;
-    assert_eq!(one["item"]["name"], "Cafes and restaurants");
-    assert!(all.contains(&one["item"]));
+    let mut all = all.iter();
+    let cafes = all.find(|one| one["_id"] == "nzfcc_ckouvvyw1004408mlhy158i7j");
+    assert_eq!(cafes.unwrap()["name"], "Cafes and restaurants");
 }
 
 #[tokio::test]
 async fn refresh_completes_later_and_is_rate_limited() {
     let akahu = akahu().await;
-    let [first, second] = [
-        akahu.account("CHECKING").await,
-        akahu.account("WALLET").await,
-    ];
-    let path = |account: &Value| format!("/accounts/{}", account["_id"].as_str().unwrap());
-    let refreshed =
-        async |account: &Value| akahu.json(&path(account)).await["item"]["refreshed"].clone();
-    let refresh = async |of: &str| {
-        let request = akahu.call(Method::POST, &format!("/refresh{of}"));
+    let path = format!(
+        "/accounts/{}",
+        akahu.account("CHECKING").await["_id"].as_str().unwrap()
+    );
+    let refreshed = async || akahu.json(&path).await["item"]["refreshed"].clone();
+    let refresh = async || {
+        let request = akahu.call(Method::POST, "/refresh");
         let response = request
             .header("content-type", "application/x-www-form-urlencoded")
             .send()
@@ -391,43 +350,24 @@ async fn refresh_completes_later_and_is_rate_limited() {
             response.json::<Value>().await.unwrap(),
         )
     };
-    let before = refreshed(&first).await;
-    let of_first = format!("/{}", first["_id"].as_str().unwrap());
-    assert_eq!(refresh(&of_first).await, (200, json!({"success": true})));
-    assert_eq!(refreshed(&first).await, before, "not yet");
-    let (status, body) = refresh(&of_first).await;
+    let before = refreshed().await;
+    assert_eq!(refresh().await, (200, json!({"success": true})));
+    assert_eq!(refreshed().await, before, "not yet");
+    let (status, body) = refresh().await;
     assert_eq!((status, body["success"].clone()), (429, json!(false)));
     akahu.advance(3);
-    let after = refreshed(&first).await;
+    let after = refreshed().await;
     for name in ["balance", "meta", "transactions"] {
         assert!(after[name].as_str() > before[name].as_str(), "{name}");
     }
     assert_eq!(after["party"], before["party"]);
-    assert_eq!(
-        refreshed(&second).await,
-        second["refreshed"],
-        "another login"
-    );
-    // A refresh of everything skips the login in its rest period and reads the other.
-    assert_eq!(refresh("").await.0, 200);
-    assert_eq!(refresh("").await.0, 429);
-    assert_eq!(
-        refresh(&format!(
-            "/{}",
-            second["connection"]["_id"].as_str().unwrap()
-        ))
-        .await
-        .0,
-        429
-    );
     akahu.advance(15 * 60);
-    assert_ne!(refreshed(&second).await, second["refreshed"]);
-    assert_eq!(refresh(&of_first).await.0, 200);
+    assert_eq!(refresh().await.0, 200);
     // Without a request, a day later Akahu has refreshed by itself.
     akahu.advance(3);
-    let before = refreshed(&first).await;
+    let before = refreshed().await;
     akahu.advance(26 * 3600);
-    assert!(refreshed(&first).await["balance"].as_str() > before["balance"].as_str());
+    assert!(refreshed().await["balance"].as_str() > before["balance"].as_str());
 }
 
 #[tokio::test]
@@ -465,14 +405,6 @@ async fn webhook_subscriptions_are_per_user_and_type() {
             .unwrap()
             .len(),
         1
-    );
-    assert_eq!(
-        answer(akahu.app("/webhook-events?status=SENT")).await["items"],
-        json!([])
-    );
-    assert_eq!(
-        error_of(akahu.app("/webhook-events?status=LOST")).await.0,
-        400
     );
     let key = answer(akahu.app("/keys/2")).await["item"]
         .as_str()

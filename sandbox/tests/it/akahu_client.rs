@@ -88,10 +88,6 @@ impl Akahu {
         request.send().await.unwrap()
     }
 
-    pub(crate) async fn delete(&self, path: &str) -> Response {
-        self.call(Method::DELETE, path).send().await.unwrap()
-    }
-
     pub(crate) async fn accounts(&self) -> Vec<Value> {
         self.items("/accounts").await
     }

@@ -86,20 +86,6 @@ impl WebhookTest {
         events
     }
 
-    async fn log(&self, query: &str) -> Vec<Value> {
-        let answer = self
-            .akahu
-            .app(&format!("/webhook-events{query}"))
-            .send()
-            .await
-            .unwrap();
-        assert_eq!(answer.status(), 200);
-        answer.json::<Value>().await.unwrap()["items"]
-            .as_array()
-            .unwrap()
-            .clone()
-    }
-
     fn add_row(&self, account: &str) -> String {
         let row = self.bank().add_row(&json!({"_account": account})).unwrap();
         row["_id"].as_str().unwrap().to_owned()
@@ -204,32 +190,28 @@ async fn account_changes_send_events() {
     it.akahu.accounts().await;
     let made = json!({"userToken": it.akahu.token, "authorisation": login});
     let made = it.bank().add_account(&made).unwrap();
-    it.akahu
-        .delete(&format!("/accounts/{}", made["_id"].as_str().unwrap()))
-        .await;
     let expected = [
         event(
             "ACCOUNT:UPDATE",
             json!({"item_id": account, "updated_fields": ["balance", "name"]}),
         ),
         event("ACCOUNT:CREATE", json!({"item_id": made["_id"]})),
-        event("ACCOUNT:DELETE", json!({"item_id": made["_id"]})),
     ];
     assert_eq!(
-        it.events(3).await,
+        it.events(2).await,
         expected,
         "the passage of days sends no event"
     );
 }
 
 #[tokio::test]
-async fn deleted_token_cancels_its_subscriptions() {
+async fn revoked_token_cancels_its_subscriptions() {
     let it = webhook_test(&["TOKEN", "ACCOUNT"]).await;
     // Another user's token sends no event here.
     let spare = it.akahu.credentials(2).0;
     it.bank().set_user(&spare, false).unwrap();
     let token = it.akahu.token.clone();
-    it.akahu.delete("/token").await;
+    it.bank().set_user(&token, false).unwrap();
     let expected = [
         event("TOKEN:DELETE", json!({"item_id": token})),
         event("TOKEN:WEBHOOK_CANCELLED", json!({})),
@@ -259,17 +241,10 @@ async fn deliveries_have_a_state_and_are_retried() {
         .as_str()
         .unwrap()
         .to_owned();
-    assert_eq!(it.log("").await, Vec::<Value>::new());
     // Akahu accepts 200 only: 204 is a failure.
     it.receiver.answer(&[204, 0]);
     it.add_row(&account);
     until(it.bank(), |all| all[0]["state"] == "retry").await;
-    let logged = it.log("?status=RETRY").await.remove(0);
-    assert_eq!(
-        (&logged["_hook"], &logged["last_failed_at"]),
-        (&logged["hook"], &logged["updated_at"])
-    );
-    assert_eq!(logged["payload"]["webhook_code"], "DEFAULT_UPDATE");
     it.akahu.advance(60);
     it.receiver.wait(2).await;
     it.akahu.advance(6);
@@ -278,9 +253,6 @@ async fn deliveries_have_a_state_and_are_retried() {
     until(it.bank(), all_done).await;
     let got = it.receiver.wait(3).await;
     assert!(got.iter().all(|one| one.body == got[0].body));
-    let sent = it.log("?status=SENT").await;
-    assert_eq!((sent.len(), &sent[0]["_id"]), (1, &logged["_id"]));
-    assert!(sent[0]["last_failed_at"].as_str() < sent[0]["updated_at"].as_str());
     it.receiver.answer(&[500; 7]);
     it.add_row(&account);
     for (attempt, seconds) in [60, 300, 1800, 7200, 21_600, 57_600]
@@ -290,10 +262,10 @@ async fn deliveries_have_a_state_and_are_retried() {
         until(it.bank(), |all| all[1]["attempts"] == attempt + 1).await;
         it.akahu.advance(seconds);
     }
-    until(it.bank(), all_done).await;
-    assert_eq!(
-        (it.log("?status=FAILED").await.len(), it.log("").await.len()),
-        (1, 2)
-    );
-    assert_eq!(it.log("?start=2027-06-01").await.len(), 0);
+    let states: Vec<Value> = until(it.bank(), all_done)
+        .await
+        .iter()
+        .map(|delivery| delivery["state"].clone())
+        .collect();
+    assert_eq!(states, ["sent", "failed"]);
 }
