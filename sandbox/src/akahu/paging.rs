@@ -68,7 +68,6 @@ pub(super) fn page(
     let request = merge::PageRequest {
         size: SIZE,
         after: page_request.after,
-        before: None,
     };
     let mut page = Page::of(&lists, request, |_| true);
     if !page.items.is_empty() && call.akahu.empty_pages.next_is_empty() {

@@ -130,14 +130,4 @@ impl Call {
         let id = self.query.filled("end_user_id");
         id.ok_or_else(|| self.invalid("The end_user_id parameter is required"))
     }
-
-    /// A parameter that is `true`, `false` or absent.
-    pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, Failure> {
-        match self.query.get(name) {
-            None | Some("") => Ok(None),
-            Some("true") => Ok(Some(true)),
-            Some("false") => Ok(Some(false)),
-            Some(_) => Err(self.invalid(&format!("{name} must be true or false"))),
-        }
-    }
 }

@@ -7,7 +7,6 @@ use jiff::{SignedDuration, Timestamp, Unit};
 use serde_json::{Value, json};
 
 use super::call::Call;
-use super::errors::Failure;
 use super::store::{Account, CONSENT_SECONDS, Consent, ConsentStatus, Store};
 use crate::clock::after;
 use crate::consent::ConsentState;
@@ -59,24 +58,21 @@ fn view(base_url: &str, store: &Store, consent: &Consent, now: Timestamp) -> Val
 }
 
 /// Lists the consents of the team or of one end user: an array, or in v3 an envelope.
-pub(super) async fn list(call: Call) -> Result<Response, Failure> {
+pub(super) async fn list(call: Call) -> Response {
     let end_user_id = call.query.filled("end_user_id");
-    let active = call.flag("active")?;
     let store = call.fiskil.store.read();
-    let all = store
+    let kept = store
         .consents
         .iter()
         .filter(|consent| end_user_id.is_none_or(|id| consent.end_user_id == id));
-    let kept =
-        all.filter(|consent| active.is_none_or(|active| consent.is_active(call.now) == active));
     let consents: Vec<_> = kept
         .map(|consent| view(&call.fiskil.access.base_url, &store, consent, call.now))
         .collect();
-    Ok(if call.is_v3() {
+    if call.is_v3() {
         respond(&json!({"consents": consents, "links": {}}))
     } else {
         respond(&consents)
-    })
+    }
 }
 
 /// Revokes a consent. Responds with 204 for an unknown id too, as seen live.

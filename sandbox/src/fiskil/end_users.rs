@@ -1,5 +1,4 @@
-//! `/v1/end-users`: creates, lists, changes and deletes end users
-//! (docs/providers/fiskil.md#end-users).
+//! `/v1/end-users`: creates, lists and deletes end users (docs/providers/fiskil.md#end-users).
 
 use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
@@ -75,25 +74,6 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     }
     let users = store.end_users.iter().filter(|user| keep(user));
     Ok(json_answer(&users.map(EndUser::shown).collect::<Vec<_>>()))
-}
-
-pub(super) async fn show(Path(id): Path<String>, call: Call) -> Result<Response, Failure> {
-    let store = call.fiskil.store.read();
-    let user = store
-        .end_user(&id)
-        .ok_or_else(|| call.end_user_not_found())?;
-    Ok(json_answer(&user.shown()))
-}
-
-/// Changes the given members. Responds with the changed end user, which is a sandbox choice.
-pub(super) async fn update(Path(id): Path<String>, call: Call) -> Result<Response, Failure> {
-    let members = known_members(&call)?;
-    let mut store = call.fiskil.store.write();
-    let user = store
-        .end_user_mut(&id)
-        .ok_or_else(|| call.end_user_not_found())?;
-    user.members.merge(members);
-    Ok(json_answer(&user.shown()))
 }
 
 /// Responds with 204, and with 404 when repeated. That the consents end with the end user is a

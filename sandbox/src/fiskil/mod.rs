@@ -25,7 +25,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
@@ -179,27 +179,14 @@ impl Fiskil {
                 "/v1/end-users",
                 post(end_users::create).get(end_users::list),
             )
-            .route(
-                "/v1/end-users/{id}",
-                get(end_users::show)
-                    .post(end_users::update)
-                    .delete(end_users::delete),
-            )
+            .route("/v1/end-users/{id}", delete(end_users::delete))
             .route("/v1/auth/session", post(sessions::create))
-            .route("/v1/institutions", get(institutions::list))
             .route("/v1/institutions/{id}", get(institutions::show))
             .route("/v1/consent", get(consents::list))
-            .route(
-                "/v1/consent/{arrangement_id}",
-                axum::routing::delete(consents::revoke),
-            )
+            .route("/v1/consent/{arrangement_id}", delete(consents::revoke))
             .route("/v1/banking/accounts", get(accounts::list))
             .route("/v1/banking/balances", get(accounts::balances))
             .route("/v1/banking/transactions", get(transactions::list))
-            .route(
-                "/v1/banking/transactions/category",
-                post(transactions::correct_category),
-            )
             .method_not_allowed_fallback(|request| {
                 reject_route(request, StatusCode::METHOD_NOT_ALLOWED)
             })

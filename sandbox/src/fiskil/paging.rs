@@ -18,9 +18,8 @@ const SIZE_MAX: usize = 1000;
 const NO_QUERY: &[u8] = &[];
 
 impl PageRequest {
-    /// Reads `page[size]`, `page[after]` and `page[before]`. An invalid cursor gets 503, as seen
-    /// live (docs/providers/fiskil.md#pages). The 400 for a bad size, and for two cursors at once,
-    /// is a sandbox choice.
+    /// Reads `page[size]` and `page[after]`. An invalid cursor gets 503, as seen live
+    /// (docs/providers/fiskil.md#pages). The 400 for a bad size is a sandbox choice.
     pub(super) fn of(call: &Call) -> Result<Self, Failure> {
         let size = match call.query.filled("page[size]") {
             None => SIZE_DEFAULT,
@@ -34,20 +33,12 @@ impl PageRequest {
             return Err(call.invalid("page[size] must be a positive integer"));
         }
         let parse = |text| Position::of_cursor(text, NO_QUERY).ok_or_else(|| call.unavailable());
-        let cursor = |name| call.query.filled(name).map(parse).transpose();
-        let (after, before) = (cursor("page[after]")?, cursor("page[before]")?);
-        if after.is_some() && before.is_some() {
-            return Err(call.invalid("page[after] and page[before] exclude each other"));
-        }
-        Ok(Self {
-            size,
-            after,
-            before,
-        })
+        let after = call.query.filled("page[after]").map(parse).transpose()?;
+        Ok(Self { size, after })
     }
 }
 
-/// Writes `{"<name>":[...],"links":{...}}`. The links are absolute URLs that keep the filters.
+/// Writes `{"<name>":[...],"links":{...}}`. The link is an absolute URL that keeps the filters.
 pub(super) fn write<T>(
     call: &Call,
     name: &str,
@@ -58,18 +49,14 @@ pub(super) fn write<T>(
     let _ = write!(out, "{{\"{name}\":[");
     page.write_items(&mut out, item);
     out.extend_from_slice(b"],\"links\":");
-    let filters = call.query.without(&["page[after]", "page[before]"]);
     let mut links = Members::default();
-    for (name, parameter, position) in [("next", "after", page.next), ("prev", "before", page.prev)]
-    {
-        if let Some(position) = position {
-            let cursor = position.to_cursor(NO_QUERY);
-            let base = &call.fiskil.access.base_url;
-            links.set(
-                name,
-                &format!("{base}{}?{filters}page[{parameter}]={cursor}", call.path),
-            );
-        }
+    if let Some(next) = page.next {
+        let filters = call.query.without("page[after]");
+        let (base, cursor) = (&call.fiskil.access.base_url, next.to_cursor(NO_QUERY));
+        links.set(
+            "next",
+            &format!("{base}{}?{filters}page[after]={cursor}", call.path),
+        );
     }
     links.write(&mut out);
     out.push(b'}');

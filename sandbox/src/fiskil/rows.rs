@@ -82,23 +82,6 @@ impl Entry {
             Body::Given(row) => row.text("status").as_deref() == Some(status),
         }
     }
-
-    pub(super) fn has_secondary(&self, wanted: &[&str]) -> bool {
-        #[derive(serde::Deserialize)]
-        struct Category {
-            secondary_category: String,
-        }
-        match &self.body {
-            Body::Drawn(row) => {
-                let category = row.template.category;
-                category.is_some_and(|(_, secondary)| wanted.contains(&secondary))
-            }
-            Body::Given(row) => row
-                .get("category")
-                .and_then(|raw| serde_json::from_str::<Category>(raw.get()).ok())
-                .is_some_and(|category| wanted.contains(&category.secondary_category.as_str())),
-        }
-    }
 }
 
 /// An odd row of the world in Fiskil's format, posted at `at` (milliseconds).

@@ -1,20 +1,15 @@
-//! `GET /v1/banking/transactions`, and the correction of a category
-//! (docs/providers/fiskil.md#transactions).
+//! `GET /v1/banking/transactions` (docs/providers/fiskil.md#transactions).
 
 use axum::response::Response;
-use http::StatusCode;
 use jiff::Timestamp;
-use serde_json::json;
 
 use super::call::Call;
 use super::errors::Failure;
 use super::paging::write;
 use super::store::{Account, Entry};
 use crate::clock::nanoseconds;
-use crate::members::Members;
 use crate::merge::{Page, PageRequest};
-use crate::respond::{json as json_answer, ready};
-use crate::world::australia::AUSTRALIA;
+use crate::respond::ready;
 
 /// The rows that a call selects.
 struct Filter<'a> {
@@ -23,7 +18,6 @@ struct Filter<'a> {
     /// does not say.
     from: Option<i64>,
     to: Option<i64>,
-    secondary: Vec<&'a str>,
 }
 
 impl<'a> Filter<'a> {
@@ -33,16 +27,10 @@ impl<'a> Filter<'a> {
             status @ Some("PENDING" | "POSTED") => status,
             Some(_) => return Err(call.invalid("invalid status: must be one of PENDING, POSTED")),
         };
-        let secondary = call
-            .query
-            .all("secondary_category")
-            .filter(|name| !name.is_empty())
-            .collect();
         Ok(Self {
             status,
             from: instant(call, "from")?,
             to: instant(call, "to")?,
-            secondary,
         })
     }
 
@@ -73,7 +61,6 @@ impl<'a> Filter<'a> {
         self.status.is_none_or(|status| entry.has_status(status))
             && self.from.is_none_or(|from| time >= Some(from))
             && self.to.is_none_or(|to| time.is_some_and(|time| time <= to))
-            && (self.secondary.is_empty() || entry.has_secondary(&self.secondary))
     }
 }
 
@@ -132,32 +119,4 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
         entry.write(out, &store, account);
     });
     Ok(ready(body))
-}
-
-/// Corrects the category of a row, to one whose primary category the world has. Sandbox choices:
-/// the error for an unknown row, and the confidence level afterwards.
-pub(super) async fn correct_category(call: Call) -> Result<Response, Failure> {
-    let members = call.members()?;
-    let (Some(id), Some(secondary)) = (
-        members.text("fiskil_transaction_id"),
-        members.text("secondary_category"),
-    ) else {
-        return Err(call.invalid("fiskil_transaction_id and secondary_category are required"));
-    };
-    let mut known = AUSTRALIA
-        .lists
-        .all()
-        .filter_map(|template| template.category);
-    let known = known.find(|(primary, _)| secondary.starts_with(*primary));
-    let (primary, _) = known.ok_or_else(|| call.invalid("unknown secondary_category"))?;
-    let category = json!({"category": {
-        "primary_category": primary, "secondary_category": secondary, "confidence_level": "VERY_HIGH",
-    }});
-    let changed = call
-        .fiskil
-        .store
-        .write()
-        .change_row(&id, Members::from_value(&category));
-    changed.map_err(|_| call.fail(StatusCode::BAD_REQUEST, "transaction not found"))?;
-    Ok(json_answer(&json!({"message": "category updated"})))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::akahu_client::akahu;
 use crate::client::{client, ids};
@@ -17,12 +17,12 @@ async fn one_call_fails_and_calls_are_counted_by_route() {
     bank.fail_next(503);
     assert_eq!(client.get(&path).await.status(), 503);
     client.json(&path).await;
-    client.get("/v1/end-users/eu_x").await;
+    client.get("/v1/institutions/7").await;
     client.get("/v1/nowhere").await;
     let expected = [
         ("(unknown)", 1),
         ("/v1/banking/transactions", 2),
-        ("/v1/end-users/{id}", 1),
+        ("/v1/institutions/{id}", 1),
     ];
     let expected = expected.map(|(route, count)| (route.to_owned(), count));
     assert_eq!(bank.calls(), BTreeMap::from(expected));
@@ -130,27 +130,4 @@ async fn pending_row_can_become_posted() {
         ids(&client.rows(&format!("{path}&status=POSTED")).await)[0],
         id
     );
-}
-
-#[tokio::test]
-async fn category_can_be_changed() {
-    let client = client().await;
-    let path = client.busiest().await;
-    let id = ids(&client.rows(&path).await)[20].clone();
-    let body = json!({"fiskil_transaction_id": id, "secondary_category": "TRAVEL_LODGING"});
-    let done = client
-        .post("/v1/banking/transactions/category", &body)
-        .await;
-    assert!(done.json::<Value>().await.unwrap()["message"].is_string());
-    let row = client.rows(&path).await.remove(20);
-    assert_eq!(
-        (
-            &row["fiskil_id"],
-            row["category"]["primary_category"].as_str()
-        ),
-        (&json!(id), Some("TRAVEL"))
-    );
-    let bad = json!({"fiskil_transaction_id": "x", "secondary_category": "TRAVEL_LODGING"});
-    let bad = client.post("/v1/banking/transactions/category", &bad).await;
-    assert_eq!(bad.status(), 400);
 }

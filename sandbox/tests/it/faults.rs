@@ -137,12 +137,11 @@ async fn drip_sends_byte_by_byte() {
     let client = client().await;
     client.bank().add_fault(
         Fault::new(FaultKind::Drip)
-            .at("/v1/end-users")
+            .at("/v1/institutions")
             .delayed_ms(1),
     );
-    let path = format!("/v1/end-users/{}", client.credentials(0).0);
     let begin = Instant::now();
-    let mut response = client.get(&path).await;
+    let mut response = client.get("/v1/institutions/88888").await;
     let (mut chunks, mut bytes) = (0, Vec::new());
     while let Some(chunk) = response.chunk().await.unwrap() {
         chunks += 1;
@@ -155,7 +154,7 @@ async fn drip_sends_byte_by_byte() {
     );
     assert_eq!(
         serde_json::from_slice::<Value>(&bytes).unwrap()["name"],
-        "Olivia Nguyen"
+        "Banking Sandbox Data Holder"
     );
 }
 

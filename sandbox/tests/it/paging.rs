@@ -31,7 +31,8 @@ async fn every_page_size_gives_each_row_once_in_order() {
         100,
         "the default"
     );
-    assert!(first["links"].get("prev").is_none());
+    let next = first["links"]["next"].as_str().unwrap();
+    assert!(next.contains("account_id="), "the filters stay: {next}");
 }
 
 #[tokio::test]
@@ -44,37 +45,6 @@ async fn large_page_size_is_capped() {
         ))
         .await;
     assert_eq!(page["transactions"].as_array().unwrap().len(), 1000);
-}
-
-#[tokio::test]
-async fn paging_backwards_reverses_paging_forwards() {
-    let client = client_of(options(50)).await;
-    let path = format!("{}&page[size]=9", client.busiest().await);
-    let (mut forth, mut next) = (Vec::new(), path.clone());
-    loop {
-        let page = client.json(&next).await;
-        forth.push(ids(page["transactions"].as_array().unwrap()));
-        let Some(url) = page["links"]["next"].as_str() else {
-            break;
-        };
-        assert!(
-            url.contains("account_id=") && url.contains("page[size]=9"),
-            "the filters stay: {url}"
-        );
-        next = url.strip_prefix(&client.base).unwrap().to_owned();
-    }
-    let mut back = Vec::new();
-    loop {
-        let page = client.json(&next).await;
-        back.push(ids(page["transactions"].as_array().unwrap()));
-        let Some(url) = page["links"]["prev"].as_str() else {
-            break;
-        };
-        next = url.strip_prefix(&client.base).unwrap().to_owned();
-    }
-    back.reverse();
-    assert!(forth.len() > 4);
-    assert_eq!(forth, back);
 }
 
 #[tokio::test]
@@ -157,7 +127,7 @@ async fn filters_by_time_and_status() {
 }
 
 #[tokio::test]
-async fn filters_by_account_and_category() {
+async fn filters_by_account() {
     let client = client().await;
     let (user, _) = client.credentials(0);
     let account = &client.accounts(0).await[0];
@@ -175,27 +145,6 @@ async fn filters_by_account_and_category() {
         "either id will do"
     );
     assert!(by("unknown").await.is_empty());
-    let path = client.busiest().await;
-    let wanted = ["INCOME_SALARY", "PETS_VETERINARY"];
-    let query = wanted
-        .map(|name| format!("&secondary_category={name}"))
-        .concat();
-    let found = client
-        .walk(&format!("{path}{query}&page[size]=2"), "transactions")
-        .await;
-    let matches = |row: &Value| {
-        row["category"]["secondary_category"]
-            .as_str()
-            .is_some_and(|name| wanted.contains(&name))
-    };
-    let expected: Vec<_> = client
-        .rows(&path)
-        .await
-        .into_iter()
-        .filter(matches)
-        .collect();
-    assert!(expected.len() > 5);
-    assert_eq!(ids(&found), ids(&expected));
 }
 
 #[tokio::test]

@@ -111,7 +111,7 @@ async fn fiskils_six_credentials_come_first() {
 }
 
 #[tokio::test]
-async fn end_users_are_created_changed_and_deleted() {
+async fn end_users_are_created_and_deleted() {
     let client = client().await;
     let create = || {
         client
@@ -122,14 +122,6 @@ async fn end_users_are_created_changed_and_deleted() {
     let two: Value = create().send().await.unwrap().json().await.unwrap();
     assert_ne!(one["end_user_id"], two["end_user_id"], "nothing is unique");
     let path = format!("/v1/end-users/{}", one["end_user_id"].as_str().unwrap());
-    let changed = client.post(&path, &json!({"name": "Ann"})).await;
-    assert_eq!(changed.status(), 200);
-    let shown = client.json(&path).await;
-    assert_eq!(
-        (shown["name"].as_str(), shown["email"].as_str()),
-        (Some("Ann"), Some("new@example.com"))
-    );
-
     let list = client.json("/v1/end-users?email=new%40example.com").await;
     assert_eq!(list["end_users"].as_array().unwrap().len(), 2);
     let v2 = client
@@ -222,25 +214,8 @@ async fn sessions_have_the_documented_shape() {
 }
 
 #[tokio::test]
-async fn institutions_need_the_client_id() {
+async fn institutions_have_a_name() {
     let client = client().await;
-    assert_eq!(client.get("/v1/institutions").await.status(), 400);
-    let path = format!(
-        "/v1/institutions?client_id={}",
-        client.description().fiskil.client_id
-    );
-    let all = client.json(&path).await;
-    let statuses: Vec<_> = all
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|one| &one["status"]["connections"]["status"])
-        .collect();
-    for status in ["HEALTHY", "DEGRADED", "OUTAGE"] {
-        assert!(statuses.iter().any(|known| *known == status), "{status}");
-    }
-    let energy = client.json(&format!("{path}&industry=energy")).await;
-    assert_eq!(energy.as_array().unwrap().len(), 1);
     assert_eq!(
         client.json("/v1/institutions/88888").await["name"],
         "Banking Sandbox Data Holder"
@@ -314,12 +289,6 @@ async fn consents_end_by_expiry_and_revocation() {
         assert_eq!(gone.status(), 204);
     }
     assert_eq!(consent().await["active"], false);
-    let active = client
-        .json(&format!("/v1/consent?end_user_id={user}&active=true"))
-        .await;
-    assert_eq!(active["consents"].as_array().unwrap().len(), 1);
-    assert_eq!(active["links"], json!({}));
-    assert_eq!(client.get("/v1/consent?active=maybe").await.status(), 400);
 }
 
 #[tokio::test]
@@ -397,20 +366,11 @@ async fn every_account_has_a_balance() {
     let id = accounts[3]["account_id"].as_str().unwrap();
     let one = client
         .json(&format!(
-            "/v1/banking/balances?end_user_id={user}&account_id={id}&fetch=true"
+            "/v1/banking/balances?end_user_id={user}&account_id={id}"
         ))
         .await;
     assert_eq!(
         ids(one["balances"].as_array().unwrap()),
         ids(&balances[3..4])
-    );
-    assert_eq!(
-        client
-            .get(&format!(
-                "/v1/banking/balances?end_user_id={user}&fetch=true"
-            ))
-            .await
-            .status(),
-        400
     );
 }

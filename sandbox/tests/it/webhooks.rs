@@ -123,7 +123,7 @@ async fn consent_and_its_data_send_events() {
     assert!(data.get("account_ids").is_none());
     let consents = it
         .client
-        .json(&format!("/v1/consent?end_user_id={user}&active=true"))
+        .json(&format!("/v1/consent?end_user_id={user}"))
         .await;
     let consents = consents["consents"].as_array().unwrap();
     let consent = consents
