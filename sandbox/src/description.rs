@@ -87,16 +87,4 @@ pub struct SnapTradeAccess {
     pub client_id: String,
     /// Signs calls and webhooks.
     pub consumer_key: String,
-    /// Not in the JSON, because the settings of a service have one key.
-    #[serde(skip)]
-    pub personal: SnapTradePersonalKey,
-}
-
-/// A key for one user, who needs no secret (docs/providers/snaptrade.md#keys).
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SnapTradePersonalKey {
-    pub client_id: String,
-    pub consumer_key: String,
-    pub user_id: String,
 }

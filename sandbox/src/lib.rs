@@ -44,9 +44,7 @@ use tokio::task::AbortHandle;
 
 pub use bank::Bank;
 pub use consent::{ConsentState, Credentials};
-pub use description::{
-    AkahuAccess, Description, FiskilAccess, Options, SnapTradeAccess, SnapTradePersonalKey,
-};
+pub use description::{AkahuAccess, Description, FiskilAccess, Options, SnapTradeAccess};
 pub use faults::{Fault, Kind as FaultKind};
 pub use refused::Refused;
 pub use webhooks::{Sign, WebhookSettings};

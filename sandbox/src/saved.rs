@@ -104,6 +104,6 @@ mod tests {
             BROKERAGE.brokers.len(),
             BROKERAGE.deals().count(),
         ];
-        assert_eq!((VERSION, sizes), (2, [57, 105, 7, 10, 5, 77]));
+        assert_eq!((VERSION, sizes), (3, [57, 105, 7, 10, 5, 77]));
     }
 }

@@ -20,7 +20,7 @@ use crate::world::rng::{Rng, label};
 
 /// Of the states. It grows with each change of what they have, and of the lists of the world by
 /// which they name things.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// What changes on pages is saved this often at most, because anybody may open them.
 const PAGE_SAVE_INTERVAL: Duration = Duration::from_secs(1);

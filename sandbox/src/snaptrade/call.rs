@@ -10,10 +10,10 @@ use http::{StatusCode, Uri};
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::SnapTrade;
 use super::errors::Failure;
 use super::sign::Signed;
 use super::store::Store;
-use super::{Key, SnapTrade};
 use crate::query::Query;
 use crate::serve::REQUEST_BYTES_MAX;
 
@@ -22,15 +22,14 @@ use crate::serve::REQUEST_BYTES_MAX;
 const TOLERANCE_SECONDS: u64 = 300;
 
 /// The URI of the request line, of which nested routers strip a prefix.
-pub(super) fn original_uri(request: &Request) -> &Uri {
+fn original_uri(request: &Request) -> &Uri {
     let original = request.extensions().get::<OriginalUri>();
     original.map_or_else(|| request.uri(), |original| &original.0)
 }
 
-/// A call with a valid signature of a known key.
+/// A call with a valid signature.
 pub(super) struct ClientCall {
     pub(super) snaptrade: Arc<SnapTrade>,
-    pub(super) key: Key,
     pub(super) now: Timestamp,
     pub(super) query: Query,
     /// The parsed body; `null` without one.
@@ -57,14 +56,16 @@ impl FromRequest<Arc<SnapTrade>> for ClientCall {
             let detail = "Authentication credentials were not provided.";
             return Err(Failure::new(StatusCode::UNAUTHORIZED, "0000", detail));
         };
-        let key = snaptrade.key_of(client_id).ok_or_else(Failure::signature)?;
+        if client_id != snaptrade.access.client_id {
+            return Err(Failure::signature());
+        }
         let content = content(&body)?;
         let signed = Signed {
             content: &content,
             path: uri.path(),
             query: uri.query().unwrap_or_default(),
         };
-        if !signed.is_signed_by(snaptrade.consumer_key(key), &signature) {
+        if !signed.is_signed_by(&snaptrade.access.consumer_key, &signature) {
             return Err(Failure::signature());
         }
         let now = snaptrade.clock.now();
@@ -79,7 +80,6 @@ impl FromRequest<Arc<SnapTrade>> for ClientCall {
         }
         Ok(Self {
             snaptrade: Arc::clone(snaptrade),
-            key,
             now,
             query,
             content,
@@ -128,15 +128,8 @@ impl FromRequest<Arc<SnapTrade>> for UserCall {
     }
 }
 
-/// Finds the user of a call. A personal key has one user and needs no user credentials
-/// (docs/providers/snaptrade.md#keys).
+/// Finds the user of a call.
 fn user(call: &ClientCall, store: &Store) -> Result<u64, Failure> {
-    if call.key == Key::Personal {
-        let user = store
-            .users(Key::Personal, call.now)
-            .find(|user| !user.revoked);
-        return user.map(|user| user.number).ok_or_else(Failure::user);
-    }
     let query = &call.query;
     let (Some(id), Some(secret)) = (query.filled("userId"), query.filled("userSecret")) else {
         // The text was seen live, the code was not (docs/providers/snaptrade.md#errors).
@@ -144,7 +137,7 @@ fn user(call: &ClientCall, store: &Store) -> Result<u64, Failure> {
         return Err(Failure::new(StatusCode::UNAUTHORIZED, "0000", detail));
     };
     let user = store
-        .users(call.key, call.now)
+        .users(call.now)
         .find(|user| user.id == id && user.secret == secret && !user.revoked);
     user.map(|user| user.number).ok_or_else(Failure::user)
 }

@@ -1,6 +1,5 @@
-//! `/authorizations`: lists, refreshes, disables and deletes connections
-//! (docs/providers/snaptrade.md#connections and
-//! #disabled-connections).
+//! `/authorizations`: lists, refreshes and deletes connections
+//! (docs/providers/snaptrade.md#connections and #disabled-connections).
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -73,22 +72,6 @@ pub(super) async fn delete(Path(id): Path<String>, call: UserCall) -> Result<Res
     Ok(json(&json!({"detail": detail, "connection_id": id})))
 }
 
-/// Deletes a connection at once, as the older endpoint does.
-pub(super) async fn delete_now(
-    Path(id): Path<String>,
-    call: UserCall,
-) -> Result<StatusCode, Failure> {
-    let mut store = call.snaptrade.store.write();
-    store
-        .connection_mut(call.user, &id, call.now)?
-        .delete_now(call.now);
-    Ok(StatusCode::NO_CONTENT)
-}
-
-fn detail(text: String) -> Response {
-    json(&json!({"detail": text}))
-}
-
 /// Requests fresh positions and balances. The order of the checks is a sandbox choice.
 pub(super) async fn refresh(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
     let now = call.now;
@@ -116,29 +99,6 @@ pub(super) async fn refresh(Path(id): Path<String>, call: UserCall) -> Result<Re
     for account in store.accounts_at(&id) {
         account.as_of = now;
     }
-    Ok(detail(format!("Connection {id} scheduled for refresh")))
-}
-
-/// Requests fresh activities.
-pub(super) async fn sync(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
-    let store = call.snaptrade.store.read();
-    let connection = store.connection(call.user, &id, call.now)?;
-    if connection.disabled_at.is_some() {
-        return Err(Failure::disabled());
-    }
-    let text = format!("Connection {id} scheduled for transactions sync");
-    Ok(detail(text))
-}
-
-/// Disables a connection for a test. Only test keys can do this, and the sandbox's keys are test
-/// keys.
-pub(super) async fn disable(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
-    let mut store = call.snaptrade.store.write();
-    let connection = store.connection_mut(call.user, &id, call.now)?;
-    if connection.disabled_at.is_some() {
-        let detail = "This connection is already disabled.";
-        return Err(Failure::new(StatusCode::PAYMENT_REQUIRED, "3011", detail));
-    }
-    connection.disabled_at = Some(call.now);
-    Ok(detail(format!("Connection {id} has been disabled")))
+    let detail = format!("Connection {id} scheduled for refresh");
+    Ok(json(&json!({"detail": detail})))
 }

@@ -6,7 +6,6 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::Key;
 use super::instruments::{id, number};
 use super::rows::trade_id;
 use super::store::{Account, Connection, Entry, Store};
@@ -29,14 +28,9 @@ impl Store {
     }
 
     fn add_investor(&mut self, investor: &'static Investor, now: Timestamp) {
-        let key = if investor.role == Role::Personal {
-            Key::Personal
-        } else {
-            Key::Commercial
-        };
         let (seed, user_id) = (self.seed, investor.user_id);
         let secret = id(seed, &format!("secret of {user_id}"));
-        let user = self.add_user(key, user_id, secret);
+        let user = self.add_user(user_id, secret);
         for (index, login) in investor.logins.iter().enumerate() {
             let number = index + 1;
             let connection_id = id(seed, &format!("connection {number} of {user_id}"));

@@ -106,9 +106,7 @@ pub(super) async fn login(call: UserCall) -> Result<Response, Failure> {
         .unwrap_or_default();
     let uri = format!(
         "{}{}?token={token}&clientId={}{named}&connectionPortalVersion=v4&sessionId={session_id}",
-        call.snaptrade.access.base_url,
-        PATH,
-        call.snaptrade.client_id(call.key),
+        call.snaptrade.access.base_url, PATH, call.snaptrade.access.client_id,
     );
     let expires_at = after(call.now, SignedDuration::from_secs(LINK_SECONDS));
     // A repaired connection keeps its broker, whatever the request names (a sandbox choice).

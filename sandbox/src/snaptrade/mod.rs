@@ -29,6 +29,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, post};
 use http::StatusCode;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -41,26 +42,15 @@ use crate::refused::Refused;
 use crate::state::Keys;
 use crate::world::brokerage::{BROKERAGE, Plan};
 use crate::world::rng::BASE62;
-use crate::{
-    Credentials, Options, SnapTradeAccess, SnapTradePersonalKey, consent_page, fault_injection,
-};
+use crate::{Credentials, Options, SnapTradeAccess, consent_page, fault_injection};
 use errors::Failure;
 use store::Store;
-
-/// The two kinds of keys (docs/providers/snaptrade.md#keys).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-enum Key {
-    /// Many users, each with a secret.
-    Commercial,
-    /// One user without a secret.
-    Personal,
-}
 
 pub(crate) struct SnapTrade {
     core: Core<Self>,
     /// What an adapter needs to call this provider.
     pub(crate) access: SnapTradeAccess,
-    limits: limits::Limits,
+    rate_counter: Mutex<limits::RateCounter>,
 }
 
 impl Deref for SnapTrade {
@@ -70,20 +60,18 @@ impl Deref for SnapTrade {
     }
 }
 
-/// The rate limits.
+/// The rate limit.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct SnapTradeOptions {
-    /// Calls per minute. The real limits are 250 and 10. Tests of other things would exceed them.
+    /// Calls per minute. The real limit is 250, which tests of other things would exceed.
     per_minute: u64,
-    per_account_per_minute: u64,
 }
 
 impl Default for SnapTradeOptions {
     fn default() -> Self {
         Self {
             per_minute: 1_000_000,
-            per_account_per_minute: 1_000_000,
         }
     }
 }
@@ -98,7 +86,7 @@ impl Provider for SnapTrade {
     }
 
     fn apply_options(&self, _: &SnapTradeOptions) -> Result<(), Refused> {
-        self.limits.reset();
+        *self.rate_counter.lock() = limits::RateCounter::default();
         Ok(())
     }
 }
@@ -107,7 +95,7 @@ impl Controls for SnapTrade {
     fn credentials(&self, all: bool) -> Vec<(Credentials, String)> {
         let (store, now) = (self.store.read(), self.clock.now());
         let mut found = Vec::new();
-        for user in store.users(Key::Commercial, now) {
+        for user in store.users(now) {
             let connections = store.connections_of(user.number, now);
             for connection in connections.filter(|connection| all || connection.is_listed) {
                 let credentials = Credentials::SnapTrade {
@@ -145,13 +133,9 @@ impl Controls for SnapTrade {
 
     fn set_user(&self, id: &str, valid: bool) -> Result<(), Refused> {
         let (mut store, now) = (self.store.write(), self.clock.now());
-        for key in [Key::Commercial, Key::Personal] {
-            if let Some(user) = store.user_mut(key, id, now) {
-                user.revoked = !valid;
-                return Ok(());
-            }
-        }
-        Err(Refused::unknown("user", id))
+        let user = store.user_mut(id, now);
+        user.ok_or_else(|| Refused::unknown("user", id))?.revoked = !valid;
+        Ok(())
     }
 
     fn add_account(&self, mut given: Members) -> Result<Members, Refused> {
@@ -232,56 +216,21 @@ impl Controls for SnapTrade {
 impl SnapTrade {
     /// Creates the provider with its data, for a listener at `address`.
     pub(crate) fn new(options: &Options, keys: &Keys, address: SocketAddr) -> io::Result<Self> {
+        let core: Core<Self> = Core::new(options, |now| Store::new(options.seed, now))?;
+        core.store.write().fill_instruments();
         // Letters only: clients encode other characters differently
         // (docs/providers/snaptrade.md#request-signatures).
-        let client_id = |name: &str| {
-            let mut rng = keys.rng(&format!("snaptrade {name} client id"));
-            format!("{name}-{}", rng.text(b"ABCDEFGHJKLMNPQRSTUVWXYZ", 6))
-        };
-        let consumer_key = |name: &str| {
-            let mut rng = keys.rng(&format!("snaptrade {name} consumer key"));
-            rng.text(BASE62, 50)
-        };
-        let core: Core<Self> = Core::new(options, |now| Store::new(options.seed, now))?;
-        let mut store = core.store.write();
-        store.fill_instruments();
-        let user = store.users(Key::Personal, core.clock.now()).next();
-        let user_id = user.map(|user| user.id.clone()).unwrap_or_default();
-        drop(store);
+        let mut client_id = keys.rng("snaptrade EXAMPLE client id");
+        let mut consumer_key = keys.rng("snaptrade EXAMPLE consumer key");
         Ok(Self {
             core,
             access: SnapTradeAccess {
                 base_url: format!("http://{address}"),
-                client_id: client_id("EXAMPLE"),
-                consumer_key: consumer_key("EXAMPLE"),
-                personal: SnapTradePersonalKey {
-                    client_id: client_id("PERS-EXAMPLE"),
-                    consumer_key: consumer_key("PERS-EXAMPLE"),
-                    user_id,
-                },
+                client_id: format!("EXAMPLE-{}", client_id.text(b"ABCDEFGHJKLMNPQRSTUVWXYZ", 6)),
+                consumer_key: consumer_key.text(BASE62, 50),
             },
-            limits: limits::Limits::default(),
+            rate_counter: Mutex::default(),
         })
-    }
-
-    fn key_of(&self, client_id: &str) -> Option<Key> {
-        [Key::Commercial, Key::Personal]
-            .into_iter()
-            .find(|key| self.client_id(*key) == client_id)
-    }
-
-    fn client_id(&self, key: Key) -> &str {
-        match key {
-            Key::Commercial => &self.access.client_id,
-            Key::Personal => &self.access.personal.client_id,
-        }
-    }
-
-    fn consumer_key(&self, key: Key) -> &str {
-        match key {
-            Key::Commercial => &self.access.consumer_key,
-            Key::Personal => &self.access.personal.consumer_key,
-        }
     }
 
     /// The provider's routes, which exist below the old prefix too. All but those of logos are
@@ -289,7 +238,6 @@ impl SnapTrade {
     pub(crate) fn router(self: Arc<Self>) -> Router {
         api()
             .nest(sign::PREFIX, api())
-            .route("/", get(reference::status))
             .merge(consent_page::routes())
             .route(login::PATH, get(portal::enter))
             .method_not_allowed_fallback(async || {
@@ -309,42 +257,18 @@ impl SnapTrade {
 
 fn api() -> Router<Arc<SnapTrade>> {
     Router::new()
-        .route("/institutions", get(reference::institutions))
-        .route("/brokerages", get(reference::brokerages))
-        .route(
-            "/brokerageAuthorizationTypes",
-            get(reference::authorization_types),
-        )
-        .route("/snapTrade/listUsers", get(users::list))
         .route("/snapTrade/registerUser", post(users::register))
         .route("/snapTrade/deleteUser", delete(users::delete))
-        .route("/snapTrade/resetUserSecret", post(users::reset_secret))
         .route("/snapTrade/login", post(login::login))
         .route("/snapTrade/partners", get(reference::partner))
         .route("/authorizations", get(connections::list))
-        .route(
-            "/authorizations/{id}",
-            get(connections::show).delete(connections::delete_now),
-        )
+        .route("/authorizations/{id}", get(connections::show))
         .route("/connection/{id}", delete(connections::delete))
         .route("/authorizations/{id}/refresh", post(connections::refresh))
-        .route(
-            "/authorizations/{id}/transactions/sync",
-            post(connections::sync),
-        )
-        .route("/authorizations/{id}/disable", post(connections::disable))
         .route("/authorizations/{id}/accounts", get(accounts::list))
-        .route("/connections/{id}/accounts", get(accounts::list_tagged))
         .route("/accounts", get(accounts::list))
-        .route("/accounts/all", get(accounts::list_tagged))
-        .route("/accounts/{id}", get(accounts::show))
-        .route("/accounts/{id}/details", get(accounts::show_tagged))
         .route("/accounts/{id}/balances", get(accounts::balances))
         .route("/accounts/{id}/positions/all", get(accounts::positions))
         .route("/accounts/{id}/activities", get(activities::list))
-        .route("/accounts/{id}/positions", get(accounts::retired))
-        .route("/accounts/{id}/options", get(accounts::retired))
         .route("/accounts/{id}/holdings", get(accounts::retired))
-        .route("/activities", get(accounts::retired))
-        .route("/holdings", get(accounts::retired))
 }

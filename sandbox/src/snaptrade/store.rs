@@ -6,9 +6,9 @@ use jiff::{SignedDuration, Timestamp, civil};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::SnapTrade;
 use super::errors::Failure;
 use super::instruments::Instruments;
-use super::{Key, SnapTrade};
 use crate::clock::after;
 use crate::members::Members;
 use crate::saved;
@@ -35,7 +35,6 @@ pub(crate) struct State {
 pub(crate) struct User {
     /// Unique, even if a deleted user's id is registered again.
     pub(super) number: u64,
-    pub(super) key: Key,
     pub(super) id: String,
     pub(super) secret: String,
     /// Set by a test: the user's credentials are rejected.
@@ -97,25 +96,23 @@ impl Store {
         self.instruments = Arc::new(Instruments::new(self.seed, self.today));
     }
 
-    /// The existing users of a key.
-    pub(super) fn users(&self, key: Key, now: Timestamp) -> impl Iterator<Item = &User> {
+    /// The existing users.
+    pub(super) fn users(&self, now: Timestamp) -> impl Iterator<Item = &User> {
         self.users
             .iter()
-            .filter(move |user| user.key == key && exists_at(user.deleted_at, now))
+            .filter(move |user| exists_at(user.deleted_at, now))
     }
 
-    pub(super) fn user_mut(&mut self, key: Key, id: &str, now: Timestamp) -> Option<&mut User> {
-        self.users
-            .iter_mut()
-            .find(|user| user.key == key && user.id == id && exists_at(user.deleted_at, now))
+    pub(super) fn user_mut(&mut self, id: &str, now: Timestamp) -> Option<&mut User> {
+        let mut all = self.users.iter_mut();
+        all.find(|user| user.id == id && exists_at(user.deleted_at, now))
     }
 
     /// Adds a user and returns the number.
-    pub(super) fn add_user(&mut self, key: Key, id: &str, secret: String) -> u64 {
+    pub(super) fn add_user(&mut self, id: &str, secret: String) -> u64 {
         let number = self.take_order();
         self.users.push(User {
             number,
-            key,
             id: id.to_owned(),
             secret,
             revoked: false,

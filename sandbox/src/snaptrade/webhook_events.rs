@@ -1,5 +1,4 @@
-//! SnapTrade's webhook events for the users of the commercial key
-//! (docs/providers/snaptrade.md#webhooks). They follow from two states.
+//! SnapTrade's webhook events (docs/providers/snaptrade.md#webhooks). They follow from two states.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -7,7 +6,7 @@ use uuid::Uuid;
 
 use super::reference::brokerage_id;
 use super::store::{Account, Connection, User};
-use super::{Key, SnapTrade, sign};
+use super::{SnapTrade, sign};
 use crate::members::Members;
 use crate::refused::Refused;
 use crate::store::{Moment, RowChange};
@@ -25,7 +24,7 @@ struct Linked<'a> {
 }
 
 fn users(moment: &Moment<SnapTrade>) -> Vec<&User> {
-    moment.store.users(Key::Commercial, moment.at).collect()
+    moment.store.users(moment.at).collect()
 }
 
 fn connections(moment: &Moment<SnapTrade>) -> Vec<Linked<'_>> {
@@ -104,7 +103,7 @@ impl WebhookSource for SnapTrade {
         let body = serde_json::from_slice(body).unwrap_or_default();
         vec![(
             "Signature",
-            sign::webhook_signature(self.consumer_key(Key::Commercial), &body),
+            sign::webhook_signature(&self.access.consumer_key, &body),
         )]
     }
 }
@@ -116,7 +115,7 @@ impl SnapTrade {
         let secret = Rng::new(self.store.read().seed, SECRET_STREAM).text(BASE62, 20);
         let mut body = Members::default();
         body.set("webhookId", &id);
-        body.set("clientId", &self.client_id(Key::Commercial));
+        body.set("clientId", &self.access.client_id);
         body.set(
             "eventTimestamp",
             &format!("{}+00:00", now.strftime("%Y-%m-%dT%H:%M:%S%.6f")),

@@ -80,8 +80,6 @@ pub(crate) enum Role {
     Listed,
     /// Appears in the control routes only.
     Hidden,
-    /// Belongs to the personal key.
-    Personal,
 }
 
 #[derive(Deserialize)]

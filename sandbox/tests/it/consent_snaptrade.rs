@@ -1,5 +1,6 @@
 //! The pages of SnapTrade's connection portal.
 
+use bellbird_sandbox::ConsentState;
 use serde_json::{Value, json};
 
 use crate::browser::{Browser, parameter};
@@ -126,10 +127,8 @@ async fn reconnect_repairs_and_rejects_another_login() {
     let browser = Browser::new(&client.base);
     let broken = client.connection(0);
     let before = ids(&client, &broken).await;
-    client
-        .post(&format!("/authorizations/{broken}/disable"))
-        .await
-        .ok();
+    let bank = client.bank();
+    bank.set_consent(&broken, ConsentState::Expired).unwrap();
     let reconnect = json!({"reconnect": broken, "broker": "SANDBOX"});
     let page = browser.open(&link(&client, reconnect.clone()).await).await;
     let page = browser.allow(&page).await.page();

@@ -17,7 +17,7 @@ pub(crate) struct Client {
     pub(crate) base: String,
     pub(crate) client_id: String,
     pub(crate) consumer_key: String,
-    /// `userId` and `userSecret` as a query that ends with `&`; empty for a personal key.
+    /// `userId` and `userSecret` as a query that ends with `&`.
     pub(crate) user: String,
 }
 
@@ -207,11 +207,6 @@ impl Client {
     /// Asks for a link.
     pub(crate) async fn login(&self, body: Value) -> Answer {
         self.call("POST", "/snapTrade/login", body).await
-    }
-
-    pub(crate) async fn users(&self) -> Value {
-        let listed = self.signed("GET", "/snapTrade/listUsers", Value::Null);
-        listed.await.ok()
     }
 
     pub(crate) async fn register(&self, user: &str) -> Answer {
