@@ -30,7 +30,7 @@ fn view(base_url: &str, seed: u64, connection: &Connection) -> Value {
         "updated_date": created,
         "brokerage": brokerage(base_url, seed, connection.broker),
         "name": connection.name,
-        "type": if connection.trading { "trade" } else { "read" },
+        "type": "read",
         "disabled": connection.disabled_at.is_some(),
         "disabled_date": connection.disabled_at.map(|at| at.to_string()),
         "meta": {},

@@ -114,7 +114,6 @@ impl Store {
         });
         if let Some(connection) = self.any_connection_mut(&id) {
             connection.reactivate();
-            connection.trading |= link.trading;
             connection.login = Some(name.clone());
         }
         for (index, account) in self.accounts_at(&id).enumerate() {
@@ -144,7 +143,7 @@ impl Store {
         let id = Uuid::new_v4().to_string();
         self.add_connection(&id, broker, "", link.user, now);
         if let Some(connection) = self.connections.last_mut() {
-            (connection.trading, connection.login) = (link.trading, None);
+            connection.login = None;
         }
         id
     }

@@ -25,7 +25,6 @@ pub(crate) struct Link {
     /// The connection to repair.
     pub(super) reconnect: Option<String>,
     pub(super) redirect_uri: String,
-    pub(super) trading: bool,
     /// Skips the last page.
     pub(super) immediate: bool,
 }
@@ -38,23 +37,11 @@ const LINK_SECONDS: i64 = 300;
 #[serde(default, rename_all = "camelCase")]
 struct LoginRequest {
     broker: Option<String>,
-    connection_type: Option<ConnectionType>,
-    connection_portal_version: Option<String>,
+    connection_type: Option<String>,
     custom_redirect: Option<String>,
-    #[serde(rename = "darkMode")]
-    _dark_mode: Option<bool>,
     immediate_redirect: Option<bool>,
-    locale: Option<String>,
     reconnect: Option<String>,
     show_close_button: Option<bool>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum ConnectionType {
-    Read,
-    Trade,
-    TradeIfAvailable,
 }
 
 pub(super) async fn login(call: UserCall) -> Result<Response, Failure> {
@@ -65,24 +52,8 @@ pub(super) async fn login(call: UserCall) -> Result<Response, Failure> {
     let body = body.map_err(|error| Failure::invalid(error.to_string()))?;
     let body = body.unwrap_or_default();
     let broker = body.broker.as_deref().map(broker).transpose()?;
-    let trading = match (body.connection_type, broker) {
-        (Some(ConnectionType::Trade), Some(broker)) if !broker.trading => {
-            let detail = format!("{} does not have a trade type available", broker.slug);
-            return Err(Failure::invalid(detail));
-        }
-        (Some(ConnectionType::Trade), _) => true,
-        (Some(ConnectionType::TradeIfAvailable), broker) => {
-            broker.is_some_and(|broker| broker.trading)
-        }
-        (Some(ConnectionType::Read) | None, _) => false,
-    };
-    let locale = body.locale.as_deref().unwrap_or("en").to_lowercase();
-    if !["en", "pt-br", "pt_br"].contains(&locale.as_str()) {
-        return Err(Failure::invalid("locale must be en or pt-BR"));
-    }
-    let version = body.connection_portal_version.as_deref();
-    if !["v4", "v3", "v2"].contains(&version.unwrap_or("v4")) {
-        return Err(Failure::invalid("connectionPortalVersion must be v4"));
+    if body.connection_type.is_some_and(|kind| kind != "read") {
+        return Err(Failure::invalid("connections of the sandbox only read"));
     }
     let broker_of = |id| {
         let store = call.snaptrade.store.read();
@@ -116,7 +87,6 @@ pub(super) async fn login(call: UserCall) -> Result<Response, Failure> {
         broker,
         redirect_uri: redirect_uri.to_owned(),
         reconnect: body.reconnect,
-        trading,
         immediate: body.immediate_redirect.unwrap_or(false),
     };
     let institution = broker.map(|broker| broker.slug.to_owned());

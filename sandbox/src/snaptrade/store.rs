@@ -51,7 +51,6 @@ pub(crate) struct Connection {
     #[serde(with = "saved")]
     pub(super) broker: &'static Broker,
     pub(super) name: String,
-    pub(super) trading: bool,
     /// The user name at the broker; `None` if a test added the connection.
     pub(super) login: Option<String>,
     pub(super) created_at: Timestamp,
@@ -268,7 +267,6 @@ impl Connection {
             user,
             broker,
             name,
-            trading: false,
             login: None,
             created_at,
             disabled_at: None,
