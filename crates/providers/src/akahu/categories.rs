@@ -97,11 +97,11 @@ fn entry(line: &str) -> Option<(&str, Category)> {
 
 #[cfg(test)]
 mod tests {
-    use bellbird_domain::Category::{
-        Entertainment, FoodAndDrink, LoanPayments, Services, Transportation, Travel,
-    };
+    use bellbird_domain::Category::{FoodAndDrink, LoanPayments, Services, Transportation, Travel};
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::test_support::table;
 
     #[test]
     fn table_is_complete() {
@@ -137,129 +137,69 @@ mod tests {
 
     #[test]
     fn category_rules_apply_in_order() {
-        const CAFE: &str = "nzfcc_ckouvvyw1004408mlhy158i7j";
-        let lifestyle = |id: &str, name: &str| {
-            let group = r#"{"personal_finance": {"_id": "group_clasr0ysw0011hk4m6hlk9fq0", "name": "Lifestyle"}}"#;
-            format!(r#"{{"_id": "{id}", "name": "{name}", "groups": {group}}}"#)
+        let found = |sent: &str, kind: &str, amount: &str| {
+            let sent: Option<wire::Category<'_>> = serde_json::from_str(sent).unwrap();
+            let kind = (!kind.is_empty()).then_some(kind);
+            match category(sent.as_ref(), kind, &Decimal::parse(amount).unwrap()) {
+                Ok(category) => category.map_or("-", Category::key),
+                Err(Unknown) => "unknown",
+            }
         };
-        let bare = |id: &str, name: &str| format!(r#"{{"_id": "{id}", "name": "{name}"}}"#);
-        let odd = r#"{"_id": "nzfcc_new", "name": "Dividends", "groups": {"personal_finance": {"_id": "group_new"}}}"#;
-        for (sent, kind, amount, expected) in [
-            // The code decides, before its group; money back keeps it.
-            (
-                lifestyle(CAFE, "Cafes and restaurants"),
-                "EFTPOS",
-                "-15.90",
-                Ok(Some(FoodAndDrink)),
-            ),
-            (
-                lifestyle(CAFE, "Cafes and restaurants"),
-                "CREDIT",
-                "15.90",
-                Ok(Some(FoodAndDrink)),
-            ),
-            (
-                bare(CAFE, "Cafes and restaurants"),
-                "TRANSFER",
-                "15.90",
-                Ok(Some(FoodAndDrink)),
-            ),
+        const CAFE: &str = "nzfcc_ckouvvyw1004408mlhy158i7j";
+        const LIFESTYLE: &str = "group_clasr0ysw0011hk4m6hlk9fq0";
+        for [code, name, group, kind, amount, expected] in table(
+            "// The code decides, before its group; money back keeps it.
+            cafe | Cafes and restaurants | lifestyle | EFTPOS | -15.90 | FOOD_AND_DRINK
+            cafe | Cafes and restaurants | lifestyle | CREDIT | 15.90 | FOOD_AND_DRINK
+            cafe | Cafes and restaurants | | TRANSFER | 15.90 | FOOD_AND_DRINK
             // Then the group, also for money in.
-            (
-                lifestyle("nzfcc_new", "Loan of toys"),
-                "FEE",
-                "-1",
-                Ok(Some(Entertainment)),
-            ),
-            (
-                lifestyle("nzfcc_new", "Loan of toys"),
-                "FEE",
-                "1",
-                Ok(Some(Entertainment)),
-            ),
+            new | Loan of toys | lifestyle | FEE | -1 | ENTERTAINMENT
+            new | Loan of toys | lifestyle | FEE | 1 | ENTERTAINMENT
             // Then the sign and the name.
-            (
-                bare("nzfcc_new", "Salary or wages"),
-                "DIRECT CREDIT",
-                "2500",
-                Ok(Some(Income)),
-            ),
-            (
-                bare("nzfcc_new", "Tax REFUNDS"),
-                "TAX",
-                "0.01",
-                Ok(Some(TransferIn)),
-            ),
-            (
-                bare("nzfcc_new", "KiwiSaver withdrawal"),
-                "CREDIT",
-                "1",
-                Ok(Some(TransferIn)),
-            ),
-            (
-                bare("nzfcc_new", "Transfers from others"),
-                "CREDIT",
-                "1",
-                Ok(Some(TransferIn)),
-            ),
-            (
-                bare("nzfcc_new", "Home Loan received"),
-                "CREDIT",
-                "1",
-                Ok(Some(TransferIn)),
-            ),
+            new | Salary or wages | | DIRECT CREDIT | 2500 | INCOME
+            new | Tax REFUNDS | | TAX | 0.01 | TRANSFER_IN
+            new | KiwiSaver withdrawal | | CREDIT | 1 | TRANSFER_IN
+            new | Transfers from others | | CREDIT | 1 | TRANSFER_IN
+            new | Home Loan received | | CREDIT | 1 | TRANSFER_IN
             // An unknown group is still a spending group, so money in may be a refund.
-            (odd.to_owned(), "CREDIT", "8.20", Err(Unknown)),
-            (
-                r#"{"_id": "nzfcc_new", "groups": {}}"#.to_owned(),
-                "CREDIT",
-                "1",
-                Ok(Some(Income)),
-            ),
-            (
-                bare("nzfcc_new", "Salary or wages"),
-                "DEBIT",
-                "-2500",
-                Err(Unknown),
-            ),
-            (
-                bare("nzfcc_new", "Salary or wages"),
-                "FEE",
-                "0.00",
-                Err(Unknown),
-            ),
+            new | Dividends | new | CREDIT | 8.20 | unknown
+            new | Salary or wages | | DEBIT | -2500 | unknown
+            new | Salary or wages | | FEE | 0.00 | unknown
             // Without a category only an unambiguous type decides.
-            ("null".to_owned(), "FEE", "-5", Ok(Some(BankFees))),
-            ("null".to_owned(), "FEE", "5", Ok(Some(BankFees))),
-            ("null".to_owned(), "INTEREST", "0.30", Ok(Some(Income))),
-            ("null".to_owned(), "INTEREST", "-0.30", Ok(None)),
-            ("null".to_owned(), "INTEREST", "0.00", Ok(None)),
-            (
-                "null".to_owned(),
-                "TAX",
-                "-3",
-                Ok(Some(GovernmentAndNonProfit)),
-            ),
-            (
-                "null".to_owned(),
-                "TAX",
-                "3",
-                Ok(Some(GovernmentAndNonProfit)),
-            ),
-            ("null".to_owned(), "TRANSFER", "-3", Ok(Some(TransferOut))),
-            ("null".to_owned(), "TRANSFER", "3", Ok(Some(TransferIn))),
-            ("null".to_owned(), "TRANSFER", "0", Ok(Some(TransferIn))),
-            ("null".to_owned(), "LOAN", "-3", Ok(None)),
-            ("null".to_owned(), "ATM", "-3", Ok(None)),
-            ("null".to_owned(), "CREDIT CARD", "3", Ok(None)),
-            ("null".to_owned(), "DIRECT CREDIT", "3", Ok(None)),
-            ("null".to_owned(), "SOMETHING NEW", "3", Ok(None)),
-            ("null".to_owned(), "", "3", Ok(None)),
-        ] {
-            let read: Option<wire::Category<'_>> = serde_json::from_str(&sent).unwrap();
-            let kind_of_row = (!kind.is_empty()).then_some(kind);
-            let found = category(read.as_ref(), kind_of_row, &Decimal::parse(amount).unwrap());
+            none | | | FEE | -5 | BANK_FEES
+            none | | | FEE | 5 | BANK_FEES
+            none | | | INTEREST | 0.30 | INCOME
+            none | | | INTEREST | -0.30 | -
+            none | | | INTEREST | 0.00 | -
+            none | | | TAX | -3 | GOVERNMENT_AND_NON_PROFIT
+            none | | | TAX | 3 | GOVERNMENT_AND_NON_PROFIT
+            none | | | TRANSFER | -3 | TRANSFER_OUT
+            none | | | TRANSFER | 3 | TRANSFER_IN
+            none | | | TRANSFER | 0 | TRANSFER_IN
+            none | | | LOAN | -3 | -
+            none | | | ATM | -3 | -
+            none | | | CREDIT CARD | 3 | -
+            none | | | DIRECT CREDIT | 3 | -
+            none | | | SOMETHING NEW | 3 | -
+            none | | | | 3 | -",
+        ) {
+            let mut sent = match code {
+                "none" => Value::Null,
+                "cafe" => json!({"_id": CAFE, "name": name}),
+                _ => json!({"_id": "nzfcc_new", "name": name}),
+            };
+            if !group.is_empty() {
+                let id = if group == "new" {
+                    "group_new"
+                } else {
+                    LIFESTYLE
+                };
+                sent["groups"] = json!({"personal_finance": {"_id": id}});
+            }
+            let found = found(&sent.to_string(), kind, amount);
             assert_eq!(found, expected, "{sent} {kind} {amount}");
         }
+        let nameless = r#"{"_id": "nzfcc_new", "groups": {}}"#;
+        assert_eq!(found(nameless, "CREDIT", "1"), "INCOME");
     }
 }

@@ -179,6 +179,7 @@ mod tests {
     use bellbird_domain::Bound;
 
     use super::*;
+    use crate::test_support::table;
 
     fn auckland() -> TimeZone {
         TimeZone::get("Pacific/Auckland").unwrap()
@@ -233,39 +234,15 @@ mod tests {
     #[test]
     fn range_covers_both_time_zones() {
         let zone = |name: &str| TimeZone::get(name).unwrap();
-        for (from, to, user, first, last) in [
-            // Days: New Zealand begins first and the user ends last. In Kiritimati it is the other
+        for [from, to, user, first, last] in table(
+            "// Days: New Zealand begins first and the user ends last. In Kiritimati it is the other
             // way round.
-            (
-                "2026-01-05",
-                "2026-01-06",
-                "Australia/Sydney",
-                "2026-01-04T11:00:00Z",
-                "2026-01-06T12:59:59.999999999Z",
-            ),
-            (
-                "2026-01-05",
-                "2026-01-06",
-                "Pacific/Honolulu",
-                "2026-01-04T11:00:00Z",
-                "2026-01-07T09:59:59.999999999Z",
-            ),
-            (
-                "2026-01-05",
-                "2026-01-06",
-                "Pacific/Kiritimati",
-                "2026-01-04T10:00:00Z",
-                "2026-01-06T10:59:59.999999999Z",
-            ),
+            2026-01-05 | 2026-01-06 | Australia/Sydney | 2026-01-04T11:00:00Z | 2026-01-06T12:59:59.999999999Z
+            2026-01-05 | 2026-01-06 | Pacific/Honolulu | 2026-01-04T11:00:00Z | 2026-01-07T09:59:59.999999999Z
+            2026-01-05 | 2026-01-06 | Pacific/Kiritimati | 2026-01-04T10:00:00Z | 2026-01-06T10:59:59.999999999Z
             // Instants do not depend on a time zone.
-            (
-                "2026-01-05T01:00:00Z",
-                "2026-01-06T02:00:00Z",
-                "Australia/Sydney",
-                "2026-01-05T01:00:00Z",
-                "2026-01-06T02:00:00Z",
-            ),
-        ] {
+            2026-01-05T01:00:00Z | 2026-01-06T02:00:00Z | Australia/Sydney | 2026-01-05T01:00:00Z | 2026-01-06T02:00:00Z",
+        ) {
             let dates = DateRange {
                 from: Bound::parse(from).unwrap(),
                 to: Bound::parse(to).unwrap(),

@@ -192,6 +192,7 @@ pub(super) fn consent(consent: &wire::Consent, now: Timestamp) -> Consent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_support::table;
 
     fn typed(category: &'static str, product: &'static str, display: &'static str) -> AccountType {
         let text = |text: &'static str| Some(Text(text.into()));
@@ -258,27 +259,17 @@ mod tests {
 
     #[test]
     fn number_in_a_name_is_masked_by_what_is_sent_of_it() {
-        let text = |text: &'static str| Some(Text(text.into()));
-        for (name, account_number, masked_number, expected) in [
-            ("Loan 987654321", text("987654321"), None, "Loan xxxx4321"),
-            ("Loan 987654321", None, text("xxxxx4321"), "Loan xxxx4321"),
-            (
-                "Loan 987654321",
-                text(""),
-                text("xxxxx4321"),
-                "Loan xxxx4321",
-            ),
-            (
-                "Loan 12345 987",
-                text("12345987"),
-                text("xxxx5987"),
-                "Loan xxxx5987",
-            ),
-        ] {
+        let sent = |sent: &'static str| (sent != "-").then(|| Text(sent.into()));
+        for [name, account_number, masked_number, expected] in table(
+            "Loan 987654321 | 987654321 | - | Loan xxxx4321
+            Loan 987654321 | - | xxxxx4321 | Loan xxxx4321
+            Loan 987654321 | | xxxxx4321 | Loan xxxx4321
+            Loan 12345 987 | 12345987 | xxxx5987 | Loan xxxx5987",
+        ) {
             let found = account(&wire::Account {
-                display_name: text(name),
-                account_number,
-                masked_number,
+                display_name: sent(name),
+                account_number: sent(account_number),
+                masked_number: sent(masked_number),
                 ..wire::Account::default()
             });
             assert_eq!(found.name, expected);
@@ -331,32 +322,18 @@ mod tests {
             institution_logo: None,
             expires_at: expires_at.map(Value::from),
         };
-        let consent_status = |wire: &wire::Consent, now| super::consent(wire, now).status;
-        let future = Some("2027-01-01T00:00:00Z");
-        let past = Some("2026-01-01T00:00:00Z");
-        assert_eq!(
-            consent_status(&consent(true, future), now),
-            ConsentStatus::Active
-        );
-        assert_eq!(
-            consent_status(&consent(true, None), now),
-            ConsentStatus::Active
-        );
-        assert_eq!(
-            consent_status(&consent(true, past), now),
-            ConsentStatus::Broken(ConnectionStatus::Invalidated)
-        );
-        assert_eq!(
-            consent_status(&consent(false, past), now),
-            ConsentStatus::Broken(ConnectionStatus::Invalidated)
-        );
-        assert_eq!(
-            consent_status(&consent(false, future), now),
-            ConsentStatus::Broken(ConnectionStatus::Revoked)
-        );
-        assert_eq!(
-            consent_status(&consent(false, None), now),
-            ConsentStatus::Broken(ConnectionStatus::Revoked)
-        );
+        let (future, past) = (Some("2027-01-01T00:00:00Z"), Some("2026-01-01T00:00:00Z"));
+        let broken = ConsentStatus::Broken;
+        for (active, expires_at, expected) in [
+            (true, future, ConsentStatus::Active),
+            (true, None, ConsentStatus::Active),
+            (true, past, broken(ConnectionStatus::Invalidated)),
+            (false, past, broken(ConnectionStatus::Invalidated)),
+            (false, future, broken(ConnectionStatus::Revoked)),
+            (false, None, broken(ConnectionStatus::Revoked)),
+        ] {
+            let found = super::consent(&consent(active, expires_at), now).status;
+            assert_eq!(found, expected, "{active} {expires_at:?}");
+        }
     }
 }

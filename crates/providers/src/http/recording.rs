@@ -318,6 +318,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::test_support::table;
 
     const WORDS: KnownWords = &[("status", "POSTED"), ("code", "1083"), ("somebank_id", "")];
 
@@ -347,46 +348,19 @@ mod tests {
 
     #[test]
     fn values_become_shapes() {
-        for (sent, expected) in [
-            (
-                r#"{"amount": -1234.50, "total": 1e-7}"#,
-                r#"{"amount":-9999.99,"total":9e-9}"#,
-            ),
-            (
-                r#"{"amount": "-1,234.50 DR"}"#,
-                r#"{"amount":"-9,999.99 XX"}"#,
-            ),
-            (
-                r#"{"account_number": "062-000 12345678"}"#,
-                r#"{"account_number":"999-999 99999999"}"#,
-            ),
-            (
-                r#"{"name": "Odette Ōtāhuhu-Rowe 银行"}"#,
-                r#"{"name":"Xxxxxx Xxxxxxx-Xxxx xx"}"#,
-            ),
-            (
-                r#"{"email": "odette@rowe.example"}"#,
-                r#"{"email":"xxxxxx@xxxx.xxxxxxx"}"#,
-            ),
-            (
-                r#"{"date": "2026-11-20T10:42:48.000Z"}"#,
-                r#"{"date":"9999-99-99X99:99:99.999X"}"#,
-            ),
-            (
-                r#"{"active": true, "hidden": null}"#,
-                r#"{"active":true,"xxxxxx":null}"#,
-            ),
-            (
-                r#"{"description": "\ud800 secret"}"#,
-                r#"{"description":"\"\\xx999 xxxxxx\""}"#,
-            ),
-            (
-                r#"{"description": "tab\tquote\"\u0000"}"#,
-                r#"{"description":"xxxxxxxxx\"x"}"#,
-            ),
-            (r#""secret""#, r#""xxxxxx""#),
-            ("not JSON, secret", r#""xxx XXXX, xxxxxx""#),
-        ] {
+        for [sent, expected] in table(
+            r#"{"amount": -1234.50, "total": 1e-7} | {"amount":-9999.99,"total":9e-9}
+            {"amount": "-1,234.50 DR"} | {"amount":"-9,999.99 XX"}
+            {"account_number": "062-000 12345678"} | {"account_number":"999-999 99999999"}
+            {"name": "Odette Ōtāhuhu-Rowe 银行"} | {"name":"Xxxxxx Xxxxxxx-Xxxx xx"}
+            {"email": "odette@rowe.example"} | {"email":"xxxxxx@xxxx.xxxxxxx"}
+            {"date": "2026-11-20T10:42:48.000Z"} | {"date":"9999-99-99X99:99:99.999X"}
+            {"active": true, "hidden": null} | {"active":true,"xxxxxx":null}
+            {"description": "\ud800 secret"} | {"description":"\"\\xx999 xxxxxx\""}
+            {"description": "tab\tquote\"\u0000"} | {"description":"xxxxxxxxx\"x"}
+            "secret" | "xxxxxx"
+            not JSON, secret | "xxx XXXX, xxxxxx""#,
+        ) {
             assert_eq!(masked(sent), expected, "{sent}");
         }
         let long = masked(&format!("{{\"text\": \"{}\"}}", "s".repeat(1_000)));
