@@ -5,6 +5,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::akahu_client::{akahu, answer, error_of};
+use crate::client::{list_of, text_of};
 
 #[tokio::test]
 async fn token_and_app_headers_are_required() {
@@ -144,12 +145,7 @@ async fn code_is_exchanged_once() {
         (&token["success"], &token["token_type"]),
         (&json!(true), &json!("bearer"))
     );
-    assert!(
-        token["scope"]
-            .as_str()
-            .unwrap()
-            .starts_with("ENDURING_CONSENT ")
-    );
+    assert!(text_of(&token["scope"]).starts_with("ENDURING_CONSENT "));
     assert_eq!(
         token["access_token"], akahu.token,
         "a user's token stays the same while it is valid"
@@ -259,10 +255,7 @@ async fn revoked_token_is_invalid_until_a_new_consent() {
     akahu.bank().set_user(&token, false).unwrap();
     assert_eq!(error_of(akahu.call(Method::GET, "/accounts")).await.0, 401);
     let code = akahu.consent("").await[0].1.clone();
-    akahu.token = akahu.token(&akahu.exchange(&code)).await.1["access_token"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    akahu.token = text_of(&akahu.token(&akahu.exchange(&code)).await.1["access_token"]).to_owned();
     assert_ne!(akahu.token, token);
     assert!(akahu.token.starts_with("user_token_c"));
     assert_eq!(akahu.json("/me").await["item"]["_id"], user);
@@ -279,18 +272,15 @@ async fn me_returns_the_user() {
     let akahu = akahu().await;
     let me = akahu.json("/me").await["item"].clone();
     assert_eq!(me["email"], "olivia.nguyen@example.com");
-    assert!(me["access_granted_at"].as_str().unwrap().ends_with(".000Z"));
-    assert!(me["_id"].as_str().unwrap().starts_with("user_c"));
+    assert!(text_of(&me["access_granted_at"]).ends_with(".000Z"));
+    assert!(text_of(&me["_id"]).starts_with("user_c"));
     assert!(me.get("created_at").is_none());
 }
 
 #[tokio::test]
 async fn connections_and_categories_need_app_credentials() {
     let akahu = akahu().await;
-    let all = answer(akahu.app("/connections")).await["items"]
-        .as_array()
-        .unwrap()
-        .clone();
+    let all = list_of(&answer(akahu.app("/connections")).await["items"]).clone();
     let of = |kind: &str| {
         all.iter()
             .filter(|one| one["connection_type"] == kind)
@@ -315,14 +305,11 @@ async fn connections_and_categories_need_app_credentials() {
         (&json!(false), &json!(true))
     );
     assert!(classic.get("mode").is_none() && classic.get("_classic").is_none());
-    let all = answer(akahu.app("/categories")).await["items"]
-        .as_array()
-        .unwrap()
-        .clone();
+    let all = list_of(&answer(akahu.app("/categories")).await["items"]).clone();
     assert_eq!(all.len(), 181);
     let groups: std::collections::BTreeSet<&str> = all
         .iter()
-        .map(|one| one["groups"]["personal_finance"]["name"].as_str().unwrap())
+        .map(|one| text_of(&one["groups"]["personal_finance"]["name"]))
         .collect();
     assert_eq!(groups.len(), 10);
     let mut all = all.iter();
@@ -335,7 +322,7 @@ async fn refresh_completes_later_and_is_rate_limited() {
     let akahu = akahu().await;
     let path = format!(
         "/accounts/{}",
-        akahu.account("CHECKING").await["_id"].as_str().unwrap()
+        text_of(&akahu.account("CHECKING").await["_id"])
     );
     let refreshed = async || akahu.json(&path).await["item"]["refreshed"].clone();
     let refresh = async || {
@@ -378,7 +365,7 @@ async fn webhook_subscriptions_are_per_user_and_type() {
         json!({"webhook_type": "TRANSACTION", "state": "user 7"}),
     ))
     .await;
-    let id = made["item_id"].as_str().unwrap();
+    let id = text_of(&made["item_id"]);
     assert!(id.starts_with("hook_c"));
     answer(post(json!({"webhook_type": "TOKEN"}))).await;
     assert_eq!(
@@ -399,17 +386,8 @@ async fn webhook_subscriptions_are_per_user_and_type() {
     );
     assert_eq!(list[0]["type"], "TRANSACTION");
     answer(akahu.call(Method::DELETE, &format!("/webhooks/{id}"))).await;
-    assert_eq!(
-        akahu.json("/webhooks").await["items"]
-            .as_array()
-            .unwrap()
-            .len(),
-        1
-    );
-    let key = answer(akahu.app("/keys/2")).await["item"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    assert_eq!(list_of(&akahu.json("/webhooks").await["items"]).len(), 1);
+    let key = text_of(&answer(akahu.app("/keys/2")).await["item"]).to_owned();
     assert!(key.starts_with("-----BEGIN RSA PUBLIC KEY-----\nMII"));
     assert_eq!(answer(akahu.app("/keys/2")).await["item"], key);
     assert_eq!(error_of(akahu.app("/keys/1")).await.0, 400);

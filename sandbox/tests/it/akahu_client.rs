@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
-use crate::client::options;
+use crate::client::{list_of, options, text_of};
 
 pub(crate) struct Akahu {
     pub(crate) sandbox: Sandbox,
@@ -80,7 +80,7 @@ impl Akahu {
     /// The items of a list.
     pub(crate) async fn items(&self, path: &str) -> Vec<Value> {
         let page = self.json(path).await;
-        page["items"].as_array().unwrap().clone()
+        list_of(&page["items"]).clone()
     }
 
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Response {
@@ -105,7 +105,7 @@ impl Akahu {
     pub(crate) async fn rows_path(&self, kind: &str) -> String {
         format!(
             "/accounts/{}/transactions",
-            self.account(kind).await["_id"].as_str().unwrap()
+            text_of(&self.account(kind).await["_id"])
         )
     }
 
@@ -116,7 +116,7 @@ impl Akahu {
         let mut next = path.to_owned();
         loop {
             let page = self.json(&next).await;
-            pages.push(page["items"].as_array().unwrap().clone());
+            pages.push(list_of(&page["items"]).clone());
             match &page["cursor"]["next"] {
                 Value::Null => return pages,
                 cursor => next = format!("{path}{separator}cursor={}", cursor.as_str().unwrap()),
@@ -208,16 +208,14 @@ pub(crate) async fn error_of(request: reqwest::RequestBuilder) -> (u16, String) 
     let body: Value = response.json().await.unwrap();
     assert_eq!(body["success"], false);
     assert_eq!(body.as_object().unwrap().len(), 2, "{body}");
-    (status, body["message"].as_str().unwrap().to_owned())
+    (status, text_of(&body["message"]).to_owned())
 }
 
 /// The instant of a row.
 pub(crate) fn date(row: &Value) -> jiff::Timestamp {
-    row["date"].as_str().unwrap().parse().unwrap()
+    text_of(&row["date"]).parse().unwrap()
 }
 
 pub(crate) fn ids(rows: &[Value]) -> Vec<&str> {
-    rows.iter()
-        .map(|row| row["_id"].as_str().unwrap())
-        .collect()
+    rows.iter().map(|row| text_of(&row["_id"])).collect()
 }

@@ -5,6 +5,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::akahu_client::{akahu, answer, error_of, ids};
+use crate::client::text_of;
 
 #[tokio::test]
 async fn expired_login_is_inactive_and_frozen() {
@@ -45,10 +46,7 @@ async fn expired_login_is_inactive_and_frozen() {
 #[tokio::test]
 async fn revoked_login_removes_its_accounts() {
     let akahu = akahu().await;
-    let account = akahu.account("CHECKING").await["_id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let account = text_of(&akahu.account("CHECKING").await["_id"]).to_owned();
     let row = akahu
         .json(&format!("/accounts/{account}/transactions"))
         .await["items"][0]["_id"]

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use crate::akahu_client::{Akahu, akahu, answer};
+use crate::client::{list_of, text_of};
 
 #[tokio::test]
 async fn first_user_has_every_type_of_account() {
@@ -13,7 +14,7 @@ async fn first_user_has_every_type_of_account() {
     let accounts = akahu.accounts().await;
     let types: BTreeSet<&str> = accounts
         .iter()
-        .map(|account| account["type"].as_str().unwrap())
+        .map(|account| text_of(&account["type"]))
         .collect();
     let expected = BTreeSet::from([
         "CHECKING",
@@ -31,7 +32,7 @@ async fn first_user_has_every_type_of_account() {
     assert_eq!(types, expected);
     let logins: Vec<&str> = accounts
         .iter()
-        .map(|account| account["_authorisation"].as_str().unwrap())
+        .map(|account| text_of(&account["_authorisation"]))
         .collect();
     assert_eq!(
         (logins[0], logins[logins.len() - 1]),
@@ -46,14 +47,9 @@ async fn first_user_has_every_type_of_account() {
         assert!(
             account["balance"]["current"].is_number() && account["balance"]["currency"].is_string()
         );
-        assert!(
-            account["refreshed"]["balance"]
-                .as_str()
-                .unwrap()
-                .ends_with(".000Z")
-        );
+        assert!(text_of(&account["refreshed"]["balance"]).ends_with(".000Z"));
         assert_eq!(account["connection"]["connection_type"], "classic");
-        let attributes = account["attributes"].as_array().unwrap();
+        let attributes = list_of(&account["attributes"]);
         assert!(
             attributes
                 .iter()
@@ -66,10 +62,7 @@ async fn first_user_has_every_type_of_account() {
             "{}",
             account["name"]
         );
-        let path = format!(
-            "/accounts/{}/transactions",
-            account["_id"].as_str().unwrap()
-        );
+        let path = format!("/accounts/{}/transactions", text_of(&account["_id"]));
         assert_eq!(
             !akahu.rows(&path).await.is_empty(),
             has_rows,
@@ -145,10 +138,7 @@ async fn amounts_are_plain_and_balances_add_up() {
 async fn every_type_and_category_key_occurs() {
     let akahu = akahu().await;
     let rows = akahu.rows("/transactions").await;
-    let types: BTreeSet<&str> = rows
-        .iter()
-        .map(|row| row["type"].as_str().unwrap())
-        .collect();
+    let types: BTreeSet<&str> = rows.iter().map(|row| text_of(&row["type"])).collect();
     let expected = BTreeSet::from([
         "CREDIT",
         "DEBIT",
@@ -166,13 +156,10 @@ async fn every_type_and_category_key_occurs() {
         "LOAN",
     ]);
     assert_eq!(types, expected);
-    let categories = answer(akahu.app("/categories")).await["items"]
-        .as_array()
-        .unwrap()
-        .clone();
+    let categories = list_of(&answer(akahu.app("/categories")).await["items"]).clone();
     let by_id: BTreeMap<&str, &Value> = categories
         .iter()
-        .map(|one| (one["_id"].as_str().unwrap(), one))
+        .map(|one| (text_of(&one["_id"]), one))
         .collect();
     let main = akahu.rows(&akahu.rows_path("CHECKING").await).await;
     let mut names = BTreeSet::new();
@@ -184,8 +171,8 @@ async fn every_type_and_category_key_occurs() {
         );
         assert!(row["meta"].is_object());
         if let Some(category) = row.get("category") {
-            assert_eq!(by_id[category["_id"].as_str().unwrap()], category);
-            names.insert(category["name"].as_str().unwrap());
+            assert_eq!(by_id[text_of(&category["_id"])], category);
+            names.insert(text_of(&category["name"]));
         }
     }
     // One name for each category key that a spending code maps to

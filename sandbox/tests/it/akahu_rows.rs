@@ -5,6 +5,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::akahu_client::{akahu, answer, date, error_of, ids};
+use crate::client::{list_of, text_of};
 
 #[tokio::test]
 async fn pages_have_100_rows_newest_first() {
@@ -27,7 +28,7 @@ async fn pages_have_100_rows_newest_first() {
         );
     }
     let first = akahu.json(&path).await;
-    let cursor = first["cursor"]["next"].as_str().unwrap();
+    let cursor = text_of(&first["cursor"]["next"]);
     assert!(
         cursor.len() >= 100
             && cursor
@@ -46,9 +47,7 @@ async fn pages_have_100_rows_newest_first() {
 async fn cursor_is_bound_to_its_query_and_user() {
     let akahu = akahu().await;
     let path = akahu.rows_path("CHECKING").await;
-    let cursor = akahu.json(&format!("{path}?start=2025-01-01")).await["cursor"]["next"]
-        .as_str()
-        .unwrap()
+    let cursor = text_of(&akahu.json(&format!("{path}?start=2025-01-01")).await["cursor"]["next"])
         .to_owned();
     let status = async |query: String| akahu.get(&query).await.status().as_u16();
     assert_eq!(
@@ -69,10 +68,7 @@ async fn cursor_is_bound_to_its_query_and_user() {
     ] {
         assert_eq!(status(bad.clone()).await, 400, "{bad}");
     }
-    let all = akahu.json("/transactions").await["cursor"]["next"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let all = text_of(&akahu.json("/transactions").await["cursor"]["next"]).to_owned();
     let spare = akahu.into_spare();
     assert_eq!(
         spare
@@ -89,14 +85,14 @@ async fn pages_are_stable_while_rows_change() {
     let path = akahu.rows_path("CHECKING").await;
     let before = akahu.rows(&path).await;
     let first = akahu.json(&path).await;
-    let cursor = first["cursor"]["next"].as_str().unwrap();
+    let cursor = text_of(&first["cursor"]["next"]);
     akahu
         .bank()
         .add_row(&json!({"_account": before[0]["_account"]}))
         .unwrap();
     akahu.bank().remove_row(ids(&before)[99]).unwrap();
     let second = akahu.json(&format!("{path}?cursor={cursor}")).await;
-    assert_eq!(second["items"].as_array().unwrap(), &before[100..200]);
+    assert_eq!(list_of(&second["items"]), &before[100..200]);
 }
 
 #[tokio::test]
@@ -174,7 +170,7 @@ async fn list_without_account_merges_all_rows() {
             akahu
                 .rows(&format!(
                     "/accounts/{}/transactions",
-                    account["_id"].as_str().unwrap()
+                    text_of(&account["_id"])
                 ))
                 .await,
         );
@@ -203,7 +199,7 @@ async fn empty_page_is_not_the_last() {
     akahu.bank().empty_pages(1);
     let empty = akahu.json(&path).await;
     assert_eq!(empty["items"], json!([]));
-    let cursor = empty["cursor"]["next"].as_str().unwrap();
+    let cursor = text_of(&empty["cursor"]["next"]);
     let again = akahu.json(&format!("{path}?cursor={cursor}")).await;
     assert_eq!(again["items"], json!([]));
     assert_ne!(
@@ -236,15 +232,15 @@ async fn rows_are_found_by_id() {
 async fn pending_rows_have_text_amounts() {
     let akahu = akahu().await;
     let account = akahu.account("CHECKING").await;
-    let id = account["_id"].as_str().unwrap();
+    let id = text_of(&account["_id"]);
     let pending = akahu
         .json(&format!("/accounts/{id}/transactions/pending"))
         .await;
     assert!(pending.get("cursor").is_none());
-    let rows = pending["items"].as_array().unwrap();
+    let rows = list_of(&pending["items"]);
     assert_eq!(rows.len(), 3);
     for row in rows {
-        assert!(row["amount"].as_str().unwrap().starts_with('-'));
+        assert!(text_of(&row["amount"]).starts_with('-'));
         assert!(row["meta"].is_object() && row["type"].is_string() && row["_account"] == id);
         for absent in [
             "_id",

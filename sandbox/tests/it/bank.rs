@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use crate::akahu_client::akahu;
-use crate::client::{client, ids};
+use crate::client::{client, ids, list_of, text_of};
 use crate::snaptrade_client;
 
 #[tokio::test]
@@ -35,7 +35,7 @@ async fn changed_row_is_sorted_again_until_it_is_removed() {
     let bank = client.bank();
     let path = format!("{}&status=POSTED", client.busiest().await);
     let before = client.rows(&path).await;
-    let id = before[100]["fiskil_id"].as_str().unwrap();
+    let id = text_of(&before[100]["fiskil_id"]);
     let change = json!({
         "posting_date_time": "2026-11-21T01:00:00Z", "merchant_name": null, "amount": "-99.990",
     });
@@ -59,7 +59,7 @@ async fn accounts_and_balances_can_be_added_and_changed() {
     let added = bank
         .add_account(&json!({"endUserId": user, "arrangementId": arrangement, "nickname": "New"}))
         .unwrap();
-    let id = added["account_id"].as_str().unwrap();
+    let id = text_of(&added["account_id"]);
     bank.change_account(id, &json!({"nickname": null})).unwrap();
     bank.set_balance(id, &json!({"current_balance": "1.50"}))
         .unwrap();
@@ -80,7 +80,7 @@ async fn accounts_and_balances_can_be_added_and_changed() {
     let made = bank
         .add_account(&json!({"authorizationId": snaptrade.connection(1), "name": null}))
         .unwrap();
-    let id = made["id"].as_str().unwrap();
+    let id = text_of(&made["id"]);
     bank.set_balance(id, &json!([{"currency": {"code": "NZD"}, "cash": 5}]))
         .unwrap();
     bank.add_row(&json!({"account": id})).unwrap();
@@ -96,7 +96,7 @@ async fn accounts_can_be_filled() {
     let account = akahu.account("CHECKING").await;
     let bank = akahu.bank();
     for wanted in [2500, 7, 0] {
-        bank.fill(account["_id"].as_str().unwrap(), wanted).unwrap();
+        bank.fill(text_of(&account["_id"]), wanted).unwrap();
         let rows = akahu.rows(&akahu.rows_path("CHECKING").await).await;
         assert_eq!(rows.len(), wanted as usize);
         if let Some(newest) = rows.first() {
@@ -108,7 +108,7 @@ async fn accounts_can_be_filled() {
     snaptrade.bank().fill(&id, 20_000).unwrap();
     let page = format!("/accounts/{id}/activities?offset=19995&limit=10");
     let page = snaptrade.ok(&page).await;
-    assert_eq!(page["data"].as_array().unwrap().len(), 5);
+    assert_eq!(list_of(&page["data"]).len(), 5);
     assert_eq!(page["pagination"]["total"], 20_000);
 }
 
@@ -116,10 +116,7 @@ async fn accounts_can_be_filled() {
 async fn pending_row_can_become_posted() {
     let client = client().await;
     let path = client.busiest().await;
-    let id = client.json(&path).await["transactions"][0]["fiskil_id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let id = text_of(&client.json(&path).await["transactions"][0]["fiskil_id"]).to_owned();
     let patch = json!({"status": "POSTED", "posting_date_time": "2026-11-21T01:00:00Z"});
     client.bank().change_row(&id, &patch).unwrap();
     assert_eq!(

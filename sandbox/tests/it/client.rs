@@ -58,7 +58,7 @@ impl Client {
         assert_eq!(response.status(), 200);
         let issued: Value = response.json().await.unwrap();
         assert_eq!(issued["expires_in"], 900);
-        issued["token"].as_str().unwrap().to_owned()
+        text_of(&issued["token"]).to_owned()
     }
 
     pub(crate) fn call(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
@@ -115,17 +115,14 @@ impl Client {
         let all = self
             .json(&format!("/v1/banking/accounts?end_user_id={user}"))
             .await;
-        let mut accounts = all["accounts"].as_array().unwrap().clone();
+        let mut accounts = list_of(&all["accounts"]).clone();
         accounts.retain(|account| account["arrangement_id"] == arrangement.as_str());
         accounts
     }
 
     /// Path of the transactions of the busiest account.
     pub(crate) async fn busiest(&self) -> String {
-        let account = self.accounts(0).await[0]["account_id"]
-            .as_str()
-            .unwrap()
-            .to_owned();
+        let account = text_of(&self.accounts(0).await[0]["account_id"]).to_owned();
         format!(
             "/v1/banking/transactions?end_user_id={}&account_id={account}",
             self.credentials(0).0
@@ -138,7 +135,7 @@ impl Client {
         let mut next = Some(path.to_owned());
         while let Some(path) = next {
             let page = self.json(&path).await;
-            rows.extend(page[name].as_array().unwrap().iter().cloned());
+            rows.extend(list_of(&page[name]).iter().cloned());
             next = page["links"]["next"]
                 .as_str()
                 .map(|url| url.strip_prefix(&self.base).unwrap().to_owned());
@@ -154,7 +151,7 @@ impl Client {
 
 pub(crate) fn ids(rows: &[Value]) -> Vec<String> {
     rows.iter()
-        .map(|row| row["fiskil_id"].as_str().unwrap().to_owned())
+        .map(|row| text_of(&row["fiskil_id"]).to_owned())
         .collect()
 }
 
@@ -164,4 +161,18 @@ pub(crate) fn time(row: &Value) -> Option<jiff::Timestamp> {
         .as_str()
         .or(row["execution_date_time"].as_str())?;
     Some(text.parse().unwrap())
+}
+
+/// A member that must be a text.
+#[track_caller]
+pub(crate) fn text_of(value: &Value) -> &str {
+    let text = value.as_str();
+    text.unwrap_or_else(|| panic!("no text: {value}"))
+}
+
+/// A member that must be a list.
+#[track_caller]
+pub(crate) fn list_of(value: &Value) -> &Vec<Value> {
+    let list = value.as_array();
+    list.unwrap_or_else(|| panic!("no list: {value}"))
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::akahu_client::{Akahu, akahu, error_of};
 use crate::browser::{Browser, Page, encode, parameter};
+use crate::client::text_of;
 
 const KAURI: &str = "conn_cjgaawozb000001nyd111xixr";
 const TOTARA: &str = "conn_cjgab6fis000001qsytf1semy";
@@ -35,7 +36,7 @@ async fn exchange(akahu: &Akahu, location: &str) -> (String, String) {
     let (status, token) = akahu.token(&body).await;
     assert_eq!(status, 200, "{token}");
     (
-        token["access_token"].as_str().unwrap().to_owned(),
+        text_of(&token["access_token"]).to_owned(),
         parameter(location, "event").unwrap(),
     )
 }
@@ -56,7 +57,7 @@ async fn names(akahu: &Akahu, member: &str) -> Vec<String> {
         .accounts()
         .await
         .iter()
-        .map(|account| account[member].as_str().unwrap().to_owned())
+        .map(|account| text_of(&account[member]).to_owned())
         .collect()
 }
 
@@ -146,7 +147,7 @@ async fn new_username_consents_and_gets_accounts() {
 async fn repaired_login_keeps_its_ids() {
     let mut akahu = akahu().await;
     let all = json!(akahu.bank().all_credentials());
-    let tama = all[3]["userToken"].as_str().unwrap().to_owned();
+    let tama = text_of(&all[3]["userToken"]).to_owned();
     akahu.token.clone_from(&tama);
     let before = akahu.accounts().await;
     assert!(before.iter().all(|account| account["status"] == "INACTIVE"));
@@ -211,10 +212,7 @@ async fn unticked_accounts_are_no_longer_shared() {
         .to_accounts(&url(&akahu, ""), Some(KAURI), "olivia.nguyen@example.com")
         .await;
     assert_eq!(page.accounts().len(), 7);
-    let dropped = akahu.account("SAVINGS").await["_id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let dropped = text_of(&akahu.account("SAVINGS").await["_id"]).to_owned();
     let location = browser(&akahu)
         .submit(&page, &[("account", "0")])
         .await

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::browser::{Browser, parameter};
-use crate::client::{Client, client, ids};
+use crate::client::{Client, client, ids, list_of, text_of};
 
 const OLIVIA: &str = "olivia.nguyen@example.com";
 const REDIRECT_URI: &str = "https://app.example/cb?state=s%201";
@@ -14,10 +14,7 @@ const REDIRECT_URI: &str = "https://app.example/cb?state=s%201";
 async fn end_user(client: &Client) -> String {
     let body = json!({"email": "walker@example.com"});
     let answer = client.post("/v1/end-users", &body).await;
-    answer.json::<Value>().await.unwrap()["end_user_id"]
-        .as_str()
-        .unwrap()
-        .to_owned()
+    text_of(&answer.json::<Value>().await.unwrap()["end_user_id"]).to_owned()
 }
 
 /// Creates a session, and returns its URL.
@@ -28,17 +25,14 @@ async fn session(client: &Client, user: &str, more: Value) -> String {
         .extend(more.as_object().unwrap().clone());
     let answer = client.post("/v1/auth/session", &body).await;
     assert_eq!(answer.status(), 200);
-    answer.json::<Value>().await.unwrap()["auth_url"]
-        .as_str()
-        .unwrap()
-        .to_owned()
+    text_of(&answer.json::<Value>().await.unwrap()["auth_url"]).to_owned()
 }
 
 async fn accounts(client: &Client, user: &str) -> Vec<Value> {
     let all = client
         .json(&format!("/v1/banking/accounts?end_user_id={user}"))
         .await;
-    all["accounts"].as_array().unwrap().clone()
+    list_of(&all["accounts"]).clone()
 }
 
 async fn rows(client: &Client, user: &str) -> Vec<Value> {
@@ -51,13 +45,13 @@ async fn consents(client: &Client, user: &str) -> Vec<Value> {
     let all = client
         .json(&format!("/v1/consent?end_user_id={user}"))
         .await;
-    all["consents"].as_array().unwrap().clone()
+    list_of(&all["consents"]).clone()
 }
 
 fn texts(accounts: &[Value], name: &str) -> Vec<String> {
     accounts
         .iter()
-        .map(|account| account[name].as_str().unwrap().to_owned())
+        .map(|account| text_of(&account[name]).to_owned())
         .collect()
 }
 
@@ -133,7 +127,7 @@ async fn new_username_consents_and_gets_accounts() {
     let balances = client
         .json(&format!("/v1/banking/balances?end_user_id={user}"))
         .await;
-    assert_eq!(balances["balances"].as_array().unwrap().len(), 2);
+    assert_eq!(list_of(&balances["balances"]).len(), 2);
     // The session works once.
     let over = browser.open(&url).await;
     assert_eq!(over.status, 400);
@@ -245,10 +239,7 @@ async fn data_lag_follows_the_sandbox_clock() {
     assert_eq!(accounts(&client, &user).await.len(), 4);
     assert!(!rows(&client, &user).await.is_empty());
     assert_eq!(
-        consents(&client, &user).await[0]["account_ids"]
-            .as_array()
-            .unwrap()
-            .len(),
+        list_of(&consents(&client, &user).await[0]["account_ids"]).len(),
         4
     );
 }

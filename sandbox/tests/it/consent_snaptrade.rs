@@ -4,6 +4,7 @@ use bellbird_sandbox::ConsentState;
 use serde_json::{Value, json};
 
 use crate::browser::{Browser, parameter};
+use crate::client::text_of;
 use crate::snaptrade_client::{Client, client};
 
 const REDIRECT_URI: &str = "http://127.0.0.1:9/cb?state=1";
@@ -13,10 +14,7 @@ const BLUEGUM: &str = "BLUEGUM-EXAMPLE";
 async fn new_user() -> Client {
     let mut client = client().await;
     let user = client.register("walker").await.ok();
-    client.user = format!(
-        "userId=walker&userSecret={}&",
-        user["userSecret"].as_str().unwrap()
-    );
+    client.user = format!("userId=walker&userSecret={}&", text_of(&user["userSecret"]));
     client
 }
 
@@ -27,7 +25,7 @@ async fn link(client: &Client, more: Value) -> String {
         .unwrap()
         .extend(more.as_object().unwrap().clone());
     let answer = client.login(body).await.ok();
-    answer["redirectURI"].as_str().unwrap().to_owned()
+    text_of(&answer["redirectURI"]).to_owned()
 }
 
 fn connection(location: &str) -> String {
@@ -46,7 +44,7 @@ async fn ids(client: &Client, connection: &str) -> Vec<String> {
         .as_array()
         .unwrap()
         .iter()
-        .map(|account| account["id"].as_str().unwrap().to_owned())
+        .map(|account| text_of(&account["id"]).to_owned())
         .collect()
 }
 

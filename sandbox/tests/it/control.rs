@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::akahu_client::akahu;
-use crate::client::client;
+use crate::client::{client, list_of, text_of};
 use crate::snaptrade_client;
 
 struct Response {
@@ -98,12 +98,7 @@ async fn every_route_leads_to_the_handle() {
     let clock = json!({"now": "2026-11-21T01:31:00Z", "advanceSeconds": 60});
     send(&post, "/clock", clock).await;
     let clock = send(&get, "/clock", Value::Null).await;
-    assert!(
-        clock["now"]
-            .as_str()
-            .unwrap()
-            .starts_with("2026-11-21T01:32:")
-    );
+    assert!(text_of(&clock["now"]).starts_with("2026-11-21T01:32:"));
 
     let row = json!({"account_id": account});
     let row = send(&post, "/transactions", row).await["fiskil_id"].clone();
@@ -147,7 +142,7 @@ async fn every_route_leads_to_the_handle() {
     let sent = send(&post, "/webhooks/send", json!({"event": "weather.changed"})).await;
     let again = send(&post, "/webhooks/resend", json!({"id": sent["id"]})).await;
     let listed = send(&get, "/webhooks", Value::Null).await;
-    let ids: Vec<&Value> = listed["deliveries"].as_array().unwrap().iter().collect();
+    let ids: Vec<&Value> = list_of(&listed["deliveries"]).iter().collect();
     let ids: Vec<&Value> = ids.iter().map(|delivery| &delivery["id"]).collect();
     assert_eq!(ids, [&sent["id"], &again["id"]]);
     send(&delete, "/webhooks", Value::Null).await;

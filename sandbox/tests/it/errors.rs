@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::Value;
 
-use crate::client::client;
+use crate::client::{client, text_of};
 
 #[tokio::test]
 async fn error_shape_depends_on_the_path() {
@@ -59,7 +59,7 @@ async fn bad_parameters_are_rejected() {
         assert_eq!(response.status(), 400, "{path}");
         let body: Value = response.json().await.unwrap();
         assert_eq!(body["name"], "InvalidRequest");
-        body["message"].as_str().unwrap().to_owned()
+        text_of(&body["message"]).to_owned()
     };
     let rows = format!("/v1/banking/transactions?end_user_id={user}");
     assert_eq!(

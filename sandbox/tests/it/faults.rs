@@ -6,7 +6,7 @@ use bellbird_sandbox::{Fault, FaultKind};
 use reqwest::Method;
 use serde_json::Value;
 
-use crate::client::{Client, client};
+use crate::client::{Client, client, text_of};
 
 const ACCOUNTS: &str = "/v1/banking/accounts";
 
@@ -37,12 +37,7 @@ async fn status_with_and_without_retry_after() {
         (429, "7")
     );
     assert_eq!(limited.headers()["x-fiskil-version"], "v3");
-    assert!(
-        limited.json::<Value>().await.unwrap()["id"]
-            .as_str()
-            .unwrap()
-            .starts_with("err_")
-    );
+    assert!(text_of(&limited.json::<Value>().await.unwrap()["id"]).starts_with("err_"));
     assert_eq!(
         client.get(&path(&client)).await.status(),
         200,

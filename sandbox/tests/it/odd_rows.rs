@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::akahu_client::akahu;
-use crate::client::{client, time};
+use crate::client::{client, list_of, text_of, time};
 
 /// Position of Odette's credentials among those of Fiskil, and among those of Akahu.
 const FISKIL: usize = 5;
@@ -43,7 +43,7 @@ const AMOUNTS: [&str; 6] = [
 fn assert_odd(rows: &[Value], amounts: &BTreeSet<String>) {
     let texts: Vec<&str> = rows
         .iter()
-        .map(|row| row["description"].as_str().unwrap())
+        .map(|row| text_of(&row["description"]))
         .collect();
     for part in PARTS {
         assert!(texts.iter().any(|text| text.contains(part)), "{part:?}");
@@ -72,7 +72,7 @@ async fn odd_rows_at_fiskil() {
     let rows = async |account: &Value| {
         let (user, id) = (
             client.credentials(FISKIL).0,
-            account["account_id"].as_str().unwrap(),
+            text_of(&account["account_id"]),
         );
         client
             .rows(&format!(
@@ -84,7 +84,7 @@ async fn odd_rows_at_fiskil() {
     assert_odd(
         &all,
         &all.iter()
-            .map(|row| row["amount"].as_str().unwrap().to_owned())
+            .map(|row| text_of(&row["amount"]).to_owned())
             .collect(),
     );
     assert!(
@@ -93,15 +93,13 @@ async fn odd_rows_at_fiskil() {
     );
     let days: BTreeMap<String, usize> = all.iter().fold(BTreeMap::new(), |mut days, row| {
         *days
-            .entry(row["posting_date_time"].as_str().unwrap()[..10].to_owned())
+            .entry(text_of(&row["posting_date_time"])[..10].to_owned())
             .or_default() += 1;
         days
     });
     assert!(days.values().any(|count| *count > 1), "several rows a day");
     let two_places = |row: &Value| {
-        row["amount"]
-            .as_str()
-            .unwrap()
+        text_of(&row["amount"])
             .split_once('.')
             .is_some_and(|it| it.1.len() == 2)
     };
@@ -119,7 +117,7 @@ async fn odd_rows_at_akahu() {
     let accounts = akahu.accounts().await;
     let ids: Vec<&str> = accounts
         .iter()
-        .map(|account| account["_id"].as_str().unwrap())
+        .map(|account| text_of(&account["_id"]))
         .collect();
     let path = format!("/accounts/{}/transactions", ids[0]);
     let body = akahu.get(&path).await.text().await.unwrap();
@@ -128,11 +126,11 @@ async fn odd_rows_at_akahu() {
         .skip(1)
         .map(|rest| rest[..rest.find([',', '}']).unwrap()].to_owned());
     let page: Value = serde_json::from_str(&body).unwrap();
-    let rows = page["items"].as_array().unwrap();
+    let rows = list_of(&page["items"]);
     assert_odd(rows, &amounts.collect());
     let day_only = rows
         .iter()
-        .filter(|row| row["date"].as_str().unwrap().ends_with("T11:00:00.000Z"))
+        .filter(|row| text_of(&row["date"]).ends_with("T11:00:00.000Z"))
         .count();
     assert!(
         day_only > 10 && day_only < rows.len(),

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::client::{client, client_of, ids, options, time};
+use crate::client::{client, client_of, ids, list_of, options, text_of, time};
 
 #[tokio::test]
 async fn every_page_size_gives_each_row_once_in_order() {
@@ -26,12 +26,8 @@ async fn every_page_size_gives_each_row_once_in_order() {
         }
     }
     let first = client.json(&path).await;
-    assert_eq!(
-        first["transactions"].as_array().unwrap().len(),
-        100,
-        "the default"
-    );
-    let next = first["links"]["next"].as_str().unwrap();
+    assert_eq!(list_of(&first["transactions"]).len(), 100, "the default");
+    let next = text_of(&first["links"]["next"]);
     assert!(next.contains("account_id="), "the filters stay: {next}");
 }
 
@@ -44,7 +40,7 @@ async fn large_page_size_is_capped() {
             client.busiest().await
         ))
         .await;
-    assert_eq!(page["transactions"].as_array().unwrap().len(), 1000);
+    assert_eq!(list_of(&page["transactions"]).len(), 1000);
 }
 
 #[tokio::test]
@@ -138,10 +134,10 @@ async fn filters_by_account() {
             ))
             .await)
     };
-    let rows = by(account["account_id"].as_str().unwrap()).await;
+    let rows = by(text_of(&account["account_id"])).await;
     assert_eq!(
         rows,
-        by(account["fiskil_id"].as_str().unwrap()).await,
+        by(text_of(&account["fiskil_id"])).await,
         "either id will do"
     );
     assert!(by("unknown").await.is_empty());
@@ -153,9 +149,7 @@ async fn paging_survives_new_changed_and_removed_rows() {
     let path = format!("{}&status=POSTED&page[size]=10", client.busiest().await);
     let before = ids(&client.rows(&path).await);
     let first = client.json(&path).await;
-    let next = first["links"]["next"]
-        .as_str()
-        .unwrap()
+    let next = text_of(&first["links"]["next"])
         .strip_prefix(&client.base)
         .unwrap()
         .to_owned();
@@ -190,9 +184,7 @@ async fn empty_page_is_not_the_last() {
     let all = ids(&client.rows(&path).await);
     client.bank().empty_pages(2);
     let first = client.json(&format!("{path}&page[size]=10")).await;
-    let next = first["links"]["next"]
-        .as_str()
-        .unwrap()
+    let next = text_of(&first["links"]["next"])
         .strip_prefix(&client.base)
         .unwrap();
     let second = client.json(next).await;

@@ -4,7 +4,7 @@ use bellbird_sandbox::ConsentState;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::client::{client, ids};
+use crate::client::{client, ids, list_of, text_of};
 
 #[tokio::test]
 async fn token_expires_after_fifteen_sandbox_minutes() {
@@ -72,7 +72,7 @@ async fn fiskils_six_credentials_come_first() {
     let client = client().await;
     let description = serde_json::to_value(client.description()).unwrap();
     // Credentials of the other providers follow Fiskil's.
-    let credentials = &description["credentials"].as_array().unwrap()[..6];
+    let credentials = &list_of(&description["credentials"])[..6];
     assert_ne!(description["credentials"][6]["provider"], "fiskil");
     assert_eq!(
         credentials[0]
@@ -121,9 +121,9 @@ async fn end_users_are_created_and_deleted() {
     let one: Value = create().send().await.unwrap().json().await.unwrap();
     let two: Value = create().send().await.unwrap().json().await.unwrap();
     assert_ne!(one["end_user_id"], two["end_user_id"], "nothing is unique");
-    let path = format!("/v1/end-users/{}", one["end_user_id"].as_str().unwrap());
+    let path = format!("/v1/end-users/{}", text_of(&one["end_user_id"]));
     let list = client.json("/v1/end-users?email=new%40example.com").await;
-    assert_eq!(list["end_users"].as_array().unwrap().len(), 2);
+    assert_eq!(list_of(&list["end_users"]).len(), 2);
     let v2 = client
         .http
         .get(format!("{}/v1/end-users", client.base))
@@ -184,14 +184,9 @@ async fn sessions_have_the_documented_shape() {
         create(json!({"end_user_id": client.credentials(0).0, "institution_id": "88888"})).await;
     assert_eq!(good.status(), 200);
     let session: Value = good.json().await.unwrap();
-    let id = session["session_id"].as_str().unwrap();
+    let id = text_of(&session["session_id"]);
     assert_eq!(id.len(), 27);
-    assert!(
-        session["auth_url"]
-            .as_str()
-            .unwrap()
-            .ends_with(&format!("?sess_id={id}"))
-    );
+    assert!(text_of(&session["auth_url"]).ends_with(&format!("?sess_id={id}")));
     let five_days = jiff::Timestamp::from_second(session["expires_at"].as_i64().unwrap()).unwrap();
     assert_eq!(five_days.to_string(), "2026-11-26T01:30:00Z");
     for (body, status, name) in [
@@ -231,9 +226,7 @@ async fn consents_end_by_expiry_and_revocation() {
         let all = client
             .json(&format!("/v1/consent?end_user_id={user}"))
             .await;
-        all["consents"]
-            .as_array()
-            .unwrap()
+        list_of(&all["consents"])
             .iter()
             .find(|one| one["arrangement_id"] == arrangement.as_str())
             .unwrap()
@@ -241,16 +234,14 @@ async fn consents_end_by_expiry_and_revocation() {
     };
     let now: jiff::Timestamp = "2026-11-21T01:30:00Z".parse().unwrap();
     let expires = |consent: &Value| {
-        consent["expires_at"]
-            .as_str()
-            .unwrap()
+        text_of(&consent["expires_at"])
             .parse::<jiff::Timestamp>()
             .unwrap()
     };
     let fresh = consent().await;
     assert_eq!(fresh["active"], true);
     assert!(fresh.get("termination_reason").is_none());
-    assert_eq!(fresh["account_ids"].as_array().unwrap().len(), 4);
+    assert_eq!(list_of(&fresh["account_ids"]).len(), 4);
     let set = |state| client.bank().set_consent(&arrangement, state).unwrap();
 
     set(ConsentState::Expired);
@@ -340,20 +331,9 @@ async fn every_account_has_a_balance() {
     };
     let card = by("CRED_AND_CHRG_CARDS");
     assert!(accounts[card].get("account_number").is_none() && accounts[card].get("bsb").is_none());
-    assert!(
-        balances[card]["current_balance"]
-            .as_str()
-            .unwrap()
-            .starts_with('-')
-    );
+    assert!(text_of(&balances[card]["current_balance"]).starts_with('-'));
     assert!(balances[card].get("credit_limit").is_some());
-    assert_eq!(
-        balances[by("TRAVEL_CARDS")]["purses"]
-            .as_array()
-            .unwrap()
-            .len(),
-        3
-    );
+    assert_eq!(list_of(&balances[by("TRAVEL_CARDS")]["purses"]).len(), 3);
     assert!(accounts.iter().any(|row| row["open_status"] == "CLOSED"));
     for category in [
         "RESIDENTIAL_MORTGAGES",
@@ -363,14 +343,11 @@ async fn every_account_has_a_balance() {
     ] {
         by(category);
     }
-    let id = accounts[3]["account_id"].as_str().unwrap();
+    let id = text_of(&accounts[3]["account_id"]);
     let one = client
         .json(&format!(
             "/v1/banking/balances?end_user_id={user}&account_id={id}"
         ))
         .await;
-    assert_eq!(
-        ids(one["balances"].as_array().unwrap()),
-        ids(&balances[3..4])
-    );
+    assert_eq!(ids(list_of(&one["balances"])), ids(&balances[3..4]));
 }

@@ -15,6 +15,8 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use crate::client::text_of;
+
 /// Longer than any wait of these tests.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -117,7 +119,6 @@ pub(crate) async fn until(bank: &Bank, holds: impl Fn(&[Value]) -> bool) -> Vec<
 
 /// Whether there are deliveries and none is waiting or to be retried.
 pub(crate) fn all_done(deliveries: &[Value]) -> bool {
-    let is_open =
-        |delivery: &Value| ["waiting", "retry"].contains(&delivery["state"].as_str().unwrap());
+    let is_open = |delivery: &Value| ["waiting", "retry"].contains(&text_of(&delivery["state"]));
     !deliveries.is_empty() && !deliveries.iter().any(is_open)
 }

@@ -3,6 +3,7 @@
 use bellbird_sandbox::{ConsentState, Fault};
 use serde_json::{Value, json};
 
+use crate::client::text_of;
 use crate::snaptrade_client::{Answer, client};
 
 #[tokio::test]
@@ -232,7 +233,7 @@ async fn users_are_registered_and_deleted() {
             .0,
         400
     );
-    let secret = made["userSecret"].as_str().unwrap();
+    let secret = text_of(&made["userSecret"]);
     uuid::Uuid::try_parse(secret).unwrap();
     client.user = format!("userId=new-user&userSecret={secret}&");
     assert_eq!(client.accounts().await.len(), 0);
@@ -259,7 +260,7 @@ async fn links_expire_and_are_single_use() {
     let client = client().await;
     let link = async |body: Value| {
         let answer = client.login(body).await.ok();
-        let uri = answer["redirectURI"].as_str().unwrap().to_owned();
+        let uri = text_of(&answer["redirectURI"]).to_owned();
         assert!(
             uri.starts_with(&format!("{}/snapTrade/redeemToken?token=", client.base)),
             "{uri}"
@@ -269,10 +270,7 @@ async fn links_expire_and_are_single_use() {
             "{uri}"
         );
         assert!(
-            uri.ends_with(&format!(
-                "&sessionId={}",
-                answer["sessionId"].as_str().unwrap()
-            )),
+            uri.ends_with(&format!("&sessionId={}", text_of(&answer["sessionId"]))),
             "{uri}"
         );
         uri

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use crate::client::{list_of, text_of};
 use crate::snaptrade_client::client;
 
 const TYPES: [&str; 29] = [
@@ -39,7 +40,7 @@ const TYPES: [&str; 29] = [
 ];
 
 fn instant(row: &Value) -> jiff::Timestamp {
-    row["trade_date"].as_str().unwrap().parse().unwrap()
+    text_of(&row["trade_date"]).parse().unwrap()
 }
 
 #[tokio::test]
@@ -49,10 +50,7 @@ async fn the_busiest_account_shows_every_type() {
         .activities(&client.account("Bluegum Individual Margin").await)
         .await;
     assert_eq!(rows.len(), 1500);
-    let types: BTreeSet<_> = rows
-        .iter()
-        .map(|row| row["type"].as_str().unwrap())
-        .collect();
+    let types: BTreeSet<_> = rows.iter().map(|row| text_of(&row["type"])).collect();
     assert_eq!(types, BTreeSet::from(TYPES));
     assert!(
         rows.is_sorted_by(|one, next| instant(one) >= instant(next)),
@@ -68,7 +66,7 @@ async fn the_busiest_account_shows_every_type() {
         *"2023-11",
         "about three years"
     );
-    let ids: BTreeSet<_> = rows.iter().map(|row| row["id"].as_str().unwrap()).collect();
+    let ids: BTreeSet<_> = rows.iter().map(|row| text_of(&row["id"])).collect();
     assert_eq!(ids.len(), 1500);
     let members: BTreeSet<_> = rows[0]
         .as_object()
@@ -98,7 +96,7 @@ async fn the_busiest_account_shows_every_type() {
     assert_eq!(members, expected);
     for row in &rows {
         let sign = |name: &str| row[name].as_f64().unwrap();
-        match row["type"].as_str().unwrap() {
+        match text_of(&row["type"]) {
             "BUY" | "REI" => assert!(sign("units") > 0.0 && sign("amount") < 0.0, "{row}"),
             "SELL" => assert!(sign("units") < 0.0 && sign("amount") > 0.0, "{row}"),
             "SPLIT" => assert!(sign("units") > 0.0, "{row}"),
@@ -108,7 +106,7 @@ async fn the_busiest_account_shows_every_type() {
     }
     let sides: BTreeSet<_> = rows
         .iter()
-        .map(|row| row["option_type"].as_str().unwrap())
+        .map(|row| text_of(&row["option_type"]))
         .collect();
     assert_eq!(
         sides,
@@ -159,10 +157,7 @@ async fn fills_repeat_and_days_have_several_rows() {
     assert!(same_instant.count() > 20);
     // Clocks in New York went forward on 8 March 2026 at 07:00 UTC, and back on 1 November at
     // 06:00.
-    let dates: BTreeSet<_> = rows
-        .iter()
-        .map(|row| row["trade_date"].as_str().unwrap())
-        .collect();
+    let dates: BTreeSet<_> = rows.iter().map(|row| text_of(&row["trade_date"])).collect();
     for date in [
         "2026-03-08T06:59:59Z",
         "2026-03-08T07:00:00Z",
@@ -175,11 +170,11 @@ async fn fills_repeat_and_days_have_several_rows() {
         .activities(&client.account("Lakeshore TFSA").await)
         .await;
     for (hour, month) in [("T04:00:00Z", "-07-"), ("T05:00:00Z", "-01-")] {
-        let of_month = |row: &&Value| row["trade_date"].as_str().unwrap().contains(month);
+        let of_month = |row: &&Value| text_of(&row["trade_date"]).contains(month);
         assert!(
             tfsa.iter()
                 .filter(of_month)
-                .all(|row| row["trade_date"].as_str().unwrap().ends_with(hour))
+                .all(|row| text_of(&row["trade_date"]).ends_with(hour))
         );
     }
     assert!(
@@ -225,20 +220,20 @@ async fn activities_are_filtered_by_day_type_and_page() {
         first["pagination"],
         serde_json::json!({"offset": 0, "limit": 1000, "total": 1500})
     );
-    assert_eq!(first["data"].as_array().unwrap().len(), 1000);
+    assert_eq!(list_of(&first["data"]).len(), 1000);
     assert_eq!(page("limit=5000").await["pagination"]["limit"], 1000);
     let middle = page("offset=40&limit=7").await;
-    assert_eq!(middle["data"].as_array().unwrap()[..], all[40..47]);
+    assert_eq!(list_of(&middle["data"])[..], all[40..47]);
     let past = page("offset=1500&limit=10").await;
     assert_eq!(
         (
-            past["data"].as_array().unwrap().len(),
+            list_of(&past["data"]).len(),
             past["pagination"]["total"].as_u64()
         ),
         (0, Some(1500))
     );
 
-    let day = |row: &Value| row["trade_date"].as_str().unwrap()[..10].to_owned();
+    let day = |row: &Value| text_of(&row["trade_date"])[..10].to_owned();
     let (from, to) = (day(&all[300]), day(&all[200]));
     let within: Vec<_> = all
         .iter()
@@ -246,20 +241,10 @@ async fn activities_are_filtered_by_day_type_and_page() {
         .cloned()
         .collect();
     let shown = page(&format!("startDate={from}&endDate={to}")).await;
-    assert_eq!(
-        shown["data"].as_array().unwrap(),
-        &within,
-        "both ends are included"
-    );
+    assert_eq!(list_of(&shown["data"]), &within, "both ends are included");
     assert_eq!(shown["pagination"]["total"], within.len());
     let one_day = page(&format!("startDate={from}&endDate={from}")).await;
-    assert!(
-        one_day["data"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .all(|row| day(row) == from)
-    );
+    assert!(list_of(&one_day["data"]).iter().all(|row| day(row) == from));
     assert_eq!(
         page(&format!("startDate={to}&endDate={from}")).await["pagination"]["total"],
         0
@@ -273,7 +258,7 @@ async fn activities_are_filtered_by_day_type_and_page() {
         "startDate={from}&endDate={to}&type=BUY%2CSPLIT&offset=3"
     ))
     .await;
-    assert_eq!(shown["data"].as_array().unwrap()[..], bought[3..]);
+    assert_eq!(list_of(&shown["data"])[..], bought[3..]);
     assert_eq!(shown["pagination"]["total"], bought.len());
     assert_eq!(page("type=NOTHING").await["data"], serde_json::json!([]));
     for bad in [

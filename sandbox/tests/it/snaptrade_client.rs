@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
-use crate::client::options;
+use crate::client::{list_of, options, text_of};
 
 pub(crate) struct Client {
     pub(crate) sandbox: Sandbox,
@@ -79,7 +79,7 @@ impl Answer {
         let body = self.json();
         assert_eq!(body["status_code"], self.status, "{body}");
         assert!(body["detail"].is_string(), "{body}");
-        (self.status, body["code"].as_str().unwrap().to_owned())
+        (self.status, text_of(&body["code"]).to_owned())
     }
 
     /// Checks status and code of an error.
@@ -240,10 +240,7 @@ impl Client {
     pub(crate) async fn account(&self, name: &str) -> String {
         let accounts = self.accounts().await;
         let found = accounts.iter().find(|account| account["name"] == name);
-        found.unwrap_or_else(|| panic!("no {name}"))["id"]
-            .as_str()
-            .unwrap()
-            .to_owned()
+        text_of(&found.unwrap_or_else(|| panic!("no {name}"))["id"]).to_owned()
     }
 
     /// Every activity of an account, page by page.
@@ -256,7 +253,7 @@ impl Client {
                     rows.len()
                 ))
                 .await;
-            let data = page["data"].as_array().unwrap();
+            let data = list_of(&page["data"]);
             rows.extend(data.iter().cloned());
             if data.is_empty() || page["pagination"]["total"] == rows.len() {
                 return rows;
@@ -265,9 +262,6 @@ impl Client {
     }
 
     pub(crate) async fn positions(&self, account: &str) -> Vec<Value> {
-        self.ok(&format!("/accounts/{account}/positions/all")).await["results"]
-            .as_array()
-            .unwrap()
-            .clone()
+        list_of(&self.ok(&format!("/accounts/{account}/positions/all")).await["results"]).clone()
     }
 }

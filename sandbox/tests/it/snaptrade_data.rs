@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bellbird_sandbox::Options;
 use serde_json::{Value, json};
 
-use crate::client::options;
+use crate::client::{options, text_of};
 use crate::snaptrade_client::{client, client_of};
 
 fn texts(rows: &[Value], name: &str) -> BTreeSet<String> {
@@ -44,12 +44,7 @@ async fn accounts_are_of_every_category() {
     let accounts = client.accounts().await;
     let shown: Vec<_> = accounts
         .iter()
-        .map(|one| {
-            (
-                one["name"].as_str(),
-                one["account_category"].as_str().unwrap(),
-            )
-        })
+        .map(|one| (one["name"].as_str(), text_of(&one["account_category"])))
         .collect();
     assert_eq!(
         shown,
@@ -73,9 +68,7 @@ async fn accounts_are_of_every_category() {
         json!({"total": {"amount": 152_363.23, "currency": "USD"}})
     );
     assert!(
-        first["sync_status"]["holdings"]["last_successful_sync"]
-            .as_str()
-            .unwrap()
+        text_of(&first["sync_status"]["holdings"]["last_successful_sync"])
             .starts_with("2026-11-21 00:43:")
     );
     let of_first = client
@@ -114,14 +107,14 @@ async fn positions_are_of_every_kind() {
     let client = client().await;
     let mut kinds = BTreeSet::new();
     for account in client.accounts().await {
-        let positions = client.positions(account["id"].as_str().unwrap()).await;
-        let shown = |position: &Value| position["instrument"]["kind"].as_str().unwrap().to_owned();
+        let positions = client.positions(text_of(&account["id"])).await;
+        let shown = |position: &Value| text_of(&position["instrument"]["kind"]).to_owned();
         kinds.extend(positions.iter().map(shown));
         for position in &positions {
             for name in ["units", "price", "cost_basis", "currency"] {
                 assert!(position[name].is_string(), "{name} of {position}");
             }
-            uuid::Uuid::try_parse(position["instrument"]["id"].as_str().unwrap()).unwrap();
+            uuid::Uuid::try_parse(text_of(&position["instrument"]["id"])).unwrap();
         }
     }
     let expected = [
@@ -205,10 +198,7 @@ async fn positions_are_of_every_kind() {
         client.account("Lakeshore TFSA").await
     );
     assert_eq!(
-        client.ok(&path).await["data_freshness"]["as_of"]
-            .as_str()
-            .unwrap()
-            .len(),
+        text_of(&client.ok(&path).await["data_freshness"]["as_of"]).len(),
         "2026-06-02T14:30:00Z".len()
     );
     assert_eq!(
@@ -238,7 +228,7 @@ async fn retired_endpoint_answers_410() {
 async fn disabled_connection_still_answers() {
     let mut client = client().await;
     let all = json!(client.bank().all_credentials());
-    let text = |name: &str| all[3][name].as_str().unwrap().to_owned();
+    let text = |name: &str| text_of(&all[3][name]).to_owned();
     client.user = format!(
         "userId={}&userSecret={}&",
         text("userId"),
@@ -248,7 +238,7 @@ async fn disabled_connection_still_answers() {
     assert!(connection["disabled"] == true && connection["disabled_date"].is_string());
     let accounts = client.accounts().await;
     assert_eq!(accounts[1]["account_category"], "ANNUITY");
-    let id = accounts[0]["id"].as_str().unwrap();
+    let id = text_of(&accounts[0]["id"]);
     assert_eq!(client.positions(id).await.len(), 1);
     assert_eq!(client.activities(id).await.len(), 40);
 }

@@ -6,6 +6,8 @@ use bellbird_sandbox::{ConsentState, Credentials, Options, PROVIDERS, start};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use crate::client::list_of;
+
 #[tokio::test]
 async fn state_is_the_same_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
@@ -75,8 +77,8 @@ async fn rows_go_on_where_the_state_ends() {
         sandbox.await.unwrap().stop().await;
         let state = std::fs::read(folder.path().join(format!("{name}.json"))).unwrap();
         let state: Value = serde_json::from_slice(&state).unwrap();
-        let accounts = state["accounts"].as_array().unwrap().iter();
-        let entries = accounts.flat_map(|account| account["entries"].as_array().unwrap());
+        let accounts = list_of(&state["accounts"]).iter();
+        let entries = accounts.flat_map(|account| list_of(&account["entries"]));
         let rows = entries.filter_map(|entry| {
             let row = &entry[1]["Drawn"];
             let at = row["posted"].as_i64().or(row["at"].as_i64())?;

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use bellbird_sandbox::{Bank, ConsentState, Sign, WebhookSettings};
 use serde_json::{Value, json};
 
-use crate::client::{Client, client};
+use crate::client::{Client, client, list_of, text_of};
 use crate::receiver::{ReceivedRequest, Receiver, all_done, until};
 
 struct WebhookTest {
@@ -53,7 +53,7 @@ impl WebhookTest {
         let got = self.receiver.wait(count).await;
         assert!(got.iter().all(|got| self.is_signed(got)));
         got.iter()
-            .map(|got| got.json()["data"]["event"].as_str().unwrap().to_owned())
+            .map(|got| text_of(&got.json()["data"]["event"]).to_owned())
             .collect()
     }
 
@@ -66,10 +66,7 @@ impl WebhookTest {
         });
         let session = self.client.post("/v1/auth/session", &body).await;
         let session: Value = session.json().await.unwrap();
-        let url = format!(
-            "{}&sandbox_auto=accept",
-            session["auth_url"].as_str().unwrap()
-        );
+        let url = format!("{}&sandbox_auto=accept", text_of(&session["auth_url"]));
         let http = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .build()
@@ -103,16 +100,11 @@ async fn consent_and_its_data_send_events() {
     assert_eq!(
         (
             &first["delivery_attempt"],
-            first["message_id"].as_str().unwrap().len()
+            text_of(&first["message_id"]).len()
         ),
         (&json!(1), 16)
     );
-    assert!(
-        first["publish_time"]
-            .as_str()
-            .unwrap()
-            .starts_with("2026-11-21T01:30:0")
-    );
+    assert!(text_of(&first["publish_time"]).starts_with("2026-11-21T01:30:0"));
     assert_eq!(got[0].header("content-type"), "application/json");
     let data = &first["data"];
     assert_eq!(
@@ -125,7 +117,7 @@ async fn consent_and_its_data_send_events() {
         .client
         .json(&format!("/v1/consent?end_user_id={user}"))
         .await;
-    let consents = consents["consents"].as_array().unwrap();
+    let consents = list_of(&consents["consents"]);
     let consent = consents
         .iter()
         .find(|consent| consent["arrangement_id"] == data["consent_id"])
@@ -183,7 +175,7 @@ async fn changed_data_sends_events() {
     let it = webhook_test().await;
     let account = it.client.accounts(0).await[0]["account_id"].clone();
     let row = it.bank().add_row(&json!({"account_id": account})).unwrap();
-    let row = row["fiskil_id"].as_str().unwrap();
+    let row = text_of(&row["fiskil_id"]);
     it.bank()
         .change_row(row, &json!({"amount": "-1.00"}))
         .unwrap();
@@ -301,10 +293,7 @@ async fn deliveries_can_be_repeated_or_missigned() {
     it.send("consent.updated", json!({}));
     assert!(!it.is_signed(&it.receiver.wait(5).await[4]));
     let list = it.until(all_done).await;
-    let states: Vec<&str> = list
-        .iter()
-        .map(|one| one["state"].as_str().unwrap())
-        .collect();
+    let states: Vec<&str> = list.iter().map(|one| text_of(&one["state"])).collect();
     assert_eq!(states, ["sent", "sent", "sent", "sent", "sent"]);
     assert_eq!(
         (&list[0]["repeats"], &list[2]["repeats"]),

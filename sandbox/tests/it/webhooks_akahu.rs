@@ -9,6 +9,7 @@ use bellbird_sandbox::{Bank, ConsentState, WebhookSettings};
 use serde_json::{Value, json};
 
 use crate::akahu_client::{Akahu, akahu};
+use crate::client::{list_of, text_of};
 use crate::receiver::{ReceivedRequest, Receiver, all_done, until};
 
 struct WebhookTest {
@@ -39,10 +40,7 @@ impl WebhookTest {
     async fn subscribe(&self, kind: &str) -> String {
         let body = json!({"webhook_type": kind, "state": "user 7"});
         let made = self.akahu.post("/webhooks", &body).await;
-        made.json::<Value>().await.unwrap()["item_id"]
-            .as_str()
-            .unwrap()
-            .to_owned()
+        text_of(&made.json::<Value>().await.unwrap()["item_id"]).to_owned()
     }
 
     /// Checks the signature with the key that the request names, in PKCS#1.
@@ -57,7 +55,7 @@ impl WebhookTest {
             .json()
             .await
             .unwrap();
-        let pem = answer["item"].as_str().unwrap();
+        let pem = text_of(&answer["item"]);
         let lines: String = pem
             .lines()
             .filter(|line| !line.starts_with("-----"))
@@ -76,7 +74,7 @@ impl WebhookTest {
             let mut body = got.json();
             assert_eq!(body["state"], "user 7");
             let name = ["webhook_type", "webhook_code"]
-                .map(|name| body[name].as_str().unwrap().to_owned())
+                .map(|name| text_of(&body[name]).to_owned())
                 .join(":");
             for name in ["webhook_type", "webhook_code", "state", "success"] {
                 body.as_object_mut().unwrap().remove(name);
@@ -88,7 +86,7 @@ impl WebhookTest {
 
     fn add_row(&self, account: &str) -> String {
         let row = self.bank().add_row(&json!({"_account": account})).unwrap();
-        row["_id"].as_str().unwrap().to_owned()
+        text_of(&row["_id"]).to_owned()
     }
 }
 
@@ -99,10 +97,7 @@ fn event(name: &str, body: Value) -> (String, Value) {
 #[tokio::test]
 async fn row_events_carry_their_ids() {
     let it = webhook_test(&["TRANSACTION"]).await;
-    let account = it.akahu.account("CHECKING").await["_id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let account = text_of(&it.akahu.account("CHECKING").await["_id"]).to_owned();
     let row = it.add_row(&account);
     let bank = it.bank();
     bank.change_row(&row, &json!({"description": "LATE"}))
@@ -156,7 +151,7 @@ async fn account_changes_send_events() {
         .iter()
         .filter(|one| one["_authorisation"] == login.as_str())
     {
-        let id = account["_id"].as_str().unwrap().to_owned();
+        let id = text_of(&account["_id"]).to_owned();
         let all = it
             .akahu
             .rows(&format!("/accounts/{id}/transactions"))
@@ -168,13 +163,10 @@ async fn account_changes_send_events() {
     assert!(filled > 3);
     let restored = it.events(count + filled).await;
     for (name, body) in restored {
-        let id = body["item_id"].as_str().unwrap();
+        let id = text_of(&body["item_id"]);
         if name == "TRANSACTION:INITIAL_UPDATE" {
             assert_eq!(body["new_transactions"], rows[id]);
-            assert_eq!(
-                body["new_transaction_ids"].as_array().unwrap().len(),
-                rows[id]
-            );
+            assert_eq!(list_of(&body["new_transaction_ids"]).len(), rows[id]);
         } else {
             assert_eq!(
                 (name.as_str(), rows.contains_key(id)),
@@ -183,7 +175,7 @@ async fn account_changes_send_events() {
         }
     }
     it.receiver.clear();
-    let account = with_rows[0]["_id"].as_str().unwrap();
+    let account = text_of(&with_rows[0]["_id"]);
     let patch = json!({"balance": {"currency": "NZD", "current": 1}, "name": "New name"});
     it.bank().change_account(account, &patch).unwrap();
     it.akahu.advance(3 * 86_400);
@@ -237,10 +229,7 @@ async fn revoked_token_cancels_its_subscriptions() {
 #[tokio::test]
 async fn deliveries_have_a_state_and_are_retried() {
     let it = webhook_test(&["TRANSACTION"]).await;
-    let account = it.akahu.account("CHECKING").await["_id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let account = text_of(&it.akahu.account("CHECKING").await["_id"]).to_owned();
     // Akahu accepts 200 only: 204 is a failure.
     it.receiver.answer(&[204, 0]);
     it.add_row(&account);

@@ -6,6 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use bellbird_sandbox::{Bank, ConsentState, WebhookSettings};
 use serde_json::{Value, json};
 
+use crate::client::text_of;
 use crate::receiver::{ReceivedRequest, Receiver, all_done, until};
 use crate::snaptrade_client::{Client, client};
 
@@ -48,7 +49,7 @@ impl WebhookTest {
         let bodies = self.bodies(count).await;
         bodies
             .iter()
-            .map(|body| body["eventType"].as_str().unwrap().to_owned())
+            .map(|body| text_of(&body["eventType"]).to_owned())
             .collect()
     }
 
@@ -61,15 +62,12 @@ impl WebhookTest {
 async fn user_and_connection_changes_send_events() {
     let mut it = webhook_test().await;
     let made = it.client.register("new-user").await.ok();
-    let secret = made["userSecret"].as_str().unwrap();
+    let secret = text_of(&made["userSecret"]);
     it.client.user = format!("userId=new-user&userSecret={secret}&");
     let body = json!({"broker": "SANDBOX", "customRedirect": "http://127.0.0.1:1/done"});
     let link = it.client.login(body.clone()).await.ok();
     let follow = async |link: &Value| {
-        let url = format!(
-            "{}&sandbox_auto=accept",
-            link["redirectURI"].as_str().unwrap()
-        );
+        let url = format!("{}&sandbox_auto=accept", text_of(&link["redirectURI"]));
         let answer = it.client.http.get(url).send().await.unwrap();
         answer.headers()["location"].to_str().unwrap().to_owned()
     };
@@ -91,7 +89,7 @@ async fn user_and_connection_changes_send_events() {
             (&json!("new-user"), &json!(it.client.client_id))
         );
         assert!(body["webhookId"].is_string() && body["webhookSecret"].is_string());
-        let at = body["eventTimestamp"].as_str().unwrap();
+        let at = text_of(&body["eventTimestamp"]);
         assert!(
             at.starts_with("2026-11-21T01:30:0") && at.ends_with("+00:00") && at.len() == 32,
             "{at}"
@@ -137,7 +135,7 @@ async fn changed_data_sends_events() {
     let it = webhook_test().await;
     let account = it.client.account("Bluegum Individual Margin").await;
     let trade = it.bank().add_row(&json!({"account": account})).unwrap();
-    let trade = trade["id"].as_str().unwrap();
+    let trade = text_of(&trade["id"]);
     it.bank().change_row(trade, &json!({"units": 2})).unwrap();
     it.bank().remove_row(trade).unwrap();
     it.bank()

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bellbird_sandbox::{Options, start};
 use serde_json::Value;
 
-use crate::client::{client_of, options, time};
+use crate::client::{client_of, options, text_of, time};
 
 const CATEGORIES: [&str; 16] = [
     "BANK_FEES",
@@ -53,25 +53,18 @@ async fn busiest_account_has_every_category_and_gap() {
     assert!(any(&|row| row.get("enrichment_version").is_some()));
     for ending in ["+10:00", "+11:00", "Z"] {
         assert!(
-            any(&|row| row["posting_date_time"].as_str().unwrap().ends_with(ending)),
+            any(&|row| text_of(&row["posting_date_time"]).ends_with(ending)),
             "{ending}"
         );
     }
-    assert!(any(&|row| row["posting_date_time"]
-        .as_str()
-        .unwrap()
-        .contains('.')));
+    assert!(any(&|row| text_of(&row["posting_date_time"]).contains('.')));
     let oldest = time(rows.last().unwrap()).unwrap();
     assert!(
         oldest.to_string().starts_with("2023-11"),
         "about three years: {oldest}"
     );
     for row in &rows {
-        let id = row["fiskil_id"]
-            .as_str()
-            .unwrap()
-            .strip_prefix("bank_tx_")
-            .unwrap();
+        let id = text_of(&row["fiskil_id"]).strip_prefix("bank_tx_").unwrap();
         assert!(id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit()));
     }
     assert_eq!(
