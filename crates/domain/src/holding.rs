@@ -106,6 +106,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::table::table;
 
     fn parse(text: &str) -> Decimal<'_> {
         Decimal::parse(text).expect("a decimal")
@@ -134,68 +135,27 @@ mod tests {
 
     #[test]
     fn products_are_exact_without_trailing_zeros() {
-        let hundred = Multiplier::Of(parse("100"));
-        for (quantity, price, average, multiplier, expected) in [
-            (
-                "10.5",
-                Some("123.45"),
-                Some("118.2"),
-                &Multiplier::One,
-                [Some("1296.225"), Some("1241.1"), Some("55.125")],
-            ),
-            (
-                "-2",
-                Some("11.20"),
-                Some("8.75"),
-                &hundred,
-                [Some("-2240"), Some("-1750"), Some("-490")],
-            ),
-            (
-                "0",
-                Some("5.00"),
-                Some("4"),
-                &Multiplier::One,
-                [Some("0"), Some("0"), Some("0")],
-            ),
-            (
-                "3",
-                Some("7"),
-                None,
-                &Multiplier::One,
-                [Some("21"), None, None],
-            ),
-            ("3", None, Some("7"), &hundred, [None, Some("2100"), None]),
-            (
-                "1",
-                Some("20"),
-                Some("10"),
-                &Multiplier::Unknown,
-                [None, None, None],
-            ),
-            (
-                "200",
-                Some("50"),
-                Some("50.0"),
-                &Multiplier::One,
-                [Some("10000"), Some("10000"), Some("0")],
-            ),
-            (
-                "0.000000001",
-                Some("0.000000001"),
-                Some("0"),
-                &Multiplier::One,
-                [
-                    Some("0.000000000000000001"),
-                    Some("0"),
-                    Some("0.000000000000000001"),
-                ],
-            ),
-        ] {
-            let expected = expected.map(|number| number.map(str::to_owned));
+        for [quantity, price, average, multiplier, value, cost, profit] in table(
+            "10.5 | 123.45 | 118.2 | one | 1296.225 | 1241.1 | 55.125
+            -2 | 11.20 | 8.75 | 100 | -2240 | -1750 | -490
+            0 | 5.00 | 4 | one | 0 | 0 | 0
+            3 | 7 | | one | 21 | |
+            3 | | 7 | 100 | | 2100 |
+            1 | 20 | 10 | unknown | | |
+            200 | 50 | 50.0 | one | 10000 | 10000 | 0
+            0.000000001 | 0.000000001 | 0 | one | 0.000000000000000001 | 0 | 0.000000000000000001",
+        ) {
+            let multiplier = match multiplier {
+                "one" => Multiplier::One,
+                "unknown" => Multiplier::Unknown,
+                factor => Multiplier::Of(parse(factor)),
+            };
+            let number = |text: &'static str| (!text.is_empty()).then_some(text);
+            let expected = [value, cost, profit].map(|text| number(text).map(str::to_owned));
             assert_eq!(
-                shown(quantity, price, average, multiplier),
+                shown(quantity, number(price), number(average), &multiplier),
                 expected,
-                "{quantity} {price:?} {average:?}"
+                "{quantity} {price} {average}"
             );
         }
     }

@@ -25,6 +25,8 @@ pub mod minor_units;
 pub mod page;
 pub mod random;
 pub mod sum;
+#[cfg(any(test, feature = "test-support"))]
+pub mod table;
 pub mod timestamp;
 pub mod trade;
 pub mod transaction;

@@ -249,16 +249,3 @@ pub(crate) fn parameters(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
         .collect()
 }
-
-/// The rows of a table in a text, with its columns between `|`. Lines that begin with `//` say what
-/// the next rows are about.
-pub(crate) fn table<const COLUMNS: usize>(text: &str) -> Vec<[&str; COLUMNS]> {
-    let mut rows: Vec<[&str; COLUMNS]> = Vec::new();
-    for line in text.trim().lines() {
-        if !line.trim_start().starts_with("//") {
-            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-            rows.push(cells.try_into().unwrap_or_else(|_| panic!("{line}")));
-        }
-    }
-    rows
-}

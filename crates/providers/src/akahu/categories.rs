@@ -98,10 +98,10 @@ fn entry(line: &str) -> Option<(&str, Category)> {
 #[cfg(test)]
 mod tests {
     use bellbird_domain::Category::{FoodAndDrink, LoanPayments, Services, Transportation, Travel};
+    use bellbird_domain::table::table;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::test_support::table;
 
     #[test]
     fn table_is_complete() {

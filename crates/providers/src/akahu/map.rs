@@ -177,9 +177,9 @@ fn account_type(kind: &str) -> AccountType {
 #[cfg(test)]
 mod tests {
     use bellbird_domain::Bound;
+    use bellbird_domain::table::table;
 
     use super::*;
-    use crate::test_support::table;
 
     fn auckland() -> TimeZone {
         TimeZone::get("Pacific/Auckland").unwrap()

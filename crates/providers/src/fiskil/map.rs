@@ -191,8 +191,9 @@ pub(super) fn consent(consent: &wire::Consent, now: Timestamp) -> Consent {
 
 #[cfg(test)]
 mod tests {
+    use bellbird_domain::table::table;
+
     use super::*;
-    use crate::test_support::table;
 
     fn typed(category: &'static str, product: &'static str, display: &'static str) -> AccountType {
         let text = |text: &'static str| Some(Text(text.into()));

@@ -314,11 +314,11 @@ fn shape_of_number(number: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use bellbird_domain::table::table;
     use hyper::header::HeaderValue;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::test_support::table;
 
     const WORDS: KnownWords = &[("status", "POSTED"), ("code", "1083"), ("somebank_id", "")];
 

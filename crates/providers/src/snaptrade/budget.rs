@@ -96,10 +96,10 @@ pub(super) fn quota(headers: &HeaderMap) -> Option<(u32, u32, Duration)> {
 
 #[cfg(test)]
 mod tests {
+    use bellbird_domain::table::table;
     use hyper::header::HeaderName;
 
     use super::*;
-    use crate::test_support::table;
 
     fn response(status: u16, headers: &[(&'static str, &str)]) -> Response {
         let headers = headers

@@ -371,10 +371,10 @@ fn with_t_separator(date: Cow<'_, str>) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
+    use bellbird_domain::table::table;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::test_support::table;
 
     #[test]
     fn every_account_category_has_its_type() {
