@@ -203,22 +203,12 @@ mod tests {
         let akahu = akahu("http://127.0.0.1:1", Some("s"));
         let linking = akahu.linking().unwrap();
         let long = "x".repeat(CODE_BYTES_MAX + 1);
+        let accepted = [("code", "c"), ("source", "oauth"), ("event", "ACCEPT")];
+        let denied = ("error", "access_denied");
         for (params, declined, can_finish) in [
-            (
-                &[("code", "c"), ("source", "oauth"), ("event", "ACCEPT")][..],
-                None,
-                true,
-            ),
-            (
-                &[("code", "c"), ("error", "access_denied")],
-                Some(true),
-                false,
-            ),
-            (
-                &[("error", "access_denied"), ("error_description", "x")],
-                Some(true),
-                false,
-            ),
+            (&accepted[..], None, true),
+            (&[("code", "c"), denied], Some(true), false),
+            (&[denied, ("error_description", "x")], Some(true), false),
             (&[("error", "temporarily_unavailable")], Some(false), false),
             (&[("error", "server_error")], Some(false), false),
             (&[("error", "invalid_request")], Some(false), false),
@@ -228,11 +218,8 @@ mod tests {
             (&[], Some(false), false),
         ] {
             assert_hint(linking, params, declined);
-            assert_eq!(
-                linking.can_finish(&parameters(params)),
-                can_finish,
-                "{params:?}"
-            );
+            let found = linking.can_finish(&parameters(params));
+            assert_eq!(found, can_finish, "{params:?}");
         }
     }
 

@@ -92,8 +92,11 @@ mod tests {
         headers
     }
 
-    fn signed(body: &[u8]) -> HeaderMap {
-        headers(&[&STANDARD.encode(hmac::sign(&webhooks().0, body))])
+    /// What is read from a body with its signature.
+    async fn verified(body: &[u8]) -> Result<ProviderEvent, Rejection> {
+        let webhooks = webhooks();
+        let signed = headers(&[&STANDARD.encode(hmac::sign(&webhooks.0, body))]);
+        webhooks.verify(&context(), &signed, body).await
     }
 
     #[tokio::test]
@@ -126,18 +129,12 @@ mod tests {
             &[SIGNATURE, SIGNATURE],
             &["aa0ca50b22d5fb8d3e0b7e7aafd3e896e71e375789a08bcefce78782f98d4a1a"],
         ] {
-            assert_eq!(
-                read(&headers(bad), BODY.as_bytes()).await,
-                Err(Rejection::Forged),
-                "{bad:?}"
-            );
+            let outcome = read(&headers(bad), BODY.as_bytes()).await;
+            assert_eq!(outcome, Err(Rejection::Forged), "{bad:?}");
         }
         for body in [BODY.replace('1', "2"), format!("{BODY} "), String::new()] {
-            assert_eq!(
-                read(&headers(&[SIGNATURE]), body.as_bytes()).await,
-                Err(Rejection::Forged),
-                "{body}"
-            );
+            let outcome = read(&headers(&[SIGNATURE]), body.as_bytes()).await;
+            assert_eq!(outcome, Err(Rejection::Forged), "{body}");
         }
     }
 
@@ -149,6 +146,7 @@ mod tests {
         let of = |event: &str| {
             format!(r#"{{"message_id": "m", "data": {{"event": "{event}", {ids}}}, "new": [1.5]}}"#)
         };
+        let replaced = |sent: &str, by: &str| of("consent.revoked").replace(sent, by);
         for (body, affected) in [
             (of("consent.received"), vec![provider_user(), connection()]),
             (of("consent.revoked"), vec![provider_user(), connection()]),
@@ -159,35 +157,17 @@ mod tests {
             (of("common.identity.sync.completed"), vec![]),
             (of("consent"), vec![]),
             (of("invented.event"), vec![]),
-            (
-                of("consent.revoked").replace("\"eu_1\"", "5"),
-                vec![connection()],
-            ),
-            (
-                of("consent.revoked").replace("\"arr\"", "null"),
-                vec![provider_user()],
-            ),
-            (
-                of("consent.revoked").replace("arr", &"x".repeat(300)),
-                vec![provider_user()],
-            ),
-            (
-                of("consent.revoked").replace("arr", ""),
-                vec![provider_user()],
-            ),
+            (replaced("\"eu_1\"", "5"), vec![connection()]),
+            (replaced("\"arr\"", "null"), vec![provider_user()]),
+            (replaced("arr", &"x".repeat(300)), vec![provider_user()]),
+            (replaced("arr", ""), vec![provider_user()]),
         ] {
-            let read = webhooks()
-                .verify(&context(), &signed(body.as_bytes()), body.as_bytes())
-                .await;
-            assert_eq!(
-                read,
-                Ok(ProviderEvent {
-                    id: Some("m".to_owned()),
-                    affected,
-                    removed: None
-                }),
-                "{body}"
-            );
+            let expected = ProviderEvent {
+                id: Some("m".to_owned()),
+                affected,
+                removed: None,
+            };
+            assert_eq!(verified(body.as_bytes()).await, Ok(expected), "{body}");
         }
         for id in ["null", "7", "[]", "{}", "\"\""] {
             let body = of("consent.revoked").replace("\"m\"", id);
@@ -212,15 +192,10 @@ mod tests {
             "\u{feff}{}",
             &deep,
         ] {
-            let read = webhooks()
-                .verify(&context(), &signed(body.as_bytes()), body.as_bytes())
-                .await;
+            let read = verified(body.as_bytes()).await;
             assert_eq!(read, Err(Rejection::Malformed));
         }
-        let read = webhooks()
-            .verify(&context(), &signed(b"\xff"), b"\xff")
-            .await;
-        assert_eq!(read, Err(Rejection::Malformed));
+        assert_eq!(verified(b"\xff").await, Err(Rejection::Malformed));
     }
 
     #[test]

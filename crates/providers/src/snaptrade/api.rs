@@ -422,6 +422,7 @@ fn code(body: &[u8]) -> Option<String> {
 mod tests {
     use std::sync::LazyLock;
 
+    use bellbird_domain::table::table;
     use hyper::StatusCode;
     use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
     use proptest::prelude::*;
@@ -517,28 +518,15 @@ mod tests {
 
     #[tokio::test]
     async fn base_path_is_kept_and_ids_are_one_segment() {
-        for (base, id, path) in [
-            ("http://127.0.0.1:8931", "a", "/authorizations/a"),
-            (
-                "http://127.0.0.1:8931/api/v1",
-                "a",
-                "/api/v1/authorizations/a",
-            ),
-            (
-                "http://127.0.0.1:8931/api/v1/",
-                "a",
-                "/api/v1/authorizations/a",
-            ),
-            (
-                "http://127.0.0.1:8931",
-                "../x?y#z",
-                "/authorizations/..%2Fx%3Fy%23z",
-            ),
-        ] {
-            assert_eq!(
-                sent(&api(base), &request(&[], &["authorizations", id], None)).0,
-                path
-            );
+        for [base, id, path] in table(
+            "http://127.0.0.1:8931 | a | /authorizations/a
+            http://127.0.0.1:8931/api/v1 | a | /api/v1/authorizations/a
+            http://127.0.0.1:8931/api/v1/ | a | /api/v1/authorizations/a
+            http://127.0.0.1:8931 | ../x?y#z | /authorizations/..%2Fx%3Fy%23z",
+        ) {
+            let segments = ["authorizations", id];
+            let request = request(&[], &segments, None);
+            assert_eq!(sent(&api(base), &request).0, path);
         }
     }
 
@@ -555,25 +543,14 @@ mod tests {
         };
         let (connection, account) = (Subject::Connection, Subject::Account("a"));
         let api = api("https://api.snaptrade.com");
+        let limited = Error::RateLimited { retry_after: None };
+        const DETAILED: &str = r#"{"detail": "x", "status_code": 401, "code": "1083"}"#;
+        const DEFAULT: &str = r#"{"default_detail": "x", "default_code": 1083}"#;
+        const DEFAULT_OF_NULL: &str = r#"{"code": null, "default_code": 1083}"#;
         for (status, subject, body, expected) in [
-            (
-                401,
-                account,
-                r#"{"detail": "x", "status_code": 401, "code": "1083"}"#,
-                REVOKED,
-            ),
-            (
-                401,
-                account,
-                r#"{"default_detail": "x", "default_code": 1083}"#,
-                REVOKED,
-            ),
-            (
-                401,
-                account,
-                r#"{"code": null, "default_code": 1083}"#,
-                REVOKED,
-            ),
+            (401, account, DETAILED, REVOKED),
+            (401, account, DEFAULT, REVOKED),
+            (401, account, DEFAULT_OF_NULL, REVOKED),
             (401, account, r#"{"code": "1076"}"#, key_rejected()),
             (401, account, r#"{"code": "0000"}"#, key_rejected()),
             (401, account, "<html>", key_rejected()),
@@ -587,12 +564,7 @@ mod tests {
             (409, account, r#"{"code": "1166"}"#, not_ready.clone()),
             (425, account, r#"{"code": 3012}"#, not_ready),
             (410, account, r#"{"detail": "gone"}"#, rejected(410)),
-            (
-                429,
-                account,
-                r#"{"code": "0000"}"#,
-                Error::RateLimited { retry_after: None },
-            ),
+            (429, account, r#"{"code": "0000"}"#, limited),
             (500, account, r#"{"code": ["1083"]}"#, broken.clone()),
             (503, account, "[]", broken),
         ] {

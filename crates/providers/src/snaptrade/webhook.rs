@@ -107,6 +107,7 @@ fn affected(event: &wire::Event) -> Vec<AffectedResource> {
 mod tests {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
+    use bellbird_domain::table::table;
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
@@ -286,41 +287,29 @@ mod tests {
 
     #[test]
     fn events_name_affected_resources() {
-        let account = || AffectedResource::Account("acc".to_owned());
-        for (members, affected) in [
-            (json!({}), vec![provider_user(), connection()]),
-            (
-                json!({"eventType": "USER_DELETED", "brokerageAuthorizationId": null}),
-                vec![provider_user()],
-            ),
-            (
-                json!({"eventType": "CONNECTION_ATTEMPTED", "brokerageAuthorizationId": 5}),
-                vec![provider_user()],
-            ),
-            (
-                json!({"eventType": "ACCOUNT_HOLDINGS_UPDATED"}),
-                vec![connection(), account()],
-            ),
-            (
-                json!({"eventType": "NEW_ACCOUNT_AVAILABLE"}),
-                vec![connection(), account()],
-            ),
-            (
-                json!({"eventType": "TRADE_UPDATE", "brokerageAuthorizationId": []}),
-                vec![account()],
-            ),
-            (json!({"eventType": "INVENTED"}), vec![]),
-            (json!({"userId": ""}), vec![connection()]),
-        ] {
-            assert_eq!(
-                event(members.clone()),
-                Ok(ProviderEvent {
-                    id: None,
-                    affected,
-                    removed: None
-                }),
-                "{members}"
-            );
+        let affected = |name: &str| match name {
+            "user" => provider_user(),
+            "connection" => connection(),
+            "account" => AffectedResource::Account("acc".to_owned()),
+            _ => panic!("{name}"),
+        };
+        for [members, names] in table(
+            r#"{} | user connection
+            {"eventType": "USER_DELETED", "brokerageAuthorizationId": null} | user
+            {"eventType": "CONNECTION_ATTEMPTED", "brokerageAuthorizationId": 5} | user
+            {"eventType": "ACCOUNT_HOLDINGS_UPDATED"} | connection account
+            {"eventType": "NEW_ACCOUNT_AVAILABLE"} | connection account
+            {"eventType": "TRADE_UPDATE", "brokerageAuthorizationId": []} | account
+            {"eventType": "INVENTED"} |
+            {"userId": ""} | connection"#,
+        ) {
+            let expected = ProviderEvent {
+                id: None,
+                affected: names.split_whitespace().map(affected).collect(),
+                removed: None,
+            };
+            let found = event(serde_json::from_str(members).unwrap());
+            assert_eq!(found, Ok(expected), "{members}");
         }
         let id = |members: Value| event(members).map(|read| read.id);
         assert_eq!(

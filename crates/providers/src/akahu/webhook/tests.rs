@@ -7,10 +7,11 @@ use aws_lc_rs::encoding::AsDer;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::{KeyPair, KeySize};
 use aws_lc_rs::signature::{KeyPair as _, RSA_PKCS1_SHA256};
+use bellbird_domain::table::table;
 use hyper::header::{HeaderName, HeaderValue};
 use parking_lot::Mutex;
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::akahu::NAME;
@@ -313,63 +314,31 @@ async fn event_headers_are_checked() {
 
 #[test]
 fn events_name_affected_resources() {
-    let account = |id: &str| AffectedResource::Account(id.to_owned());
-    let reference = || AffectedResource::Reference("u:1".to_owned());
-    for (kind, rest, affected) in [
-        (
-            "ACCOUNT",
-            json!({"webhook_code": "CREATE", "item_id": "acc_1"}),
-            vec![account("acc_1"), reference()],
-        ),
-        (
-            "ACCOUNT",
-            json!({"webhook_code": "MIGRATE", "previous_item_id": "acc_1", "new_item_id": "acc_2"}),
-            vec![account("acc_1"), account("acc_2"), reference()],
-        ),
-        (
-            "TRANSACTION",
-            json!({"item_id": "acc_1", "new_transactions": 2, "new_transaction_ids": ["trans_1"]}),
-            vec![account("acc_1"), reference()],
-        ),
-        (
-            "TOKEN",
-            json!({"webhook_code": "DELETE", "item_id": "user_token_1"}),
-            vec![reference()],
-        ),
-        (
-            "ACCOUNT",
-            json!({"webhook_code": "WEBHOOK_CANCELLED"}),
-            vec![reference()],
-        ),
-        (
-            "PAYMENT",
-            json!({"item_id": "payment_1"}),
-            vec![reference()],
-        ),
-        ("INVENTED", json!({"success": true}), vec![reference()]),
-        (
-            "ACCOUNT",
-            json!({"item_id": 5, "new_item_id": ["acc_1"]}),
-            vec![reference()],
-        ),
-        (
-            "ACCOUNT",
-            json!({"item_id": "acc_1", "state": null}),
-            vec![account("acc_1")],
-        ),
-        ("ACCOUNT", json!({"state": {}}), vec![]),
-        (
-            "ACCOUNT",
-            json!({"state": "plain"}),
-            vec![AffectedResource::Reference("plain".to_owned())],
-        ),
-    ] {
+    let affected = |text: &str| match text.split_once(' ') {
+        Some(("account", id)) => AffectedResource::Account(id.to_owned()),
+        Some(("reference", reference)) => AffectedResource::Reference(reference.to_owned()),
+        _ => panic!("{text}"),
+    };
+    for [kind, rest, expected] in table(
+        r#"ACCOUNT | {"webhook_code": "CREATE", "item_id": "acc_1"} | account acc_1, reference u:1
+        ACCOUNT | {"webhook_code": "MIGRATE", "previous_item_id": "acc_1", "new_item_id": "acc_2"} | account acc_1, account acc_2, reference u:1
+        TRANSACTION | {"item_id": "acc_1", "new_transactions": 2, "new_transaction_ids": ["trans_1"]} | account acc_1, reference u:1
+        TOKEN | {"webhook_code": "DELETE", "item_id": "user_token_1"} | reference u:1
+        ACCOUNT | {"webhook_code": "WEBHOOK_CANCELLED"} | reference u:1
+        PAYMENT | {"item_id": "payment_1"} | reference u:1
+        INVENTED | {"success": true} | reference u:1
+        ACCOUNT | {"item_id": 5, "new_item_id": ["acc_1"]} | reference u:1
+        ACCOUNT | {"item_id": "acc_1", "state": null} | account acc_1
+        ACCOUNT | {"state": {}} |
+        ACCOUNT | {"state": "plain"} | reference plain"#,
+    ) {
         let mut event = json!({"webhook_type": kind, "state": format!("u:1:{kind}")});
-        let members = event.as_object_mut().unwrap();
-        members.extend(rest.as_object().unwrap().clone());
+        let rest: Map<String, Value> = serde_json::from_str(rest).unwrap();
+        event.as_object_mut().unwrap().extend(rest);
+        let names = expected.split(", ").filter(|name| !name.is_empty());
         let expected = ProviderEvent {
             id: None,
-            affected,
+            affected: names.map(affected).collect(),
             removed: None,
         };
         let parsed = parse_event(event.to_string().as_bytes());
