@@ -201,6 +201,12 @@ mod tests {
         fiskil.linking().unwrap()
     }
 
+    async fn register(fiskil: &Arc<dyn Provider>) -> Result<SecretString, Error> {
+        linking(fiskil)
+            .register(&context(), REFERENCE, "a@example.com")
+            .await
+    }
+
     /// The recorded requests without token requests.
     fn recorded(peer: &Peer) -> Vec<RecordedRequest> {
         peer.recorded()
@@ -223,10 +229,7 @@ mod tests {
     #[tokio::test]
     async fn an_end_user_is_registered_in_one_attempt() {
         let (peer, fiskil) = peer(|_, _| mock_response(201, ADDED)).await;
-        let credentials = linking(&fiskil)
-            .register(&context(), REFERENCE, "a@example.com")
-            .await
-            .unwrap();
+        let credentials = register(&fiskil).await.unwrap();
         assert_eq!(credentials.expose_secret(), r#"{"endUserId":"eu_1"}"#);
         let recorded = recorded(&peer);
         assert_eq!(recorded[0].line, "POST /v1/end-users");
@@ -248,13 +251,9 @@ mod tests {
         ] {
             let answer = broken.clone();
             let (peer, fiskil) = peer(move |_, _| answer.clone()).await;
-            let outcome = linking(&fiskil)
-                .register(&context(), REFERENCE, "a@example.com")
-                .await;
-            assert!(
-                outcome.is_err_and(|error| error.is_transient()),
-                "{broken:?}"
-            );
+            let outcome = register(&fiskil).await;
+            let is_transient = outcome.is_err_and(|error| error.is_transient());
+            assert!(is_transient, "{broken:?}");
             assert_eq!(recorded(&peer).len(), 1, "{broken:?}");
         }
     }
@@ -269,10 +268,7 @@ mod tests {
                 _ => mock_response(201, ADDED),
             })
             .await;
-            let registered = linking(&fiskil)
-                .register(&context(), REFERENCE, "a@example.com")
-                .await;
-            assert_eq!(registered.map(|_| ()), outcome);
+            assert_eq!(register(&fiskil).await.map(|_| ()), outcome);
             assert_eq!(
                 (recorded(&peer).len(), peer.lines().len()),
                 (requests, 2 * requests),
@@ -322,29 +318,18 @@ mod tests {
 
     #[tokio::test]
     async fn unregistering_is_idempotent() {
-        for (answer, expected) in [
-            (mock_response(204, ""), Ok(())),
-            (mock_response(404, GONE), Ok(())),
-            (
-                mock_response(404, r#"{"name": "bad_request"}"#),
-                Err(Error::Rejected { status: 404 }),
-            ),
-            (
-                mock_response(404, "<html>"),
-                Err(Error::Rejected { status: 404 }),
-            ),
-            (
-                mock_response(403, "{}"),
-                Err(Error::Rejected { status: 403 }),
-            ),
+        let rejected = |status| Err(Error::Rejected { status });
+        for (status, body, expected) in [
+            (204, "", Ok(())),
+            (404, GONE, Ok(())),
+            (404, r#"{"name": "bad_request"}"#, rejected(404)),
+            (404, "<html>", rejected(404)),
+            (403, "{}", rejected(403)),
         ] {
-            let (peer, fiskil) = peer(move |_, _| answer.clone()).await;
-            assert_eq!(
-                linking(&fiskil)
-                    .unregister(&context(), &provider_user())
-                    .await,
-                expected
-            );
+            let (peer, fiskil) = peer(move |_, _| mock_response(status, body)).await;
+            let linking = linking(&fiskil);
+            let outcome = linking.unregister(&context(), &provider_user()).await;
+            assert_eq!(outcome, expected, "{status} {body}");
             assert_eq!(lines(&peer), ["DELETE /v1/end-users/eu_1"]);
         }
     }

@@ -76,51 +76,40 @@ fn compare(text: &str) -> bool {
 
 #[test]
 fn reads_what_serde_json_reads() {
-    for (row, accepted) in [
-        (r#""id":"a""#, true),
-        (
-            r#" "id" : "a" , "amount" : 1e-7 , "other" : [ 1 , { "a" : [ ] } , "]" ] "#,
-            true,
-        ),
-        (
-            r#""id":"\u0061\ud83d\ude00\n","n\u006fte":"\"","amount":"\u0031""#,
-            true,
-        ),
-        (
-            r#""id":"a","type":"\ud800","extra":{"next":"b","next":"c"},"other":"\ud800""#,
-            true,
-        ),
-        (
-            r#""id":"a","type":7,"extra":[],"any":{"a":[1,2.5,-3,1e3,"\u00e9",null,true]}"#,
-            true,
-        ),
-        (
-            r#""id":"a","extra":{"next":"b"},"is_new":false,"amount":12345678901234567.89"#,
-            true,
-        ),
-        (r#""id":"a","":"","x":{},"y":[],"z":-0.0"#, true),
-        (r#""id":"a","id":"b""#, false),
-        (r#""id":"a","i\u0064":"b""#, false),
-        (r#""amount":1"#, false),
-        (r#""id":null"#, false),
-        (r#""id":"\ud800""#, false),
-        (r#""id":"a","\ud800":1"#, false),
-        (r#""id":"a","other":"\x""#, false),
-        (r#""id":"a","other":"\u12g4""#, false),
-        ("\"id\":\"a\nb\"", false),
-        ("\"id\":\"a\",\"other\":\"\u{1}\"", false),
-        (r#""id":"a","#, false),
-        (r#""id":"a",,"note":"b""#, false),
-        (r#","id":"a""#, false),
-        (r#""id" "a""#, false),
-        (r#""id":"a""note":"b""#, false),
-        (r#""id":"a","is_new":1"#, false),
-        (r#""id":"a","other":[1,]"#, false),
-        (r#""id":"a","other":{"a":1]"#, false),
-        (r#""id":"a","other":nul"#, false),
+    let page = |row: &str| format!(r#"{{"rows":[{{{row}}}]}}"#);
+    for row in [
+        r#""id":"a""#,
+        r#" "id" : "a" , "amount" : 1e-7 , "other" : [ 1 , { "a" : [ ] } , "]" ] "#,
+        r#""id":"\u0061\ud83d\ude00\n","n\u006fte":"\"","amount":"\u0031""#,
+        r#""id":"a","type":"\ud800","extra":{"next":"b","next":"c"},"other":"\ud800""#,
+        r#""id":"a","type":7,"extra":[],"any":{"a":[1,2.5,-3,1e3,"\u00e9",null,true]}"#,
+        r#""id":"a","extra":{"next":"b"},"is_new":false,"amount":12345678901234567.89"#,
+        r#""id":"a","":"","x":{},"y":[],"z":-0.0"#,
     ] {
-        let page = format!(r#"{{"rows":[{{{row}}}]}}"#);
-        assert_eq!(compare(&page), accepted, "{row}");
+        assert!(compare(&page(row)), "{row}");
+    }
+    for row in [
+        r#""id":"a","id":"b""#,
+        r#""id":"a","i\u0064":"b""#,
+        r#""amount":1"#,
+        r#""id":null"#,
+        r#""id":"\ud800""#,
+        r#""id":"a","\ud800":1"#,
+        r#""id":"a","other":"\x""#,
+        r#""id":"a","other":"\u12g4""#,
+        "\"id\":\"a\nb\"",
+        "\"id\":\"a\",\"other\":\"\u{1}\"",
+        r#""id":"a","#,
+        r#""id":"a",,"note":"b""#,
+        r#","id":"a""#,
+        r#""id" "a""#,
+        r#""id":"a""note":"b""#,
+        r#""id":"a","is_new":1"#,
+        r#""id":"a","other":[1,]"#,
+        r#""id":"a","other":{"a":1]"#,
+        r#""id":"a","other":nul"#,
+    ] {
+        assert!(!compare(&page(row)), "{row}");
     }
     for number in [
         "01", "-", "1.", ".5", "+1", "1e", "1e+", "--1", "0x1", "1_0", "NaN", "Infinity", "1e999",

@@ -233,16 +233,18 @@ mod tests {
         )
     }
 
+    async fn register(peer: &Peer) -> Result<SecretString, Error> {
+        let adapter = snaptrade(peer);
+        let linking = adapter.linking().unwrap();
+        linking
+            .register(&context(), "bellbird-1", "a@example.com")
+            .await
+    }
+
     #[tokio::test]
     async fn a_user_is_registered_in_one_attempt() {
         let peer = Peer::always(200, REGISTERED).await;
-        let credentials = snaptrade(&peer)
-            .linking()
-            .unwrap()
-            .register(&context(), "bellbird-1", "a@example.com")
-            .await
-            .unwrap();
-        assert_eq!(credentials.expose_secret(), USER);
+        assert_eq!(register(&peer).await.unwrap().expose_secret(), USER);
         let line = "POST /snapTrade/registerUser?clientId=TESTCLIENT".to_owned();
         assert_eq!(recorded(&peer), (line, json!({"userId": "bellbird-1"})));
 
@@ -256,36 +258,24 @@ mod tests {
             mock_response(502, "<html>"),
         ] {
             let peer = Peer::answering(broken.clone()).await;
-            let outcome = snaptrade(&peer)
-                .linking()
-                .unwrap()
-                .register(&context(), "bellbird-1", "a@example.com")
-                .await;
-            assert!(
-                outcome.is_err_and(|error| error.is_transient()),
-                "{broken:?}"
-            );
+            let is_transient = register(&peer)
+                .await
+                .is_err_and(|error| error.is_transient());
+            assert!(is_transient, "{broken:?}");
             assert_eq!(peer.lines().len(), 1, "{broken:?}");
         }
     }
 
     #[tokio::test]
     async fn rejected_registrations_are_mapped_to_errors() {
-        let register = async |status, body| {
-            let peer = Peer::always(status, body).await;
-            snaptrade(&peer)
-                .linking()
-                .unwrap()
-                .register(&context(), "bellbird-1", "a@example.com")
-                .await
-                .err()
-        };
+        let rejection =
+            async |status, body| register(&Peer::always(status, body).await).await.err();
         let taken = r#"{"detail": "User with the following userId already exist: 'bellbird-1'", "code": "1010"}"#;
         assert_eq!(
-            register(400, taken).await,
+            rejection(400, taken).await,
             Some(Error::Rejected { status: 400 })
         );
-        let Some(Error::InvalidCredentials(why)) = register(403, r#"{"code": "1141"}"#).await
+        let Some(Error::InvalidCredentials(why)) = rejection(403, r#"{"code": "1141"}"#).await
         else {
             panic!("a personal key")
         };
@@ -294,50 +284,31 @@ mod tests {
 
     #[tokio::test]
     async fn deleting_a_user_is_idempotent() {
-        for (answer, expected) in [
-            (mock_response(200, r#"{"status": "deleted"}"#), Ok(())),
-            (mock_response(404, r#"{"code": "1011"}"#), Ok(())),
-            (mock_response(401, r#"{"code": "1083"}"#), Ok(())),
-            (
-                mock_response(404, "<html>"),
-                Err(Error::Rejected { status: 404 }),
-            ),
-            (
-                mock_response(401, r#"{"code": "1076"}"#),
-                Err(Error::OperatorRejected {
-                    settings: CREDENTIALS,
-                    status: 401,
-                }),
-            ),
-            (
-                mock_response(403, "{}"),
-                Err(Error::Rejected { status: 403 }),
-            ),
+        let rejected = |status| Err(Error::Rejected { status });
+        let of_operator = Err(Error::OperatorRejected {
+            settings: CREDENTIALS,
+            status: 401,
+        });
+        for (status, body, expected) in [
+            (200, r#"{"status": "deleted"}"#, Ok(())),
+            (404, r#"{"code": "1011"}"#, Ok(())),
+            (401, r#"{"code": "1083"}"#, Ok(())),
+            (404, "<html>", rejected(404)),
+            (401, r#"{"code": "1076"}"#, of_operator),
+            (403, "{}", rejected(403)),
         ] {
-            let peer = Peer::answering(answer).await;
-            let line =
-                "DELETE /snapTrade/deleteUser?userId=bellbird-1&clientId=TESTCLIENT".to_owned();
-            let adapter = snaptrade(&peer);
+            let peer = Peer::always(status, body).await;
+            let line = "DELETE /snapTrade/deleteUser?userId=bellbird-1&clientId=TESTCLIENT";
+            let (context, adapter) = (context(), snaptrade(&peer));
             let linking = adapter.linking().unwrap();
-            assert_eq!(
-                linking
-                    .abandon_registration(&context(), "bellbird-1", "a@example.com")
-                    .await,
-                expected
-            );
-            assert_eq!(recorded(&peer), (line, Value::Null));
-            assert_eq!(
-                linking
-                    .unregister(&context(), &SecretString::from(USER))
-                    .await,
-                expected
-            );
-            assert_eq!(
-                linking
-                    .unregister(&context(), &SecretString::from("{}"))
-                    .await,
-                Ok(())
-            );
+            let abandoned = linking
+                .abandon_registration(&context, "bellbird-1", "a@example.com")
+                .await;
+            assert_eq!(abandoned, expected, "{status} {body}");
+            assert_eq!(recorded(&peer), (line.to_owned(), Value::Null));
+            let [user, nobody] = [USER, "{}"].map(SecretString::from);
+            assert_eq!(linking.unregister(&context, &user).await, expected);
+            assert_eq!(linking.unregister(&context, &nobody).await, Ok(()));
             assert_eq!(peer.lines().len(), 2);
         }
     }
