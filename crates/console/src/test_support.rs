@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, to_bytes};
 use bellbird_api::http::{ApiContext, ApiContextSettings};
 use bellbird_connections::Connections;
 use bellbird_domain::Clock;
@@ -17,9 +17,12 @@ use bellbird_storage::{NewLink, NewUser, Sealer, Storage, StorageError, in_tx};
 use bellbird_webhooks::event::buffer::WebhookEventBuffer;
 use bellbird_webhooks::{Settings, Webhooks};
 use bytes::Bytes;
+use http::header::LOCATION;
+use http::{HeaderMap, Request, StatusCode};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use tempfile::TempDir;
+use tower::ServiceExt as _;
 
 use crate::provider_control::{ProviderControl, TestError};
 use crate::settings::{ConsoleSettings, Site};
@@ -209,4 +212,34 @@ impl ProviderControl for FakeProviders {
 /// A body that never sends a byte.
 pub(crate) fn pending_body() -> Body {
     Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>())
+}
+
+/// A response whose body has been read.
+pub(crate) struct TestResponse {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl TestResponse {
+    pub(crate) async fn of(router: Router, request: Request<Body>) -> Self {
+        let (parts, body) = router.oneshot(request).await.unwrap().into_parts();
+        let body = to_bytes(body, usize::MAX).await.unwrap();
+        Self {
+            status: parts.status,
+            headers: parts.headers,
+            text: String::from_utf8(body.to_vec()).unwrap(),
+        }
+    }
+
+    pub(crate) fn location(&self) -> &str {
+        let location = self.headers.get(LOCATION);
+        location.map_or("", |to| to.to_str().unwrap())
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_has(&self, words: &str) {
+        let text = &self.text;
+        assert!(text.contains(words), "no {words:?} in {text}");
+    }
 }

@@ -14,36 +14,23 @@ use bellbird_api::serve::ResponseTimeout;
 use bellbird_connections::ConnectionsError;
 use bellbird_domain::ConnectionId;
 use bellbird_storage::{LEFT_OUT, OWN_TABLES, StorageError, camel_case};
-use http::{HeaderMap, HeaderValue, Request, StatusCode};
+use http::{HeaderValue, Request, StatusCode};
 use secrecy::ExposeSecret as _;
 use tower::ServiceExt as _;
 
 use crate::error_page::Failure;
 use crate::settings::{Demo, Site};
 use crate::state::PROVIDER_EVENTS_CONCURRENT_MAX;
-use crate::test_support::{TestConsole, pending_body, settings};
+use crate::test_support::{TestConsole, TestResponse, pending_body, settings};
 
 const CHOICE_LINK: &str = "/link/choice-token";
 const PROVIDER_LINK: &str = "/link/provider-token";
 /// A form of the console at its public URL, over plain HTTP in another browser than one of today.
 const OWN: [(&str, &str); 1] = [("origin", "https://example.com")];
 
-struct TestResponse {
-    status: StatusCode,
-    headers: HeaderMap,
-    text: String,
-}
-
 impl TestConsole {
     async fn send(&self, request: Request<Body>) -> TestResponse {
-        let response = self.router(self.site()).oneshot(request).await.unwrap();
-        let (parts, body) = response.into_parts();
-        let body = to_bytes(body, usize::MAX).await.unwrap();
-        TestResponse {
-            status: parts.status,
-            headers: parts.headers,
-            text: String::from_utf8(body.to_vec()).unwrap(),
-        }
+        TestResponse::of(self.router(self.site()), request).await
     }
 
     async fn get(&self, path: &str) -> TestResponse {
@@ -107,11 +94,7 @@ async fn errors_are_pages_for_browsers_and_json_for_programs() {
     let html = ("accept", "text/html,application/xhtml+xml");
     let response = console.send(request("GET", "/nothing", &[html], "")).await;
     assert_eq!(response.status, 404);
-    assert!(
-        response.text.contains("<h1><bdi>Page not found</bdi></h1>"),
-        "{}",
-        response.text
-    );
+    response.assert_has("<h1><bdi>Page not found</bdi></h1>");
     for (method, path, allow) in [
         ("POST", "/", "GET,HEAD"),
         ("PUT", CHOICE_LINK, "GET,HEAD,POST"),
@@ -181,19 +164,13 @@ async fn start_page_helps_the_operator_on_this_machine_only() {
         "href=\"http://127.0.0.1:8080/docs\"",
         "/webhooks/PROVIDER",
     ] {
-        assert!(own.text.contains(words), "no {words:?} in {}", own.text);
+        own.assert_has(words);
     }
     let forwarded = [("host", "127.0.0.1:8081"), ("x-forwarded-for", "192.0.2.1")];
     for headers in [&[][..], &[("host", "bellbird.example")], &forwarded] {
         let public = console.send(request("GET", "/", headers, "")).await;
         assert_eq!(public.status, 200);
-        assert!(
-            public
-                .text
-                .contains("Open the link that you were given instead"),
-            "{}",
-            public.text
-        );
+        public.assert_has("Open the link that you were given instead");
         assert!(
             !public.text.contains("<code>") && !public.text.contains("8080"),
             "{}",
@@ -207,12 +184,8 @@ async fn every_page_names_the_operator() {
     let console = TestConsole::new().await;
     for path in ["/", CHOICE_LINK, "/link/none", "/link/callback"] {
         let page = console.get(path).await;
-        assert!(
-            page.text
-                .contains("Bellbird of <bdi>&#60;Acme&#62; Ltd</bdi>"),
-            "{path}: {}",
-            page.text
-        );
+        let operator = "Bellbird of <bdi>&#60;Acme&#62; Ltd</bdi>";
+        assert!(page.text.contains(operator), "{path}: {}", page.text);
     }
 }
 
@@ -230,13 +203,8 @@ async fn only_the_demo_makes_link_urls_for_its_own_page() {
         request
             .extensions_mut()
             .insert(ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 1))));
-        console
-            .router(site)
-            .oneshot(request)
-            .await
-            .unwrap()
-            .status()
-            .as_u16()
+        let response = console.router(site).oneshot(request).await.unwrap();
+        response.status().as_u16()
     };
     let demo = || {
         Some(Demo {
@@ -276,18 +244,9 @@ async fn only_the_demo_makes_link_urls_for_its_own_page() {
         demo: demo(),
         ..console.site()
     };
-    let expired = console
-        .router(site)
-        .oneshot(request("GET", "/link/none", &[], ""))
-        .await;
-    let body = to_bytes(expired.unwrap().into_body(), usize::MAX)
-        .await
-        .unwrap();
-    assert!(
-        String::from_utf8(body.to_vec())
-            .unwrap()
-            .contains("action=\"/console/demo/link\"")
-    );
+    let link = request("GET", "/link/none", &[], "");
+    let expired = TestResponse::of(console.router(site), link).await;
+    expired.assert_has("action=\"/console/demo/link\"");
 }
 
 #[tokio::test]
@@ -295,11 +254,7 @@ async fn choice_link_shows_providers_and_connections() {
     let console = TestConsole::new().await;
     let page = console.get(CHOICE_LINK).await;
     assert_eq!(page.status, 200);
-    assert!(
-        page.text.contains("&#60;emma&#62;@example.com"),
-        "{}",
-        page.text
-    );
+    page.assert_has("&#60;emma&#62;@example.com");
     assert!(
         page.text.contains("20:54 Sydney time")
             && page.text.contains("No bank or broker can be linked")
@@ -319,11 +274,7 @@ async fn provider_link_shows_a_page_that_names_the_user() {
     let console = TestConsole::new().await;
     let opened = console.get(PROVIDER_LINK).await;
     assert_eq!(opened.status, 200);
-    assert!(
-        opened.text.contains("&#60;emma&#62;@example.com"),
-        "{}",
-        opened.text
-    );
+    opened.assert_has("&#60;emma&#62;@example.com");
     assert!(
         opened.headers.get("set-cookie").is_none(),
         "only the button binds a browser"
@@ -432,7 +383,7 @@ async fn unknown_callback_changes_nothing() {
     ] {
         let page = console.get(path).await;
         assert_eq!(page.status, 400);
-        assert!(page.text.contains("Nothing was changed."), "{}", page.text);
+        page.assert_has("Nothing was changed.");
         assert!(
             !page.text.contains("forged&") && !page.text.contains("secret"),
             "{}",

@@ -3,20 +3,20 @@
 use std::net::SocketAddr;
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::ConnectInfo;
 use bellbird_domain::{Actor, ConnectionCategory, Plan, ProviderName};
 use bellbird_management::{first_start, provider_settings, users};
 use bellbird_storage::{NewConnection, NewUser, Sealer, Storage};
-use http::header::{COOKIE, LOCATION, SET_COOKIE};
-use http::{HeaderMap, Request, StatusCode};
+use http::Request;
+use http::header::{COOKIE, SET_COOKIE};
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use tower::ServiceExt as _;
 
 use crate::provider_control::MasterKey;
 use crate::settings::Site;
-use crate::test_support::{RIGHT_SECRET, TestConsole};
+use crate::test_support::{RIGHT_SECRET, TestConsole, TestResponse};
 
 const KEY: &str = "main:c2VjcmV0IG1hc3RlciBrZXkgb2YgdGhpcnR5IHR3bw==";
 
@@ -26,20 +26,6 @@ struct FirstStartWorld {
     router: Router,
     cookies: Vec<(String, String)>,
     host: &'static str,
-}
-
-struct Response {
-    status: StatusCode,
-    headers: HeaderMap,
-    text: String,
-}
-
-impl Response {
-    fn location(&self) -> &str {
-        self.headers
-            .get(LOCATION)
-            .map_or("", |to| to.to_str().unwrap())
-    }
 }
 
 fn now() -> Timestamp {
@@ -85,7 +71,7 @@ impl FirstStartWorld {
         self.router = router(&self.console);
     }
 
-    async fn send(&mut self, method: &str, path: &str, form: &str) -> Response {
+    async fn send(&mut self, method: &str, path: &str, form: &str) -> TestResponse {
         let cookies = self.cookies.iter();
         let cookies: Vec<_> = cookies
             .map(|(name, value)| format!("{name}={value}"))
@@ -101,11 +87,11 @@ impl FirstStartWorld {
         response
     }
 
-    async fn get(&mut self, path: &str) -> Response {
+    async fn get(&mut self, path: &str) -> TestResponse {
         self.send("GET", path, "").await
     }
 
-    async fn post(&mut self, path: &str, form: &str) -> Response {
+    async fn post(&mut self, path: &str, form: &str) -> TestResponse {
         self.send("POST", path, form).await
     }
 
@@ -150,7 +136,7 @@ async fn send(
     form: &str,
     cookies: &str,
     client: u32,
-) -> Response {
+) -> TestResponse {
     send_at("", router, method, path, form, cookies, client).await
 }
 
@@ -163,7 +149,7 @@ async fn send_at(
     form: &str,
     cookies: &str,
     client: u32,
-) -> Response {
+) -> TestResponse {
     let mut request = Request::builder()
         .header("host", host)
         .method(method)
@@ -176,13 +162,7 @@ async fn send_at(
     let [_, b, c, d] = client.to_be_bytes();
     let peer = SocketAddr::from(([10, b, c, d], 1));
     request.extensions_mut().insert(ConnectInfo(peer));
-    let (parts, body) = router.clone().oneshot(request).await.unwrap().into_parts();
-    let body = to_bytes(body, usize::MAX).await.unwrap();
-    Response {
-        status: parts.status,
-        headers: parts.headers,
-        text: String::from_utf8(body.to_vec()).unwrap(),
-    }
+    TestResponse::of(router.clone(), request).await
 }
 
 #[tokio::test]
@@ -216,7 +196,7 @@ async fn code_makes_the_first_operator_in_one_browser() {
     ] {
         let rejected = world.post("/setup", form).await;
         assert_eq!(rejected.status, 400, "{form}");
-        assert!(rejected.text.contains(field), "{}", rejected.text);
+        rejected.assert_has(field);
     }
     world.restart();
     assert_eq!(world.get("/setup").await.status, 200, "it goes on");
@@ -351,7 +331,7 @@ async fn key_is_offered_for_an_hour_and_until_it_is_kept() {
     clock.set("2026-11-20T10:24:00Z".parse().unwrap());
     assert_eq!(world.post(path, "download=yes").await.status, 404);
     let page = world.get(path).await;
-    assert!(page.text.contains("that hour is over"), "{}", page.text);
+    page.assert_has("that hour is over");
     assert_eq!(world.post(path, "kept=yes").await.status, 303);
     let done = world.post(path, "finish=yes").await;
     assert_eq!(done.location(), "/console/overview");
@@ -388,11 +368,7 @@ async fn database_of_no_first_start_has_no_such_page() {
 async fn operator_keeps_the_key_before_providers_follow() {
     let mut world = FirstStartWorld::with_operator().await;
     let page = world.get("/operator/setup").await;
-    assert!(
-        page.text.contains("the file /var/lib/bellbird/master.key"),
-        "{}",
-        page.text
-    );
+    page.assert_has("the file /var/lib/bellbird/master.key");
     assert!(!page.text.contains(KEY));
     // The page of the providers has the buttons that finish, and can be opened already.
     for form in ["", "finish=yes", "finish=link"] {
@@ -439,7 +415,7 @@ async fn operator_keeps_the_key_before_providers_follow() {
 async fn start_page_says_what_is_not_set_up_yet() {
     let mut world = FirstStartWorld::start().await;
     let start = world.get("/").await;
-    assert!(start.text.contains("not set up yet"), "{}", start.text);
+    start.assert_has("not set up yet");
     assert!(!start.text.contains("sign-in") && !start.text.contains("console login"));
     let mut world = FirstStartWorld::with_operator().await;
     let key = "Keep a copy of the master key, and choose where accounts are read.";
@@ -463,7 +439,7 @@ async fn operator_without_providers_is_led_to_them() {
     let mut world = FirstStartWorld::with_operator().await;
     let page = world.get("/connections").await;
     let button = "class=\"button\" href=\"/console/operator/providers\"";
-    assert!(page.text.contains(button), "{}", page.text);
+    page.assert_has(button);
     assert!(!page.text.contains("Ask its operator"));
 }
 
@@ -471,11 +447,7 @@ async fn operator_without_providers_is_led_to_them() {
 async fn only_operator_is_warned_before_leaving() {
     let mut world = FirstStartWorld::with_operator().await;
     let page = world.get("/settings/leave").await;
-    assert!(
-        page.text.contains("You are the only operator"),
-        "{}",
-        page.text
-    );
+    page.assert_has("You are the only operator");
 }
 
 #[tokio::test]
@@ -494,11 +466,7 @@ async fn link_that_no_phone_reaches_has_no_qr_code() {
     let users = world.storage().users().list().await.unwrap();
     let path = format!("/operator/users/{}", users[0].id);
     let linked = world.post(&path, "sign-in-link=yes").await;
-    assert!(
-        linked.text.contains("opens only on the computer"),
-        "{}",
-        linked.text
-    );
+    linked.assert_has("opens only on the computer");
     assert!(!linked.text.contains("class=\"qr\""));
 }
 
@@ -515,14 +483,8 @@ async fn links_and_addresses_are_those_of_the_browser_at_home() {
     let path = format!("/operator/users/{}", users[0].id);
     world.host = "192.168.1.20:9000";
     let linked = world.post(&path, "sign-in-link=yes").await;
-    assert!(
-        linked
-            .text
-            .contains("http://192.168.1.20:9000/console/sign-in/"),
-        "{}",
-        linked.text
-    );
-    assert!(linked.text.contains("class=\"qr\""));
+    linked.assert_has("http://192.168.1.20:9000/console/sign-in/");
+    linked.assert_has("class=\"qr\"");
     let keys = world.get("/keys").await.text;
     assert!(
         keys.contains("<code>http://192.168.1.20:8080</code>"),
@@ -547,9 +509,9 @@ async fn links_and_addresses_are_those_of_the_browser_at_home() {
 async fn reload_makes_no_second_key() {
     let mut world = FirstStartWorld::with_operator().await;
     let page = world.get("/keys").await;
-    assert!(page.text.contains("name=\"newest\" value=\"\""));
+    page.assert_has("name=\"newest\" value=\"\"");
     let made = world.post("/keys", "name=mine&newest=").await;
-    assert!(made.text.contains("Your new key"), "{}", made.text);
+    made.assert_has("Your new key");
     let reloaded = world.post("/keys", "name=mine&newest=").await;
     let shown_before = "/console/keys?done=key-shown-before&at=keys#done";
     assert_eq!(reloaded.location(), shown_before, "{}", reloaded.text);
@@ -568,11 +530,7 @@ async fn credentials_are_tested_and_secrets_never_shown() {
         .post(path, "set=fiskil&client_id=id-17&client_secret=wrong-9")
         .await;
     assert_eq!(rejected.status, 400);
-    assert!(
-        rejected
-            .text
-            .contains("Fiskil rejects Client ID or Client secret (status 403)")
-    );
+    rejected.assert_has("Fiskil rejects Client ID or Client secret (status 403)");
     assert_eq!(
         rejected.text.matches("aria-invalid").count(),
         2,
@@ -580,11 +538,7 @@ async fn credentials_are_tested_and_secrets_never_shown() {
         rejected.text
     );
     assert!(!rejected.text.contains("wrong-9") && rejected.text.contains("enter them again"));
-    assert!(
-        rejected.text.contains("value=\"id-17\""),
-        "{}",
-        rejected.text
-    );
+    rejected.assert_has("value=\"id-17\"");
     let form = format!("set=fiskil&client_id=id-17&client_secret={RIGHT_SECRET}");
     let set = world.post(path, &form).await;
     assert_eq!(
@@ -649,7 +603,7 @@ async fn sealed_credentials_are_not_replaced_by_the_sandbox() {
     let path = "/operator/providers";
     let page = world.get(path).await;
     let sealed = "The stored credentials cannot be opened with this master key.";
-    assert!(page.text.contains(sealed), "{}", page.text);
+    page.assert_has(sealed);
     world.post(path, "sandbox=all").await;
     world.post(path, "sandbox=akahu").await;
     let stored = other_key.provider_settings().list().await.unwrap();
@@ -695,10 +649,10 @@ async fn sandbox_in_use_is_not_stopped_and_removal_says_what_follows() {
     let stopped = world.post(path, "remove=akahu").await;
     assert!(stopped.status.is_client_error(), "{}", stopped.status);
     let why = "simulated connections cannot become real ones, nor real ones simulated.";
-    assert!(stopped.text.contains(why), "{}", stopped.text);
-    assert!(stopped.text.contains("<summary>Stop the sandbox</summary>"));
+    stopped.assert_has(why);
+    stopped.assert_has("<summary>Stop the sandbox</summary>");
     let closed = "<summary>Use the real Akahu</summary>";
-    assert!(stopped.text.contains(closed), "{}", stopped.text);
+    stopped.assert_has(closed);
     let stored = world.storage().provider_settings().list().await.unwrap();
     assert!(stored[0].is_sandbox);
     assert_eq!(world.post(path, "remove=fiskil").await.status, 303);
@@ -731,7 +685,7 @@ async fn operator_adds_and_removes_a_user() {
         .post("/operator/users", "email=me@example.com&plan=saver")
         .await;
     assert!(wrong.status == 400 && wrong.text.contains("There is a user with this address."));
-    assert!(wrong.text.contains("<option value=\"saver\" selected>"));
+    wrong.assert_has("<option value=\"saver\" selected>");
     let added = world
         .post("/operator/users", "email=anna@example.com&plan=developer")
         .await;
