@@ -16,19 +16,9 @@ async fn first_user_has_every_type_of_account() {
         .iter()
         .map(|account| text_of(&account["type"]))
         .collect();
-    let expected = BTreeSet::from([
-        "CHECKING",
-        "SAVINGS",
-        "CREDITCARD",
-        "LOAN",
-        "KIWISAVER",
-        "INVESTMENT",
-        "TERMDEPOSIT",
-        "FOREIGN",
-        "TAX",
-        "REWARDS",
-        "WALLET",
-    ]);
+    let expected = "CHECKING SAVINGS CREDITCARD LOAN KIWISAVER INVESTMENT TERMDEPOSIT FOREIGN TAX
+        REWARDS WALLET";
+    let expected: BTreeSet<&str> = expected.split_whitespace().collect();
     assert_eq!(types, expected);
     let logins: Vec<&str> = accounts
         .iter()
@@ -139,22 +129,9 @@ async fn every_type_and_category_key_occurs() {
     let akahu = akahu().await;
     let rows = akahu.rows("/transactions").await;
     let types: BTreeSet<&str> = rows.iter().map(|row| text_of(&row["type"])).collect();
-    let expected = BTreeSet::from([
-        "CREDIT",
-        "DEBIT",
-        "PAYMENT",
-        "TRANSFER",
-        "STANDING ORDER",
-        "EFTPOS",
-        "INTEREST",
-        "FEE",
-        "TAX",
-        "CREDIT CARD",
-        "DIRECT DEBIT",
-        "DIRECT CREDIT",
-        "ATM",
-        "LOAN",
-    ]);
+    let expected = "CREDIT, DEBIT, PAYMENT, TRANSFER, STANDING ORDER, EFTPOS, INTEREST, FEE, TAX, \
+                    CREDIT CARD, DIRECT DEBIT, DIRECT CREDIT, ATM, LOAN";
+    let expected: BTreeSet<&str> = expected.split(", ").collect();
     assert_eq!(types, expected);
     let categories = list_of(&answer(akahu.app("/categories")).await["items"]).clone();
     let by_id: BTreeMap<&str, &Value> = categories

@@ -167,6 +167,11 @@ impl Browser {
         self.submit(page, &[("do", "cancel")]).await
     }
 
+    /// Sends the form of the sign-in with this code.
+    pub(crate) async fn enter_code(&self, page: &Page, code: &str) -> Next {
+        self.submit(page, &[("name", "x"), ("code", code)]).await
+    }
+
     pub(crate) async fn choose(&self, page: &Page, institution: &str) -> Page {
         self.submit(page, &[("institution", institution)])
             .await

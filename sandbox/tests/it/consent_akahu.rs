@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::akahu_client::{Akahu, akahu, error_of};
-use crate::browser::{Browser, Page, encode, parameter};
+use crate::browser::{Browser, Next, Page, encode, parameter};
 use crate::client::text_of;
 
 const KAURI: &str = "conn_cjgaawozb000001nyd111xixr";
@@ -251,7 +251,8 @@ async fn unticked_accounts_are_no_longer_shared() {
 async fn every_failure_redirects_with_the_state() {
     let akahu = akahu().await;
     let browser = browser(&akahu);
-    let assert_redirect = |location: &str, error: &str| {
+    let assert_redirect = |next: Next, error: &str| {
+        let location = next.redirect_location();
         assert!(
             location.starts_with(&format!("{REDIRECT_URI}&error={error}&")),
             "{location}"
@@ -280,42 +281,21 @@ async fn every_failure_redirects_with_the_state() {
         ("111111", "access_denied"),
     ] {
         let page = at_bank().await;
-        assert_redirect(
-            &browser
-                .submit(&page, &[("name", "x"), ("code", code)])
-                .await
-                .redirect_location(),
-            error,
-        );
+        assert_redirect(browser.enter_code(&page, code).await, error);
     }
     let mut page = at_bank().await;
     for _ in 0..2 {
-        page = browser
-            .submit(&page, &[("name", "x"), ("code", "1")])
-            .await
-            .page();
+        page = browser.enter_code(&page, "1").await.page();
         assert!(page.message().is_some());
     }
-    assert_redirect(
-        &browser
-            .submit(&page, &[("name", "x"), ("code", "1")])
-            .await
-            .redirect_location(),
-        "access_denied",
-    );
+    assert_redirect(browser.enter_code(&page, "1").await, "access_denied");
     let page = browser
         .open(&url(&akahu, &format!("&connection={OLD_RIMU}")))
         .await;
-    assert_redirect(
-        &browser.allow(&page).await.redirect_location(),
-        "temporarily_unavailable",
-    );
+    assert_redirect(browser.allow(&page).await, "temporarily_unavailable");
     let page = at_bank().await;
     akahu.advance(601);
-    assert_redirect(
-        &browser.sign_in(&page, "x").await.redirect_location(),
-        "access_denied",
-    );
+    assert_redirect(browser.sign_in(&page, "x").await, "access_denied");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::browser::{Browser, parameter};
+use crate::browser::{Browser, Next, parameter};
 use crate::client::{Client, client, ids, list_of, text_of};
 
 const OLIVIA: &str = "olivia.nguyen@example.com";
@@ -249,7 +249,8 @@ async fn every_failure_has_its_error_type() {
     let client = client().await;
     let browser = Browser::new(&client.base);
     let user = end_user(&client).await;
-    let assert_redirect = |location: &str, error_type: &str| {
+    let assert_redirect = |next: Next, error_type: &str| {
+        let location = next.redirect_location();
         let (start, rest) = location.split_once('?').unwrap();
         assert_eq!(start, "https://app.example/no");
         assert!(
@@ -268,27 +269,15 @@ async fn every_failure_has_its_error_type() {
 
     // Cancel on each page.
     let (page, url) = begin(json!({})).await;
-    assert_redirect(
-        &browser.cancel(&page).await.redirect_location(),
-        "AUTH_SESSION_CANCELLED",
-    );
+    assert_redirect(browser.cancel(&page).await, "AUTH_SESSION_CANCELLED");
     assert_eq!(browser.open(&url).await.status, 400, "single use");
     let page = browser.allow(&begin(json!({})).await.0).await.page();
-    assert_redirect(
-        &browser.cancel(&page).await.redirect_location(),
-        "AUTH_SESSION_CANCELLED",
-    );
+    assert_redirect(browser.cancel(&page).await, "AUTH_SESSION_CANCELLED");
     let page = browser.allow(&begin(bank.clone()).await.0).await.page();
-    assert_redirect(
-        &browser.cancel(&page).await.redirect_location(),
-        "CONSENT_ENDUSER_DENIED",
-    );
+    assert_redirect(browser.cancel(&page).await, "CONSENT_ENDUSER_DENIED");
     let page = browser.allow(&begin(bank.clone()).await.0).await.page();
     let page = browser.sign_in(&page, "x").await.page();
-    assert_redirect(
-        &browser.cancel(&page).await.redirect_location(),
-        "CONSENT_ENDUSER_DENIED",
-    );
+    assert_redirect(browser.cancel(&page).await, "CONSENT_ENDUSER_DENIED");
 
     // Special and wrong one-time codes.
     for (code, error_type) in [
@@ -296,45 +285,27 @@ async fn every_failure_has_its_error_type() {
         ("11 11 11", "CONSENT_ENDUSER_INELIGIBLE"),
     ] {
         let page = browser.allow(&begin(bank.clone()).await.0).await.page();
-        assert_redirect(
-            &browser
-                .submit(&page, &[("name", "x"), ("code", code)])
-                .await
-                .redirect_location(),
-            error_type,
-        );
+        assert_redirect(browser.enter_code(&page, code).await, error_type);
     }
     let mut page = browser.allow(&begin(bank.clone()).await.0).await.page();
     for left in ["2 times more", "once more"] {
-        page = browser
-            .submit(&page, &[("name", "x"), ("code", "1")])
-            .await
-            .page();
+        page = browser.enter_code(&page, "1").await.page();
         assert_eq!(
             page.message().unwrap(),
             format!("That is not the code. You can try {left}.")
         );
         assert!(page.html.contains("value=\"x\""), "the name stays");
     }
-    assert_redirect(
-        &browser
-            .submit(&page, &[("name", "x"), ("code", "")])
-            .await
-            .redirect_location(),
-        "CONSENT_OTP_FAILURE",
-    );
+    assert_redirect(browser.enter_code(&page, "").await, "CONSENT_OTP_FAILURE");
 
     // Institutions that are unavailable.
     let (page, _) = begin(json!({"institution_id": "1"})).await;
     assert_redirect(
-        &browser.allow(&page).await.redirect_location(),
+        browser.allow(&page).await,
         "CONSENT_UPSTREAM_PROCESSING_ERROR",
     );
     let (page, _) = begin(json!({"institution_id": "140"})).await;
-    assert_redirect(
-        &browser.allow(&page).await.redirect_location(),
-        "CONSENT_ENDUSER_INELIGIBLE",
-    );
+    assert_redirect(browser.allow(&page).await, "CONSENT_ENDUSER_INELIGIBLE");
     let page = browser.allow(&begin(json!({})).await.0).await.page();
     let page = browser.choose(&page, "1").await;
     assert_eq!(page.message().unwrap(), "Choose an available institution.");
@@ -342,10 +313,7 @@ async fn every_failure_has_its_error_type() {
     // After the ten minutes of a visit.
     let page = browser.allow(&begin(bank).await.0).await.page();
     client.advance(601);
-    assert_redirect(
-        &browser.sign_in(&page, "x").await.redirect_location(),
-        "CONSENT_TIMEOUT",
-    );
+    assert_redirect(browser.sign_in(&page, "x").await, "CONSENT_TIMEOUT");
     assert!(consents(&client, &user).await.is_empty());
 }
 

@@ -90,71 +90,42 @@ async fn signature_covers_the_sent_bytes() {
         "timestamp={now}&userSecret={secret}&clientId={}&userId=olivia%2Dnguyen&x=a+b%20c",
         client.client_id
     );
+    let get = async |target: String, signature: &str| {
+        client.send("GET", &target, signature, String::new()).await
+    };
     let signature = client.signature("null", "/accounts", &query);
-    let sent = client
-        .send(
-            "GET",
-            &format!("/accounts?{query}"),
-            &signature,
-            String::new(),
-        )
-        .await;
+    let sent = get(format!("/accounts?{query}"), &signature).await;
     assert_eq!(sent.ok().as_array().unwrap().len(), 7);
-    let other = client
-        .send(
-            "GET",
-            &format!("/accounts?{query}&"),
-            &signature,
-            String::new(),
-        )
-        .await;
+    let other = get(format!("/accounts?{query}&"), &signature).await;
     assert_eq!(other.error().1, "1076");
     // Under the old prefix, the path may be signed with or without it.
     for signed in ["/api/v1/accounts", "/accounts"] {
         let signature = client.signature("null", signed, &query);
-        let sent = client
-            .send(
-                "GET",
-                &format!("/api/v1/accounts?{query}"),
-                &signature,
-                String::new(),
-            )
-            .await;
+        let sent = get(format!("/api/v1/accounts?{query}"), &signature).await;
         assert_eq!(sent.ok().as_array().unwrap().len(), 7);
         assert_eq!(sent.header("deprecation"), "@1781222400");
     }
     let prefixed = client.signature("null", "/api/v1/accounts", &query);
-    assert_eq!(
-        client
-            .send(
-                "GET",
-                &format!("/accounts?{query}"),
-                &prefixed,
-                String::new()
-            )
-            .await
-            .status,
-        401
-    );
+    let sent = get(format!("/accounts?{query}"), &prefixed).await;
+    assert_eq!(sent.status, 401);
     // An empty object counts as no body. Letters beyond ASCII may be escaped or not, and members
     // may have any order.
     let login = format!("/snapTrade/login?{query}");
     let empty = client.signature("null", "/snapTrade/login", &query);
-    client
-        .send("POST", &login, &empty, "{}".to_owned())
-        .await
-        .ok();
+    let log_in = async |signature: &str, body: &str| {
+        client
+            .send("POST", &login, signature, body.to_owned())
+            .await
+    };
+    log_in(&empty, "{}").await.ok();
     for letter in ["é", "\\u00e9"] {
         let content =
             format!("{{\"customRedirect\":\"https://example.com/{letter}\",\"darkMode\":true}}");
         let signature = client.signature(&content, "/snapTrade/login", &query);
         let body = "{ \"darkMode\": true, \"customRedirect\": \"https://example.com/é\" }";
-        client
-            .send("POST", &login, &signature, body.to_owned())
-            .await
-            .ok();
+        log_in(&signature, body).await.ok();
     }
-    let not_json = client.send("POST", &login, &empty, "{".to_owned()).await;
+    let not_json = log_in(&empty, "{").await;
     assert_eq!(
         (not_json.status, not_json.error().1.as_str()),
         (400, "1076")
