@@ -40,7 +40,6 @@ const PARAMETERS: [&str; 9] = [
 const QUERY_BYTES_MAX: usize = 4 * 1024;
 /// People whom the form may make up beside those of the world.
 const NEW_USERS_MAX: usize = 50;
-const MODES: [&str; 3] = ["default", "embedded", "deep_link"];
 
 /// What the redirect back to the app needs.
 pub(crate) struct AuthorizationRequest {
@@ -152,7 +151,6 @@ impl AuthorizeParams {
 /// Why the parameters cannot lead back to an app.
 fn mistake(akahu: &Akahu, text: &str, query: &Query) -> Option<String> {
     let uri = query.get("redirect_uri").unwrap_or_default();
-    let mode = query.get("redirect_mode");
     let connection = query.get("connection");
     let unknown = query.names().find(|name| !PARAMETERS.contains(name));
     if text.len() > QUERY_BYTES_MAX {
@@ -169,11 +167,6 @@ fn mistake(akahu: &Akahu, text: &str, query: &Query) -> Option<String> {
              URIs of its own computer until you register others there: curl {}/__control/options -d \
              '{{\"redirectUris\": [\"REDIRECT_URI\"]}}'",
             akahu.access.oauth_url
-        ))
-    } else if mode.is_some_and(|mode| !MODES.contains(&mode)) {
-        Some(format!(
-            "redirect_mode must be one of {}.",
-            MODES.join(", ")
         ))
     } else if connection.is_some_and(|id| institution(id).is_none()) {
         Some("The institution (connection) is not known.".to_owned())

@@ -18,11 +18,6 @@ use crate::respond::json;
 const REFRESH_SECONDS: i64 = 60;
 
 fn view(base_url: &str, seed: u64, connection: &Connection) -> Value {
-    let mode = if connection.broker.real_time {
-        "realtime"
-    } else {
-        "delayed"
-    };
     let created = connection.created_at.to_string();
     json!({
         "id": connection.id,
@@ -35,7 +30,7 @@ fn view(base_url: &str, seed: u64, connection: &Connection) -> Value {
         "disabled_date": connection.disabled_at.map(|at| at.to_string()),
         "meta": {},
         "is_eligible_for_payout": false,
-        "data_freshness_mode": {"institution": "realtime", "snaptrade": mode},
+        "data_freshness_mode": {"institution": "realtime", "snaptrade": "delayed"},
     })
 }
 
@@ -79,9 +74,6 @@ pub(super) async fn refresh(Path(id): Path<String>, call: UserCall) -> Result<Re
     let connection = store.connection_mut(call.user, &id, now)?;
     if connection.disabled_at.is_some() {
         return Err(Failure::disabled());
-    }
-    if connection.broker.real_time {
-        return Err(Failure::not_enabled());
     }
     let rest = SignedDuration::from_secs(REFRESH_SECONDS);
     if let Some(next_refresh_at) = connection.refreshed_at.map(|at| after(at, rest))

@@ -71,12 +71,6 @@ impl Failure {
         Self::of_status(StatusCode::PAYMENT_REQUIRED)
     }
 
-    /// A feature that the plan does not include.
-    pub(super) fn not_enabled() -> Self {
-        let detail = "Feature is not enabled for this customer or this connection";
-        Self::new(StatusCode::FORBIDDEN, "1141", detail)
-    }
-
     /// A call over a rate limit.
     pub(super) fn throttled(seconds: i64) -> Self {
         let detail = format!("Request was throttled. Expected available in {seconds} seconds.");

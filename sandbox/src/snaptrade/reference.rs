@@ -48,8 +48,8 @@ pub(super) fn brokerage(base_url: &str, seed: u64, broker: &Broker) -> Value {
         "aws_s3_square_logo_url": square_logo(base_url, broker),
         "url": format!("https://{}.example.com", broker.slug.to_lowercase()),
         "enabled": true, "maintenance_mode": false, "is_degraded": false,
-        "allows_trading": broker.trading, "allows_fractional_units": true, "has_reporting": true,
-        "is_real_time_connection": broker.real_time,
+        "allows_trading": false, "allows_fractional_units": true, "has_reporting": true,
+        "is_real_time_connection": false,
         "brokerage_type": {"id": id(seed, "brokerage type"), "name": "Traditional Brokerage"},
         "exchanges": [], "open_url": null,
     })

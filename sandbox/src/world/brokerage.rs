@@ -38,11 +38,6 @@ pub(crate) struct Broker {
     pub(crate) description: &'static str,
     #[serde(default)]
     pub(crate) square_logo: bool,
-    #[serde(default)]
-    pub(crate) trading: bool,
-    /// Whether a call reads its data from the broker (docs/providers/snaptrade.md#freshness).
-    #[serde(default)]
-    pub(crate) real_time: bool,
 }
 
 impl Brokerage {

@@ -327,7 +327,6 @@ async fn bad_request_shows_a_page_without_redirect() {
         other("redirect_uri", "javascript%3Aalert(1)"),
         format!("{good}&prompt=%3Cscript%3E"),
         format!("{good}&connection=conn_x"),
-        format!("{good}&redirect_mode=popup"),
         format!("{good}&sandbox_auto=perhaps"),
         format!("{good}&email={}", "x".repeat(4 * 1024)),
     ] {
