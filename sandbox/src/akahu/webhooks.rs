@@ -1,4 +1,5 @@
-//! Webhook subscriptions and the signing keys (docs/providers/akahu.md#webhooks, #webhook-keys). The events themselves are in `webhook_events.rs`.
+//! Webhook subscriptions and the signing keys (docs/providers/akahu.md#webhooks, #webhook-keys).
+//! The events themselves are in `webhook_events.rs`.
 
 use std::sync::LazyLock;
 
