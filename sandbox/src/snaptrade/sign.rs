@@ -155,114 +155,56 @@ mod tests {
         }
     }
 
+    const ACCOUNTS: &str = "/accounts";
+    const ACTIVITIES: &str = "/accounts/917c8734-8470-4a3e-a18f-57c3f2ee6631/activities";
+    const LOGIN: &str = "/snapTrade/login";
+
     /// The vectors of docs/providers/snaptrade.md#test-vectors, in its order.
     #[test]
-    fn v1_register() {
-        assert_signed(
-            &json!({"userId": "snaptrade-user-123"}),
-            "/snapTrade/registerUser",
-            "clientId=TESTCLIENT&timestamp=1715123456",
-            "cb0erv/RI3PADuw28QgVot6O4IN0uPOcfr7cqBPwjOY=",
-        );
-    }
-
-    #[test]
-    fn v2_v3_python_without_a_body() {
-        let query =
+    fn calls_are_signed_as_by_the_official_clients() {
+        let user = json!({"userId": "snaptrade-user-123"});
+        let register = "clientId=TESTCLIENT&timestamp=1715123456";
+        assert_signed(&user, "/snapTrade/registerUser", register, V1);
+        let python =
             format!("userId=snaptrade-user-123&{SECRET}&clientId=TESTCLIENT&timestamp=1715123456");
-        assert_signed(
-            NOTHING,
-            "/accounts",
-            &query,
-            "zd+TvnzVfAV6htuAqMYWr1Q8QaHXNFDnUXms8bgpFKU=",
-        );
-        assert_signed(
-            NOTHING,
-            "/snapTrade/login",
-            &query,
-            "P/zG+PgUvMPM7yWywaaYfnkFgMzuuSIRQHJUgNRjGKY=",
-        );
-    }
-
-    const ACTIVITIES: &str = "/accounts/917c8734-8470-4a3e-a18f-57c3f2ee6631/activities";
-
-    #[test]
-    fn v4_python_percent_encoding() {
-        assert_signed(
-            NOTHING,
-            ACTIVITIES,
-            "startDate=2026-01-01&endDate=2026-01-31&offset=0&limit=100&type=BUY%2CSELL&userId=user%201%2Ba%40b/%C3%A7\
-             &userSecret=s%26e%3Dc&clientId=TESTCLIENT&timestamp=1715123456",
-            "WeiFiyWIO4TDd6VmFxP9E07Aw7lIQnBez3x0EeQbHfQ=",
-        );
-    }
-
-    #[test]
-    fn v5_typescript() {
-        let query =
+        assert_signed(NOTHING, ACCOUNTS, &python, V2);
+        assert_signed(NOTHING, LOGIN, &python, V3);
+        let escaped = "startDate=2026-01-01&endDate=2026-01-31&offset=0&limit=100&type=BUY%2CSELL\
+            &userId=user%201%2Ba%40b/%C3%A7&userSecret=s%26e%3Dc&clientId=TESTCLIENT&timestamp=1715123456";
+        assert_signed(NOTHING, ACTIVITIES, escaped, V4);
+        let typescript =
             format!("clientId=TESTCLIENT&userId=snaptrade-user-123&{SECRET}&timestamp=1715123457");
-        assert_signed(
-            NOTHING,
-            "/accounts",
-            &query,
-            "jrMb9GtWUQLFz04kVEVJpr9fXwwO0+KBmXPbih5CJMQ=",
-        );
-        assert_signed(
-            NOTHING,
-            ACTIVITIES,
-            "clientId=TESTCLIENT&userId=user+1%2Ba%40b%2F%C3%A7&userSecret=s%26e%3Dc&startDate=2026-01-01\
-             &endDate=2026-01-31&offset=0&limit=100&type=BUY%2CSELL&timestamp=1715123457",
-            "c+VG+A+GzOG7sb4pH5QFjxxGUHcmyDT05Tt4JBHbO2M=",
-        );
-    }
-
-    #[test]
-    fn v6_with_the_old_prefix_and_without() {
-        let query =
-            format!("userId=snaptrade-user-123&{SECRET}&clientId=TESTCLIENT&timestamp=1715123456");
-        assert_signed(
-            NOTHING,
-            "/api/v1/accounts",
-            &query,
-            "qAHiialBkYWhqMP/84nj+HDDCLWtDcAD4LNSKKAneUw=",
-        );
-        assert_signed(
-            NOTHING,
-            "/api/v1/accounts",
-            &query,
-            "zd+TvnzVfAV6htuAqMYWr1Q8QaHXNFDnUXms8bgpFKU=",
-        );
+        assert_signed(NOTHING, ACCOUNTS, &typescript, V5_ACCOUNTS);
+        let with_plus = "clientId=TESTCLIENT&userId=user+1%2Ba%40b%2F%C3%A7&userSecret=s%26e%3Dc&startDate=2026-01-01\
+            &endDate=2026-01-31&offset=0&limit=100&type=BUY%2CSELL&timestamp=1715123457";
+        assert_signed(NOTHING, ACTIVITIES, with_plus, V5_ACTIVITIES);
+        // With the old prefix and without.
+        assert_signed(NOTHING, "/api/v1/accounts", &python, V6);
+        assert_signed(NOTHING, "/api/v1/accounts", &python, V2);
         let call = Signed {
             content: NOTHING,
-            path: "/accounts",
-            query: &query,
+            path: ACCOUNTS,
+            query: &python,
         };
-        assert!(!call.is_signed_by(KEY, "qAHiialBkYWhqMP/84nj+HDDCLWtDcAD4LNSKKAneUw="));
-    }
-
-    #[test]
-    fn v7_non_ascii_letters_in_both_encodings() {
+        assert!(!call.is_signed_by(KEY, V6));
+        // Letters beyond ASCII in both encodings.
         let content = json!({
             "broker": "ALPACA", "connectionType": "read", "immediateRedirect": true,
             "customRedirect": "https://example.com/cb?x=1&y=é/ü",
         });
-        let python =
-            format!("userId=snaptrade-user-123&{SECRET}&clientId=TESTCLIENT&timestamp=1715123456");
-        assert_signed(
-            &content,
-            "/snapTrade/login",
-            &python,
-            "HA5AKSAgAl/ClmGMuXfHb6tepFs+CqZYHOx/IREo4OI=",
-        );
-        let typescript =
-            format!("clientId=TESTCLIENT&userId=snaptrade-user-123&{SECRET}&timestamp=1715123457");
-        assert_signed(
-            &content,
-            "/snapTrade/login",
-            &typescript,
-            "LBb55iXFk4c2r3t/PtqklQqqztpR4t5mGcFpnCnhSis=",
-        );
+        assert_signed(&content, LOGIN, &python, V7_PYTHON);
+        assert_signed(&content, LOGIN, &typescript, V7_TYPESCRIPT);
     }
+
+    const V1: &str = "cb0erv/RI3PADuw28QgVot6O4IN0uPOcfr7cqBPwjOY=";
+    const V2: &str = "zd+TvnzVfAV6htuAqMYWr1Q8QaHXNFDnUXms8bgpFKU=";
+    const V3: &str = "P/zG+PgUvMPM7yWywaaYfnkFgMzuuSIRQHJUgNRjGKY=";
+    const V4: &str = "WeiFiyWIO4TDd6VmFxP9E07Aw7lIQnBez3x0EeQbHfQ=";
+    const V5_ACCOUNTS: &str = "jrMb9GtWUQLFz04kVEVJpr9fXwwO0+KBmXPbih5CJMQ=";
+    const V5_ACTIVITIES: &str = "c+VG+A+GzOG7sb4pH5QFjxxGUHcmyDT05Tt4JBHbO2M=";
+    const V6: &str = "qAHiialBkYWhqMP/84nj+HDDCLWtDcAD4LNSKKAneUw=";
+    const V7_PYTHON: &str = "HA5AKSAgAl/ClmGMuXfHb6tepFs+CqZYHOx/IREo4OI=";
+    const V7_TYPESCRIPT: &str = "LBb55iXFk4c2r3t/PtqklQqqztpR4t5mGcFpnCnhSis=";
 
     #[test]
     fn v8_webhook() {
