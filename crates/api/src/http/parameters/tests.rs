@@ -1,3 +1,4 @@
+use bellbird_domain::table::table;
 use proptest::prelude::*;
 
 use super::*;
@@ -37,77 +38,50 @@ fn valid_queries_are_accepted() {
     }
 }
 
+/// The message of a rejection and its details, in which `<date>` stands for [`DATE`].
+fn rejected(query: &str) -> (String, String) {
+    let (message, details) = rejection(query).unwrap();
+    (message, details.join("; ").replace(DATE, "<date>"))
+}
+
 #[test]
 fn one_rejection_lists_all_details_in_order() {
-    let (message, details) = rejection("offset=x&limit=0&to=now&from=2026-02-30").unwrap();
+    let (message, details) = rejected("offset=x&limit=0&to=now&from=2026-02-30");
     assert_eq!(message, "Invalid date parameters, and others");
     assert_eq!(
         details,
-        [
-            "connectionId: Must be given".to_owned(),
-            format!("from: {DATE}"),
-            format!("to: {DATE}"),
-            "limit: Must be an integer between 1 and 500".to_owned(),
-            "offset: Must be an integer of at least 0".to_owned(),
-        ]
+        "connectionId: Must be given; from: <date>; to: <date>; limit: Must be an integer between 1 and 500; \
+         offset: Must be an integer of at least 0"
     );
 }
 
 #[test]
 fn message_names_the_most_important_error() {
-    assert_eq!(rejection("limit=1").unwrap().0, "connectionId is required");
-    assert_eq!(
-        rejection("connectionId=").unwrap().0,
-        "connectionId is required"
-    );
-    assert_eq!(
-        rejection("connectionId=a&limit=").unwrap().0,
-        "Invalid query parameters"
-    );
-    assert_eq!(
-        rejection("connectionId=a&to=").unwrap(),
-        (
-            "Invalid date parameters".to_owned(),
-            vec![format!("to: {DATE}")]
-        )
-    );
+    for [query, message] in table(
+        "limit=1 | connectionId is required
+        connectionId= | connectionId is required
+        connectionId=a&limit= | Invalid query parameters
+        connectionId=a&to= | Invalid date parameters
+        connectionId=a&connectionId=a | Invalid query parameters
+        connectionId=a&from=2026-01-01&from=2026-01-01 | Invalid date parameters",
+    ) {
+        assert_eq!(rejected(query).0, message, "{query}");
+    }
 }
 
 #[test]
-fn repeated_known_parameter_is_rejected() {
-    let rejected = |query: &str| rejection(query).unwrap();
-    assert_eq!(
-        rejected("connectionId=a&connectionId=a"),
-        (
-            "Invalid query parameters".to_owned(),
-            vec!["connectionId: Must be given once".to_owned()]
-        )
-    );
-    assert_eq!(
-        rejected("connectionId=a&limit=1&limit=1").1,
-        ["limit: Must be given once"]
-    );
-    assert_eq!(
-        rejected("connectionId=a&from=2026-01-01&from=2026-01-01"),
-        (
-            "Invalid date parameters".to_owned(),
-            vec!["from: Must be given once".to_owned()]
-        )
-    );
-    assert_eq!(
-        rejected("connectionId=a&accountId=b&accountId=b").1,
-        ["accountId: Must be given once"]
-    );
-}
-
-#[test]
-fn unencoded_plus_is_read_as_a_space() {
-    assert_eq!(
-        rejection("connectionId=a&from=2026-01-01T00:00:00+11:00")
-            .unwrap()
-            .1,
-        [format!("from: {DATE}")]
-    );
+fn invalid_and_repeated_parameters_are_named() {
+    for [query, details] in table(
+        "connectionId=a&to= | to: <date>
+        // A plus that is not encoded is a space.
+        connectionId=a&from=2026-01-01T00:00:00+11:00 | from: <date>
+        connectionId=a&from=2026-01-01&from=2026-01-01 | from: Must be given once
+        connectionId=a&connectionId=a | connectionId: Must be given once
+        connectionId=a&limit=1&limit=1 | limit: Must be given once
+        connectionId=a&accountId=b&accountId=b | accountId: Must be given once",
+    ) {
+        assert_eq!(rejected(query).1, details, "{query}");
+    }
 }
 
 #[derive(Debug, serde::Deserialize)]
@@ -195,38 +169,22 @@ fn repeated_parameter_is_read_into_a_list() {
 
 #[test]
 fn unknown_parameter_names_the_one_that_is_meant() {
-    let details = |query: &str| rejection(query).unwrap().1;
-    for (query, expected) in [
-        ("accountID=b", "accountID: unknown; did you mean accountId?"),
-        (
-            "account_id=b",
-            "account_id: unknown; did you mean accountId?",
-        ),
-        ("form=2026-01-01", "form: unknown; did you mean from?"),
-        ("limits=1", "limits: unknown; did you mean limit?"),
-        (
-            "foo=1",
-            "foo: unknown; known are connectionId, accountId, from, to, limit, offset",
-        ),
-        (
-            "a%41=2",
-            "aA: unknown; known are connectionId, accountId, from, to, limit, offset",
-        ),
-    ] {
-        let (message, details) = rejection(&format!("connectionId=a&{query}")).unwrap();
-        assert_eq!(
-            (&*message, &*details),
-            ("Invalid query parameters", &[expected.to_owned()][..])
-        );
+    for [query, expected] in table(
+        "accountID=b | accountID: unknown; did you mean accountId?
+        account_id=b | account_id: unknown; did you mean accountId?
+        form=2026-01-01 | form: unknown; did you mean from?
+        limits=1 | limits: unknown; did you mean limit?
+        foo=1 | foo: unknown; known are connectionId, accountId, from, to, limit, offset
+        a%41=2 | aA: unknown; known are connectionId, accountId, from, to, limit, offset",
+    ) {
+        let (message, details) = rejected(&format!("connectionId=a&{query}"));
+        let found = (message.as_str(), details.as_str());
+        assert_eq!(found, ("Invalid query parameters", expected));
     }
     assert_eq!(
-        details("limit=0&cursr=1&from=x"),
-        [
-            "connectionId: Must be given".to_owned(),
-            format!("from: {DATE}"),
-            "limit: Must be an integer between 1 and 500".to_owned(),
-            "cursr: unknown; known are connectionId, accountId, from, to, limit, offset".to_owned(),
-        ]
+        rejected("limit=0&cursr=1&from=x").1,
+        "connectionId: Must be given; from: <date>; limit: Must be an integer between 1 and 500; \
+         cursr: unknown; known are connectionId, accountId, from, to, limit, offset"
     );
     assert_eq!(
         rejection_of::<Nothing>("a=1").unwrap().1,
