@@ -99,6 +99,11 @@ fn file(
     )
 }
 
+/// As [`file`], without options.
+fn plain_file(format: Format, account: &Account, rows: &[Given]) -> Result<Vec<u8>, FormatError> {
+    file(format, Options::default(), account, rows)
+}
+
 fn file_with(
     format: Format,
     options: Options,
@@ -141,7 +146,11 @@ fn head_of_several() -> Head<'static> {
 }
 
 fn text_of(format: Format, rows: &[Given]) -> String {
-    String::from_utf8(file(format, Options::default(), &account(), rows).unwrap()).unwrap()
+    text_of_account(format, &account(), rows)
+}
+
+fn text_of_account(format: Format, account: &Account, rows: &[Given]) -> String {
+    String::from_utf8(plain_file(format, account, rows).unwrap()).unwrap()
 }
 
 #[test]

@@ -220,7 +220,7 @@ proptest! {
     fn account_names_cannot_leave_their_place(name in hostile_text(), institution in hostile_text()) {
         let odd = Account { name, institution_name: Some(institution), ..account() };
         let rows = [given("x", "-1.00")];
-        let text = |format| String::from_utf8(file(format, Options::default(), &odd, &rows).unwrap()).unwrap();
+        let text = |format| text_of_account(format, &odd, &rows);
         let journal = journals::read_journal(&text(Format::Journal));
         prop_assert_eq!((journal.len(), journal[0].postings.len()), (1, 2));
         prop_assert_eq!(journal[0].postings[0].0.split(':').count(), 3);

@@ -198,13 +198,8 @@ fn other_side_follows_category_then_sign() {
 #[test]
 fn beancount_rejects_what_it_would_round() {
     let write = |amount| {
-        file(
-            Format::Beancount,
-            Options::default(),
-            &account(),
-            &[given("x", amount)],
-        )
-        .map(drop)
+        let rows = [given("x", amount)];
+        plain_file(Format::Beancount, &account(), &rows).map(drop)
     };
     assert_eq!(write("-0.000000000000000000000000000001"), Ok(()));
     assert_eq!(write("-99999999999999999999.99999999"), Ok(()));

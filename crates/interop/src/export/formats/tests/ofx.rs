@@ -87,24 +87,14 @@ fn each_account_type_has_its_statement() {
             account_type,
             ..account()
         };
-        let file = String::from_utf8(file(Format::Ofx, Options::default(), &account, &[]).unwrap())
-            .unwrap();
+        let file = text_of_account(Format::Ofx, &account, &[]);
         assert_eq!(only_value(&file, "ACCTTYPE"), expected);
     }
     let card = Account {
         account_type: AccountType::CreditCard,
         ..account()
     };
-    let file = String::from_utf8(
-        file(
-            Format::Ofx,
-            Options::default(),
-            &card,
-            &[given("x", "-5.00")],
-        )
-        .unwrap(),
-    )
-    .unwrap();
+    let file = text_of_account(Format::Ofx, &card, &[given("x", "-5.00")]);
     assert_eq!(read(&file).len(), 1);
     for part in [
         "<CREDITCARDMSGSRSV1><CCSTMTTRNRS>",
@@ -220,29 +210,15 @@ fn qif_amounts_have_two_decimals_or_are_rejected() {
         ("-11.125", Err(FormatError::TooManyPlaces)),
         ("12345678901234567890.00", Err(FormatError::TooManyDigits)),
     ] {
-        let file = file(
-            Format::Qif,
-            Options::default(),
-            &account(),
-            &[given("x", amount)],
-        );
-        let line = file.map(|file| {
-            String::from_utf8(file)
-                .unwrap()
-                .lines()
-                .nth(2)
-                .unwrap()
-                .to_owned()
-        });
-        assert_eq!(line, expected.map(str::to_owned), "{amount}");
+        let file = plain_file(Format::Qif, &account(), &[given("x", amount)]);
+        let text = file.map(|file| String::from_utf8(file).unwrap());
+        let line = text.as_deref().map(|text| text.lines().nth(2).unwrap());
+        assert_eq!(line, expected.as_deref(), "{amount}");
     }
     let card = Account {
         account_type: AccountType::CreditCard,
         ..account()
     };
-    assert!(
-        file(Format::Qif, Options::default(), &card, &[])
-            .unwrap()
-            .starts_with(b"!Type:CCard\n")
-    );
+    let file = text_of_account(Format::Qif, &card, &[]);
+    assert!(file.starts_with("!Type:CCard\n"));
 }

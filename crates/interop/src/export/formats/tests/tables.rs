@@ -57,35 +57,28 @@ fn members(view: &impl serde::Serialize) -> Vec<(String, String)> {
         .collect()
 }
 
+fn json_line(view: &impl serde::Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(view).unwrap();
+    line.push(b'\n');
+    line
+}
+
 #[test]
 fn csv_has_the_members_of_v1() {
     let (account, given) = (account(), given("TWO\nLINES, \"QUOTED\"", "-5.00"));
     let row = given.row(&account);
-    let read = csv_row(
-        &file(
-            Format::Csv,
-            Options::default(),
-            &account,
-            std::slice::from_ref(&given),
-        )
-        .unwrap(),
-    );
-    assert_eq!(read, members(&TransactionView::new(&row, DAY)));
+    let file = plain_file(Format::Csv, &account, std::slice::from_ref(&given)).unwrap();
+    assert_eq!(csv_row(&file), members(&TransactionView::new(&row, DAY)));
 }
 
 #[test]
 fn byte_order_mark_is_only_on_request() {
     let write = |byte_order_mark| {
-        file(
-            Format::Csv,
-            Options {
-                byte_order_mark,
-                ..Options::default()
-            },
-            &account(),
-            &[],
-        )
-        .unwrap()
+        let options = Options {
+            byte_order_mark,
+            ..Options::default()
+        };
+        file(Format::Csv, options, &account(), &[]).unwrap()
     };
     assert!(write(false).starts_with(b"id,accountId,"));
     assert!(write(true).starts_with("\u{feff}id,accountId,".as_bytes()));
@@ -99,15 +92,8 @@ fn account_without_institution_and_number_has_empty_columns() {
         number: None,
         ..account()
     };
-    let row = whole_csv_row(
-        &file(
-            Format::Csv,
-            Options::default(),
-            &account,
-            &[given("A", "-5.00")],
-        )
-        .unwrap(),
-    );
+    let file = plain_file(Format::Csv, &account, &[given("A", "-5.00")]).unwrap();
+    let row = whole_csv_row(&file);
     assert!(
         row[row.len() - 2..]
             .iter()
@@ -205,26 +191,17 @@ fn trades_have_the_members_of_v1() {
         csv_row(&write(Format::Csv, Options::default())),
         members(&TradeView::new(&trade))
     );
-    let quoted = csv_row(&write(
-        Format::Csv,
-        Options {
-            quote_formulas: true,
-            ..Options::default()
-        },
-    ));
+    let options = Options {
+        quote_formulas: true,
+        ..Options::default()
+    };
+    let quoted = csv_row(&write(Format::Csv, options));
     assert_eq!(
         (quoted[3].1.as_str(), quoted[9].1.as_str()),
         ("'=VAB", "-2.08")
     );
     let line = write(Format::Jsonl, Options::default());
-    assert_eq!(
-        line,
-        [
-            serde_json::to_vec(&TradeView::new(&trade)).unwrap(),
-            b"\n".to_vec()
-        ]
-        .concat()
-    );
+    assert_eq!(line, json_line(&TradeView::new(&trade)));
 }
 
 fn holding(account: &Account) -> Holding<'_> {
@@ -259,14 +236,7 @@ fn holdings_have_the_members_of_v1() {
         members(&HoldingView::new(&holding))
     );
     let line = write(Format::Jsonl);
-    assert_eq!(
-        line,
-        [
-            serde_json::to_vec(&HoldingView::new(&holding)).unwrap(),
-            b"\n".to_vec()
-        ]
-        .concat()
-    );
+    assert_eq!(line, json_line(&HoldingView::new(&holding)));
 }
 
 #[test]
