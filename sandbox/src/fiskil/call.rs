@@ -5,10 +5,8 @@ use std::sync::Arc;
 
 use axum::body::to_bytes;
 use axum::extract::{FromRequest, Request};
-use axum::middleware::Next;
-use axum::response::Response;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 
 use super::errors::{Failure, Family};
@@ -17,35 +15,13 @@ use crate::members::Members;
 use crate::query::{Query, credentials};
 use crate::serve::REQUEST_BYTES_MAX;
 
-/// The protocol versions that a client can ask for.
-const VERSIONS: [&str; 3] = ["v1", "v2", "v3"];
-/// Without the header the version that the team has pinned applies. That it is v2 is a sandbox
-/// choice (docs/providers/fiskil.md#versions, #sandbox-choices).
-const PINNED_VERSION: &str = "v2";
-const VERSION_HEADER: &str = "x-fiskil-version";
-
-/// Returns `None` for an unknown version.
-fn version_of(headers: &HeaderMap) -> Option<&'static str> {
-    let Some(asked) = headers.get(VERSION_HEADER) else {
-        return Some(PINNED_VERSION);
-    };
-    VERSIONS.into_iter().find(|version| asked == *version)
-}
-
-/// Adds the version header to every response, errors included.
-pub(super) async fn set_version_header(request: Request, next: Next) -> Response {
-    let version = version_of(request.headers()).unwrap_or(PINNED_VERSION);
-    let mut response = next.run(request).await;
-    response
-        .headers_mut()
-        .insert(VERSION_HEADER, HeaderValue::from_static(version));
-    response
-}
+/// The version that clients ask for, and the only one that the sandbox simulates
+/// (docs/providers/fiskil.md#versions).
+const VERSION: &str = "v3";
 
 /// A call whose version and access token are valid.
 pub(super) struct Call {
     pub(super) fiskil: Arc<Fiskil>,
-    version: &'static str,
     pub(super) now: Timestamp,
     pub(super) path: String,
     pub(super) query: Query,
@@ -60,15 +36,16 @@ impl FromRequest<Arc<Fiskil>> for Call {
         let path = request.uri().path().to_owned();
         let mut call = Self {
             fiskil: Arc::clone(fiskil),
-            version: PINNED_VERSION,
             now: fiskil.clock.now(),
             family: Family::of(&path),
             path,
             query: Query::parse(request.uri().query()),
             body: Bytes::new(),
         };
-        call.version = version_of(request.headers())
-            .ok_or_else(|| call.invalid("X-Fiskil-Version must be one of v1, v2, v3"))?;
+        let version = request.headers().get("x-fiskil-version");
+        if version.is_some_and(|version| version != VERSION) {
+            return Err(call.invalid("X-Fiskil-Version must be v3"));
+        }
         if call.path != TOKEN_PATH && !authorized(&call, request.headers()) {
             // The text is invented (docs/providers/fiskil.md#sandbox-choices).
             return Err(call.fail(
@@ -89,11 +66,6 @@ fn authorized(call: &Call, headers: &HeaderMap) -> bool {
 }
 
 impl Call {
-    /// Whether lists are in envelopes.
-    pub(super) fn is_v3(&self) -> bool {
-        self.version == "v3"
-    }
-
     /// An error in the shape that this path uses.
     pub(super) fn fail(&self, status: StatusCode, message: &str) -> Failure {
         Failure {

@@ -57,7 +57,7 @@ fn view(base_url: &str, store: &Store, consent: &Consent, now: Timestamp) -> Val
     shown
 }
 
-/// Lists the consents of the team or of one end user: an array, or in v3 an envelope.
+/// Lists the consents of the team or of one end user, without pages.
 pub(super) async fn list(call: Call) -> Response {
     let end_user_id = call.query.filled("end_user_id");
     let store = call.fiskil.store.read();
@@ -68,11 +68,7 @@ pub(super) async fn list(call: Call) -> Response {
     let consents: Vec<_> = kept
         .map(|consent| view(&call.fiskil.access.base_url, &store, consent, call.now))
         .collect();
-    if call.is_v3() {
-        respond(&json!({"consents": consents, "links": {}}))
-    } else {
-        respond(&consents)
-    }
+    respond(&json!({"consents": consents, "links": {}}))
 }
 
 /// Revokes a consent. Responds with 204 for an unknown id too, as seen live.

@@ -58,7 +58,7 @@ pub(super) async fn create(call: Call) -> Result<Response, Failure> {
         .into_response())
 }
 
-/// Lists all end users: an array, or in v3 an envelope with pages.
+/// Lists all end users in pages.
 pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     let email = call.query.filled("email");
     let keep = |user: &EndUser| {
@@ -66,14 +66,11 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
             && email.is_none_or(|email| user.members.text("email").as_deref() == Some(email))
     };
     let store = call.fiskil.store.read();
-    if call.is_v3() {
-        let page = Page::of(&[store.end_users.as_slice()], PageRequest::of(&call)?, keep);
-        return Ok(ready(write(&call, "end_users", &page, |out, _, user| {
-            user.shown().write(out);
-        })));
-    }
-    let users = store.end_users.iter().filter(|user| keep(user));
-    Ok(json_answer(&users.map(EndUser::shown).collect::<Vec<_>>()))
+    let page = Page::of(&[store.end_users.as_slice()], PageRequest::of(&call)?, keep);
+    let body = write(&call, "end_users", &page, |out, _, user| {
+        user.shown().write(out);
+    });
+    Ok(ready(body))
 }
 
 /// Responds with 204, and with 404 when repeated. That the consents end with the end user is a

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, post};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -196,7 +196,6 @@ impl Fiskil {
                 provider,
                 fault_injection::inject_faults::<Self>,
             ))
-            .layer(from_fn(call::set_version_header))
             .merge(crate::logos::routes(institutions::name))
     }
 }

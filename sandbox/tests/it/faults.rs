@@ -36,7 +36,6 @@ async fn status_with_and_without_retry_after() {
         ),
         (429, "7")
     );
-    assert_eq!(limited.headers()["x-fiskil-version"], "v3");
     assert!(text_of(&limited.json::<Value>().await.unwrap()["id"]).starts_with("err_"));
     assert_eq!(
         client.get(&path(&client)).await.status(),

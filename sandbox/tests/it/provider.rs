@@ -124,16 +124,6 @@ async fn end_users_are_created_and_deleted() {
     let path = format!("/v1/end-users/{}", text_of(&one["end_user_id"]));
     let list = client.json("/v1/end-users?email=new%40example.com").await;
     assert_eq!(list_of(&list["end_users"]).len(), 2);
-    let v2 = client
-        .http
-        .get(format!("{}/v1/end-users", client.base))
-        .bearer_auth(&client.token)
-        .send()
-        .await
-        .unwrap();
-    assert_eq!(v2.headers()["x-fiskil-version"], "v2");
-    assert_eq!(v2.json::<Vec<Value>>().await.unwrap().len(), 7);
-
     let delete = async || client.delete(&path).await;
     assert_eq!(delete().await.status(), 204);
     let again = delete().await;
@@ -288,14 +278,8 @@ async fn a_consent_expires_by_itself() {
     client.advance(400 * 86_400);
     client.token = client.fresh_token().await;
     assert!(client.accounts(0).await.is_empty());
-    let all = client
-        .http
-        .get(format!("{}/v1/consent", client.base))
-        .bearer_auth(&client.token)
-        .send()
-        .await
-        .unwrap();
-    let all: Vec<Value> = all.json().await.unwrap();
+    let all = client.json("/v1/consent").await;
+    let all = list_of(&all["consents"]);
     assert_eq!(all.len(), 6);
     assert!(all.iter().all(|consent| consent["active"] == false));
 }
