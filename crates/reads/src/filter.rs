@@ -154,33 +154,18 @@ mod tests {
         };
         assert!(matches(&filter, &good));
         assert!(matches(&TransactionFilter::default(), &row("", "0")));
-        for bad in [
-            Row {
-                category: None,
-                ..good.clone()
-            },
-            Row {
-                category: Some(Category::Income),
-                ..good.clone()
-            },
-            Row {
-                amount: "5.50".to_owned(),
-                ..good.clone()
-            },
-            Row {
-                amount: "-4.99".to_owned(),
-                ..good.clone()
-            },
-            Row {
-                amount: "-6.01".to_owned(),
-                ..good.clone()
-            },
-            Row {
-                description: "Train".to_owned(),
-                ..good.clone()
-            },
-        ] {
-            assert!(!matches(&filter, &bad));
+        let changes: [fn(&mut Row); 6] = [
+            |row| row.category = None,
+            |row| row.category = Some(Category::Income),
+            |row| row.amount = "5.50".to_owned(),
+            |row| row.amount = "-4.99".to_owned(),
+            |row| row.amount = "-6.01".to_owned(),
+            |row| row.description = "Train".to_owned(),
+        ];
+        for (number, change) in changes.iter().enumerate() {
+            let mut bad = good.clone();
+            change(&mut bad);
+            assert!(!matches(&filter, &bad), "change {number}");
         }
         let credit = TransactionFilter {
             direction: Some(Direction::Credit),

@@ -1,7 +1,7 @@
 //! Reads over simulated providers.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bellbird_domain::{
@@ -12,33 +12,39 @@ use bellbird_providers::{CallContext, Cause, Provider, Registry};
 use bellbird_storage::{Sealer, Storage};
 use jiff::tz::TimeZone;
 use secrecy::SecretString;
-use tempfile::TempDir;
+use tokio::runtime::Runtime;
 use tokio::time::Instant;
 
 use crate::{ConnectionContext, Limits, Reads};
 
-/// Reads over simulated providers, with a database that only refresh times are written to.
+/// The database of all worlds, that only refresh times are written to. It stays open when its folder
+/// is deleted.
+static STORAGE: LazyLock<Storage> = LazyLock::new(|| {
+    let open = || {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("reads.db").display());
+        let opened = runtime().block_on(Storage::open(&url, Sealer::random()));
+        opened.unwrap()
+    };
+    // A thread that runs a test must not block on another runtime.
+    std::thread::spawn(open).join().expect("opened")
+});
+
+pub(crate) fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap()
+}
+
+/// Reads over simulated providers, with nothing cached.
 pub(crate) struct World {
     pub(crate) reads: Reads,
     pub(crate) caller: Caller,
-    _folder: Arc<TempDir>,
 }
 
 impl World {
-    pub(crate) async fn new(providers: &[&Arc<Simulated>]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let url = format!("sqlite:{}", folder.path().join("reads.db").display());
-        let storage = Storage::open(&url, Sealer::random()).await.unwrap();
-        Self::open(storage, providers, Arc::new(folder))
-    }
-
-    /// The same world with another provider, and nothing cached.
-    pub(crate) fn over(&self, provider: &Arc<Simulated>) -> Self {
-        let storage = self.reads.inner.storage.clone();
-        Self::open(storage, &[provider], Arc::clone(&self._folder))
-    }
-
-    fn open(storage: Storage, providers: &[&Arc<Simulated>], folder: Arc<TempDir>) -> Self {
+    pub(crate) fn new(providers: &[&Arc<Simulated>]) -> Self {
         let providers = providers
             .iter()
             .map(|provider| Arc::clone(provider) as Arc<dyn Provider>)
@@ -48,7 +54,7 @@ impl World {
             row_cap: 5_000,
         };
         let reads = Reads::new(
-            storage,
+            STORAGE.clone(),
             Registry::of(providers),
             Clock::manual(at(NOW)),
             limits,
@@ -61,11 +67,7 @@ impl World {
             timezone: TimeZone::UTC,
             revision: 1,
         };
-        Self {
-            reads,
-            caller,
-            _folder: folder,
-        }
+        Self { reads, caller }
     }
 
     /// A connection with these accounts, by the provider's ids.

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use bellbird_domain::{Bound, ConnectionCategory, DateFilter, Trade, Transaction};
 use bellbird_providers::pages::{Trades, Transactions};
+use jiff::civil::Date;
 use proptest::prelude::*;
 
 use super::*;
 use crate::ConnectionContext;
-use crate::test_support::{NOW, Row, Simulated, UNAVAILABLE, World, at};
+use crate::test_support::{NOW, Row, Simulated, UNAVAILABLE, World, at, runtime};
 
 const FAR: Duration = Duration::from_secs(25);
 const ACCOUNTS: [&str; 3] = ["a", "b", "c"];
@@ -41,14 +42,14 @@ fn newest_first(rows: &mut [Row]) {
 }
 
 impl Setup {
-    async fn with_delays(mut rows: Vec<Row>, rows_max: u32, delays: [Duration; 2]) -> Self {
+    fn with_delays(mut rows: Vec<Row>, rows_max: u32, delays: [Duration; 2]) -> Self {
         newest_first(&mut rows);
         let bank = |name, delay| {
             let bank = Simulated::new(name, ConnectionCategory::Banking, rows_max, rows.clone());
             Arc::new(bank.with_delay(delay))
         };
         let banks = [bank("first", delays[0]), bank("second", delays[1])];
-        let world = World::new(&[&banks[0], &banks[1]]).await;
+        let world = World::new(&[&banks[0], &banks[1]]);
         let contexts = [
             world.connection(&banks[0], &ACCOUNTS[..1]),
             world.connection(&banks[1], &ACCOUNTS[1..]),
@@ -60,8 +61,8 @@ impl Setup {
         }
     }
 
-    async fn new(rows: Vec<Row>, rows_max: u32) -> Self {
-        Self::with_delays(rows, rows_max, [Duration::ZERO; 2]).await
+    fn new(rows: Vec<Row>, rows_max: u32) -> Self {
+        Self::with_delays(rows, rows_max, [Duration::ZERO; 2])
     }
 
     /// The list of an account, or of all accounts of the connection.
@@ -110,7 +111,7 @@ impl Setup {
         stop_in: Duration,
     ) -> (Vec<String>, Outcome) {
         let map =
-            |row: &Transaction<'_>, _| (row.description != "left out").then(|| row.id.to_string());
+            |row: &Transaction<'_>, day| id_of(row, day).filter(|_| row.description != "left out");
         let mut merged = Merged::new(ranges, after, Instant::now() + stop_in, map);
         let (call, mut ids) = (self.world.call(), Vec::new());
         while ids.len() < rows_max {
@@ -126,6 +127,10 @@ impl Setup {
         }
         (ids, Outcome::of(&merged, true))
     }
+}
+
+fn id_of(row: &Transaction<'_>, _: Date) -> Option<String> {
+    Some(row.id.to_string())
 }
 
 struct Outcome {
@@ -186,13 +191,6 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
     })
 }
 
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap()
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -200,7 +198,7 @@ proptest! {
     fn cut_anywhere_and_continued_is_the_whole(rows in rows(), rows_max in 1_u32..9, shown in 1_usize..20) {
         let expected = model(&rows);
         let seen = runtime().block_on(async {
-            let setup = Setup::new(rows, rows_max).await;
+            let setup = Setup::new(rows, rows_max);
             let (mut seen, mut position) = (Vec::new(), None);
             loop {
                 let (ids, outcome) = setup.read(position, shown, FAR).await;
@@ -224,7 +222,7 @@ proptest! {
         changes in prop::collection::vec((any::<prop::sample::Index>(), 0_i64..12, any::<bool>()), 1..6),
     ) {
         let (seen, remaining, is_lost) = runtime().block_on(async {
-            let setup = Setup::new(rows.clone(), 5).await;
+            let setup = Setup::new(rows.clone(), 5);
             let (mut seen, mut position, mut remaining) = (Vec::new(), None, model(&rows));
             let mut changes = changes.into_iter().enumerate();
             loop {
@@ -255,15 +253,14 @@ proptest! {
 
 #[tokio::test]
 async fn next_can_run_in_a_task() {
-    let setup = Setup::new(vec![Row::new("a", 1, NOW)], 5).await;
+    let setup = Setup::new(vec![Row::new("a", 1, NOW)], 5);
     let read = tokio::spawn(async move { setup.read(None, 10, FAR).await.0 });
     assert_eq!(read.await.unwrap(), ["1"]);
 }
 
 #[tokio::test]
 async fn later_pages_are_read_only_when_needed() {
-    let rows = in_turn(100);
-    let setup = Setup::new(rows, 10).await;
+    let setup = Setup::new(in_turn(100), 10);
     let (ids, outcome) = setup.read(None, 20, FAR).await;
     assert_eq!(ids, numbers(0..20));
     assert!(outcome.may_follow);
@@ -273,8 +270,7 @@ async fn later_pages_are_read_only_when_needed() {
 
 #[tokio::test]
 async fn failing_list_leaves_the_others() {
-    let rows = in_turn(9);
-    let setup = Setup::new(rows, 2).await;
+    let setup = Setup::new(in_turn(9), 2);
     setup.banks[0].fail_next([None, Some(UNAVAILABLE)]);
     let (ids, outcome) = setup.read(None, 100, FAR).await;
     // The third row of the first account is missing.
@@ -285,12 +281,10 @@ async fn failing_list_leaves_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn long_read_attempts_a_page_again() {
-    let rows = in_turn(9);
-    let setup = Setup::new(rows, 2).await;
+    let setup = Setup::new(in_turn(9), 2);
     setup.banks[0].fail_next([None, Some(UNAVAILABLE), Some(UNAVAILABLE)]);
-    let map = |row: &Transaction<'_>, _| Some(row.id.to_string());
     let stop_at = Instant::now() + Duration::from_secs(3_600);
-    let mut merged = Merged::new(setup.ranges(), None, stop_at, map);
+    let mut merged = Merged::new(setup.ranges(), None, stop_at, id_of);
     let mut ids = Vec::new();
     let new_call = || setup.world.call();
     while let Some(id) = merged.next_with_retries(&new_call).await.unwrap() {
@@ -301,11 +295,9 @@ async fn long_read_attempts_a_page_again() {
 
 #[tokio::test(start_paused = true)]
 async fn silent_list_can_be_given_up() {
-    let rows = in_turn(9);
-    let setup = Setup::with_delays(rows, 9, [Duration::from_secs(10), Duration::ZERO]).await;
-    let map = |row: &Transaction<'_>, _| Some(row.id.to_string());
+    let setup = Setup::with_delays(in_turn(9), 9, [Duration::from_secs(10), Duration::ZERO]);
     let stop_at = Instant::now() + Duration::from_secs(5);
-    let mut merged = Merged::new(setup.ranges(), None, stop_at, map);
+    let mut merged = Merged::new(setup.ranges(), None, stop_at, id_of);
     let call = setup.world.call();
     assert_eq!(merged.next(&call).await, Ok(None));
     assert!(merged.is_stopped() && merged.fail_unread() && !merged.fail_unread());
@@ -321,7 +313,7 @@ async fn silent_list_can_be_given_up() {
 async fn at_most_four_calls_run_at_once() {
     let bank = Simulated::new("first", ConnectionCategory::Banking, 5, vec![]);
     let bank = Arc::new(bank.with_delay(Duration::from_secs(1)));
-    let world = World::new(&[&bank]).await;
+    let world = World::new(&[&bank]);
     let accounts = ["1", "2", "3", "4", "5", "6"];
     let context = world.connection(&bank, &accounts);
     let range = |account: &bellbird_domain::Account| {
@@ -340,10 +332,9 @@ async fn at_most_four_calls_run_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn slow_list_stops_the_merge_where_it_is_known() {
-    let rows = in_turn(30);
     // Pages of four rows: the first account is known down to row 9 after ten seconds, and to row 21
     // after twenty.
-    let setup = Setup::with_delays(rows, 4, [Duration::from_secs(10), Duration::ZERO]).await;
+    let setup = Setup::with_delays(in_turn(30), 4, [Duration::from_secs(10), Duration::ZERO]);
     let (ids, outcome) = setup.read(None, 100, Duration::from_secs(5)).await;
     // Nothing is certain.
     assert!(ids.is_empty() && outcome.is_stopped && outcome.position.is_none());
@@ -362,7 +353,7 @@ async fn stopped_list_holds_rows_of_the_same_time_back() {
     let rows = (0..9)
         .map(|number| Row::new(ACCOUNTS[number / 6], number, NOW))
         .collect();
-    let setup = Setup::with_delays(rows, 4, [Duration::from_secs(10), Duration::ZERO]).await;
+    let setup = Setup::with_delays(rows, 4, [Duration::from_secs(10), Duration::ZERO]);
     let (ids, outcome) = setup.read(None, 100, Duration::from_secs(15)).await;
     // More rows of the first account may be of this time.
     assert_eq!(ids, numbers(0..4));
@@ -380,7 +371,7 @@ async fn stopped_search_continues_behind_the_rows_that_it_left_out() {
     };
     let found = Row::new("a", "found", NOW - 20 * WEEK);
     let rows = (0..20).map(left_out).chain([found]).collect();
-    let setup = Setup::with_delays(rows, 4, [Duration::from_secs(10), Duration::ZERO]).await;
+    let setup = Setup::with_delays(rows, 4, [Duration::from_secs(10), Duration::ZERO]);
     let stop_in = Duration::from_secs(35);
     let (ids, outcome) = setup.read(None, 100, stop_in).await;
     assert!(ids.is_empty() && outcome.is_stopped);
@@ -395,12 +386,10 @@ async fn stopped_search_continues_behind_the_rows_that_it_left_out() {
 
 #[tokio::test(start_paused = true)]
 async fn rest_is_counted_and_says_if_there_is_more() {
-    let rows: Vec<Row> = in_turn(30);
-    let setup = Setup::with_delays(rows, 4, [Duration::from_secs(10), Duration::ZERO]).await;
+    let setup = Setup::with_delays(in_turn(30), 4, [Duration::from_secs(10), Duration::ZERO]);
     let after_three = async |stop_in: u64, fail: bool| {
         let stop_at = Instant::now() + Duration::from_secs(stop_in);
-        let map = |row: &Transaction<'_>, _| Some(row.id.to_string());
-        let mut merged = Merged::new(setup.ranges(), None, stop_at, map);
+        let mut merged = Merged::new(setup.ranges(), None, stop_at, id_of);
         for _ in 0..3 {
             assert!(merged.next(&setup.world.call()).await.unwrap().is_some());
         }
@@ -434,7 +423,7 @@ async fn rest_is_counted_and_says_if_there_is_more() {
 #[tokio::test]
 async fn changed_rows_of_the_same_time_are_lost() {
     let rows: Vec<Row> = (0..6).map(|number| Row::new("a", number, NOW)).collect();
-    let setup = Setup::new(rows, 2).await;
+    let setup = Setup::new(rows, 2);
     let (ids, outcome) = setup.read(None, 3, FAR).await;
     assert_eq!(ids, ["0", "1", "2"]);
     let position = outcome.position;
@@ -466,7 +455,7 @@ async fn list_of_all_accounts_is_continued_between_rows_of_one_time() {
         let second = NOW - number as i64 / 8 * DAY;
         Row::new(ACCOUNTS[1 + number % 2], number, second)
     };
-    let setup = Setup::new((0..80).map(row).collect(), 1_000).await;
+    let setup = Setup::new((0..80).map(row).collect(), 1_000);
     for limit in 1..80_u32 {
         let (mut seen, mut position) = (Vec::new(), None);
         loop {
@@ -487,7 +476,7 @@ async fn list_of_all_accounts_is_continued_between_rows_of_one_time() {
 
 #[tokio::test]
 async fn late_row_comes_once() {
-    let setup = Setup::new(vec![], 2).await;
+    let setup = Setup::new(vec![], 2);
     let row = |account: &str, second: i64| {
         let id = format!("{account}{second}");
         Row::new(account, id, NOW - second)
@@ -517,7 +506,7 @@ async fn trades_of_accounts_are_merged_and_continued() {
         .map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64 / 4))
         .collect();
     let broker = Arc::new(Simulated::broker(3, rows));
-    let world = World::new(&[&broker]).await;
+    let world = World::new(&[&broker]);
     let context = world.connection(&broker, &ACCOUNTS);
     let (mut seen, mut position) = (Vec::new(), None);
     loop {
@@ -546,11 +535,9 @@ async fn trades_of_accounts_are_merged_and_continued() {
 
 #[tokio::test]
 async fn enough_rows_stop_the_merge_where_it_is_known() {
-    let rows = in_turn(30);
-    let setup = Setup::new(rows, 2).await;
+    let setup = Setup::new(in_turn(30), 2);
     let read = async |after, rows_max| {
-        let map = |row: &Transaction<'_>, _| Some(row.id.to_string());
-        let merged = Merged::new(setup.ranges(), after, Instant::now() + FAR, map);
+        let merged = Merged::new(setup.ranges(), after, Instant::now() + FAR, id_of);
         let mut merged = merged.with_rows_max(rows_max);
         let (call, mut ids) = (setup.world.call(), Vec::new());
         while let Some(id) = merged.next(&call).await.unwrap() {
@@ -568,9 +555,8 @@ async fn enough_rows_stop_the_merge_where_it_is_known() {
 
 #[tokio::test(start_paused = true)]
 async fn lists_that_are_awaited_are_known() {
-    let rows = in_turn(9);
     let delays = [Duration::from_secs(10), Duration::ZERO];
-    let setup = Setup::with_delays(rows, 9, delays).await;
+    let setup = Setup::with_delays(in_turn(9), 9, delays);
     let seen = Mutex::new(Vec::new());
     let map = |row: &Transaction<'_>, _| {
         seen.lock().push(row.id.to_string());

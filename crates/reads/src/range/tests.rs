@@ -11,16 +11,16 @@ use futures_util::{FutureExt as _, TryFutureExt as _};
 use proptest::prelude::*;
 use tokio::time::Instant;
 
-use crate::test_support::{NOW, Row, Simulated, UNAVAILABLE, World, at};
+use crate::test_support::{NOW, Row, Simulated, UNAVAILABLE, World, at, runtime};
 use crate::{Attempts, ConnectionContext, Range, ReadError};
 
 /// A bank with rows one minute apart.
-async fn bank(rows_max: u32, rows: i64) -> (Arc<Simulated>, World, Arc<ConnectionContext>) {
+fn bank(rows_max: u32, rows: i64) -> (Arc<Simulated>, World, Arc<ConnectionContext>) {
     let rows = (0..rows)
         .map(|number| Row::new("1", number, NOW - number * 60))
         .collect();
     let bank = Arc::new(Simulated::bank(rows_max, rows));
-    let world = World::new(&[&bank]).await;
+    let world = World::new(&[&bank]);
     let context = world.connection(&bank, &["1"]);
     (bank, world, context)
 }
@@ -125,7 +125,7 @@ fn ids(numbers: impl IntoIterator<Item = i64>) -> Vec<String> {
 
 #[tokio::test]
 async fn range_is_read_page_by_page_until_the_end() {
-    let (bank, world, context) = bank(4, 10).await;
+    let (bank, world, context) = bank(4, 10);
     let mut range = world.range(&context);
     assert_eq!(bank.calls.lock().len(), 0, "none before the first page");
     assert_eq!(page(&world, &mut range).await.unwrap(), (ids(0..4), true));
@@ -139,7 +139,7 @@ async fn range_is_read_page_by_page_until_the_end() {
 
 #[tokio::test]
 async fn first_page_can_be_smaller() {
-    let (bank, world, context) = bank(4, 10).await;
+    let (bank, world, context) = bank(4, 10);
     let mut range = world.range(&context).with_first_page_rows(2);
     assert_eq!(page(&world, &mut range).await.unwrap().0, ids(0..2));
     assert_eq!(page(&world, &mut range).await.unwrap().0, ids(2..6));
@@ -155,7 +155,7 @@ async fn range_is_that_of_the_transactions_endpoint() {
     let rows = [1, 0, -1, -30 * DAY, -30 * DAY - 1, -40 * DAY];
     let rows = rows.map(|seconds| Row::new("1", seconds, NOW + seconds));
     let bank = Arc::new(Simulated::bank(100, rows.to_vec()));
-    let world = World::new(&[&bank]).await;
+    let world = World::new(&[&bank]);
     let context = world.connection(&bank, &["1"]);
     let month = page(&world, &mut world.range(&context)).await.unwrap();
     assert_eq!(month, (ids([0, -1, -30 * DAY]), false));
@@ -180,7 +180,7 @@ async fn range_is_that_of_the_transactions_endpoint() {
 async fn other_accounts_and_categories_are_rejected() {
     let bank = Arc::new(Simulated::bank(1, vec![]));
     let broker = Arc::new(Simulated::broker(1, vec![]));
-    let world = World::new(&[&bank, &broker]).await;
+    let world = World::new(&[&bank, &broker]);
     let [banking, brokerage] = [&bank, &broker].map(|provider| world.connection(provider, &["1"]));
     let (unknown, all) = (Some(AccountId::new()), DateFilter::default());
     let transactions =
@@ -196,7 +196,7 @@ async fn other_accounts_and_categories_are_rejected() {
 
 #[tokio::test]
 async fn row_that_moves_to_the_next_page_is_not_repeated() {
-    let (bank, world, context) = bank(4, 10).await;
+    let (bank, world, context) = bank(4, 10);
     let mut range = world.range(&context);
     assert_eq!(page(&world, &mut range).await.unwrap().0, ids(0..4));
     // Two rows move to the second page, and all of them are on it again for the third.
@@ -208,7 +208,7 @@ async fn row_that_moves_to_the_next_page_is_not_repeated() {
 
 #[tokio::test]
 async fn row_first_seen_after_the_first_page_is_left_out() {
-    let (bank, world, context) = bank(4, 10).await;
+    let (bank, world, context) = bank(4, 10);
     // The provider's clock is ahead: a row of the first page was seen after the read began.
     bank.rows.lock()[0].seen_at = Some(NOW + 5);
     let mut range = world.range(&context);
@@ -225,7 +225,7 @@ async fn row_first_seen_after_the_first_page_is_left_out() {
 
 #[tokio::test]
 async fn failed_page_is_read_again() {
-    let (bank, world, context) = bank(4, 6).await;
+    let (bank, world, context) = bank(4, 6);
     let mut range = world.range(&context);
     bank.fail_next([Some(UNAVAILABLE), None, Some(UNAVAILABLE)]);
     let failed = page(&world, &mut range).await;
@@ -237,7 +237,7 @@ async fn failed_page_is_read_again() {
 
 #[tokio::test]
 async fn expired_cursor_fails_and_does_not_begin_again() {
-    let (bank, world, context) = bank(4, 6).await;
+    let (bank, world, context) = bank(4, 6);
     let mut range = world.range(&context);
     page(&world, &mut range).await.unwrap();
     bank.fail_next([Some(Error::Rejected { status: 400 })]);
@@ -257,7 +257,7 @@ async fn expired_cursor_fails_and_does_not_begin_again() {
 
 #[tokio::test(start_paused = true)]
 async fn endless_list_fails_for_good() {
-    let (bank, world, context) = bank(1, i64::from(PAGES_MAX) + 1).await;
+    let (bank, world, context) = bank(1, i64::from(PAGES_MAX) + 1);
     let mut range = world.range(&context);
     for _ in 0..PAGES_MAX {
         assert!(page(&world, &mut range).await.unwrap().1);
@@ -270,7 +270,7 @@ async fn endless_list_fails_for_good() {
 
 #[tokio::test(start_paused = true)]
 async fn three_attempts_are_made() {
-    let (bank, world, context) = bank(4, 6).await;
+    let (bank, world, context) = bank(4, 6);
     let mut range = world.range(&context);
     bank.fail_next([Some(UNAVAILABLE), Some(Error::Deadline), None]);
     let (outcome, seconds) = retried_page(&world, &mut range).await;
@@ -297,7 +297,7 @@ async fn three_attempts_are_made() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_for_the_budget_is_not_a_failed_attempt() {
-    let (bank, world, context) = bank(4, 6).await;
+    let (bank, world, context) = bank(4, 6);
     let mut range = world.range(&context);
     let used_up = |seconds| {
         Some(Error::BudgetUsedUp {
@@ -317,7 +317,7 @@ async fn waiting_for_the_budget_is_not_a_failed_attempt() {
 
 #[tokio::test(start_paused = true)]
 async fn retries_end_an_hour_after_the_read_began() {
-    let (bank, world, context) = bank(4, 6).await;
+    let (bank, world, context) = bank(4, 6);
     let (mut range, give_up_at) = (world.range(&context), Attempts::end_of_list());
     tokio::time::advance(Duration::from_secs(3_590)).await;
     let retry_after = Duration::from_secs(10);
@@ -341,7 +341,7 @@ async fn trades_come_account_after_account() {
         })
         .collect();
     let broker = Arc::new(Simulated::broker(4, rows));
-    let world = World::new(&[&broker]).await;
+    let world = World::new(&[&broker]);
     let context = world.connection(&broker, &["a", "b", "empty"]);
     let mut range = world.trades(&context);
     let mut pages = Vec::new();
@@ -378,7 +378,7 @@ async fn trades_that_change_meanwhile_fail_for_good() {
         .map(|number| Row::new("a", number, NOW - number))
         .collect();
     let broker = Arc::new(Simulated::broker(4, rows));
-    let world = World::new(&[&broker]).await;
+    let world = World::new(&[&broker]);
     let context = world.connection(&broker, &["a"]);
     let mut range = world.trades(&context);
     broker.fail_next([Some(UNAVAILABLE), Some(UNAVAILABLE)]);
@@ -408,9 +408,8 @@ proptest! {
         rows_max in 3_u32..12,
         posted in prop::collection::vec((0_i64..80, 0_u32..3), 0..30),
     ) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let seen = runtime.block_on(async {
-            let (bank, world, context) = bank(rows_max, rows).await;
+        let seen = runtime().block_on(async {
+            let (bank, world, context) = bank(rows_max, rows);
             let (mut range, mut seen, mut posted) = (world.range(&context), Vec::new(), posted.into_iter().enumerate());
             loop {
                 let (ids, more) = page(&world, &mut range).await.unwrap();

@@ -1,6 +1,5 @@
 //! Windows over simulated lists of several accounts, compared with a merge of the whole lists.
 
-use std::sync::LazyLock;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 
 use super::*;
-use crate::test_support::{NOW, Row, Simulated, UNAVAILABLE, World, at};
+use crate::test_support::{NOW, Row, Simulated, UNAVAILABLE, World, at, runtime};
 
 /// How the query treats a row of the provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,19 +26,6 @@ enum Kind {
 struct Broker {
     lists: Vec<Vec<(i64, Kind)>>,
     simulated: Simulated,
-}
-
-/// The service, whose database is not used.
-static WORLD: LazyLock<World> = LazyLock::new(|| {
-    let opened = std::thread::spawn(|| runtime().block_on(World::new(&[])));
-    opened.join().expect("opened")
-});
-
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .expect("a runtime")
 }
 
 /// A client that pages through the trades of all accounts.
@@ -95,7 +81,7 @@ impl Broker {
 
     fn client(self) -> Client {
         let simulated = Arc::new(self.simulated);
-        let world = WORLD.over(&simulated);
+        let world = World::new(&[&simulated]);
         let names: Vec<String> = (0..self.lists.len()).map(|at| at.to_string()).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let mut context = world.connection(&simulated, &names);
@@ -121,7 +107,7 @@ impl Client {
     fn fresh(&self) -> Self {
         Self {
             simulated: Arc::clone(&self.simulated),
-            world: WORLD.over(&self.simulated),
+            world: World::new(&[&self.simulated]),
             context: Arc::clone(&self.context),
             key_id: KeyId::new(),
         }
