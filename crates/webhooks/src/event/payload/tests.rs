@@ -310,7 +310,7 @@ fn amounts_are_exact_integers_of_any_size() {
 }
 
 #[test]
-fn classes_have_hyphens() {
+fn classes_have_hyphens_and_directions_follow_the_sign() {
     let account = account(1, "Everyday", "AUD");
     for (sent, class) in [
         (None, "other"),
@@ -325,11 +325,6 @@ fn classes_have_hyphens() {
         };
         assert_eq!(parsed(json(&transaction(&row, &sydney())))["class"], class);
     }
-}
-
-#[test]
-fn directions_follow_the_sign() {
-    let account = account(1, "Everyday", "AUD");
     for (amount, direction) in [("-0.001", "debit"), ("0", "credit"), ("3", "credit")] {
         let row = Transaction {
             amount: decimal(amount),

@@ -192,19 +192,22 @@ async fn trusting() -> Client {
     Client::with_tls(tls, resolver, DEVELOPMENT, TIMEOUT)
 }
 
+/// The short time to connect leaves time to answer.
 #[tokio::test]
 async fn tls_connection_is_reused() {
-    let endpoint = TlsPeer::accepting(Identity::valid()).await;
-    let client = trusting().await;
-    for _ in 0..2 {
-        let exchange = post(&client, &endpoint.url()).await;
-        assert_eq!(exchange.status, Some(204));
-        assert_eq!(exchange.error, None);
-        // Lets the connection return to the pool.
-        yield_now().await;
+    for connect_time in [ConnectTime::Usual, ConnectTime::Short] {
+        let endpoint = TlsPeer::accepting(Identity::valid()).await;
+        let (client, url) = (trusting().await, endpoint.url());
+        for _ in 0..2 {
+            let exchange = client.send(&url, message("{}"), connect_time).await;
+            let outcome = (exchange.status, exchange.error);
+            assert_eq!(outcome, (Some(204), None), "{connect_time:?}");
+            // Lets the connection return to the pool.
+            yield_now().await;
+        }
+        let connected = (endpoint.handshakes(), endpoint.peer.connections());
+        assert_eq!(connected, (1, 1), "{connect_time:?}");
     }
-    assert_eq!(endpoint.handshakes(), 1);
-    assert_eq!(endpoint.peer.connections(), 1);
 }
 
 /// The peer accepts the connection and never shakes hands.
@@ -229,20 +232,6 @@ async fn short_connect_time_includes_tls() {
         );
         assert_eq!(exchange.duration.as_secs(), limit.as_secs());
     }
-}
-
-#[tokio::test]
-async fn short_connect_time_leaves_time_to_answer() {
-    let endpoint = TlsPeer::accepting(Identity::valid()).await;
-    let client = trusting().await;
-    for _ in 0..2 {
-        let exchange = client
-            .send(&endpoint.url(), message("{}"), ConnectTime::Short)
-            .await;
-        assert_eq!(exchange.status, Some(204));
-        yield_now().await;
-    }
-    assert_eq!(endpoint.handshakes(), 1);
 }
 
 #[tokio::test]
