@@ -132,6 +132,9 @@ mod tests {
             match_accounts(&before, &after),
             [Some(before[1].id), Some(before[0].id)]
         );
+        let after = ["a", "n"].map(|id| found(id, "Everyday", "1234"));
+        let matched = match_accounts(&before[..1], &after);
+        assert_eq!(matched, [Some(before[0].id), None], "only itself");
     }
 
     #[test]
@@ -164,43 +167,15 @@ mod tests {
 
     #[test]
     fn ambiguous_accounts_are_new() {
-        let before = [
-            existing("a", "Everyday", "1234"),
-            existing("b", "Everyday", "1234"),
-        ];
-        assert_eq!(
-            match_accounts(&before, &[found("n", "Everyday", "1234")]),
-            [None],
-            "two stored accounts fit"
-        );
-        let after = [
-            found("n", "Everyday", "1234"),
-            found("m", "Everyday", "1234"),
-        ];
-        assert_eq!(
-            match_accounts(&before[..1], &after),
-            [None, None],
-            "two found accounts fit"
-        );
-        let after = [
-            found("b", "Everyday", "1234"),
-            found("n", "Everyday", "1234"),
-        ];
-        assert_eq!(
-            match_accounts(&before, &after),
-            [Some(before[1].id), Some(before[0].id)],
-            "one is left on each side"
-        );
-    }
-
-    #[test]
-    fn listed_account_matches_only_itself() {
-        let before = [existing("a", "Everyday", "1234")];
-        let after = [
-            found("a", "Everyday", "1234"),
-            found("n", "Everyday", "1234"),
-        ];
-        assert_eq!(match_accounts(&before, &after), [Some(before[0].id), None]);
+        let alike = |ids: [&str; 2]| ids.map(|id| found(id, "Everyday", "1234"));
+        let before = ["a", "b"].map(|id| existing(id, "Everyday", "1234"));
+        let matched = match_accounts(&before, &alike(["n", "m"])[..1]);
+        assert_eq!(matched, [None], "two stored accounts fit");
+        let matched = match_accounts(&before[..1], &alike(["n", "m"]));
+        assert_eq!(matched, [None, None], "two found accounts fit");
+        let matched = match_accounts(&before, &alike(["b", "n"]));
+        let expected = [Some(before[1].id), Some(before[0].id)];
+        assert_eq!(matched, expected, "one is left on each side");
     }
 
     proptest! {

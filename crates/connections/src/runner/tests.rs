@@ -163,7 +163,7 @@ async fn job_that_kills_its_process_backs_off_from_the_second_time_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn due_syncs_wait_while_the_provider_says_so() {
+async fn due_syncs_wait_and_run_at_once_as_the_provider_says() {
     static RUNS: AtomicU32 = AtomicU32::new(0);
     const OTHER: JobKind = kind("test", |state, claim| {
         Box::pin(async move {
@@ -191,18 +191,16 @@ async fn due_syncs_wait_while_the_provider_says_so() {
     broker.syncs_wait.store(false, Ordering::SeqCst);
     until(|| RUNS.load(Ordering::SeqCst) == 2).await;
     world.stop(lanes).await;
-}
 
-#[tokio::test]
-async fn syncs_at_once_are_those_of_the_provider() {
-    let mut state = (*World::new().await.state).clone();
+    let mut state = (*world.state).clone();
     let syncs = ProviderSyncs {
         at_once: 9,
         ..ProviderSyncs::default()
     };
     state.syncs_by_provider.insert("akahu", syncs);
     let at_once = |provider| (sync::KIND.concurrency_max)(&state, provider);
-    assert_eq!(["akahu", "fiskil"].map(at_once), [9, 4]);
+    let expected = [9, 4];
+    assert_eq!(["akahu", "fiskil"].map(at_once), expected, "syncs at once");
 }
 
 #[tokio::test(start_paused = true)]

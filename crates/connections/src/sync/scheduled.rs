@@ -97,32 +97,17 @@ mod tests {
     #[test]
     fn rows_are_read_for_somebody_or_every_third_day() {
         assert_eq!(scope(NOW, &unfollowed(), false), Scope::Nothing);
-        for followers in [
-            Followers {
-                has_endpoint: true,
-                ..unfollowed()
-            },
-            Followers {
-                last_changes_poll_at: Some(ago(29 * 24)),
-                ..unfollowed()
-            },
-            Followers {
-                rows_backfill_began_at: ago(23),
-                ..unfollowed()
-            },
-            Followers {
-                has_unread: true,
-                ..unfollowed()
-            },
-            Followers {
-                synced_at: None,
-                ..unfollowed()
-            },
-            Followers {
-                synced_at: Some(ago(72)),
-                ..unfollowed()
-            },
-        ] {
+        let reasons: [fn(&mut Followers); 6] = [
+            |followers| followers.has_endpoint = true,
+            |followers| followers.last_changes_poll_at = Some(ago(29 * 24)),
+            |followers| followers.rows_backfill_began_at = ago(23),
+            |followers| followers.has_unread = true,
+            |followers| followers.synced_at = None,
+            |followers| followers.synced_at = Some(ago(72)),
+        ];
+        for reason in reasons {
+            let mut followers = unfollowed();
+            reason(&mut followers);
             assert_eq!(scope(NOW, &followers, false), Scope::Rows, "{followers:?}");
         }
         assert_eq!(
@@ -140,17 +125,11 @@ mod tests {
     #[test]
     fn unfollowed_connection_is_refreshed_once_a_day() {
         for refreshed_at in [None, Some(ago(24))] {
-            assert_eq!(
-                scope(
-                    NOW,
-                    &Followers {
-                        refreshed_at,
-                        ..unfollowed()
-                    },
-                    false
-                ),
-                Scope::Refresh
-            );
+            let followers = Followers {
+                refreshed_at,
+                ..unfollowed()
+            };
+            assert_eq!(scope(NOW, &followers, false), Scope::Refresh);
         }
     }
 }
