@@ -126,67 +126,50 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
     const START: Timestamp = Timestamp::UNIX_EPOCH;
 
+    /// A call of one user, so many seconds after the start.
+    async fn take(
+        budgets: &CallBudgets<&'static str>,
+        is_first: bool,
+        seconds: u32,
+    ) -> Result<(), Duration> {
+        let now = START + seconds * SECOND;
+        budgets.take(&"a", 30, is_first, now).await
+    }
+
     #[tokio::test]
     async fn budget_is_used_up_by_calls_and_refills() {
         let budgets = CallBudgets::new("test", None);
         for _ in 0..30 {
-            assert_eq!(budgets.take(&"a", 30, true, START).await, Ok(()));
+            assert_eq!(take(&budgets, true, 0).await, Ok(()));
         }
-        assert_eq!(budgets.take(&"a", 30, true, START).await, Err(2 * SECOND));
-        assert_eq!(
-            budgets.take(&"b", 30, true, START).await,
-            Ok(()),
-            "another user has a budget of their own"
-        );
+        assert_eq!(take(&budgets, true, 0).await, Err(2 * SECOND));
+        let other = budgets.take(&"b", 30, true, START).await;
+        assert_eq!(other, Ok(()), "another user has a budget of their own");
         assert_eq!(budgets.take(&"a", 0, true, START).await, Ok(()), "no limit");
-        assert_eq!(
-            budgets.take(&"a", 30, true, START + SECOND).await,
-            Err(SECOND)
-        );
-        assert_eq!(
-            budgets.take(&"a", 30, true, START + 2 * SECOND).await,
-            Ok(())
-        );
+        assert_eq!(take(&budgets, true, 1).await, Err(SECOND));
+        assert_eq!(take(&budgets, true, 2).await, Ok(()));
     }
 
     #[tokio::test]
     async fn clock_set_back_empties_a_budget_once() {
         let budgets = CallBudgets::new("test", None);
-        assert_eq!(
-            budgets.take(&"a", 30, true, START + 3_600 * SECOND).await,
-            Ok(())
-        );
-        assert_eq!(budgets.take(&"a", 30, true, START).await, Err(62 * SECOND));
-        assert_eq!(
-            budgets.take(&"a", 30, true, START + 61 * SECOND).await,
-            Err(SECOND)
-        );
-        assert_eq!(
-            budgets.take(&"a", 30, true, START + 62 * SECOND).await,
-            Ok(())
-        );
+        assert_eq!(take(&budgets, true, 3_600).await, Ok(()));
+        assert_eq!(take(&budgets, true, 0).await, Err(62 * SECOND));
+        assert_eq!(take(&budgets, true, 61).await, Err(SECOND));
+        assert_eq!(take(&budgets, true, 62).await, Ok(()));
     }
 
     #[tokio::test]
     async fn request_that_began_may_overdraw_once() {
         let budgets = CallBudgets::new("test", None);
-        assert_eq!(budgets.take(&"a", 30, true, START).await, Ok(()));
+        assert_eq!(take(&budgets, true, 0).await, Ok(()));
         for _ in 1..60 {
-            assert_eq!(budgets.take(&"a", 30, false, START).await, Ok(()));
+            assert_eq!(take(&budgets, false, 0).await, Ok(()));
         }
-        assert_eq!(
-            budgets.take(&"a", 30, false, START).await,
-            Err(120 * SECOND),
-            "until the budget is full"
-        );
-        assert_eq!(
-            budgets.take(&"a", 30, true, START).await,
-            Err(62 * SECOND),
-            "until a call is left"
-        );
-        assert_eq!(
-            budgets.take(&"a", 30, true, START + 62 * SECOND).await,
-            Ok(())
-        );
+        let until_full = take(&budgets, false, 0).await;
+        assert_eq!(until_full, Err(120 * SECOND), "until the budget is full");
+        let until_one = take(&budgets, true, 0).await;
+        assert_eq!(until_one, Err(62 * SECOND), "until a call is left");
+        assert_eq!(take(&budgets, true, 62).await, Ok(()));
     }
 }

@@ -269,31 +269,24 @@ mod tests {
         assert_eq!(map.get(&1, at(1)), None);
     }
 
-    #[test]
-    fn size_is_bounded() {
-        let map = Expiring::new(
+    /// A map of 1,000 bytes.
+    fn of_bytes() -> Expiring<u32, Vec<u8>> {
+        Expiring::new(
             Duration::from_secs(300),
             1_000,
             |_: &u32, value: &Vec<u8>| value.len(),
-        );
-        for key in 0..100 {
-            map.insert(key, vec![0; 100], at(1));
-        }
-        assert!(map.bytes() <= 1_000);
+        )
     }
 
     #[test]
     fn full_map_takes_new_entries_and_keeps_used_ones() {
-        let map = Expiring::new(
-            Duration::from_secs(300),
-            1_000,
-            |_: &u32, value: &Vec<u8>| value.len(),
-        );
+        let map = of_bytes();
         for key in 0..100 {
             map.insert(key, vec![0; 100], at(1));
             assert!(map.get(&key, at(1)).is_some(), "{key}");
             assert!(map.get(&0, at(1)).is_some(), "used all the time");
         }
+        assert!(map.bytes() <= 1_000);
         map.remove(&99);
         assert_eq!(map.get(&99, at(1)), None);
         map.insert(1_000, vec![0; 251], at(1));
@@ -304,11 +297,7 @@ mod tests {
 
     #[test]
     fn new_entries_have_time_to_be_used() {
-        let map = Expiring::new(
-            Duration::from_secs(300),
-            1_000,
-            |_: &u32, value: &Vec<u8>| value.len(),
-        );
+        let map = of_bytes();
         for key in 0..10 {
             map.insert(key, vec![0; 100], at(1));
             assert!(map.get(&key, at(1)).is_some(), "used");

@@ -8,9 +8,10 @@ use uuid::Uuid;
 use super::{Server, UNSHARED, now};
 use crate::{CallBudgets, CallKind, CallWindow};
 
-/// The same calls, counted by the server for three instances and by one alone.
+/// The same calls, counted by the server for three instances and by one alone, and taken out of a
+/// budget, with credit and without.
 #[tokio::test]
-async fn calls_to_a_provider_are_counted_as_one_instance_does() {
+async fn calls_and_budgets_are_counted_as_one_instance_does() {
     let server = Server::start();
     let stores = [server.store(), server.store(), server.store()];
     let instances = stores
@@ -57,6 +58,41 @@ async fn calls_to_a_provider_are_counted_as_one_instance_does() {
         }
     }
     assert!(allowed > 30 && refused > 30, "{allowed} {refused}");
+
+    let instances = stores
+        .each_ref()
+        .map(|store| CallBudgets::new("test", Some(store)));
+    let alone = CallBudgets::new("test", None);
+    let (user, mut allowed) = ("a".to_owned(), 0);
+    for step in 0..60 {
+        let is_first = step % 4 == 0;
+        let there = instances[step % 3].take(&user, 10, is_first, now()).await;
+        let here = alone.take(&user, 10, is_first, now()).await;
+        match (there, here) {
+            (Ok(()), Ok(())) => allowed += 1,
+            (Err(there), Err(here)) => assert!(
+                there.abs_diff(here) < Duration::from_secs(5),
+                "{there:?} {here:?}"
+            ),
+            decided => panic!("{step}: {decided:?}"),
+        }
+    }
+    assert!(
+        (20..25).contains(&allowed),
+        "a budget and as much on credit: {allowed}"
+    );
+    let other = CallBudgets::new("another provider", Some(&stores[0]));
+    assert_eq!(other.take(&user, 10, true, now()).await, Ok(()));
+
+    server.stop().await;
+    assert!(
+        instances[0].take(&user, 10, true, now()).await.is_err(),
+        "what it knows outlives the server"
+    );
+    assert_eq!(
+        instances[0].take(&"b".to_owned(), 10, true, now()).await,
+        Ok(())
+    );
 }
 
 /// Each instance decides by what it knows, while the others call too.
@@ -106,46 +142,4 @@ async fn count_of_the_provider_is_compared_with_the_calls_of_all() {
     }
     let refused = there.take(UNSHARED, None).await.unwrap_err();
     assert!(refused.by_all && refused.wait > Duration::from_secs(50));
-}
-
-/// The same calls, taken out of a budget by three instances and by one alone, with credit and
-/// without.
-#[tokio::test]
-async fn budget_of_a_user_is_that_of_one_instance() {
-    let server = Server::start();
-    let stores = [server.store(), server.store(), server.store()];
-    let instances = stores
-        .each_ref()
-        .map(|store| CallBudgets::new("test", Some(store)));
-    let alone = CallBudgets::new("test", None);
-    let (user, mut allowed) = ("a".to_owned(), 0);
-    for step in 0..60 {
-        let is_first = step % 4 == 0;
-        let there = instances[step % 3].take(&user, 10, is_first, now()).await;
-        let here = alone.take(&user, 10, is_first, now()).await;
-        match (there, here) {
-            (Ok(()), Ok(())) => allowed += 1,
-            (Err(there), Err(here)) => assert!(
-                there.abs_diff(here) < Duration::from_secs(5),
-                "{there:?} {here:?}"
-            ),
-            decided => panic!("{step}: {decided:?}"),
-        }
-    }
-    assert!(
-        (20..25).contains(&allowed),
-        "a budget and as much on credit: {allowed}"
-    );
-    let other = CallBudgets::new("another provider", Some(&stores[0]));
-    assert_eq!(other.take(&user, 10, true, now()).await, Ok(()));
-
-    server.stop().await;
-    assert!(
-        instances[0].take(&user, 10, true, now()).await.is_err(),
-        "what it knows outlives the server"
-    );
-    assert_eq!(
-        instances[0].take(&"b".to_owned(), 10, true, now()).await,
-        Ok(())
-    );
 }

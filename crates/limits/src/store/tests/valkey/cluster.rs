@@ -154,7 +154,7 @@ async fn limits_permits_and_values_are_those_of_a_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replica_takes_over_from_its_node() {
+async fn replica_takes_over_and_then_another_cluster() {
     let cluster = Cluster::start();
     let store = cluster.store(&[0, 1]);
     let limit = limiter(&store, 10);
@@ -179,11 +179,8 @@ async fn replica_takes_over_from_its_node() {
     while store.check().await.is_err() || store.is_down() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-}
 
-#[tokio::test(flavor = "multi_thread")]
-async fn another_cluster_at_the_same_addresses_is_found() {
-    let cluster = Cluster::start();
+    // Another cluster at the same addresses is found.
     let store = cluster.store(&[0, 1, 2]);
     let limit = limiter(&store, 10);
     assert!(limit.take("a".to_owned(), now()).await.allowed);

@@ -7,12 +7,15 @@ use super::{
 };
 use crate::{Admission, CallKind, CallWindow, admit};
 
+/// Syncs wait, because the calls of others are unknown.
 #[tokio::test]
 async fn instance_counts_for_itself_while_the_server_is_away() {
     let server = Server::start();
     let store = server.store();
     let limiter = limiter(&store, 60);
     assert_eq!(allowed(&limiter, 50).await, 50);
+    let window = CallWindow::new("test", 10, Some(&store));
+    assert_eq!(window.take(CallKind::Sync, None).await, Ok(()));
     let port = server.stop().await;
     let allowed = allowed(&limiter, 100).await;
     assert!(
@@ -23,18 +26,6 @@ async fn instance_counts_for_itself_while_the_server_is_away() {
     let permits = permits(&store, 1);
     let held = acquire(&permits).await;
     assert!(held.is_some() && acquire(&permits).await.is_none());
-    let _again = Server::start_at(port);
-    until_it_responds(&store).await;
-    assert!(limiter.take("c".to_owned(), now()).await.allowed);
-}
-
-#[tokio::test]
-async fn syncs_wait_while_calls_of_others_are_unknown() {
-    let server = Server::start();
-    let store = server.store();
-    let window = CallWindow::new("test", 10, Some(&store));
-    assert_eq!(window.take(CallKind::Sync, None).await, Ok(()));
-    let port = server.stop().await;
     for _ in 0..3 {
         assert_eq!(window.take(CallKind::Job, None).await, Ok(()), "alone");
     }
@@ -42,6 +33,7 @@ async fn syncs_wait_while_calls_of_others_are_unknown() {
     assert_eq!(window.take(UNSHARED, None).await, Ok(()));
     let _again = Server::start_at(port);
     until_it_responds(&store).await;
+    assert!(limiter.take("c".to_owned(), now()).await.allowed);
     assert!(!window.syncs_wait());
     assert_eq!(window.take(CallKind::Sync, None).await, Ok(()));
 }
@@ -97,6 +89,11 @@ async fn limits_hold_while_the_server_has_no_memory_for_values() {
     let permits = permits(&store, 1);
     let Admission { permit, .. } = admit(Some(&limit), Some(&permits), "b".to_owned(), now()).await;
     assert!(permit.is_some() && !store.is_down() && store.check().await.is_ok());
+    for policy in ["noeviction", "allkeys-lru"] {
+        let set = ["CONFIG", "SET", "maxmemory-policy", policy];
+        server.run(&set).await;
+        assert_eq!(store.memory_policy().await.as_deref(), Some(policy));
+    }
 }
 
 #[tokio::test]

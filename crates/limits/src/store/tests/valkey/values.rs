@@ -79,14 +79,3 @@ async fn value_is_there_for_other_instances_and_sealed() {
     server.run(&["RPUSH", key, "a list"]).await;
     assert_eq!(get(&one).await, None);
 }
-
-#[tokio::test]
-async fn policy_of_a_full_memory_is_that_of_the_server() {
-    let server = Server::start();
-    let store = server.store();
-    for policy in ["noeviction", "allkeys-lru"] {
-        let set = ["CONFIG", "SET", "maxmemory-policy", policy];
-        server.run(&set).await;
-        assert_eq!(store.memory_policy().await.as_deref(), Some(policy));
-    }
-}
