@@ -20,36 +20,40 @@ both! {
         assert_eq!(db.keys().find_caller(&key(2), at(2)).await.unwrap(), None);
         assert_eq!(db.keys().find_caller_by_id(user.id, record.id, at(2)).await.unwrap(), Some(found));
         assert_eq!(db.keys().find_caller_by_id(UserId::new(), record.id, at(2)).await.unwrap(), None, "wrong user");
-        assert_eq!(db.keys().find(record.id).await.unwrap(), Some(record));
-    }
+        assert_eq!(db.keys().find(record.id).await.unwrap().as_ref(), Some(&record));
 
-    async fn user_change_is_visible_at_once(db) {
-        let user = db.user("a@x").await;
-        db.key(user.id, 1).await;
-        let zone = db.keys().find_caller(&key(1), at(1)).await.unwrap().unwrap().caller.timezone;
-        assert_eq!(zone, TimeZone::get("Australia/Sydney").unwrap(), "the default");
-        db.change_user(user.id, &UserChange { plan: Some(Plan::Saver), ..UserChange::default() }).await;
+        // A use is recorded, and its time never moves back.
+        for (user, now) in [(user.id, 20), (user.id, 10), (UserId::new(), 30)] {
+            db.keys().touch(user, record.id, at(now)).await.unwrap();
+        }
+        assert_eq!(db.keys().find_caller(&key(1), at(30)).await.unwrap().unwrap().last_used_at, Some(at(20)));
+        assert_eq!(db.keys().find(record.id).await.unwrap().unwrap().last_used_at, Some(at(20)), "wrong user");
+        assert_eq!(db.revision(user.id).await, 0);
+
+        // A change of the user is visible at once.
+        let change = UserChange { plan: Some(Plan::Saver), timezone: Some(None), ..UserChange::default() };
+        db.change_user(user.id, &change).await;
         let caller = db.keys().find_caller(&key(1), at(1)).await.unwrap().unwrap().caller;
         assert_eq!((caller.plan, caller.revision), (Plan::Saver, 1));
+        assert_eq!(caller.timezone, TimeZone::get("Australia/Sydney").unwrap(), "the default");
+        db.raw("UPDATE users SET timezone = 'Mars/Olympus'").await;
+        assert_fails!(db.keys().find_caller(&key(1), at(1)).await, Corrupt("a timezone"));
     }
 
     async fn revoking_again_keeps_the_first_time(db) {
+        assert_fails!(in_tx!(db, keys::insert(UserId::new(), &key(1), "k", None, at(0))).await, NotFound("user"));
         let user = db.user("a@x").await;
         let record = db.key(user.id, 1).await;
+        assert_fails!(in_tx!(db, keys::insert(user.id, &key(1), "k", None, at(0))).await, Conflict("this key"));
         assert_eq!(in_tx!(db, keys::revoke(record.id, at(5))).await.unwrap().revoked_at, Some(at(5)));
         assert_eq!(db.keys().find_caller(&key(1), at(4)).await.unwrap(), None);
         assert_eq!(db.keys().find_caller_by_id(user.id, record.id, at(4)).await.unwrap(), None);
         assert_eq!(in_tx!(db, keys::revoke(record.id, at(9))).await.unwrap().revoked_at, Some(at(5)));
         assert_eq!(db.revision(user.id).await, 0, "a revision does not cover keys");
         assert_fails!(in_tx!(db, keys::revoke(KeyId::new(), at(5))).await, NotFound("key"));
-    }
-
-    async fn key_that_was_revoked_meanwhile_is_not_rotated(db) {
-        let user = db.user("a@x").await;
-        let before = db.key(user.id, 1).await;
-        in_tx!(db, keys::revoke(before.id, at(1))).await.unwrap();
-        assert_fails!(in_tx!(db, keys::rotate(&before, &key(2), at(9), at(2))).await, NotFound("key"));
-        assert_eq!(db.keys().find_caller(&key(2), at(3)).await.unwrap(), None);
+        // Whoever read it before does not rotate it.
+        assert_fails!(in_tx!(db, keys::rotate(&record, &key(2), at(9), at(6))).await, NotFound("key"));
+        assert_eq!(db.keys().find_caller(&key(2), at(7)).await.unwrap(), None);
     }
 
     async fn a_key_is_valid_before_its_expiry(db) {
@@ -70,17 +74,6 @@ both! {
         assert_eq!(old.expires_at, Some(at(70)));
     }
 
-    async fn last_use_never_moves_back(db) {
-        let user = db.user("a@x").await;
-        let record = db.key(user.id, 1).await;
-        db.keys().touch(user.id, record.id, at(20)).await.unwrap();
-        db.keys().touch(user.id, record.id, at(10)).await.unwrap();
-        assert_eq!(db.keys().find_caller(&key(1), at(30)).await.unwrap().unwrap().last_used_at, Some(at(20)));
-        db.keys().touch(UserId::new(), record.id, at(30)).await.unwrap();
-        assert_eq!(db.keys().find(record.id).await.unwrap().unwrap().last_used_at, Some(at(20)), "wrong user");
-        assert_eq!(db.revision(user.id).await, 0);
-    }
-
     async fn lists_only_the_users_keys_oldest_first(db) {
         let (user, other) = (db.user("a@x").await, db.user("b@x").await);
         for (number, user_id, made) in [(1, user.id, 30), (2, user.id, 10), (3, other.id, 5), (4, user.id, 20)] {
@@ -89,20 +82,6 @@ both! {
         let names: Vec<_> = db.keys().list(user.id).await.unwrap().into_iter().map(|key| key.name).collect();
         assert_eq!(names, ["k2", "k4", "k1"]);
         assert_eq!(db.keys().list(UserId::new()).await.unwrap(), []);
-    }
-
-    async fn rejects_unknown_user_and_duplicate_key(db) {
-        assert_fails!(in_tx!(db, keys::insert(UserId::new(), &key(1), "k", None, at(0))).await, NotFound("user"));
-        let user = db.user("a@x").await;
-        db.key(user.id, 1).await;
-        assert_fails!(in_tx!(db, keys::insert(user.id, &key(1), "k", None, at(0))).await, Conflict("this key"));
-    }
-
-    async fn an_unknown_timezone_is_corrupt(db) {
-        let user = db.user("a@x").await;
-        db.key(user.id, 1).await;
-        db.raw("UPDATE users SET timezone = 'Mars/Olympus'").await;
-        assert_fails!(db.keys().find_caller(&key(1), at(1)).await, Corrupt("a timezone"));
     }
 
     async fn keys_of_a_user_are_counted(db) {
@@ -155,11 +134,10 @@ both! {
 
 /// On PostgreSQL, requests that wait at the same moment share a statement.
 mod at_the_same_moment {
-    use std::time::Duration;
-
     use futures_util::future::join_all;
 
     use super::*;
+    use crate::tests::fixtures::wait_for_lock_waiters;
     use crate::tests::support::{
         TestDb, cancel_after, connect, on_postgres, on_postgres_unprepared,
     };
@@ -205,32 +183,26 @@ mod at_the_same_moment {
                 ),
             }
         }
+        // A request that leaves takes no other along.
+        for polls in 0..6 {
+            let (first, others) = (key(1), [key(2), key(4)]);
+            let (left, found) = tokio::join!(
+                cancel_after(polls, db.keys().find_caller(&first, at(2))),
+                join_all(others.iter().map(|key| db.keys().find_caller(key, at(2)))),
+            );
+            assert!(left.is_none_or(|found| found.unwrap().is_some()));
+            let found: Vec<_> = found
+                .into_iter()
+                .map(|found| found.unwrap().unwrap().caller.user_id)
+                .collect();
+            assert_eq!(found, [users[2], users[4]], "left after {polls}");
+        }
     }
 
     #[test]
     fn postgres_finds_each_its_own() {
         on_postgres(each_finds_its_own);
         on_postgres_unprepared(each_finds_its_own);
-    }
-
-    #[test]
-    fn postgres_request_that_leaves_takes_no_other_along() {
-        on_postgres(async |db| {
-            let users = fill(db).await;
-            for polls in 0..6 {
-                let (first, others) = (key(1), [key(2), key(4)]);
-                let (left, found) = tokio::join!(
-                    cancel_after(polls, db.keys().find_caller(&first, at(2))),
-                    join_all(others.iter().map(|key| db.keys().find_caller(key, at(2)))),
-                );
-                assert!(left.is_none_or(|found| found.unwrap().is_some()));
-                let found: Vec<_> = found
-                    .into_iter()
-                    .map(|found| found.unwrap().unwrap().caller.user_id)
-                    .collect();
-                assert_eq!(found, [users[2], users[4]], "left after {polls}");
-            }
-        });
     }
 
     /// As when a connection is lost without a word: nobody waits behind it.
@@ -245,27 +217,19 @@ mod at_the_same_moment {
                 .unwrap();
             let (first, second) = (key(1), key(2));
             let mut hanging = Box::pin(db.keys().find_caller(&first, at(2)));
-            assert!(
-                tokio::time::timeout(Duration::from_millis(50), &mut hanging)
-                    .await
-                    .is_err()
-            );
+            tokio::select! {
+                found = &mut hanging => panic!("the table is locked: {found:?}"),
+                () = wait_for_lock_waiters(db, 1) => {}
+            }
             let backend = "SELECT CAST(MIN(pid) AS BIGINT) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
                 AND datname = current_database()";
             let stuck: i64 = locker.query_one(backend, &[]).await.unwrap().get(0);
             let mut later = Box::pin(db.keys().find_caller(&second, at(2)));
-            let began = "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
-                AND datname = current_database()";
-            assert!(
-                tokio::time::timeout(Duration::from_millis(200), &mut later)
-                    .await
-                    .is_err()
-            );
-            assert_eq!(
-                locker.query_one(began, &[]).await.unwrap().get::<_, i64>(0),
-                2,
-                "one beside the other"
-            );
+            tokio::select! {
+                found = &mut later => panic!("the table is locked: {found:?}"),
+                // One beside the other.
+                () = wait_for_lock_waiters(db, 2) => {}
+            }
             locker
                 .batch_execute(&format!("SELECT pg_terminate_backend({stuck}); COMMIT"))
                 .await

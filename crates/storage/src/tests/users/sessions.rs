@@ -2,7 +2,7 @@ use bellbird_domain::UserId;
 
 use crate::tests::fixtures::{console_session, new_link, sign_in_link};
 use crate::tests::support::{TestDb, assert_fails, at, both};
-use crate::{BegunSession, NO_CONSOLE_SIGN_IN, NewLink, NewSignInLink, Storage, UserChange, in_tx};
+use crate::{NO_CONSOLE_SIGN_IN, NewLink, NewSignInLink, Storage, UserChange, in_tx};
 
 async fn insert_link(
     db: &Storage,
@@ -18,16 +18,10 @@ async fn insert_link(
     db.sessions().insert_link(&link, 2, at(0)).await.unwrap()
 }
 
-async fn begin(db: &Storage, link: &str, token: &str, now: i64) -> Option<BegunSession> {
-    let session = console_session(token, token);
-    db.sessions()
-        .sign_in(link, &session, at(now))
-        .await
-        .unwrap()
-}
-
 async fn sign_in(db: &Storage, link: &str, token: &str, now: i64) -> Option<UserId> {
-    begin(db, link, token, now).await.map(|begun| begun.user_id)
+    let session = console_session(token, token);
+    let begun = db.sessions().sign_in(link, &session, at(now)).await;
+    begun.unwrap().map(|begun| begun.user_id)
 }
 
 async fn signed_in(db: &TestDb, token: &str, now: i64) -> Option<UserId> {
@@ -49,12 +43,23 @@ both! {
         assert_eq!(signed_in(db, "cookie", 1_000).await, None, "expired");
         assert!(insert_link(db, user, "late", None, 60).await);
         assert_eq!(sign_in(db, "late", "cookie3", 60).await, None, "expired");
+        let left = async || db.rows("sessions").await + db.rows("sign_in_links").await;
+        assert_eq!(left().await, 2);
+        for (now, deleted) in [(59, 0), (60, 1), (1_000, 1)] {
+            assert_eq!(db.consent_sessions().delete_outdated(at(now)).await.unwrap(), deleted, "{now}");
+        }
+        assert_eq!(left().await, 0);
     }
 
     async fn session_that_is_used_lasts_longer(db) {
         let user = db.user("a@x").await.id;
         insert_link(db, user, "link", None, 60).await;
         sign_in(db, "link", "cookie", 1).await.unwrap();
+        // A use is recorded once a minute.
+        for (now, recorded) in [(30, 1), (61, 61), (100, 61)] {
+            signed_in(db, "cookie", now).await.unwrap();
+            assert_eq!(db.sessions().list(user, at(now)).await.unwrap()[0].last_used_at, at(recorded), "{now}");
+        }
         let day = 24 * 3_600;
         assert_eq!(signed_in(db, "cookie", 900).await, Some(user));
         // Each time within two weeks of the last, until ninety days have passed.
@@ -108,12 +113,26 @@ both! {
         assert_eq!(sessions[0].browser, "Firefox on Linux");
         assert!(!db.sessions().revoke(other, sessions[0].id).await.unwrap());
         assert_eq!(db.sessions().list(user, at(2)).await.unwrap(), sessions);
-        let first = db.sessions().find("c1", at(2)).await.unwrap().unwrap().caller.key_id.uuid();
+        let caller = db.sessions().find("c1", at(2)).await.unwrap().unwrap().caller;
+        // As a long response checks it.
+        let again = async || db.keys().find_caller_by_id(user, caller.key_id, at(3)).await.unwrap();
+        assert_eq!(again().await.unwrap().caller, caller);
+        let first = caller.key_id.uuid();
+        for (token, console_session) in [("own", Some(first)), ("other", None)] {
+            let link = NewLink { console_session, ..new_link(user, token, at(60)) };
+            in_tx!(db, links::insert(&link, at(1))).await.unwrap();
+        }
+        assert!(db.links().find("own").await.unwrap().is_some());
         insert_link(db, user, "4", None, 60).await;
         in_tx!(db, sessions::revoke_others(user, first)).await.unwrap();
         assert_eq!((signed_in(db, "c2", 2).await, sign_in(db, "4", "c4", 2).await), (None, None));
         assert!(db.sessions().revoke(user, first).await.unwrap());
         assert_eq!((signed_in(db, "c1", 2).await, signed_in(db, "c3", 2).await), (None, Some(other)));
+        assert_eq!(again().await, None);
+        // With its links to connect a bank.
+        assert_eq!(db.links().find("own").await.unwrap(), None);
+        assert!(!db.links().open("own", 9, at(2)).await.unwrap());
+        assert!(db.links().find("other").await.unwrap().is_some());
     }
 
     async fn user_without_console_sign_in_gets_in_by_no_way(db) {
@@ -188,42 +207,6 @@ both! {
         }
     }
 
-    async fn link_of_the_console_ends_with_its_session(db) {
-        let user = db.user("a@x").await.id;
-        insert_link(db, user, "1", None, 60).await;
-        let session = begin(db, "1", "cookie", 1).await.unwrap().id;
-        for (token, console_session) in [("own", Some(session)), ("other", None)] {
-            let link = NewLink { console_session, ..new_link(user, token, at(60)) };
-            in_tx!(db, links::insert(&link, at(1))).await.unwrap();
-        }
-        assert!(db.links().find("own").await.unwrap().is_some());
-        db.sessions().revoke(user, session).await.unwrap();
-        assert_eq!(db.links().find("own").await.unwrap(), None);
-        assert!(!db.links().open("own", 9, at(2)).await.unwrap());
-        assert!(db.links().find("other").await.unwrap().is_some());
-    }
-
-    async fn use_is_recorded_once_a_minute(db) {
-        let user = db.user("a@x").await.id;
-        insert_link(db, user, "link", None, 60).await;
-        sign_in(db, "link", "cookie", 1).await.unwrap();
-        for (now, recorded) in [(30, 1), (61, 61), (100, 61)] {
-            signed_in(db, "cookie", now).await.unwrap();
-            assert_eq!(db.sessions().list(user, at(now)).await.unwrap()[0].last_used_at, at(recorded), "{now}");
-        }
-    }
-
-    async fn a_long_response_of_a_session_checks_it_again(db) {
-        let user = db.user("a@x").await.id;
-        insert_link(db, user, "link", None, 60).await;
-        sign_in(db, "link", "cookie", 1).await.unwrap();
-        let caller = db.sessions().find("cookie", at(2)).await.unwrap().unwrap().caller;
-        let again = async || db.keys().find_caller_by_id(user, caller.key_id, at(3)).await.unwrap();
-        assert_eq!(again().await.unwrap().caller, caller);
-        db.sessions().revoke(user, caller.key_id.uuid()).await.unwrap();
-        assert_eq!(again().await, None);
-    }
-
     async fn sessions_end_with_their_user_and_with_a_restore(db) {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         for (user, link, cookie) in [(user, "1", "c1"), (other, "2", "c2")] {
@@ -234,19 +217,6 @@ both! {
         db.delete_user(user).await;
         assert_eq!((signed_in(db, "c1", 2).await, signed_in(db, "c2", 2).await), (None, Some(other)));
         assert_eq!(sign_in(db, "1 again", "c4", 2).await, None);
-    }
-
-    async fn what_has_expired_is_deleted(db) {
-        let user = db.user("a@x").await.id;
-        insert_link(db, user, "1", None, 60).await;
-        insert_link(db, user, "2", None, 50).await;
-        sign_in(db, "1", "cookie", 1).await.unwrap();
-        let left = async || db.rows("sessions").await + db.rows("sign_in_links").await;
-        db.consent_sessions().delete_outdated(at(49)).await.unwrap();
-        assert_eq!(left().await, 2);
-        assert_eq!(db.consent_sessions().delete_outdated(at(50)).await.unwrap(), 1);
-        assert_eq!(db.consent_sessions().delete_outdated(at(1_000)).await.unwrap(), 1);
-        assert_eq!(left().await, 0);
     }
 
     async fn new_session_ends_the_one_used_least_recently(db) {
