@@ -28,7 +28,18 @@ both! {
         );
         assert_eq!(db.visible_accounts(user.id).await.len(), 1);
         assert_eq!(db.revision(user.id).await, 1);
-        assert_eq!(db.connection(user.id, "without accounts", &[]).await.last_refreshed_at, None);
+        let id = db.connection(user.id, "without accounts", &[]).await.id;
+        let refreshed_at = async || db.connections().find(user.id, id).await.unwrap().unwrap().last_refreshed_at;
+        assert_eq!(refreshed_at().await, None);
+        for (id, now) in [(id, 50), (ConnectionId::new(), 60)] {
+            db.connections().set_last_refreshed_at(user.id, id, at(now)).await.unwrap();
+        }
+        assert_eq!(refreshed_at().await, Some(at(50)));
+        assert_eq!(db.revision(user.id).await, 2, "the time raises no revision");
+        db.raw("UPDATE connections SET status = 'error'").await;
+        assert_fails!(db.connections().find(user.id, id).await, Corrupt("a connection status"));
+        db.raw("UPDATE connections SET status = 'active', category = 'crypto'").await;
+        assert_fails!(db.connections().list(user.id).await, Corrupt("a connection category"));
     }
 
     async fn another_user_sees_nothing(db) {
@@ -160,24 +171,6 @@ both! {
         assert_eq!(listed, expected);
         db.connection(db.user("b@x").await.id, "c5", &[]).await;
         assert_eq!(db.connections().list_all().await.unwrap().len(), 5);
-    }
-
-    async fn refresh_time_raises_no_revision(db) {
-        let user = db.user("a@x").await;
-        let id = db.connection(user.id, "consent", &[]).await.id;
-        db.connections().set_last_refreshed_at(user.id, id, at(50)).await.unwrap();
-        db.connections().set_last_refreshed_at(user.id, ConnectionId::new(), at(60)).await.unwrap();
-        assert_eq!(db.connections().find(user.id, id).await.unwrap().unwrap().last_refreshed_at, Some(at(50)));
-        assert_eq!(db.revision(user.id).await, 1);
-    }
-
-    async fn unknown_words_are_corrupt(db) {
-        let user = db.user("a@x").await;
-        let id = db.connection(user.id, "consent", &[]).await.id;
-        db.raw("UPDATE connections SET status = 'error'").await;
-        assert_fails!(db.connections().find(user.id, id).await, Corrupt("a connection status"));
-        db.raw("UPDATE connections SET status = 'active', category = 'crypto'").await;
-        assert_fails!(db.connections().list(user.id).await, Corrupt("a connection category"));
     }
 
     async fn cancelled_import_stores_all_or_nothing(db) {

@@ -19,14 +19,6 @@ use crate::{
 };
 
 both! {
-    async fn removal_that_nobody_claimed_is_due_and_not_interrupted(db) {
-        let user = db.user("a@x").await.id;
-        let id = db.connection(user, "c", &[]).await.id;
-        assert_eq!(db.removals().begin_because("denied", user, id, at(20), None).await.unwrap(), None);
-        let claim = db.jobs().claim_due(REMOVAL, "akahu", at(20), at(90)).await.unwrap().expect("due");
-        assert_eq!((claim.connection_id(), claim.attempts, claim.was_interrupted), (id, 0, false));
-    }
-
     async fn begin_removal_hides_and_claims(db) {
         let user = db.user("a@x").await.id;
         let id = db.connection(user, "c", &[]).await.id;
@@ -52,6 +44,11 @@ both! {
         assert!(db.removals().finish(&other[0], "deleted", at(60)).await.unwrap());
         assert!(!db.removals().finish(&other[0], "deleted", at(60)).await.unwrap());
         assert_eq!((db.removals().list().await.unwrap().len(), db.revision(user).await), (0, 3));
+        // One that nobody claimed is due, and was not interrupted.
+        let id = db.connection(user, "denied", &[]).await.id;
+        assert_eq!(db.removals().begin_because("denied", user, id, at(20), None).await.unwrap(), None);
+        let claim = db.jobs().claim_due(REMOVAL, "akahu", at(20), at(90)).await.unwrap().expect("due");
+        assert_eq!((claim.connection_id(), claim.attempts, claim.was_interrupted), (id, 0, false));
     }
 
     // Both change the user, the user's queues and the job of the user's own removal.

@@ -103,11 +103,7 @@ both! {
         let state = db.syncs().find(user, id).await.unwrap().unwrap();
         assert_eq!((state.sequence, state.unread, state.unreadable), (1, None, None));
         assert_eq!(db.syncs().list_degraded(9).await.unwrap(), []);
-    }
-
-    async fn renewal_begins_the_backfill_again(db) {
-        let user = db.user("a@x").await.id;
-        let id = connection_to_sync(db, user, "c", 20).await;
+        // A renewal begins the backfill again.
         let began = async || db.syncs().find(user, id).await.unwrap().unwrap().rows_backfill_began_at;
         assert_eq!(began().await, at(0));
         db.connections().import(&new_connection(user, "c"), &[], at(70)).await.unwrap();

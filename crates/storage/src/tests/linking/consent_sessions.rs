@@ -169,7 +169,7 @@ both! {
         assert_eq!(db.secrets_for("consent_session").await, 0);
     }
 
-    async fn expired_lease_is_claimed_again(db) {
+    async fn session_has_one_holder_until_it_ends(db) {
         let user = db.user("a@x").await.id;
         let killed = session_with_callback(db, user, "state").await;
         assert_eq!(due(db, 39).await.len(), 0, "leased");
@@ -187,23 +187,21 @@ both! {
         );
         assert!(!db.consent_sessions().end(&next, "late").await.unwrap());
         assert!(db.consent_sessions().end(&last, "linked").await.unwrap());
-    }
 
-    async fn postponed_session_is_due_again(db) {
-        let user = db.user("a@x").await.id;
-        let claim = session_with_callback(db, user, "state").await;
+        // One that is postponed is due again.
+        let claim = session_with_callback(db, user, "postponed").await;
         assert!(db.jobs().postpone(&claim.job, at(50)).await.unwrap());
         assert!(!db.jobs().postpone(&claim.job, at(20)).await.unwrap(), "released");
         assert_eq!(due(db, 49).await.len(), 0);
         let claim = due(db, 50).await.remove(0);
         assert_eq!((claim.job.attempts, secret_text(&claim)), (1, Some("code=answer")));
         assert!(db.consent_sessions().store_credentials(&claim, &secret("credentials"), at(20), at(80)).await.unwrap());
-        assert_eq!(due(db, 80).await[0].job.attempts, 2, "since the callback, with the run whose lease expired");
-    }
+        let claim = due(db, 80).await.remove(0);
+        assert_eq!(claim.job.attempts, 2, "since the callback, with the run whose lease expired");
+        assert!(db.consent_sessions().end(&claim, "linked").await.unwrap());
 
-    async fn session_without_callback_becomes_due(db) {
-        let user = db.user("a@x").await.id;
-        start_session(db, user, "state").await;
+        // One without a callback becomes due.
+        start_session(db, user, "started").await;
         assert_eq!(due(db, 119).await.len(), 0);
         let claim = due(db, 120).await.remove(0);
         assert_eq!((claim.session.phase, secret_text(&claim)), (LinkPhase::Started, None));
@@ -211,15 +209,12 @@ both! {
             db.consent_sessions().store_credentials(&claim, &secret("credentials"), at(20), at(200)).await.unwrap();
         assert!(!stored, "no callback");
         assert!(db.consent_sessions().end(&claim, "expired").await.unwrap());
-    }
 
-    async fn callback_ends_an_earlier_lease(db) {
-        let user = db.user("a@x").await.id;
-        start_session(db, user, "state").await;
+        // A callback ends an earlier lease.
+        start_session(db, user, "woken").await;
         db.provider_events().wake_consent_sessions("akahu", &[AffectedRef::User(user)], at(5)).await.unwrap();
         let earlier = due(db, 5).await.remove(0);
-        let callback =
-            receive(db, "state", "answer", (10, 40)).await.expect("in time");
+        let callback = receive(db, "woken", "answer", (10, 40)).await.expect("in time");
         assert!(!db.consent_sessions().end(&earlier, "cancelled").await.unwrap());
         assert!(!db.jobs().postpone(&earlier.job, at(999)).await.unwrap());
         assert!(db.consent_sessions().end(&callback, "linked").await.unwrap());

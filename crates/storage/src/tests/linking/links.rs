@@ -24,6 +24,18 @@ both! {
         let any = db.links().find("other").await.unwrap().expect("works");
         assert_eq!((any.provider, any.connection_id), (None, None));
         assert_eq!(db.revision(user).await, 1);
+        // Concurrent openings are counted.
+        let handles = [db.reopen().await, db.reopen().await];
+        let mut opened = 0;
+        for _ in 0..5 {
+            let (one, other) =
+                tokio::join!(handles[0].links().open("other", 5, at(1)), handles[1].links().open("other", 5, at(1)));
+            opened += u8::from(one.unwrap()) + u8::from(other.unwrap());
+        }
+        assert_eq!(opened, 5);
+        assert!(db.links().open("other", 6, at(1)).await.unwrap());
+        assert!(!db.links().open("unknown", 9, at(1)).await.unwrap());
+        assert_eq!(db.links().find("other").await.unwrap().expect("works").open_count, 6);
     }
 
     async fn link_requires_user_and_connection(db) {
@@ -78,23 +90,6 @@ both! {
         let started = db.consent_sessions().list_of_link(user, session).await.unwrap();
         assert_eq!(started.iter().map(|session| session.connections.len()).collect::<Vec<_>>(), [1, 0], "newest first");
         assert_eq!(db.consent_sessions().list_of_link(other, session).await.unwrap(), []);
-    }
-
-    async fn concurrent_openings_are_counted(db) {
-        let user = db.user("a@x").await.id;
-        in_tx!(db, links::insert(&new_link(user, "token", at(60)), at(0))).await.unwrap();
-        let handles = [db.reopen().await, db.reopen().await];
-        let mut opened = 0;
-        for _ in 0..5 {
-            let (one, other) =
-                tokio::join!(handles[0].links().open("token", 5, at(1)), handles[1].links().open("token", 5, at(1)));
-            opened += u8::from(one.unwrap()) + u8::from(other.unwrap());
-        }
-        assert_eq!(opened, 5);
-        assert!(db.links().open("token", 6, at(1)).await.unwrap());
-        assert!(!db.links().open("token", 9, at(60)).await.unwrap(), "expired");
-        assert!(!db.links().open("another", 9, at(1)).await.unwrap(), "unknown");
-        assert_eq!(db.texts("SELECT CAST(open_count AS TEXT) FROM links").await, ["6"]);
     }
 
     async fn links_of_a_user_are_limited(db) {

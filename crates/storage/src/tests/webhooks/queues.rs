@@ -326,11 +326,8 @@ both! {
         for table in ["webhook_queues", "webhook_events", "webhook_deliveries", "webhook_attempts"] {
             assert_eq!(db.rows(table).await, 0, "{table}");
         }
-    }
-
-    async fn sync_that_ends_after_its_user_leaves_no_queue(db) {
-        endpoint(db, OWNER, SYNCS_AND_CHANGES).await;
-        let user = db.user("a@x").await.id;
+        // A sync that ends after its user leaves no queue.
+        let user = db.user("b@x").await.id;
         let connection = db.connection(user, "c", &[]).await.id;
         let claim = start_sync(db, user, connection, 14).await;
         remove(db, user).await;
