@@ -169,19 +169,6 @@ fn backup_under_write_load_is_of_one_moment() {
     });
 }
 
-#[test]
-fn database_in_use_is_not_replaced() {
-    on_sqlite(async |db| {
-        let file = beside(db, "backup.db");
-        db.back_up(&file).await.unwrap();
-        db.user("later@x").await;
-        // The test's own handle is open, as that of another command would be.
-        let error = reason(stage(&db.url, &file, &db.sealer).await);
-        assert_contains!(error, "test.db open: wait until it ends");
-        assert_eq!(db.users().list().await.unwrap().len(), 1);
-    });
-}
-
 #[tokio::test]
 async fn restore_keeps_others_out() {
     let folder = tempfile::tempdir().unwrap();
@@ -317,9 +304,15 @@ fn unusable_files_are_rejected() {
             let error = reason(stage(&db.url, &file(name), &db.sealer).await);
             assert!(error.contains(message), "{name}: {error}");
         }
-        // It is good, but the test has the database open.
+        // It is good, but the test has the database open, as another command would.
+        db.user("later@x").await;
         let error = reason(stage(&db.url, &file("good.db"), &db.sealer).await);
-        assert_contains!(error, "another process");
+        assert_contains!(error, "another process", "test.db open: wait until it ends");
+        assert_eq!(
+            db.users().list().await.unwrap().len(),
+            1,
+            "it is not replaced"
+        );
         let left = fs::read_dir(db.path().parent().unwrap()).unwrap();
         let left: Vec<_> = left
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())

@@ -19,7 +19,7 @@ use crate::{
 const HOUR: i64 = 3_600;
 
 both! {
-    async fn users_and_connections_have_pages(db) {
+    async fn users_connections_and_endpoints_have_pages(db) {
         let (one, two) = (db.user("a@x").await.id, db.user("b@x").await.id);
         let first = db.users().list_after(None, 1).await.unwrap();
         let rest = db.users().list_after(Some(first[0].id), 9).await.unwrap();
@@ -44,6 +44,19 @@ both! {
         assert!(db.set_status((two, ids[2]), active, revoked, at(600)).await);
         let counts = db.connections().count_by_user(one, two).await.unwrap();
         assert_eq!((counts[&one], counts[&two]), ((1, 0), (2, 1)));
+
+        let mut ids = Vec::new();
+        for user in [one, two, two] {
+            ids.push(endpoint(db, user, SYNCS_AND_CHANGES).await);
+        }
+        let page = async |after: Option<EndpointId>, user, limit| {
+            let found = db.endpoints().list_after(after, user, limit).await.unwrap();
+            found.iter().map(|endpoint| endpoint.id).collect::<Vec<_>>()
+        };
+        assert_eq!(page(None, None, 2).await, ids[..2]);
+        assert_eq!(page(Some(ids[1]), None, 2).await, ids[2..]);
+        assert_eq!(page(None, Some(two), 9).await, ids[1..]);
+        assert_eq!(page(Some(ids[1]), Some(two), 9).await, ids[2..]);
     }
 
     async fn users_are_found_by_part_plan_and_trouble(db) {
@@ -148,22 +161,6 @@ both! {
         assert_eq!(actions(AuditFilter { since: Some(at(31)), ..all }).await, [""; 0]);
         let between = AuditFilter { since: Some(at(10)), until: Some(at(20)), ..all };
         assert_eq!(actions(between).await, ["key_test.create"]);
-    }
-
-    async fn endpoints_have_pages(db) {
-        let (one, two) = (db.user("a@x").await.id, db.user("b@x").await.id);
-        let mut ids = Vec::new();
-        for user in [one, two, two] {
-            ids.push(endpoint(db, user, SYNCS_AND_CHANGES).await);
-        }
-        let page = async |after: Option<EndpointId>, user, limit| {
-            let found = db.endpoints().list_after(after, user, limit).await.unwrap();
-            found.iter().map(|endpoint| endpoint.id).collect::<Vec<_>>()
-        };
-        assert_eq!(page(None, None, 2).await, ids[..2]);
-        assert_eq!(page(Some(ids[1]), None, 2).await, ids[2..]);
-        assert_eq!(page(None, Some(two), 9).await, ids[1..]);
-        assert_eq!(page(Some(ids[1]), Some(two), 9).await, ids[2..]);
     }
 
     async fn deliveries_are_found_alone_and_by_their_run(db) {

@@ -121,17 +121,6 @@ async fn rejections(db: &TestDb) -> [String; 2] {
     [migrated, pending].map(|rejected| schema_error(rejected.unwrap_err()))
 }
 
-/// Nothing is applied to it.
-async fn assert_unknown_schema(db: &TestDb, what: &str) {
-    for text in rejections(db).await {
-        assert_contains!(text, "made by an unreleased or older version", what);
-        assert!(
-            text.contains("restore a backup of this version") && !text.contains("bellbird migrate"),
-            "{text}"
-        );
-    }
-}
-
 #[test]
 fn every_migration_says_which_programs_work_with_it() {
     for migration in MIGRATIONS {
@@ -194,26 +183,47 @@ fn released_migrations_are_never_edited() {
 }
 
 both! {
-    async fn changed_migration_is_rejected(db) {
-        db.raw("UPDATE schema_migrations SET sha256 = 'another' WHERE version = 1").await;
-        assert_unknown_schema(db, "(its migration 0001_initial is another one)").await;
-    }
-
-    // As the databases of before the first release, some of which also have another text of the
-    // first migration.
-    async fn schema_without_a_column_is_rejected(db) {
-        db.raw("ALTER TABLE schema_migrations DROP COLUMN oldest_compatible").await;
-        assert_unknown_schema(db, "(schema_migrations lacks a column)").await;
-    }
-
-    async fn tables_without_migrations_are_rejected(db) {
-        db.raw("DROP TABLE schema_migrations").await;
-        assert_unknown_schema(db, "(it has the tables accounts, api_keys, audit, ..., and no ").await;
-    }
-
-    async fn unknown_migration_is_rejected(db) {
-        db.raw("INSERT INTO schema_migrations VALUES (0, '0000_draft', 'x', 0, 0)").await;
-        assert_unknown_schema(db, "(it has 0000_draft)").await;
+    async fn schema_of_no_known_version_is_rejected(db) {
+        for (damage, what, repair) in [
+            (
+                "UPDATE schema_migrations SET sha256 = 'another' || sha256 WHERE version = 1",
+                "(its migration 0001_initial is another one)",
+                "UPDATE schema_migrations SET sha256 = substr(sha256, 8) WHERE version = 1",
+            ),
+            (
+                "INSERT INTO schema_migrations VALUES (0, '0000_draft', 'x', 0, 0)",
+                "(it has 0000_draft)",
+                "DELETE FROM schema_migrations WHERE version = 0",
+            ),
+            (
+                // As the databases of before the first release, some of which also have another
+                // text of the first migration.
+                "ALTER TABLE schema_migrations RENAME COLUMN oldest_compatible TO former",
+                "(schema_migrations lacks a column)",
+                "ALTER TABLE schema_migrations RENAME COLUMN former TO oldest_compatible",
+            ),
+            (
+                "ALTER TABLE schema_migrations RENAME TO former",
+                "(it has the tables accounts, api_keys, audit, ..., and no ",
+                "ALTER TABLE former RENAME TO schema_migrations",
+            ),
+        ] {
+            db.raw(damage).await;
+            for text in rejections(db).await {
+                let is_named = text.contains("made by an unreleased or older version") && text.contains(what);
+                let says_what_to_do =
+                    text.contains("restore a backup of this version") && !text.contains("bellbird migrate");
+                assert!(is_named && says_what_to_do, "{what}: {text}");
+            }
+            db.raw(repair).await;
+        }
+        assert_eq!(db.pending_migrations().await.unwrap(), [""; 0], "nothing was applied");
+        db.raw("INSERT INTO schema_migrations VALUES (9999, '9999_later', 'x', 9999, 0)").await;
+        for text in rejections(db).await {
+            assert_contains!(text, "newer version", "9999_later");
+        }
+        db.raw("ALTER TABLE users DROP COLUMN timezone").await;
+        assert_fails!(db.users().list().await, Schema(text) if text.contains("bellbird migrate"));
     }
 
     // Instances are upgraded one after another: the older ones start, stay ready and write.
@@ -238,24 +248,12 @@ both! {
         assert_eq!(migrate_to(db, expanded).await.unwrap(), [""; 0], "the version between works with it");
     }
 
-    async fn newer_database_is_rejected(db) {
-        db.raw("INSERT INTO schema_migrations VALUES (9999, '9999_later', 'x', 9999, 0)").await;
-        for text in rejections(db).await {
-            assert_contains!(text, "newer version", "9999_later");
-        }
-    }
-
     async fn gap_in_applied_migrations_is_rejected(db) {
         let (second, third) = (later(1, "second"), later(2, "third"));
         assert_eq!(migrate_to(db, &[MIGRATIONS, &[third]].concat()).await.unwrap(), ["third"]);
         let error = migrate_to(db, &[MIGRATIONS, &[second, third]].concat()).await.unwrap_err();
         let text = schema_error(error);
         assert_contains!(text, "later migrations than second");
-    }
-
-    async fn missing_column_asks_for_migration(db) {
-        db.raw("ALTER TABLE users DROP COLUMN timezone").await;
-        assert_fails!(db.users().list().await, Schema(text) if text.contains("bellbird migrate"));
     }
 }
 
@@ -335,21 +333,18 @@ fn postgres_says_which_role_owns_the_tables() {
     });
 }
 
-/// A session that holds a lock on `users`, as a long report does.
-async fn lock_users(db: &TestDb) -> tokio_postgres::Client {
-    let holder = connect(&db.url).await;
-    holder
-        .batch_execute("BEGIN; LOCK TABLE users IN ACCESS SHARE MODE")
-        .await
-        .unwrap();
-    holder
-}
-
+/// A session holds a lock on `users`, as a long report does.
 #[test]
-fn postgres_migration_gives_way_and_tries_again() {
+fn postgres_migration_gives_way_and_tries_some_times() {
     on_postgres(async |db| {
-        let holder = lock_users(db).await;
+        let holder = connect(&db.url).await;
+        holder
+            .batch_execute("BEGIN; LOCK TABLE users IN ACCESS SHARE MODE")
+            .await
+            .unwrap();
         let migrations = [MIGRATIONS, &[expand()]].concat();
+        assert_fails!(migrate_to(db, &migrations).await, Unavailable(_));
+        db.user("b@x").await;
         let other = db.reopen().await;
         let budget = RetryBudget {
             tries: u32::MAX,
@@ -363,16 +358,6 @@ fn postgres_migration_gives_way_and_tries_again() {
         };
         let (applied, ()) = tokio::join!(other.migrate_to(&migrations, budget), release);
         assert_eq!(applied.unwrap(), ["expand"]);
-    });
-}
-
-#[test]
-fn postgres_migration_ends_after_some_tries() {
-    on_postgres(async |db| {
-        let _holder = lock_users(db).await;
-        let migrated = migrate_to(db, &[MIGRATIONS, &[expand()]].concat()).await;
-        assert_fails!(migrated, Unavailable(_));
-        db.user("a@x").await;
     });
 }
 

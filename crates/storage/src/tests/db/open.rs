@@ -131,6 +131,14 @@ async fn unusable_file_is_named() {
     ))
     .await;
     assert_contains!(text, "does not exist): create the folder");
+    let path = folder.path().join("notes.txt");
+    let notes = "this is no database, and it is long enough to be sure of it";
+    std::fs::write(&path, notes.repeat(100)).unwrap();
+    let text = open_text(&format!("sqlite:{}", path.display())).await;
+    assert_contains!(
+        text,
+        "notes.txt (the file is not a SQLite database): name another file"
+    );
 }
 
 #[tokio::test]
@@ -213,22 +221,6 @@ async fn server_elsewhere_gets_nothing_in_plain_text() {
         );
         assert_eq!(rest, b"", "a startup message in plain text");
     }
-}
-
-#[tokio::test]
-async fn other_file_format_is_rejected() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("notes.txt");
-    std::fs::write(
-        &path,
-        "this is no database, and it is long enough to be sure of it".repeat(100),
-    )
-    .unwrap();
-    let text = open_text(&format!("sqlite:{}", path.display())).await;
-    assert_contains!(
-        text,
-        "notes.txt (the file is not a SQLite database): name another file"
-    );
 }
 
 /// `fullfsync` makes macOS write through the disk's own cache. Other systems ignore it.

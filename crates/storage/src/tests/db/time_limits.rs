@@ -91,7 +91,7 @@ async fn lock(db: &Storage, user: UserId) -> Result<()> {
 }
 
 #[test]
-fn postgres_sessions_have_time_limits() {
+fn postgres_ends_a_lock_wait_and_a_given_up_statement() {
     on_postgres(async |db| {
         for (name, value) in [
             ("statement_timeout", "9s"),
@@ -102,13 +102,13 @@ fn postgres_sessions_have_time_limits() {
         ] {
             assert_eq!(db.setting(name).await, value, "{name}");
         }
-    });
-}
-
-#[test]
-fn postgres_ends_a_lock_wait() {
-    on_postgres(async |db| {
         db.with_locked_user(async |locked| {
+            tokio::select! {
+                _ = lock(db, locked.user) => panic!("the lock is held"),
+                () = wait_for_lock_waiters(db, 1) => {}
+            }
+            // The pool hands out the connection used last. It must not be the one that still waits.
+            assert!(db.users().find(locked.user).await.unwrap().is_some());
             assert_fails!(write(db, locked.user).await, Unavailable(_));
             assert_eq!(
                 locked.waiting().await,
@@ -152,21 +152,6 @@ fn postgres_cancels_what_is_given_up() {
                     );
                 }
             }
-            assert!(db.users().find(locked.user).await.unwrap().is_some());
-        })
-        .await;
-    });
-}
-
-#[test]
-fn postgres_given_up_statement_does_not_block_the_next() {
-    on_postgres(async |db| {
-        db.with_locked_user(async |locked| {
-            tokio::select! {
-                _ = lock(db, locked.user) => panic!("the lock is held"),
-                () = wait_for_lock_waiters(db, 1) => {}
-            }
-            // The pool hands out the connection used last. It must not be the one that still waits.
             assert!(db.users().find(locked.user).await.unwrap().is_some());
         })
         .await;
