@@ -349,6 +349,10 @@ mod tests {
         CallWindow::new("test", per_minute, None)
     }
 
+    fn refused(wait: Duration, by_all: bool) -> Result<(), Refused> {
+        Err(Refused { wait, by_all })
+    }
+
     /// Makes calls until one is refused. Returns how many were made.
     async fn use_up(window: &CallWindow, kind: CallKind, user: Uuid) -> usize {
         let mut made = 0;
@@ -362,34 +366,19 @@ mod tests {
     async fn share_of_a_user_shrinks_as_the_minute_runs_out() {
         let window = window(250);
         let greedy: Vec<Uuid> = std::iter::repeat_with(Uuid::new_v4).take(4).collect();
-        assert_eq!(
-            use_up(&window, BEGINS, greedy[0]).await,
-            75,
-            "a request may begin"
-        );
-        assert_eq!(
-            use_up(&window, CONTINUES, greedy[0]).await,
-            13,
-            "one that has begun may continue"
-        );
+        let began = use_up(&window, BEGINS, greedy[0]).await;
+        assert_eq!(began, 75, "a request may begin");
+        let continued = use_up(&window, CONTINUES, greedy[0]).await;
+        assert_eq!(continued, 13, "one that has begun may continue");
         let mut held = Vec::new();
         for user in &greedy[1..] {
             held.push(use_up(&window, CONTINUES, *user).await);
         }
         assert_eq!(held, [44, 22, 11], "half of what the others leave");
-        assert_eq!(
-            use_up(&window, UNSHARED, Uuid::new_v4()).await,
-            10,
-            "up to the part of jobs"
-        );
-        let refused = window.take(BEGINS, Some(Uuid::new_v4())).await;
-        assert_eq!(
-            refused,
-            Err(Refused {
-                wait: MINUTE,
-                by_all: true
-            })
-        );
+        let left = use_up(&window, UNSHARED, Uuid::new_v4()).await;
+        assert_eq!(left, 10, "up to the part of jobs");
+        let taken = window.take(BEGINS, Some(Uuid::new_v4())).await;
+        assert_eq!(taken, refused(MINUTE, true));
     }
 
     #[tokio::test(start_paused = true)]
@@ -400,13 +389,8 @@ mod tests {
             tokio::time::advance(SECOND / 4).await;
         }
         assert_eq!(use_up(&window, BEGINS, greedy).await, 15);
-        assert_eq!(
-            window.take(BEGINS, Some(greedy)).await,
-            Err(Refused {
-                wait: 45 * SECOND,
-                by_all: false
-            })
-        );
+        let taken = window.take(BEGINS, Some(greedy)).await;
+        assert_eq!(taken, refused(45 * SECOND, false));
         tokio::time::advance(45 * SECOND).await;
         assert_eq!(use_up(&window, BEGINS, greedy).await, 1);
     }
@@ -414,43 +398,23 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn syncs_leave_calls_to_requests_and_get_their_own() {
         let (window_of_syncs, user) = (window(250), Uuid::new_v4());
-        assert_eq!(
-            use_up(&window_of_syncs, CallKind::Sync, user).await,
-            150,
-            "six tenths"
-        );
-        assert_eq!(
-            use_up(&window_of_syncs, UNSHARED, Uuid::new_v4()).await,
-            100,
-            "the other four"
-        );
-        let refused = window_of_syncs.take(CallKind::Sync, None).await;
-        assert_eq!(
-            refused,
-            Err(Refused {
-                wait: MINUTE,
-                by_all: true
-            })
-        );
-        assert_eq!(
-            window_of_syncs.take(CallKind::Job, None).await,
-            Ok(()),
-            "another job"
-        );
+        let by_syncs = use_up(&window_of_syncs, CallKind::Sync, user).await;
+        assert_eq!(by_syncs, 150, "six tenths");
+        let by_requests = use_up(&window_of_syncs, UNSHARED, Uuid::new_v4()).await;
+        assert_eq!(by_requests, 100, "the other four");
+        let taken = window_of_syncs.take(CallKind::Sync, None).await;
+        assert_eq!(taken, refused(MINUTE, true));
+        let taken = window_of_syncs.take(CallKind::Job, None).await;
+        assert_eq!(taken, Ok(()), "another job");
 
         let window_of_requests = window(250);
         assert_eq!(use_up(&window_of_requests, UNSHARED, user).await, 175);
         for _ in 0..50 {
-            window_of_requests
-                .take(CallKind::SyncRefresh, None)
-                .await
-                .unwrap();
+            let taken = window_of_requests.take(CallKind::SyncRefresh, None).await;
+            taken.unwrap();
         }
-        assert_eq!(
-            use_up(&window_of_requests, CallKind::Sync, user).await,
-            25,
-            "three tenths with their refreshes"
-        );
+        let by_syncs = use_up(&window_of_requests, CallKind::Sync, user).await;
+        assert_eq!(by_syncs, 25, "three tenths with their refreshes");
 
         let smallest = window(1);
         assert_eq!(use_up(&smallest, CallKind::Sync, user).await, 1);

@@ -224,42 +224,25 @@ mod tests {
     #[test]
     fn entries_age_and_expire() {
         let map = Expiring::new(Duration::from_secs(300), 1_000, |_: &u8, _: &&str| 1);
+        let aged = |value, seconds| Some((value, SignedDuration::from_secs(seconds)));
         map.insert(1, "one", at(1_000));
-        assert_eq!(map.get(&1, at(1_000)), Some(("one", SignedDuration::ZERO)));
-        assert_eq!(
-            map.get(&1, at(1_299)),
-            Some(("one", SignedDuration::from_secs(299)))
-        );
+        assert_eq!(map.get(&1, at(1_000)), aged("one", 0));
+        assert_eq!(map.get(&1, at(1_299)), aged("one", 299));
         assert_eq!(map.get(&1, at(1_300)), None);
-        assert_eq!(
-            map.get(&1, at(999)),
-            Some(("one", SignedDuration::ZERO)),
-            "the clock was set back"
-        );
+        let set_back = map.get(&1, at(999));
+        assert_eq!(set_back, aged("one", 0), "the clock was set back");
         assert_eq!(map.renew(&1, at(1_299)), Some("one"));
-        assert_eq!(
-            map.get(&1, at(1_598)),
-            Some(("one", SignedDuration::from_secs(299)))
-        );
+        assert_eq!(map.get(&1, at(1_598)), aged("one", 299));
         assert_eq!(map.renew(&1, at(1_599)), None, "expired");
         assert_eq!(map.renew(&2, at(1_000)), None);
-        assert_eq!(
-            map.renew_or_insert_with(&1, at(1_599), || "two"),
-            "two",
-            "expired"
-        );
+        let inserted = map.renew_or_insert_with(&1, at(1_599), || "two");
+        assert_eq!(inserted, "two", "expired");
         assert_eq!(map.renew_or_insert_with(&1, at(1_898), || "three"), "two");
-        assert_eq!(
-            map.get(&1, at(2_197)),
-            Some(("two", SignedDuration::from_secs(299)))
-        );
+        assert_eq!(map.get(&1, at(2_197)), aged("two", 299));
         assert_eq!(map.values().collect::<Vec<_>>(), ["two"]);
         assert_eq!(map.get_or_insert_with(&1, at(2_197), || "four"), "two");
-        assert_eq!(
-            map.get_or_insert_with(&1, at(2_198), || "four"),
-            "four",
-            "expired: not renewed"
-        );
+        let inserted = map.get_or_insert_with(&1, at(2_198), || "four");
+        assert_eq!(inserted, "four", "expired: not renewed");
     }
 
     #[test]

@@ -17,8 +17,8 @@ use tokio::time::Instant;
 
 use crate::{ConnectionContext, Limits, Reads};
 
-/// The database of all worlds, that only refresh times are written to. It stays open when its folder
-/// is deleted.
+/// The database of all worlds, that only refresh times are written to. It stays open when its
+/// folder is deleted.
 static STORAGE: LazyLock<Storage> = LazyLock::new(|| {
     let open = || {
         let folder = tempfile::tempdir().unwrap();

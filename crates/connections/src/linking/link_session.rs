@@ -325,6 +325,7 @@ mod tests {
 
     #[test]
     fn status_follows_the_newest_visit_unless_one_has_connected() {
+        use LinkStatus::{Connected, Declined, Expired, Open, Waiting};
         let abandoned = Visit {
             is_expired: true,
             ..STARTED
@@ -339,83 +340,35 @@ mod tests {
         };
         let linked = ended(LinkOutcome::Linked);
         let declined = ended(LinkOutcome::Declined);
-        for (name, visits, status, when_expired) in [
-            (
-                "nobody came",
-                &[][..],
-                LinkStatus::Open,
-                LinkStatus::Expired,
-            ),
-            (
-                "at the provider",
-                &[STARTED],
-                LinkStatus::Open,
-                LinkStatus::Open,
-            ),
-            ("left", &[abandoned], LinkStatus::Open, LinkStatus::Expired),
-            (
-                "left, noticed",
-                &[ended(LinkOutcome::Expired)],
-                LinkStatus::Open,
-                LinkStatus::Expired,
-            ),
-            (
-                "came back",
-                &[returned],
-                LinkStatus::Waiting,
-                LinkStatus::Waiting,
-            ),
-            (
-                "says so on the link's page",
-                &[confirmed],
-                LinkStatus::Waiting,
-                LinkStatus::Waiting,
-            ),
-            (
-                "came back in an older tab",
-                &[STARTED, confirmed],
-                LinkStatus::Waiting,
-                LinkStatus::Waiting,
-            ),
-            (
-                "declined",
-                &[declined],
-                LinkStatus::Declined,
-                LinkStatus::Declined,
-            ),
-            (
-                "tries again",
-                &[STARTED, declined],
-                LinkStatus::Open,
-                LinkStatus::Open,
-            ),
-            (
-                "declined in a newer tab",
-                &[declined, STARTED],
-                LinkStatus::Declined,
-                LinkStatus::Declined,
-            ),
-            (
-                "tried again, and left",
-                &[abandoned, declined],
-                LinkStatus::Declined,
-                LinkStatus::Declined,
-            ),
-            (
-                "connected",
-                &[linked],
-                LinkStatus::Connected,
-                LinkStatus::Connected,
-            ),
+        let noticed = ended(LinkOutcome::Expired);
+        for (name, visits) in [
+            ("nobody came", &[][..]),
+            ("left", &[abandoned]),
+            ("left, noticed", &[noticed]),
+        ] {
+            assert_eq!(result_of(visits, false).0, Open, "{name}");
+            assert_eq!(result_of(visits, true).0, Expired, "{name}, expired");
+        }
+        for (name, visits, status) in [
+            ("at the provider", &[STARTED][..], Open),
+            ("came back", &[returned], Waiting),
+            ("says so on the link's page", &[confirmed], Waiting),
+            ("came back in an older tab", &[STARTED, confirmed], Waiting),
+            ("declined", &[declined], Declined),
+            ("tries again", &[STARTED, declined], Open),
+            ("declined in a newer tab", &[declined, STARTED], Declined),
+            ("tried again, and left", &[abandoned, declined], Declined),
+            ("connected", &[linked], Connected),
             (
                 "connected in another tab",
                 &[declined, STARTED, linked],
-                LinkStatus::Connected,
-                LinkStatus::Connected,
+                Connected,
             ),
         ] {
-            assert_eq!(result_of(visits, false).0, status, "{name}");
-            assert_eq!(result_of(visits, true).0, when_expired, "{name}, expired");
+            for is_expired in [false, true] {
+                let (found, _) = result_of(visits, is_expired);
+                assert_eq!(found, status, "{name}, expired: {is_expired}");
+            }
         }
     }
 

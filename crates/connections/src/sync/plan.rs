@@ -239,71 +239,60 @@ mod tests {
             linked_at: at("2026-11-10T00:00:00Z"),
             ..last.clone()
         };
-        for (sentence, settings, state, from) in [
+        for (sentence, (settings, state), from) in [
             (
                 "a week before the newest row",
-                settings,
-                last.clone(),
+                (settings, last.clone()),
                 "2026-11-12T00:00:00Z",
             ),
             (
                 "which may be old",
-                settings,
-                newest("2026-10-19T00:00:00Z"),
+                (settings, newest("2026-10-19T00:00:00Z")),
                 "2026-10-12T00:00:00Z",
             ),
             (
                 "but only so old",
-                settings,
-                newest("2026-01-01T00:00:00Z"),
+                (settings, newest("2026-01-01T00:00:00Z")),
                 "2026-08-14T12:00:00Z",
             ),
             (
                 "without any row",
-                settings,
-                no_rows.clone(),
+                (settings, no_rows.clone()),
                 "2026-08-14T12:00:00Z",
             ),
             (
                 "a first sync that notified nobody reports no row before it",
-                quiet,
-                no_rows,
+                (quiet, no_rows),
                 "2026-11-03T00:00:00Z",
             ),
             (
                 "a day after a gap",
-                settings,
-                began("2026-11-19T00:00:01Z"),
+                (settings, began("2026-11-19T00:00:01Z")),
                 "2025-01-01T00:00:00Z",
             ),
             (
                 "also without a first report",
-                quiet,
-                began("2026-11-19T00:00:01Z"),
+                (quiet, began("2026-11-19T00:00:01Z")),
                 "2025-01-01T00:00:00Z",
             ),
             (
                 "not longer",
-                settings,
-                began("2026-11-19T00:00:00Z"),
+                (settings, began("2026-11-19T00:00:00Z")),
                 "2026-11-12T00:00:00Z",
             ),
             (
                 "an unreadable row",
-                settings,
-                unreadable("2026-10-10T00:00:00Z"),
+                (settings, unreadable("2026-10-10T00:00:00Z")),
                 "2026-10-10T00:00:00Z",
             ),
             (
                 "one in the usual range",
-                settings,
-                unreadable("2026-11-18T00:00:00Z"),
+                (settings, unreadable("2026-11-18T00:00:00Z")),
                 "2026-11-12T00:00:00Z",
             ),
             (
                 "not forever",
-                settings,
-                unreadable("2026-01-01T00:00:00Z"),
+                (settings, unreadable("2026-01-01T00:00:00Z")),
                 "2026-08-21T12:00:00Z",
             ),
         ] {
@@ -322,60 +311,36 @@ mod tests {
         };
         // Seconds after linking: now, the last sync, the start of the range, the next sync, the
         // retry if empty.
-        for (sentence, settings, now, last, from, next, retry) in [
+        for (sentence, (settings, now, last), (from, next, retry)) in [
             (
                 "an early sync leaves the scheduled first one",
-                settings,
-                60,
-                None,
-                60 - 30 * DAY,
-                600,
-                Some(600),
+                (settings, 60, None),
+                (60 - 30 * DAY, 600, Some(600)),
             ),
             (
                 "rows may be late for an hour",
-                settings,
-                600,
-                None,
-                600 - 30 * DAY,
-                6 * HOUR + 600,
-                Some(1_200),
+                (settings, 600, None),
+                (600 - 30 * DAY, 6 * HOUR + 600, Some(1_200)),
             ),
             (
                 "after that, no rows means that there are none",
-                settings,
-                HOUR,
-                None,
-                HOUR - 30 * DAY,
-                7 * HOUR,
-                None,
+                (settings, HOUR, None),
+                (HOUR - 30 * DAY, 7 * HOUR, None),
             ),
             (
                 "it stays the range of the first",
-                settings,
-                1_200,
-                Some(600),
-                600 - 30 * DAY,
-                6 * HOUR + 1_200,
-                None,
+                (settings, 1_200, Some(600)),
+                (600 - 30 * DAY, 6 * HOUR + 1_200, None),
             ),
             (
                 "unless late rows would be reported",
-                quiet,
-                1_200,
-                Some(600),
-                600 - 7 * DAY,
-                6 * HOUR + 1_200,
-                None,
+                (quiet, 1_200, Some(600)),
+                (600 - 7 * DAY, 6 * HOUR + 1_200, None),
             ),
             (
                 "later the range overlaps the last",
-                settings,
-                9 * HOUR,
-                Some(600),
-                600 - 7 * DAY,
-                15 * HOUR,
-                None,
+                (settings, 9 * HOUR, Some(600)),
+                (600 - 7 * DAY, 15 * HOUR, None),
             ),
         ] {
             let state = SyncState {

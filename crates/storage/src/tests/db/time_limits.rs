@@ -72,18 +72,11 @@ impl Locked<'_> {
 }
 
 async fn write(db: &Storage, user: UserId) -> Result<()> {
-    in_tx!(
-        db,
-        user::update(
-            user,
-            &UserChange {
-                timezone: Some(None),
-                ..UserChange::default()
-            }
-        )
-    )
-    .await
-    .map(|_| ())
+    let change = UserChange {
+        timezone: Some(None),
+        ..UserChange::default()
+    };
+    in_tx!(db, user::update(user, &change)).await.map(drop)
 }
 
 async fn lock(db: &Storage, user: UserId) -> Result<()> {

@@ -175,7 +175,8 @@ fn the_same_secret_is_sealed_differently_each_time() {
 
 #[test]
 fn key_errors_do_not_show_keys() {
-    let good = entry("main", 0x41);
+    let (good, other) = (entry("main", 0x41), entry("main", 2));
+    let of_bytes = |bytes: usize| format!("main:{}", STANDARD.encode(vec![0x41_u8; bytes]));
     let bare = STANDARD.encode([0x41; 32]);
     let long = "x".repeat(33);
     for (text, expected) in [
@@ -191,22 +192,10 @@ fn key_errors_do_not_show_keys() {
         ("main:".to_owned(), SealError::BadKey(1)),
         ("main:****".to_owned(), SealError::BadKey(1)),
         (format!("main:{bare}{bare}"), SealError::BadKey(1)),
-        (
-            format!("main:{}", STANDARD.encode([0x41; 31])),
-            SealError::BadKey(1),
-        ),
-        (
-            format!("main:{}", STANDARD.encode([0x41; 33])),
-            SealError::BadKey(1),
-        ),
-        (
-            format!("main:{}", STANDARD.encode([0x41; 200])),
-            SealError::BadKey(1),
-        ),
-        (
-            format!("{good},{}", entry("main", 2)),
-            SealError::DuplicateKeyId(2),
-        ),
+        (of_bytes(31), SealError::BadKey(1)),
+        (of_bytes(33), SealError::BadKey(1)),
+        (of_bytes(200), SealError::BadKey(1)),
+        (format!("{good},{other}"), SealError::DuplicateKeyId(2)),
     ] {
         let error = Sealer::parse(&text).expect_err("a wrong key");
         assert_eq!(error, expected);
