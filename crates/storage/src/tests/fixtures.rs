@@ -165,19 +165,11 @@ pub(crate) async fn register_provider_user(
     provider_user_id: &str,
     credentials: &str,
 ) {
-    let claim = claimed_registration(db, user, 0).await;
-    assert!(
-        db.provider_users()
-            .set_reference(&claim, "ref")
-            .await
-            .unwrap()
-    );
-    assert!(
-        db.provider_users()
-            .finish(&claim, Some(provider_user_id), &secret(credentials))
-            .await
-            .unwrap()
-    );
+    let (claim, users) = (claimed_registration(db, user, 0).await, db.provider_users());
+    assert!(users.set_reference(&claim, "ref").await.unwrap());
+    let credentials = secret(credentials);
+    let finished = users.finish(&claim, Some(provider_user_id), &credentials);
+    assert!(finished.await.unwrap());
 }
 
 pub(crate) const SECRET: &str = "whsec_that_must_not_leak";
@@ -358,22 +350,14 @@ pub(crate) async fn finish_sync_with(
 
 /// Claims the endpoint. Claims of other endpoints are released.
 pub(crate) async fn claimed_endpoint(db: &Storage, id: EndpointId, now: i64) -> ClaimedEndpoint {
-    let mut found = None;
-    for claim in db
-        .deliveries()
-        .claim_endpoints(at(now), at(now + 30), 8, false)
-        .await
-        .unwrap()
-    {
+    let (mut found, deliveries) = (None, db.deliveries());
+    let claims = deliveries.claim_endpoints(at(now), at(now + 30), 8, false);
+    for claim in claims.await.unwrap() {
         if claim.endpoint_id == id {
             found = Some(claim);
         } else {
-            assert!(
-                db.deliveries()
-                    .release_endpoint(&claim, at(now))
-                    .await
-                    .unwrap()
-            );
+            let released = deliveries.release_endpoint(&claim, at(now));
+            assert!(released.await.unwrap());
         }
     }
     found.expect("something is due for it")
@@ -415,14 +399,13 @@ pub(crate) async fn finish_attempts(
     attempts: &[FinishedAttempt],
     now: i64,
 ) -> bool {
-    let deliveries = db
+    let listed = db
         .deliveries()
-        .list(claim.user_id, claim.endpoint_id, None, 99)
-        .await
-        .unwrap();
+        .list(claim.user_id, claim.endpoint_id, None, 99);
+    let listed = listed.await.unwrap();
     let due_at = |id: EventId| {
-        deliveries
-            .iter()
+        let mut listed = listed.iter();
+        listed
             .find(|delivery| delivery.event_id == id)?
             .next_attempt_at
     };
@@ -450,16 +433,9 @@ pub(crate) async fn attempt(
 
 /// The states of the endpoint's deliveries, oldest event first.
 pub(crate) async fn states(db: &TestDb, user: UserId, endpoint: EndpointId) -> Vec<DeliveryState> {
-    let mut deliveries = db
-        .deliveries()
-        .list(user, endpoint, None, 99)
-        .await
-        .unwrap();
-    deliveries.reverse();
-    deliveries
-        .into_iter()
-        .map(|delivery| delivery.state)
-        .collect()
+    let deliveries = db.deliveries().list(user, endpoint, None, 99).await;
+    let oldest_first = deliveries.unwrap().into_iter().rev();
+    oldest_first.map(|delivery| delivery.state).collect()
 }
 
 /// Waits until `count` PostgreSQL sessions wait for a lock.

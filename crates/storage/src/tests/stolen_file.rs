@@ -52,28 +52,15 @@ fn file_holds_no_plain_secrets() {
             .id;
         // Renewed a few times, so that the WAL also has older pages.
         for second in 0..5 {
-            db.connections()
-                .import(&new_connection(user.id, "consent"), &[], at(second))
-                .await
-                .unwrap();
+            let new = new_connection(user.id, "consent");
+            let imported = db.connections().import(&new, &[], at(second)).await;
+            assert_eq!(imported.unwrap().id, connection);
         }
-        assert!(
-            db.secrets()
-                .find_credentials(user.id, connection)
-                .await
-                .unwrap()
-                .is_some()
-        );
+        let found = db.secrets().find_credentials(user.id, connection).await;
+        assert!(found.unwrap().is_some());
         // A link, a consent session in each phase before its end, and a registered user.
-        in_tx!(
-            db,
-            links::insert(
-                &new_link(user.id, "token_that_must_not_leak", at(60)),
-                at(0)
-            )
-        )
-        .await
-        .unwrap();
+        let link = new_link(user.id, "token_that_must_not_leak", at(60));
+        in_tx!(db, links::insert(&link, at(0))).await.unwrap();
         insert_setup_token(db, user.id, 6, at(60)).await;
         // A link to sign in that is used, and another that is not.
         for token in [
@@ -100,42 +87,28 @@ fn file_holds_no_plain_secrets() {
         db.consent_sessions().insert(&new, at(0)).await.unwrap();
         session_with_callback(db, user.id, "state_that_must_not_leak").await;
         let claim = session_with_callback(db, user.id, "another_state").await;
-        assert!(
-            db.consent_sessions()
-                .store_credentials(
-                    &claim,
-                    &secret("link_credentials_that_must_not_leak"),
-                    at(20),
-                    at(40)
-                )
-                .await
-                .unwrap()
+        let (sessions, obtained) = (
+            db.consent_sessions(),
+            secret("link_credentials_that_must_not_leak"),
         );
-        register_provider_user(
-            db,
-            user.id,
+        let stored = sessions.store_credentials(&claim, &obtained, at(20), at(40));
+        assert!(stored.await.unwrap());
+        let (id, credentials) = (
             "provider_user_id_that_must_not_leak",
             "credentials_that_must_not_leak",
-        )
-        .await;
-        in_tx!(
-            db,
-            operator_keys::insert(&operator_key(8), "backend", None, at(0))
-        )
-        .await
-        .unwrap();
+        );
+        register_provider_user(db, user.id, id, credentials).await;
+        let operator = operator_key(8);
+        let inserted = in_tx!(db, operator_keys::insert(&operator, "backend", None, at(0)));
+        inserted.await.unwrap();
         remembered_response(db, user.id, "response_that_must_not_leak").await;
         db.provider_events()
             .insert("akahu", "event_that_must_not_leak", at(0))
             .await
             .unwrap();
         // A sync that stores a fingerprint and an event, for an endpoint with two secrets.
-        let fingerprint_key = db
-            .syncs()
-            .fingerprint_key(user.id, connection)
-            .await
-            .unwrap()
-            .expect("made");
+        let fingerprint_key = db.syncs().fingerprint_key(user.id, connection).await;
+        let fingerprint_key = fingerprint_key.unwrap().expect("made");
         let endpoint = endpoint(db, user.id, &[EventType::TransactionsSynced]).await;
         assert!(rotate_secret(db, (user.id, endpoint), "whsec_2_that_must_not_leak", 99).await);
         let claim = start_sync(db, user.id, connection, 30).await;
@@ -151,26 +124,23 @@ fn file_holds_no_plain_secrets() {
         };
         assert_eq!(db.syncs().finish(&claim, &finished).await.unwrap(), Some(1));
         let folder = db.path().parent().unwrap();
-        let provider_user = provider_user_digest("provider_user_id_that_must_not_leak");
+        let provider_user = provider_user_digest(id);
         let check = |when: &str| {
             let bytes = bytes(folder);
-            assert!(
-                [
-                    "laptop",
-                    "Everyday",
-                    "callback_received",
-                    "credentials_obtained",
-                    provider_user.as_str(),
-                    "kkkkkkkkkkkkkkkkjjjjjjjj"
-                ]
-                .iter()
-                .all(|text| contains(&bytes, text)),
-                "{when}: the search works"
-            );
+            for text in [
+                "laptop",
+                "Everyday",
+                "callback_received",
+                "credentials_obtained",
+                provider_user.as_str(),
+                "kkkkkkkkkkkkkkkkjjjjjjjj",
+            ] {
+                assert!(contains(&bytes, text), "{when}: the search finds {text}");
+            }
             for part in [
                 &key.expose()[3..20],
                 &key.expose()[20..],
-                &operator_key(8).expose()[9..],
+                &operator.expose()[9..],
                 &setup_token(6).expose()[4..20],
                 &fingerprint_key.expose_secret()[..20],
                 CREDENTIALS,
@@ -194,14 +164,11 @@ const PART_BYTES: usize = 12;
 /// Counts the sealed values of which a part occurs in the bytes.
 fn count_present(sealed: &HashSet<Vec<u8>>, bytes: &[u8]) -> usize {
     let present: HashSet<&[u8]> = bytes.windows(PART_BYTES).collect();
-    sealed
-        .iter()
-        .filter(|sealed| {
-            sealed
-                .windows(PART_BYTES)
-                .any(|part| present.contains(part))
-        })
-        .count()
+    let is_present = |sealed: &&Vec<u8>| {
+        let mut parts = sealed.windows(PART_BYTES);
+        parts.any(|part| present.contains(part))
+    };
+    sealed.iter().filter(is_present).count()
 }
 
 fn all_sealed(file: &rusqlite::Connection) -> HashSet<Vec<u8>> {
@@ -220,16 +187,15 @@ fn old_key_opens_nothing_after_rotation() {
         // As an older version wrote the file: deleted bytes stay in free pages.
         let file = rusqlite::Connection::open(folder.join("test.db")).unwrap();
         file.execute_batch("PRAGMA secure_delete = OFF").unwrap();
+        let import = async |storage: &Storage, consent: &str, now| {
+            let new = new_connection(user, consent);
+            let imported = storage.connections().import(&new, &[], at(now)).await;
+            imported.unwrap().id
+        };
         let consents: Vec<String> = (0..60).map(|number| format!("c{number}")).collect();
         let mut ids = Vec::new();
         for consent in &consents {
-            ids.push(
-                old.connections()
-                    .import(&new_connection(user, consent), &[], at(1))
-                    .await
-                    .unwrap()
-                    .id,
-            );
+            ids.push(import(&old, consent.as_str(), 1).await);
         }
         let mut sealed = all_sealed(&file);
         let claim = session_with_callback(&old, user, "state").await;
@@ -243,55 +209,29 @@ fn old_key_opens_nothing_after_rotation() {
         )
         .unwrap();
         for consent in &consents {
-            old.connections()
-                .import(&new_connection(user, consent), &[], at(2))
-                .await
-                .unwrap();
+            import(&old, consent.as_str(), 2).await;
         }
-        assert!(
-            old.consent_sessions()
-                .store_credentials(&claim, &secret("link credentials"), at(20), at(40))
-                .await
-                .unwrap()
-        );
+        let (sessions, obtained) = (old.consent_sessions(), secret("link credentials"));
+        let stored = sessions.store_credentials(&claim, &obtained, at(20), at(40));
+        assert!(stored.await.unwrap());
         sealed.extend(all_sealed(&file));
         drop(file);
         assert_eq!(sealed.len(), 123);
-        assert_eq!(
-            count_present(&sealed, &bytes(folder)),
-            123,
-            "the search finds current and old values"
-        );
+        let present = count_present(&sealed, &bytes(folder));
+        assert_eq!(present, 123, "the search finds current and old values");
 
         // A service with both keys keeps running beside the command.
         let (service, command) = (with_keys(db, &[2, 1]).await, with_keys(db, &[2, 1]).await);
-        assert!(
-            service
-                .secrets()
-                .find_credentials(user, ids[0])
-                .await
-                .unwrap()
-                .is_some()
-        );
-        assert_eq!(
-            command.secrets().reseal_all(|_| ()).await.unwrap().resealed,
-            62
-        );
-        assert_eq!(
-            command.secrets().erase_leftovers().await.unwrap(),
-            Leftovers::None
-        );
-        assert_eq!(
-            count_present(&sealed, &bytes(folder)),
-            0,
-            "no value of the old key is left"
-        );
+        let found = service.secrets().find_credentials(user, ids[0]).await;
+        assert!(found.unwrap().is_some());
+        let resealed = command.secrets().reseal_all(|_| ()).await;
+        assert_eq!(resealed.unwrap().resealed, 62);
+        let leftovers = command.secrets().erase_leftovers().await;
+        assert_eq!(leftovers.unwrap(), Leftovers::None);
+        let present = count_present(&sealed, &bytes(folder));
+        assert_eq!(present, 0, "no value of the old key is left");
         // The service writes again and closes.
-        service
-            .connections()
-            .import(&new_connection(user, "c0"), &[], at(3))
-            .await
-            .unwrap();
+        import(&service, "c0", 3).await;
         service.close().await;
         assert_eq!(count_present(&sealed, &bytes(folder)), 0);
         let found = old.provider_users().find_credentials(user, "fiskil").await;
@@ -309,19 +249,10 @@ fn removed_connection_leaves_no_bytes() {
     on_sqlite(async |db| {
         let folder = db.path().parent().unwrap();
         let user = db.user("a@x").await.id;
-        let made = db
-            .connection(
-                user,
-                "consent_gone",
-                &[new_account("acc_gone", "Rainy Day Gone")],
-            )
-            .await;
-        db.connection(
-            user,
-            "consent_kept",
-            &[new_account("acc_kept", "Rainy Day Kept")],
-        )
-        .await;
+        let gone = [new_account("acc_gone", "Rainy Day Gone")];
+        let made = db.connection(user, "consent_gone", &gone).await;
+        let kept = [new_account("acc_kept", "Rainy Day Kept")];
+        db.connection(user, "consent_kept", &kept).await;
         assert!(contains(&bytes(folder), "Rainy Day Gone"));
         assert!(db.remove(user, made.id, at(20)).await);
         Storage::clone(db).close().await;

@@ -90,11 +90,6 @@ impl Deref for TestDb {
 }
 
 impl TestDb {
-    /// Opens an existing, empty database.
-    async fn open(url: String) -> Self {
-        Self::attach(url, Sealer::random()).await
-    }
-
     /// Opens a database that another handle may use too.
     pub(crate) async fn attach(url: String, sealer: Sealer) -> Self {
         let storage = Storage::open(&url, sealer.clone()).await.expect("opens");
@@ -221,44 +216,44 @@ impl TestDb {
     /// Changes a status as a refresh does. Returns false also if the refresh cannot be claimed.
     pub(crate) async fn set_status(
         &self,
-        (user, connection): (UserId, ConnectionId),
+        of: (UserId, ConnectionId),
         from: ConnectionStatus,
         to: ConnectionStatus,
         now: Timestamp,
     ) -> bool {
-        let claim = self
-            .claim(REFRESH, user, connection, now, now)
-            .await
-            .expect("claims");
-        let Some(claim) = claim else { return false };
-        let changed = self
-            .refreshes()
-            .set_status(&claim, from, to, "refreshed", now, now)
-            .await
-            .expect("set");
+        let Some(claim) = self.claim_refresh(of, now).await else {
+            return false;
+        };
+        let refreshes = self.refreshes();
+        let changed = refreshes.set_status(&claim, from, to, "refreshed", now, now);
+        let changed = changed.await.expect("set");
         assert!(self.jobs().finish(&claim, None).await.expect("finished"));
         changed
+    }
+
+    async fn claim_refresh(
+        &self,
+        (user, connection): (UserId, ConnectionId),
+        now: Timestamp,
+    ) -> Option<ClaimedJob> {
+        let claim = self.claim(REFRESH, user, connection, now, now);
+        claim.await.expect("claims")
     }
 
     /// Merges accounts as a refresh does. Returns false if the refresh cannot be claimed.
     pub(crate) async fn refresh(
         &self,
-        (user, connection): (UserId, ConnectionId),
+        of: (UserId, ConnectionId),
         accounts: &[NewAccount<'_>],
         is_complete: bool,
         now: Timestamp,
     ) -> bool {
-        let claim = self
-            .claim(REFRESH, user, connection, now, now)
-            .await
-            .expect("claims");
-        let Some(claim) = claim else { return false };
-        assert!(
-            self.refreshes()
-                .apply(&claim, accounts, is_complete, now)
-                .await
-                .expect("refreshed")
-        );
+        let Some(claim) = self.claim_refresh(of, now).await else {
+            return false;
+        };
+        let refreshes = self.refreshes();
+        let applied = refreshes.apply(&claim, accounts, is_complete, now);
+        assert!(applied.await.expect("refreshed"));
         self.jobs().finish(&claim, None).await.expect("finished")
     }
 
@@ -284,38 +279,18 @@ impl TestDb {
         connection: ConnectionId,
         now: Timestamp,
     ) -> bool {
-        let Some(claim) = self
-            .removals()
-            .begin(user, connection, now, now)
-            .await
-            .expect("hidden")
-        else {
+        let hidden = self.removals().begin(user, connection, now, now).await;
+        let Some(claim) = hidden.expect("hidden") else {
             return false;
         };
-        self.removals()
-            .finish(&claim, "deleted", now)
-            .await
-            .expect("gone")
+        let gone = self.removals().finish(&claim, "deleted", now).await;
+        gone.expect("gone")
     }
 
     /// One column of a connection's row, as text. Empty for NULL.
     pub(crate) async fn column(&self, connection: ConnectionId, column: &str) -> String {
         let sql = format!(
             "SELECT COALESCE(CAST({column} AS TEXT), '') FROM connections WHERE id = '{connection}'"
-        );
-        self.texts(&sql).await.remove(0)
-    }
-
-    /// One column of a connection's job, as text. Empty for NULL.
-    pub(crate) async fn job_column(
-        &self,
-        kind: &str,
-        subject: impl ToString,
-        column: &str,
-    ) -> String {
-        let sql = format!(
-            "SELECT COALESCE(CAST({column} AS TEXT), '') FROM jobs WHERE kind = '{kind}' AND subject = '{}'",
-            subject.to_string()
         );
         self.texts(&sql).await.remove(0)
     }
@@ -358,7 +333,7 @@ pub(crate) fn on_sqlite(body: impl AsyncFnOnce(&TestDb)) {
     let folder = TempDir::new().expect("a folder");
     let url = format!("sqlite:{}", folder.path().join("test.db").display());
     runtime().block_on(async {
-        let db = TestDb::open(url).await;
+        let db = TestDb::attach(url, Sealer::random()).await;
         db.migrate().await.expect("migrates");
         body(&db).await;
     });
@@ -435,7 +410,7 @@ pub(crate) fn on_empty_postgres(body: impl AsyncFnOnce(&TestDb)) {
         ),
     ));
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        runtime.block_on(async { body(&TestDb::open(url).await).await });
+        runtime.block_on(async { body(&TestDb::attach(url, Sealer::random()).await).await });
     }));
     runtime.block_on(execute(
         &server,
@@ -488,9 +463,6 @@ pub(crate) const CREDENTIALS: &str = r#"{"userToken":"user_token_that_must_not_l
 static STORED_CREDENTIALS: LazyLock<SecretString> =
     LazyLock::new(|| SecretString::from(CREDENTIALS));
 
-/// The first sync of test connections: later than everything else.
-pub(crate) const FIRST_SYNC: i64 = 1_000_000;
-
 pub(crate) fn new_connection(user_id: UserId, consent: &str) -> NewConnection<'_> {
     NewConnection {
         user_id,
@@ -506,7 +478,8 @@ pub(crate) fn new_connection(user_id: UserId, consent: &str) -> NewConnection<'_
         repairs: None,
         next_refresh_at: None,
         backfill_ends_at: None,
-        next_sync_at: at(FIRST_SYNC),
+        // Later than everything else.
+        next_sync_at: at(1_000_000),
         first_attempt_at: at(0),
         cause: "imported",
     }

@@ -68,17 +68,10 @@ pub(super) struct Start {
 impl Start {
     pub(super) async fn new(db: &TestDb) -> Self {
         let user = db.user("a@x").await.id;
-        let key = in_tx!(db, keys::insert(user, &key(1), "k", None, at(0)))
-            .await
-            .unwrap();
-        let connection = db
-            .connection(
-                user,
-                "consent",
-                &[new_account("1", "One"), new_account("2", "Two")],
-            )
-            .await
-            .id;
+        let key = db.key(user, 1).await;
+        let accounts = [new_account("1", "One"), new_account("2", "Two")];
+        let connection = db.connection(user, "consent", &accounts).await.id;
+        let deliveries = db.deliveries();
         let (idle, endpoint) = (
             endpoint(db, user, SYNCS_AND_CHANGES).await,
             endpoint(db, user, SYNCS_AND_CHANGES).await,
@@ -91,31 +84,20 @@ impl Start {
             (endpoint, AttemptOutcome::Failed),
         ] {
             let holder = claimed_endpoint(db, id, 20).await;
-            let attempt = finished_attempt(&failed, run, 20, outcome);
-            assert!(
-                db.deliveries()
-                    .finish_attempts(&holder, &[attempt], at(20))
-                    .await
-                    .unwrap()
-            );
-            assert!(
-                db.deliveries()
-                    .release_endpoint(&holder, at(20))
-                    .await
-                    .unwrap()
-            );
+            let attempt = [finished_attempt(&failed, run, 20, outcome)];
+            let finished = deliveries.finish_attempts(&holder, &attempt, at(20));
+            assert!(finished.await.unwrap());
+            let released = deliveries.release_endpoint(&holder, at(20));
+            assert!(released.await.unwrap());
         }
         let chunks = [chunk(1, 2), chunk(2, 2)];
         let (run, _) = finish_sync_with(db, (user, connection), 60, &chunks).await;
         let idle = claimed_endpoint(db, idle, 60).await;
         let [sent, last] =
             chunks.map(|chunk| finished_attempt(&chunk, run, 60, AttemptOutcome::Delivered));
-        assert!(
-            db.deliveries()
-                .finish_attempts(&idle, &[sent.clone(), last], at(60))
-                .await
-                .unwrap()
-        );
+        let attempts = [sent.clone(), last];
+        let finished = deliveries.finish_attempts(&idle, &attempts, at(60));
+        assert!(finished.await.unwrap());
         let holder = claimed_endpoint(db, endpoint, 60).await;
         let session = NewConsentSession {
             expires_at: at(9000),
@@ -126,18 +108,11 @@ impl Start {
         insert_setup_token(db, user, 1, at(9000)).await;
         let job = JobKey::of_service("test");
         db.jobs().insert(&job, "", at(0)).await.unwrap();
-        let holder_of_job = db
-            .jobs()
-            .claim(&job, at(100), at(120))
-            .await
-            .unwrap()
-            .expect("claimed");
+        let holder_of_job = db.jobs().claim(&job, at(100), at(120)).await;
+        let holder_of_job = holder_of_job.unwrap().expect("claimed");
         let sync = start_sync(db, user, connection, 500).await;
-        let refresh = db
-            .claim(REFRESH, user, connection, now(), lease())
-            .await
-            .unwrap()
-            .expect("claimed");
+        let refresh = db.claim(REFRESH, user, connection, now(), lease()).await;
+        let refresh = refresh.unwrap().expect("claimed");
         let owner = UserId::INSTALLATION;
         let mut of_installation = Vec::new();
         for _ in 0..2 {
@@ -146,19 +121,12 @@ impl Start {
             of_installation.push(added.await.unwrap().id);
         }
         let (of_installation, disabled) = (of_installation[0], of_installation[1]);
-        in_tx!(
-            db,
-            endpoints::disable((owner, disabled), "by operator", at(0))
-        )
-        .await
-        .unwrap();
+        let of_owner = (owner, disabled);
+        let disable = in_tx!(db, endpoints::disable(of_owner, "by operator", at(0)));
+        disable.await.unwrap();
         for token in ["link", "another link"] {
-            assert!(
-                db.sessions()
-                    .insert_link(&sign_in_link(user, token, 9000), 9, at(0))
-                    .await
-                    .unwrap()
-            );
+            let link = sign_in_link(user, token, 9000);
+            assert!(db.sessions().insert_link(&link, 9, at(0)).await.unwrap());
         }
         Self {
             user,
