@@ -47,13 +47,19 @@ fn reason<T>(result: Result<T, StorageError>) -> String {
 }
 
 both! {
-    async fn only_a_copy_awaits_a_decision(db) {
+    async fn only_a_copy_awaits_a_decision_that_may_keep_access(db) {
         assert!(!db.backups().awaits_restore_decision().await.unwrap(), "new");
         let restore_id = async || db.texts("SELECT CAST(restore_id AS TEXT) FROM database_origin").await;
         assert_eq!(restore_id().await, ["0"]);
+        let user = db.user("a@x").await.id;
+        db.key(user, 1).await;
+        in_tx!(db, links::insert(&new_link(user, "link", at(1_000)), at(0))).await.unwrap();
         db.backups().set_copy().await.unwrap();
         assert!(db.backups().awaits_restore_decision().await.unwrap());
-        db.backups().keep_access(&operator(), at(0)).await.unwrap();
+        db.backups().keep_access(&operator(), at(1)).await.unwrap();
+        assert!(db.keys().find_caller(&key(1), at(2)).await.unwrap().is_some());
+        assert!(db.links().find("link").await.unwrap().is_some());
+        assert_eq!(db.audit().list_before(None, None, 9).await.unwrap()[0].action, "database.keep_access");
         assert!(!db.reopen().await.backups().awaits_restore_decision().await.unwrap(), "decided");
         // So cursors of the history that was lost are known.
         assert_ne!(restore_id().await, ["0"], "another history");
@@ -465,16 +471,5 @@ both! {
         assert_eq!(paused.status, EndpointStatus::Disabled);
         assert!(in_tx!(db, endpoints::enable((user, own), at(100))).await.unwrap());
         claimed_endpoint(db, own, 100).await;
-    }
-
-    async fn kept_access_works(db) {
-        let user = db.user("a@x").await.id;
-        db.key(user, 1).await;
-        in_tx!(db, links::insert(&new_link(user, "link", at(1_000)), at(0))).await.unwrap();
-        db.backups().set_copy().await.unwrap();
-        db.backups().keep_access(&operator(), at(1)).await.unwrap();
-        assert!(db.keys().find_caller(&key(1), at(2)).await.unwrap().is_some());
-        assert!(db.links().find("link").await.unwrap().is_some());
-        assert_eq!(db.audit().list_before(None, None, 9).await.unwrap()[0].action, "database.keep_access");
     }
 }

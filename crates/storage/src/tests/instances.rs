@@ -69,7 +69,7 @@ async fn hosts(db: &Storage, now: Timestamp) -> Vec<String> {
 }
 
 both! {
-    async fn instance_is_alive_until_it_stops(db) {
+    async fn instance_is_alive_until_it_stops_or_is_killed(db) {
         let (mut first, second) = (new_instance(1), new_instance(2));
         db.instances().renew(&new_instance(1), at(0)).await.unwrap();
         first.provider_calls.clear();
@@ -80,9 +80,9 @@ both! {
         db.instances().delete(first.id).await.unwrap();
         db.instances().delete(first.id).await.unwrap();
         assert_eq!(hosts(db, at(6)).await, ["web-2"]);
-    }
+        db.instances().delete(new_instance(2).id).await.unwrap();
 
-    async fn killed_instance_is_dead_after_its_timeout(db) {
+        // One that was killed is dead after its timeout.
         db.instances().renew(&new_instance(1), at(0)).await.unwrap();
         db.instances().renew(&new_instance(2), at(0)).await.unwrap();
         db.instances().renew(&new_instance(2), at(10)).await.unwrap();

@@ -56,12 +56,9 @@ async fn unreachable_server_is_named() {
         "?sslmode=verify-full",
     ] {
         let text = open_text(&format!("postgres://me:hunter2@127.0.0.1:1/db{parameters}")).await;
-        assert_eq!(
-            text,
-            "could not open the PostgreSQL database db at 127.0.0.1, port 1 (connection refused): start the server, or \
-             correct database.url",
-            "{parameters}"
-        );
+        let expected = "could not open the PostgreSQL database db at 127.0.0.1, port 1 (connection refused): start \
+            the server, or correct database.url";
+        assert_eq!(text, expected, "{parameters}");
     }
     let text = open_text("postgres://me:x?hunter2@127.0.0.1:1/db").await;
     assert_contains!(text, "at 127.0.0.1, port 1 (connection refused)");
@@ -147,20 +144,13 @@ async fn existing_file_is_opened_and_a_missing_one_is_not_created() {
     let path = folder.path().join("b.db");
     let url = format!("sqlite:{}", path.display());
     let open = async || Storage::open_existing(&url, Sealer::random(), Default::default()).await;
-    let error = open().await.expect_err("no file");
-    assert_eq!(
-        error.to_string(),
-        format!("there is no SQLite database {}", path.display())
-    );
-    assert!(
-        folder.path().read_dir().unwrap().next().is_none(),
-        "a file was created"
-    );
-    Storage::open(&url, Sealer::random())
-        .await
-        .unwrap()
-        .close()
-        .await;
+    let error = open().await.expect_err("no file").to_string();
+    let expected = format!("there is no SQLite database {}", path.display());
+    assert_eq!(error, expected);
+    let mut files = folder.path().read_dir().unwrap();
+    assert!(files.next().is_none(), "a file was created");
+    let storage = Storage::open(&url, Sealer::random()).await.unwrap();
+    storage.close().await;
     open().await.expect("a file").close().await;
 }
 
@@ -184,11 +174,9 @@ fn location_names_everything_but_the_user() {
     ] {
         assert_eq!(Storage::location(url), location, "{url}");
     }
-    let here = std::env::current_dir().unwrap();
-    assert_eq!(
-        Storage::location("sqlite:b.db"),
-        format!("SQLite database {}", here.join("b.db").display())
-    );
+    let here = std::env::current_dir().unwrap().join("b.db");
+    let expected = format!("SQLite database {}", here.display());
+    assert_eq!(Storage::location("sqlite:b.db"), expected);
 }
 
 /// 0.0.0.0 reaches this machine and is no loopback address.
@@ -236,12 +224,8 @@ fn sqlite_commits_are_on_disk() {
             ("PRAGMA fullfsync", 1),
             ("PRAGMA checkpoint_fullfsync", 1),
         ] {
-            assert_eq!(
-                tx.all(Sql::new("PRAGMA", pragma), &[], |row| row.get::<i64>(0))
-                    .unwrap(),
-                [value],
-                "{pragma}"
-            );
+            let found = tx.all(Sql::new("PRAGMA", pragma), &[], |row| row.get::<i64>(0));
+            assert_eq!(found.unwrap(), [value], "{pragma}");
         }
     });
 }

@@ -42,9 +42,23 @@ both! {
         assert_eq!(listed[0].credentials.as_ref().unwrap().expose_secret(), "provider user credentials");
         assert_fails!(db.provider_users().claim(UserId::new(), "fiskil", at(0), at(9)).await, NotFound("user"));
         assert_eq!(db.revision(user).await, 0);
+
+        let other_key = Storage::open(&db.url, Sealer::random()).await.unwrap();
+        for error in [
+            other_key.provider_users().find_credentials(user, "fiskil").await.unwrap_err(),
+            other_key.provider_users().list(user).await.unwrap_err(),
+            other_key.provider_users().claim(user, "fiskil", at(0), at(9)).await.unwrap_err(),
+        ] {
+            assert!(matches!(error, StorageError::Sealed(SealError::DoesNotOpen)), "{error:?}");
+        }
+        let unopenable = other_key.secrets().sealed().await.unwrap().unopenable;
+        assert_eq!(
+            (unopenable[0].user_id, unopenable[0].purpose.as_str(), unopenable[0].subject.as_str()),
+            (user, "provider_user", "fiskil")
+        );
     }
 
-    async fn expired_claim_leaves_its_reference(db) {
+    async fn expired_claim_leaves_a_reference_or_is_undone(db) {
         let user = db.user("a@x").await.id;
         let killed = claimed_registration(db, user, 0).await;
         assert!(db.provider_users().set_reference(&killed, "ref 1").await.unwrap());
@@ -61,6 +75,18 @@ both! {
         let last = claimed_registration(db, user, 32).await;
         assert_eq!(last.abandoned_reference.as_deref(), Some("ref 1"), "the reference stays");
         assert!(db.provider_users().finish(&last, None, &secret("credentials")).await.unwrap());
+
+        // An unfinished registration can be undone.
+        let user = db.user("b@x").await.id;
+        let killed = claimed_registration(db, user, 0).await;
+        assert!(db.provider_users().set_reference(&killed, "ref 1").await.unwrap());
+        let job = db.jobs().claim_due(job_kinds::PROVIDER_USER, "fiskil", at(30), at(60)).await.unwrap().expect("due");
+        assert_eq!(db.provider_users().find_abandoned_reference(&job).await.unwrap().as_deref(), Some("ref 1"));
+        assert!(!db.provider_users().delete_unfinished(&killed.job).await.unwrap(), "lease lost");
+        assert!(db.provider_users().delete_unfinished(&job).await.unwrap());
+        assert_eq!(db.provider_users().list(user).await.unwrap().len(), 0);
+        register_provider_user(db, user, "eu_1", "credentials").await;
+        assert_eq!(db.jobs().claim_due(job_kinds::PROVIDER_USER, "fiskil", at(999), at(1000)).await.unwrap(), None);
     }
 
     async fn deleting_ends_credentials_and_claim(db) {
@@ -80,19 +106,6 @@ both! {
         assert!(db.provider_users().finish(&current, None, &secret("credentials")).await.unwrap());
         db.provider_users().delete(user, "fiskil").await.unwrap();
         db.delete_user(user).await;
-    }
-
-    async fn unfinished_registration_can_be_undone(db) {
-        let user = db.user("a@x").await.id;
-        let killed = claimed_registration(db, user, 0).await;
-        assert!(db.provider_users().set_reference(&killed, "ref 1").await.unwrap());
-        let job = db.jobs().claim_due(job_kinds::PROVIDER_USER, "fiskil", at(30), at(60)).await.unwrap().expect("due");
-        assert_eq!(db.provider_users().find_abandoned_reference(&job).await.unwrap().as_deref(), Some("ref 1"));
-        assert!(!db.provider_users().delete_unfinished(&killed.job).await.unwrap(), "lease lost");
-        assert!(db.provider_users().delete_unfinished(&job).await.unwrap());
-        assert_eq!(db.provider_users().list(user).await.unwrap().len(), 0);
-        register_provider_user(db, user, "eu_1", "credentials").await;
-        assert_eq!(db.jobs().claim_due(job_kinds::PROVIDER_USER, "fiskil", at(999), at(1000)).await.unwrap(), None);
     }
 
     async fn deletion_requires_matching_provider_user(db) {
@@ -124,23 +137,5 @@ both! {
         assert!(!db.provider_users().delete_of(user, "fiskil", "eu_1").await.unwrap(), "its provider id is unknown");
         db.raw("DELETE FROM secrets").await;
         assert!(!db.provider_users().delete_of(other, "fiskil", "eu_2").await.unwrap(), "not registered");
-    }
-
-    async fn unopenable_credentials_are_an_error(db) {
-        let user = db.user("a@x").await.id;
-        register_provider_user(db, user, "eu_1", "credentials").await;
-        let other_key = Storage::open(&db.url, Sealer::random()).await.unwrap();
-        for error in [
-            other_key.provider_users().find_credentials(user, "fiskil").await.unwrap_err(),
-            other_key.provider_users().list(user).await.unwrap_err(),
-            other_key.provider_users().claim(user, "fiskil", at(0), at(9)).await.unwrap_err(),
-        ] {
-            assert!(matches!(error, StorageError::Sealed(SealError::DoesNotOpen)), "{error:?}");
-        }
-        let unopenable = other_key.secrets().sealed().await.unwrap().unopenable;
-        assert_eq!(
-            (unopenable[0].user_id, unopenable[0].purpose.as_str(), unopenable[0].subject.as_str()),
-            (user, "provider_user", "fiskil")
-        );
     }
 }
