@@ -336,33 +336,19 @@ mod tests {
 
     #[test]
     fn groups_beyond_the_limit_are_in_the_rest() {
-        let rows: Vec<(Row, &str)> = (0..1_200)
-            .map(|number| {
-                (
-                    Row {
-                        merchant: Some(number.to_string()),
-                        ..row("-1.50")
-                    },
-                    "2026-11-01",
-                )
-            })
-            .chain([(
-                Row {
-                    currency: Currency::parse("USD"),
-                    merchant: Some("0".to_owned()),
-                    ..row("7")
-                },
-                "2026-11-01",
-            )])
-            .chain([(
-                Row {
-                    merchant: Some("0".to_owned()),
-                    ..row("-1.50")
-                },
-                "2026-11-01",
-            )])
-            .collect();
-        let account = account("1");
+        let of_merchant = |number: usize, amount: &str| Row {
+            merchant: Some(number.to_string()),
+            ..row(amount)
+        };
+        let in_dollars = Row {
+            currency: Currency::parse("USD"),
+            ..of_merchant(0, "7")
+        };
+        let rows = (0..1_200)
+            .chain([0])
+            .map(|number| of_merchant(number, "-1.50"));
+        let rows = rows.chain([in_dollars]).map(|row| (row, "2026-11-01"));
+        let (rows, account) = (rows.collect::<Vec<_>>(), account("1"));
         let summary = summary(Some(GroupBy::Merchant), &account, &rows);
         let groups = lines(&summary.groups());
         assert_eq!(groups.len(), 1_002);

@@ -87,6 +87,26 @@ both! {
         assert_eq!(db.syncs().fingerprints(UserId::new(), other).await.unwrap().rows, []);
         let sequence = async |id| db.syncs().find(user, id).await.unwrap().expect("there").sequence;
         assert_eq!((sequence(id).await, sequence(other).await), (5, 1), "each connection has its own");
+
+        // Damaged fingerprints are corrupt.
+        let entry = |row: u8| [row; 64].to_vec();
+        let repeated = [vec![2], entry(1), entry(1)].concat();
+        let descending = [vec![2], entry(2), entry(1)].concat();
+        let damage = async |column: &str, bytes: &[u8]| {
+            db.raw(&format!("UPDATE fingerprints SET {column} = {}", db.bytes(bytes))).await;
+        };
+        for damaged in [&[][..], &[1], &[2; 64], &[2; 66], &repeated, &descending] {
+            damage("entries", damaged).await;
+            let found = db.syncs().fingerprints(user, id).await;
+            assert!(matches!(found, Err(StorageError::Corrupt(_))), "{damaged:?}");
+        }
+        damage("entries", &[2; 65]).await;
+        assert_eq!(db.syncs().fingerprints(user, id).await.unwrap().rows.len(), 1);
+        for damaged in [&[1][..], &[0, 0, 0, 2, 0, 0, 0, 1]] {
+            damage("change_versions", damaged).await;
+            let found = db.syncs().fingerprints(user, id).await;
+            assert!(matches!(found, Err(StorageError::Corrupt(_))), "{damaged:?}");
+        }
     }
 
     async fn fingerprint_key_is_created_once(db) {
@@ -110,30 +130,6 @@ both! {
         assert_fails!(other_key.syncs().fingerprint_key(user, id).await, Sealed(SealError::DoesNotOpen));
         db.hide(user, id, 20, 90).await;
         assert!(db.syncs().fingerprint_key(user, id).await.unwrap().is_none(), "it is being deleted");
-    }
-
-    async fn damaged_fingerprints_are_corrupt(db) {
-        let user = db.user("a@x").await.id;
-        let id = connection_to_sync(db, user, "c", 20).await;
-        store_fingerprints(db, (user, id), 20, Some(&[fingerprint(1, 0, 1)])).await;
-        let entry = |row: u8| [row; 64].to_vec();
-        let repeated = [vec![2], entry(1), entry(1)].concat();
-        let descending = [vec![2], entry(2), entry(1)].concat();
-        let damage = async |column: &str, bytes: &[u8]| {
-            db.raw(&format!("UPDATE fingerprints SET {column} = {}", db.bytes(bytes))).await;
-        };
-        for damaged in [&[][..], &[1], &[2; 64], &[2; 66], &repeated, &descending] {
-            damage("entries", damaged).await;
-            let found = db.syncs().fingerprints(user, id).await;
-            assert!(matches!(found, Err(StorageError::Corrupt(_))), "{damaged:?}");
-        }
-        damage("entries", &[2; 65]).await;
-        assert_eq!(db.syncs().fingerprints(user, id).await.unwrap().rows.len(), 1);
-        for damaged in [&[1][..], &[0, 0, 0, 2, 0, 0, 0, 1]] {
-            damage("change_versions", damaged).await;
-            let found = db.syncs().fingerprints(user, id).await;
-            assert!(matches!(found, Err(StorageError::Corrupt(_))), "{damaged:?}");
-        }
     }
 
     async fn sync_checks_removal_hints(db) {

@@ -116,14 +116,12 @@ fn key(subject: usize) -> JobKey {
 
 async fn play(db: &TestDb, steps: &[Step]) {
     db.raw("DELETE FROM jobs").await;
-    let mut model = Model::default();
+    let (mut model, jobs) = (Model::default(), db.jobs());
     for subject in 0..SUBJECTS {
         let run_at = i64::try_from(subject).unwrap() * 7;
-        db.jobs()
-            .insert(&key(subject), "", at(run_at))
-            .await
-            .unwrap();
-        db.jobs().insert(&key(subject), "", at(-99)).await.unwrap();
+        for run_at in [run_at, -99] {
+            jobs.insert(&key(subject), "", at(run_at)).await.unwrap();
+        }
         model.jobs[subject].planned = Some(run_at);
     }
     for step in steps {
@@ -146,28 +144,19 @@ async fn play(db: &TestDb, steps: &[Step]) {
 }
 
 async fn take(db: &TestDb, model: &mut Model, step: Step) {
-    let (now, lease) = (model.now, at(model.now + LEASE));
+    let (now, lease, jobs) = (model.now, at(model.now + LEASE), db.jobs());
     match step {
         Step::Wait(seconds) => model.now += seconds,
         Step::ClaimDue => {
-            let earliest = model
-                .jobs
-                .iter()
-                .filter_map(Job::due_at)
-                .filter(|due| *due <= now)
-                .min();
-            match (
-                db.jobs().claim_due(KIND, "", at(now), lease).await.unwrap(),
-                earliest,
-            ) {
+            let due = model.jobs.iter().filter_map(Job::due_at);
+            let earliest = due.filter(|due| *due <= now).min();
+            let claim = jobs.claim_due(KIND, "", at(now), lease).await.unwrap();
+            match (claim, earliest) {
                 (None, None) => {}
                 (Some(claim), Some(earliest)) => {
                     let subject: usize = claim.key.subject.parse().unwrap();
-                    assert_eq!(
-                        model.jobs[subject].due_at(),
-                        Some(earliest),
-                        "the longest due job, at its time"
-                    );
+                    let due_at = model.jobs[subject].due_at();
+                    assert_eq!(due_at, Some(earliest), "the longest due job, at its time");
                     // The claim of a job whose lease had expired counts the run before as failed.
                     let was_interrupted = model.jobs[subject].holder.is_some();
                     assert_eq!(claim.was_interrupted, was_interrupted);
@@ -178,14 +167,9 @@ async fn take(db: &TestDb, model: &mut Model, step: Step) {
             }
         }
         Step::Claim(subject) => {
-            let free = model.jobs[subject]
-                .holder
-                .is_none_or(|(_, until)| until <= now);
-            let claim = db
-                .jobs()
-                .claim(&key(subject), at(now), lease)
-                .await
-                .unwrap();
+            let holder = model.jobs[subject].holder;
+            let free = holder.is_none_or(|(_, until)| until <= now);
+            let claim = jobs.claim(&key(subject), at(now), lease).await.unwrap();
             assert_eq!(claim.is_some(), free, "one holder at a time");
             if let Some(claim) = claim {
                 model.start(subject, claim);
@@ -195,7 +179,7 @@ async fn take(db: &TestDb, model: &mut Model, step: Step) {
             let Some((subject, claim, holds)) = model.holder(number) else {
                 return;
             };
-            assert_eq!(db.jobs().renew(&claim, lease).await.unwrap(), holds);
+            assert_eq!(jobs.renew(&claim, lease).await.unwrap(), holds);
             if let Some((_, until)) = model.jobs[subject].holder.as_mut().filter(|_| holds) {
                 *until = now + LEASE;
             }
@@ -205,7 +189,7 @@ async fn take(db: &TestDb, model: &mut Model, step: Step) {
                 return;
             };
             let next = next.map(|after| now + after);
-            assert_eq!(db.jobs().finish(&claim, next.map(at)).await.unwrap(), holds);
+            assert_eq!(jobs.finish(&claim, next.map(at)).await.unwrap(), holds);
             if holds {
                 model.jobs[subject].release(next);
                 model.jobs[subject].attempts = 0;
@@ -215,30 +199,17 @@ async fn take(db: &TestDb, model: &mut Model, step: Step) {
             let Some((subject, claim, holds)) = model.holder(number) else {
                 return;
             };
-            assert_eq!(
-                db.jobs()
-                    .fail(&claim, "error", at(now + after))
-                    .await
-                    .unwrap(),
-                holds
-            );
+            let failed = jobs.fail(&claim, "error", at(now + after)).await;
+            assert_eq!(failed.unwrap(), holds);
             if holds {
                 model.jobs[subject].release(Some(now + after));
                 model.jobs[subject].attempts += 1;
             }
         }
         Step::Request(subject, behind, every) => {
-            let asked_at = now - behind;
-            assert!(
-                db.jobs()
-                    .request(
-                        &key(subject),
-                        at(asked_at),
-                        SignedDuration::from_secs(every)
-                    )
-                    .await
-                    .unwrap()
-            );
+            let (asked_at, apart) = (now - behind, SignedDuration::from_secs(every));
+            let requested = jobs.request(&key(subject), at(asked_at), apart).await;
+            assert!(requested.unwrap());
             let job = &mut model.jobs[subject];
             // A run that starts after the request fulfils it. Not sooner than allowed after the
             // last start.
@@ -273,9 +244,7 @@ async fn plays_as_the_model(db: &TestDb) {
 both! {
     async fn queue_plays_as_the_model(db) {
         plays_as_the_model(db).await;
-    }
-
-    async fn job_runs_until_its_lease_ends(db) {
+        // A job runs until its lease ends.
         let key = JobKey::of_service(KIND);
         db.jobs().insert(&key, "", at(0)).await.unwrap();
         let is_running = async |now| db.jobs().is_running(&key, at(now)).await.unwrap();

@@ -85,10 +85,8 @@ both! {
         assert!(!in_tx!(db, provider_settings::is_registered("fiskil")).await.unwrap());
         assert_eq!(in_use(9999).await, ["akahu"]);
         assert_eq!(db.secrets_for("provider_user").await, 0);
-    }
-
-    async fn forgotten_registration_is_not_completed(db) {
-        let user = db.user("a@x").await.id;
+        // A registration that was forgotten is not completed.
+        let user = db.user("b@x").await.id;
         let claim = claimed_registration(db, user, 0).await;
         in_tx!(db, provider_settings::forget_registrations("fiskil")).await.unwrap();
         let finished = db.provider_users().finish(&claim, None, &secret("credentials")).await;

@@ -110,13 +110,6 @@ both! {
         assert_eq!(db.deliveries().list(anna, shared, None, 99).await.unwrap().len(), 1);
     }
 
-    async fn only_what_it_subscribes_to_makes_a_queue(db) {
-        let shared = endpoint(db, OWNER, &[EventType::TradesSynced]).await;
-        let user = synced(db, "a@x", 1).await;
-        assert_eq!(states(db, user, shared).await, []);
-        assert_eq!(db.rows("webhook_queues").await, 0);
-    }
-
     async fn change_of_the_endpoint_writes_no_queue(db) {
         let shared = endpoint(db, OWNER, SYNCS_AND_CHANGES).await;
         let users = [synced(db, "a@x", 1).await, synced(db, "b@x", 1).await];
@@ -208,10 +201,16 @@ both! {
         assert_eq!(states(db, ben, shared).await, [DeliveryState::Delivered]);
     }
 
-    async fn last_success_is_written_once_a_minute(db) {
+    async fn only_what_it_subscribes_to_makes_a_queue_and_is_a_success(db) {
+        let of_trades = endpoint(db, OWNER, &[EventType::TradesSynced]).await;
+        let user = synced(db, "a@x", 1).await;
+        assert_eq!(states(db, user, of_trades).await, []);
+        assert_eq!(db.rows("webhook_queues").await, 0);
+
+        // The last success is written once a minute.
         let shared = endpoint(db, OWNER, SYNCS_AND_CHANGES).await;
         let delivered = async || db.endpoints().find_any(shared).await.unwrap().expect("one").delivered_at;
-        let user = db.user("a@x").await.id;
+        let user = db.user("b@x").await.id;
         let connection = connection_to_sync(db, user, "c", 20).await;
         for (now, expected) in [(20, 20), (79, 20), (80, 80)] {
             finish_sync_with(db, (user, connection), now, &[chunk(1, 1)]).await;
