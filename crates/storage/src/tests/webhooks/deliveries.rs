@@ -80,29 +80,7 @@ both! {
         assert!(db.deliveries().release_endpoint(&claim, at(22)).await.unwrap());
     }
 
-    async fn two_instances_share_due_jobs(db) {
-        let user = db.user("a@x").await.id;
-        let connection = connection_to_sync(db, user, "c", 20).await;
-        let mut all = BTreeSet::new();
-        for _ in 0..10 {
-            all.insert(endpoint(db, user, SYNCS_AND_CHANGES).await);
-        }
-        assert_eq!(finish_sync_with(db, (user, connection), 20, &[chunk(1, 1)]).await.1, 1);
-        let handles = [db.reopen().await, db.reopen().await];
-        let mut seen = Vec::new();
-        while seen.len() < all.len() {
-            let (one, other) = tokio::join!(
-                handles[0].deliveries().claim_endpoints(at(100), at(200), 3, false),
-                handles[1].deliveries().claim_endpoints(at(100), at(200), 3, false),
-            );
-            let claims = [one.unwrap(), other.unwrap()].concat();
-            assert!(!claims.is_empty());
-            seen.extend(endpoint_ids(&claims));
-        }
-        assert_eq!((seen.len(), BTreeSet::from_iter(seen)), (10, all), "each is claimed once");
-    }
-
-    async fn least_recently_served_endpoint_is_first(db) {
+    async fn due_endpoints_are_served_in_turn_and_shared(db) {
         let user = db.user("a@x").await.id;
         let connection = connection_to_sync(db, user, "c", 20).await;
         let ids = [
@@ -118,6 +96,25 @@ both! {
             order.push(claim.endpoint_id);
         }
         assert_eq!((&order[..3], &order[3..]), (&ids[..], &ids[..]), "round robin");
+
+        // Two instances share what is due.
+        let mut all = BTreeSet::from(ids);
+        for _ in 0..7 {
+            all.insert(endpoint(db, user, SYNCS_AND_CHANGES).await);
+        }
+        assert_eq!(finish_sync_with(db, (user, connection), 110, &[chunk(1, 1)]).await.1, 1);
+        let handles = [db.reopen().await, db.reopen().await];
+        let mut seen = Vec::new();
+        while seen.len() < all.len() {
+            let (one, other) = tokio::join!(
+                handles[0].deliveries().claim_endpoints(at(200), at(300), 3, false),
+                handles[1].deliveries().claim_endpoints(at(200), at(300), 3, false),
+            );
+            let claims = [one.unwrap(), other.unwrap()].concat();
+            assert!(!claims.is_empty());
+            seen.extend(endpoint_ids(&claims));
+        }
+        assert_eq!((seen.len(), BTreeSet::from_iter(seen)), (10, all), "each is claimed once");
     }
 
     async fn chunks_are_delivered_in_order(db) {
@@ -273,7 +270,7 @@ both! {
         assert_eq!((is_failing, claim.is_unhealthy, claim.failing_since), (false, false, None));
     }
 
-    async fn due_ids_need_the_lease(db) {
+    async fn due_ids_need_the_lease_and_are_in_order(db) {
         let (user, connection, id) = user_with_endpoint(db, "a@x").await;
         let events = [chunk(1, 1), chunk(1, 1)];
         finish_sync_with(db, (user, connection), 20, &events[..1]).await;
@@ -288,23 +285,9 @@ both! {
         assert_eq!(ids(&claim, 30, 60, 9).await, [], "the lease ends before");
         assert_eq!(due(db, 60, false).await.len(), 1);
         assert_eq!(ids(&claim, 60, 61, 9).await, [], "lease lost");
-    }
 
-    async fn claim_holder_can_disable_the_endpoint(db) {
-        let (user, connection, id) = user_with_endpoint(db, "a@x").await;
-        finish_sync_with(db, (user, connection), 20, &[chunk(1, 2), chunk(2, 2)]).await;
-        let claim = claimed_endpoint(db, id, 30).await;
-        assert!(db.deliveries().disable_endpoint(&claim, "gone", at(31)).await.unwrap());
-        assert!(!db.deliveries().disable_endpoint(&claim, "gone", at(31)).await.unwrap());
-        assert_eq!(states(db, user, id).await, [Failed, Failed]);
-        assert_eq!(db.endpoints().find_any(id).await.unwrap().unwrap().disabled_reason.as_deref(), Some("gone"));
-        assert_eq!((due(db, 99, false).await, due(db, 99, true).await), (vec![], vec![]));
-        assert!(in_tx!(db, endpoints::enable((user, id), at(100))).await.unwrap());
-        assert_eq!(due(db, 99, false).await, [], "failed deliveries stay failed");
-    }
-
-    async fn longest_due_job_is_claimed_first(db) {
-        let (user, connection, id) = user_with_endpoint(db, "a@x").await;
+        // What is due for longest comes first.
+        let (user, connection, id) = user_with_endpoint(db, "b@x").await;
         let events = [chunk(1, 1), chunk(1, 1), chunk(1, 1)];
         let mut runs = Vec::new();
         for (event, now) in events.iter().zip([20, 25, 30]) {
@@ -319,6 +302,19 @@ both! {
         assert!(finish_attempts(db, &claim, &attempts, 41).await);
         assert_eq!(due_events(db, &claim, 60).await, [events[2].id, events[0].id, events[1].id]);
         assert_eq!(db.deliveries().list_due(&claim, at(60), 1).await.unwrap()[0].event.id, events[2].id);
+    }
+
+    async fn claim_holder_can_disable_the_endpoint(db) {
+        let (user, connection, id) = user_with_endpoint(db, "a@x").await;
+        finish_sync_with(db, (user, connection), 20, &[chunk(1, 2), chunk(2, 2)]).await;
+        let claim = claimed_endpoint(db, id, 30).await;
+        assert!(db.deliveries().disable_endpoint(&claim, "gone", at(31)).await.unwrap());
+        assert!(!db.deliveries().disable_endpoint(&claim, "gone", at(31)).await.unwrap());
+        assert_eq!(states(db, user, id).await, [Failed, Failed]);
+        assert_eq!(db.endpoints().find_any(id).await.unwrap().unwrap().disabled_reason.as_deref(), Some("gone"));
+        assert_eq!((due(db, 99, false).await, due(db, 99, true).await), (vec![], vec![]));
+        assert!(in_tx!(db, endpoints::enable((user, id), at(100))).await.unwrap());
+        assert_eq!(due(db, 99, false).await, [], "failed deliveries stay failed");
     }
 
     async fn overview_counts_by_state(db) {

@@ -201,7 +201,7 @@ both! {
         assert_eq!(states(db, ben, shared).await, [DeliveryState::Delivered]);
     }
 
-    async fn only_what_it_subscribes_to_makes_a_queue_and_is_a_success(db) {
+    async fn only_subscribed_events_make_queues_and_successes(db) {
         let of_trades = endpoint(db, OWNER, &[EventType::TradesSynced]).await;
         let user = synced(db, "a@x", 1).await;
         assert_eq!(states(db, user, of_trades).await, []);
