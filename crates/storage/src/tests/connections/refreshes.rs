@@ -73,12 +73,10 @@ both! {
         assert_eq!(db.revision(user).await, 2, "two imports: refreshes do not change it");
     }
 
-    async fn refresh_changes_the_status(db) {
-        let user = db.user("a@x").await.id;
-        let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
+    async fn refresh_changes_the_status_and_the_end_of_the_consent(db) {
+        let (user, id, killed) = claimed(db).await;
         let (active, mfa, revoked) =
             (ConnectionStatus::Active, ConnectionStatus::PendingMfa, ConnectionStatus::Revoked);
-        let killed = due(db, 20).await.remove(0);
         let claim = due(db, 50).await.remove(0);
         let set = async |claim, from, to| {
             db.refreshes().set_status(claim, from, to, "refreshed", at(51), at(51)).await.unwrap()
@@ -88,38 +86,33 @@ both! {
         assert_eq!((db.revision(user).await, db.connections().list_audit(id).await.unwrap().len()), (1, 1));
         assert!(set(&claim, active, mfa).await && set(&claim, mfa, mfa).await);
         assert_eq!((db.revision(user).await, db.connections().list_audit(id).await.unwrap().len()), (2, 2));
-        assert!(db.jobs().finish(&claim, None).await.unwrap());
-        assert!(!set(&claim, mfa, revoked).await, "released");
-        let claim = db.claim(REFRESH, user, id, at(60), at(90)).await.unwrap().expect("claimed");
-        db.hide(user, id, 61, 90).await;
-        assert!(!set(&claim, mfa, active).await, "it is being deleted");
-        assert_eq!(db.connections().find_any(id).await.unwrap().unwrap().status, ConnectionStatus::Deleting);
-    }
 
-    async fn refresh_stores_the_end_of_the_consent(db) {
-        let (user, id, killed) = claimed(db).await;
-        let claim = due(db, 50).await.remove(0);
-        let set = async |claim, end| db.refreshes().set_consent_expiry(claim, end).await.unwrap();
+        let set_end = async |claim, end| db.refreshes().set_consent_expiry(claim, end).await.unwrap();
         let stored = async || {
             let found = db.connections().find(user, id).await.unwrap().unwrap();
             (found.consent_expires_at, db.revision(user).await)
         };
-        assert!(!set(&killed, Some(at(900))).await, "lease lost");
-        assert_eq!(stored().await, (None, 1));
+        assert!(!set_end(&killed, Some(at(900))).await, "lease lost");
+        assert_eq!(stored().await, (None, 2));
         let half_a_microsecond_later = at(900) + SignedDuration::from_nanos(500);
         for (end, expected) in [
-            (None, (None, 1)),
-            (Some(at(900)), (Some(at(900)), 2)),
-            (Some(at(900)), (Some(at(900)), 2)),
-            (Some(half_a_microsecond_later), (Some(at(900)), 2)),
-            (Some(at(-5)), (Some(at(-5)), 3)),
-            (None, (None, 4)),
+            (None, (None, 2)),
+            (Some(at(900)), (Some(at(900)), 3)),
+            (Some(at(900)), (Some(at(900)), 3)),
+            (Some(half_a_microsecond_later), (Some(at(900)), 3)),
+            (Some(at(-5)), (Some(at(-5)), 4)),
+            (None, (None, 5)),
         ] {
-            assert!(set(&claim, end).await);
+            assert!(set_end(&claim, end).await);
             assert_eq!(stored().await, expected, "{end:?}");
         }
+
         assert!(db.jobs().finish(&claim, None).await.unwrap());
-        assert!(!set(&claim, Some(at(900))).await, "released");
+        assert!(!set(&claim, mfa, revoked).await && !set_end(&claim, Some(at(900))).await, "released");
+        let claim = db.claim(REFRESH, user, id, at(60), at(90)).await.unwrap().expect("claimed");
+        db.hide(user, id, 61, 90).await;
+        assert!(!set(&claim, mfa, active).await, "it is being deleted");
+        assert_eq!(db.connections().find_any(id).await.unwrap().unwrap().status, ConnectionStatus::Deleting);
     }
 
     async fn connection_being_deleted_is_not_refreshed(db) {

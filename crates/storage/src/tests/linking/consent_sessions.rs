@@ -69,21 +69,19 @@ both! {
         assert!(!db.consent_sessions().end(&claim, "failed").await.unwrap());
         assert!(!db.jobs().postpone(&claim.job, at(70)).await.unwrap());
         assert_eq!(db.revision(user).await, 1, "consent sessions do not change it");
-    }
 
-    async fn confirming_browser_and_reason_are_kept(db) {
-        let user = db.user("a@x").await.id;
-        start_session(db, user, "state").await;
-        let started = db.consent_sessions().find("state").await.unwrap().expect("there");
+        // The browser that confirms and the reason of a failure are kept.
+        start_session(db, user, "failing").await;
+        let started = db.consent_sessions().find("failing").await.unwrap().expect("there");
         let answer = (Confirmation::Confirmed, Some("another browser"));
         let sessions = db.consent_sessions();
-        let claim = sessions.receive_callback("state", &secret("x"), answer, at(10), at(40)).await.unwrap();
+        let claim = sessions.receive_callback("failing", &secret("x"), answer, at(10), at(40)).await.unwrap();
         let mut claim = claim.expect("in time");
         assert!(claim.session.is_bound_to("another browser"));
         assert!(started.browser_hash != claim.session.browser_hash);
         claim.session.failure_reason = Some("The bank is down.".to_owned());
         assert!(db.consent_sessions().end(&claim, "failed").await.unwrap());
-        let ended = db.consent_sessions().find("state").await.unwrap().expect("there");
+        let ended = db.consent_sessions().find("failing").await.unwrap().expect("there");
         assert!(ended.is_bound_to("another browser"));
         assert_eq!(ended.failure_reason.as_deref(), Some("The bank is down."));
     }

@@ -48,6 +48,19 @@ both! {
             assert!(db.set_status((user, id), Invalidated, Active, at(now + 1)).await);
             assert_eq!(send(db, now + 2).await, [], "over");
         }
+
+        // What could not be sent is due again.
+        assert!(db.set_status((user, id), Active, PendingMfa, at(20)).await);
+        let key = due(db, 21).await.remove(0).key;
+        db.emails().record(&key, Some(at(30))).await.unwrap();
+        assert_eq!((due(db, 29).await.len(), due(db, 30).await.len()), (0, 1));
+        assert_eq!(db.emails().list_due(Some(&key), at(30)).await.unwrap().len(), 0, "after the last");
+        assert_eq!(send(db, 30).await.len(), 1);
+        assert_eq!(send(db, 31).await.len(), 0);
+        // A user who has left in between is no error.
+        db.remove(user, id, at(32)).await;
+        assert!(matches!(in_tx!(db, user::delete(user, at(900))).await, Ok(()) | Err(StorageError::Conflict(_))));
+        db.emails().record(&key, None).await.unwrap();
     }
 
     async fn a_consent_that_ends_is_mentioned_when_events_are(db) {
@@ -131,21 +144,5 @@ both! {
         assert_eq!(send(db, 1).await, [(EmailKind::Security, "Firefox on Linux".to_owned())]);
         in_tx!(db, emails::set_off(user, &[])).await.unwrap();
         assert_eq!(send(db, 2).await, [(EmailKind::Connection, "First Bank".to_owned())]);
-    }
-
-    async fn what_could_not_be_sent_is_due_again(db) {
-        let user = db.user("a@x").await.id;
-        let id = db.connection(user, "c", &[]).await.id;
-        assert!(db.set_status((user, id), Active, PendingMfa, at(0)).await);
-        let key = due(db, 1).await.remove(0).key;
-        db.emails().record(&key, Some(at(10))).await.unwrap();
-        assert_eq!((due(db, 9).await.len(), due(db, 10).await.len()), (0, 1));
-        assert_eq!(send(db, 10).await.len(), 1);
-        assert_eq!(send(db, 11).await.len(), 0);
-        assert_eq!(db.emails().list_due(Some(&key), at(1)).await.unwrap().len(), 0, "after the last");
-        // A user who has left in between is no error.
-        db.remove(user, id, at(12)).await;
-        assert!(matches!(in_tx!(db, user::delete(user, at(900))).await, Ok(()) | Err(StorageError::Conflict(_))));
-        db.emails().record(&key, None).await.unwrap();
     }
 }

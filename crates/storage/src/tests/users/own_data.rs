@@ -123,10 +123,7 @@ both! {
         db.sessions().insert_link(&sign_in_link(user, "link", 60), 1, at(0)).await.unwrap();
         db.sessions().sign_in("link", &console_session("t", "secret"), at(1)).await.unwrap().unwrap();
         assert_eq!(rows(db, "known_browsers", user).await, [format!(r#"{{"signedInAt":"{}"}}"#, at(1))]);
-    }
-
-    async fn pages_follow_each_other(db) {
-        let user = db.user("a@x").await.id;
+        // Pages follow each other.
         read_all_counts(db, user).await;
         for table in OWN_TABLES {
             rows(db, table.name, user).await;

@@ -250,7 +250,8 @@ both! {
         assert_eq!(changes(db, user, subscriber).await, [(Active, Revoked)]);
     }
 
-    async fn connections_are_counted_by_status(db) {
+    async fn connections_are_counted_by_status_and_end(db) {
+        const DAY: i64 = 86_400;
         assert_eq!(db.connections().count().await.unwrap(), []);
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         let mut ids = Vec::new();
@@ -276,11 +277,8 @@ both! {
         let all = [broken(2, "b@x", Revoked, 40), broken(3, "b@x", PendingMfa, 35), broken(1, "a@x", Revoked, 20)];
         assert_eq!(db.connections().list_broken(9).await.unwrap(), all);
         assert_eq!(db.connections().list_broken(2).await.unwrap(), all[..2]);
-    }
 
-    async fn consents_that_end_soon_are_found(db) {
-        const DAY: i64 = 86_400;
-        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        // Consents that end soon are found.
         let mut ids = Vec::new();
         for (user, consent, end) in [
             (user, "later", Some(14 * DAY + 1)),
