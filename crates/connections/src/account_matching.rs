@@ -128,10 +128,8 @@ mod tests {
             existing("b", "Saver", "5678"),
         ];
         let after = [found("b", "Everyday", "1234"), found("a", "Renamed", "")];
-        assert_eq!(
-            match_accounts(&before, &after),
-            [Some(before[1].id), Some(before[0].id)]
-        );
+        let matched = match_accounts(&before, &after);
+        assert_eq!(matched, [Some(before[1].id), Some(before[0].id)]);
         let after = ["a", "n"].map(|id| found(id, "Everyday", "1234"));
         let matched = match_accounts(&before[..1], &after);
         assert_eq!(matched, [Some(before[0].id), None], "only itself");
@@ -147,16 +145,10 @@ mod tests {
         let certain =
             |after: &FoundAccount| match_accounts(&before, std::slice::from_ref(after))[0];
         assert_eq!(certain(&found("n", "Everyday", "1234")), Some(before[0].id));
-        assert_eq!(
-            certain(&found("n", "Everyday", "1235")),
-            None,
-            "another number"
-        );
-        assert_eq!(
-            certain(&found("n", "Everyday 2", "1234")),
-            None,
-            "another name"
-        );
+        let matched = certain(&found("n", "Everyday", "1235"));
+        assert_eq!(matched, None, "another number");
+        let matched = certain(&found("n", "Everyday 2", "1234"));
+        assert_eq!(matched, None, "another name");
         assert_eq!(certain(&found("n", "Cash", "")), None, "no number");
         let other_type = FoundAccount {
             account_type: AccountType::Loan,

@@ -76,14 +76,10 @@ mod tests {
     #[test]
     fn refresh_moves_along_a_transition_or_not() {
         assert_eq!(next_status(Active, ConsentStatus::Active), None);
-        assert_eq!(
-            next_status(Active, ConsentStatus::Broken(Revoked)),
-            Some(Revoked)
-        );
-        assert_eq!(
-            next_status(Revoked, ConsentStatus::Broken(Invalidated)),
-            None
-        );
+        let broken = next_status(Active, ConsentStatus::Broken(Revoked));
+        assert_eq!(broken, Some(Revoked));
+        let broken = next_status(Revoked, ConsentStatus::Broken(Invalidated));
+        assert_eq!(broken, None);
         assert_eq!(next_status(Revoked, ConsentStatus::Active), Some(Active));
         assert_eq!(next_status(Deleting, ConsentStatus::Active), None);
         assert_eq!(next_status(Active, ConsentStatus::Broken(Deleting)), None);

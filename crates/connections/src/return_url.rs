@@ -183,11 +183,8 @@ mod tests {
         ] {
             assert!(ReturnOrigin::parse(right).is_some(), "{right}");
         }
-        assert_eq!(
-            ReturnUrl::check("https://app.example.com/", &[]),
-            Err(ReturnUrlError::Origin),
-            "none by default"
-        );
+        let checked = ReturnUrl::check("https://app.example.com/", &[]);
+        assert_eq!(checked, Err(ReturnUrlError::Origin), "none by default");
     }
 
     #[test]

@@ -121,11 +121,8 @@ mod tests {
     #[test]
     fn retry_after_is_honoured_up_to_the_maximum() {
         let retry_after = |seconds| Failure::Transient(Some(Duration::from_secs(seconds)));
-        assert_eq!(
-            backoff(1, retry_after(5), 0),
-            BACKOFF_MIN,
-            "never sooner than without it"
-        );
+        let wait = backoff(1, retry_after(5), 0);
+        assert_eq!(wait, BACKOFF_MIN, "never sooner than without it");
         assert_eq!(backoff(1, retry_after(600), 0), Duration::from_secs(600));
         assert_eq!(backoff(9, retry_after(600), 0), backoff(9, TRANSIENT, 0));
         assert_eq!(backoff(1, retry_after(u64::MAX), 0), BACKOFF_MAX);
@@ -134,10 +131,8 @@ mod tests {
     #[test]
     fn permanent_failures_retry_rarely_forever() {
         assert_eq!(backoff(1, Failure::Permanent, 0), PERMANENT_BACKOFF_MIN);
-        assert_eq!(
-            backoff(9, Failure::Permanent, 0),
-            Duration::from_secs(7_680)
-        );
+        let wait = backoff(9, Failure::Permanent, 0);
+        assert_eq!(wait, Duration::from_secs(7_680));
         assert_eq!(backoff(99, Failure::Permanent, 0), BACKOFF_MAX);
     }
 
@@ -163,11 +158,8 @@ mod tests {
         let end = later(start, 1_800);
         assert_eq!(next_session_poll_at(0, start, end), later(start, 5));
         assert_eq!(next_session_poll_at(99, start, end), later(start, 320));
-        assert_eq!(
-            next_session_poll_at(99, later(start, 1_700), end),
-            end,
-            "at the expiry in any case"
-        );
+        let next = next_session_poll_at(99, later(start, 1_700), end);
+        assert_eq!(next, end, "at the expiry in any case");
         assert!(next_session_poll_at(0, end, end) > end);
     }
 }

@@ -163,10 +163,8 @@ mod tests {
         }
         assert!(!take_on_credit(limit, full_at, 0).allowed);
         let rejected = take(limit, full_at, 0);
-        assert_eq!(
-            (rejected.allowed, rejected.remaining, rejected.wait_us),
-            (false, 0, 62_000_000)
-        );
+        let decided = (rejected.allowed, rejected.remaining, rejected.wait_us);
+        assert_eq!(decided, (false, 0, 62_000_000));
         assert!(take(limit, full_at, 62_000_000).allowed);
     }
 

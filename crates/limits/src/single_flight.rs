@@ -153,10 +153,8 @@ mod tests {
     #[tokio::test]
     async fn panic_is_reported_and_not_cached() {
         let flights: SingleFlight<&str, u32> = SingleFlight::default();
-        assert_eq!(
-            flights.join("a", || async { panic!("lost") }).await,
-            Err(TaskPanicked)
-        );
+        let joined = flights.join("a", || async { panic!("lost") }).await;
+        assert_eq!(joined, Err(TaskPanicked));
         assert_eq!(flights.join("a", || async { 1 }).await, Ok((1, true)));
     }
 }

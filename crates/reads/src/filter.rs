@@ -130,11 +130,8 @@ mod tests {
             ),
             ("30", "20", "25", false),
         ] {
-            assert_eq!(
-                matches(&filter(min, max), &row("", amount)),
-                expected,
-                "{min} to {max}: {amount}"
-            );
+            let found = matches(&filter(min, max), &row("", amount));
+            assert_eq!(found, expected, "{min} to {max}: {amount}");
         }
     }
 

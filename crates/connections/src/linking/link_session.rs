@@ -408,18 +408,13 @@ mod tests {
             connections: &[connection_id(1)],
             ..STARTED
         };
-        assert_eq!(
-            result_of(&[found_before_its_end], true),
-            (LinkStatus::Connected, None)
-        );
+        let result = result_of(&[found_before_its_end], true);
+        assert_eq!(result, (LinkStatus::Connected, None));
         let renewed = Visit {
             connections: &[connection_id(1)],
             ..ended(Unchanged)
         };
-        assert_eq!(
-            result_of(&[renewed], false),
-            (LinkStatus::Connected, None),
-            "a renewed consent"
-        );
+        let result = result_of(&[renewed], false);
+        assert_eq!(result, (LinkStatus::Connected, None), "a renewed consent");
     }
 }

@@ -152,11 +152,8 @@ mod tests {
                 now,
             ),
         ] {
-            assert_eq!(
-                settings.backfill_after(now, &state, read.map(at)),
-                expected,
-                "{sentence}"
-            );
+            let after = settings.backfill_after(now, &state, read.map(at));
+            assert_eq!(after, expected, "{sentence}");
         }
     }
 

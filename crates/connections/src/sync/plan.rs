@@ -202,11 +202,8 @@ mod tests {
             ),
             (Some("2027-01-01T00:00:00Z"), None, "2026-11-13T09:30:00Z"),
         ] {
-            assert_eq!(
-                settings.range_start(now, &state(synced_at, covered_from)),
-                at(from),
-                "{synced_at:?}"
-            );
+            let start = settings.range_start(now, &state(synced_at, covered_from));
+            assert_eq!(start, at(from), "{synced_at:?}");
         }
     }
 
@@ -396,10 +393,8 @@ mod tests {
             },
             0,
         );
-        assert_eq!(
-            (missing.from, missing.kept_from),
-            (at("2026-11-12T12:00:00Z"), week_before)
-        );
+        let range = (missing.from, missing.kept_from);
+        assert_eq!(range, (at("2026-11-12T12:00:00Z"), week_before));
         let returned = SyncState {
             reread_from: since,
             ..last.clone()
@@ -409,10 +404,8 @@ mod tests {
         // What a run has left is read first.
         let unread = unread_to(at("2026-11-14T00:00:00Z"));
         let continued = settings.plan(now, &SyncState { unread, ..returned }, 0);
-        assert_eq!(
-            (continued.from, continued.kept_from),
-            (at("2026-11-12T12:00:00Z"), week_before)
-        );
+        let range = (continued.from, continued.kept_from);
+        assert_eq!(range, (at("2026-11-12T12:00:00Z"), week_before));
         let linked_at = at("2026-11-10T00:00:00Z");
         assert_eq!(
             settings

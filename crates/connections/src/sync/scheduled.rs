@@ -110,11 +110,8 @@ mod tests {
             reason(&mut followers);
             assert_eq!(scope(NOW, &followers, false), Scope::Rows, "{followers:?}");
         }
-        assert_eq!(
-            scope(NOW, &unfollowed(), true),
-            Scope::Rows,
-            "what failed is repeated"
-        );
+        let repeated = scope(NOW, &unfollowed(), true);
+        assert_eq!(repeated, Scope::Rows, "what failed is repeated");
         let followed_before = Followers {
             last_changes_poll_at: Some(ago(31 * 24)),
             ..unfollowed()

@@ -26,10 +26,8 @@ async fn migrates_empty_database(storage: &Storage) {
             .collect::<Vec<_>>()
     );
     assert_eq!(storage.migrate().await.unwrap(), pending);
-    assert_eq!(
-        storage.pending_migrations().await.unwrap(),
-        Vec::<String>::new()
-    );
+    let pending = storage.pending_migrations().await.unwrap();
+    assert_eq!(pending, Vec::<String>::new());
     assert_eq!(storage.migrate().await.unwrap(), Vec::<String>::new());
     storage.ping().await.unwrap();
 }
@@ -161,9 +159,9 @@ fn edited<'r>(released: &'r str, migrations: &[Migration]) -> Vec<&'r str> {
 #[test]
 fn released_migrations_are_never_edited() {
     let released = include_str!("../../released.sha256");
+    let edited_files = edited(released, MIGRATIONS);
     assert_eq!(
-        edited(released, MIGRATIONS),
-        [""; 0],
+        edited_files, [""; 0],
         "restore the released file, and add a migration"
     );
     let digest = hex(hash(MIGRATIONS[0].text).as_ref());
@@ -431,11 +429,8 @@ fn postgres_has_the_tables_of_sqlite() {
         assert_eq!(sqlite_indexes, db.texts(POSTGRES_INDEXES).await);
         let sorted_otherwise = "SELECT CAST(table_name || '.' || column_name AS TEXT) FROM information_schema.columns
             WHERE table_schema = 'public' AND data_type = 'text' AND collation_name IS DISTINCT FROM 'C'";
-        assert_eq!(
-            db.texts(sorted_otherwise).await,
-            Vec::<String>::new(),
-            "not in the order of bytes"
-        );
+        let columns = db.texts(sorted_otherwise).await;
+        assert_eq!(columns, Vec::<String>::new(), "not in the order of bytes");
         let ids_as_text = "SELECT CAST(table_name || '.' || column_name AS TEXT) FROM information_schema.columns
             WHERE table_schema = 'public' AND data_type = 'text' AND column_name ~ '(^|_)id$' ORDER BY 1";
         // Of the provider and of the machine, and an actor may be a Unix user.

@@ -62,15 +62,11 @@ fn every_changed_byte_and_every_cut_is_noticed() {
         );
     }
     let longer = [sealed.as_slice(), b"x"].concat();
-    assert_eq!(
-        sealer.open(CONNECTION, &longer),
-        Err(SealError::DoesNotOpen)
-    );
+    let opened = sealer.open(CONNECTION, &longer);
+    assert_eq!(opened, Err(SealError::DoesNotOpen));
     assert_eq!(sealer.open(CONNECTION, b""), Err(SealError::NotSealed));
-    assert_eq!(
-        sealer.open(CONNECTION, &[2, 1, b'a']),
-        Err(SealError::NotSealed)
-    );
+    let opened = sealer.open(CONNECTION, &[2, 1, b'a']);
+    assert_eq!(opened, Err(SealError::NotSealed));
 }
 
 #[test]
@@ -89,11 +85,8 @@ fn value_does_not_open_for_another_row() {
         ("credentials", &[]),
     ] {
         let sealed_for = SealedFor { purpose, row };
-        assert_eq!(
-            sealer.open(sealed_for, &sealed),
-            Err(SealError::DoesNotOpen),
-            "{sealed_for:?}"
-        );
+        let opened = sealer.open(sealed_for, &sealed);
+        assert_eq!(opened, Err(SealError::DoesNotOpen), "{sealed_for:?}");
     }
 }
 
@@ -105,20 +98,14 @@ fn rotation_opens_the_old_and_seals_with_the_new() {
     assert_eq!(both.key_ids().collect::<Vec<_>>(), ["2026", "2025"]);
     let before = old.seal(CONNECTION, b"secret").unwrap();
     assert_eq!(&**both.open(CONNECTION, &before).unwrap(), b"secret");
-    assert_eq!(
-        new.open(CONNECTION, &before),
-        Err(SealError::UnknownKeyId("2025".to_owned()))
-    );
+    let opened = new.open(CONNECTION, &before);
+    assert_eq!(opened, Err(SealError::UnknownKeyId("2025".to_owned())));
     let after = both.seal(CONNECTION, b"secret").unwrap();
-    assert_eq!(
-        (key_id_of(&before), key_id_of(&after)),
-        (Some("2025"), Some("2026"))
-    );
+    let key_ids = (key_id_of(&before), key_id_of(&after));
+    assert_eq!(key_ids, (Some("2025"), Some("2026")));
     assert_eq!(&**new.open(CONNECTION, &after).unwrap(), b"secret");
-    assert_eq!(
-        sealer(&[entry("2026", 3)]).open(CONNECTION, &after),
-        Err(SealError::DoesNotOpen)
-    );
+    let opened = sealer(&[entry("2026", 3)]).open(CONNECTION, &after);
+    assert_eq!(opened, Err(SealError::DoesNotOpen));
 }
 
 #[test]
@@ -167,10 +154,8 @@ fn the_same_secret_is_sealed_differently_each_time() {
         .map(|_| sealer.seal(CONNECTION, b"secret").unwrap())
         .collect();
     assert_eq!(sealed.len(), 100);
-    assert_eq!(
-        Sealer::random().open(CONNECTION, sealed.iter().next().unwrap()),
-        Err(SealError::DoesNotOpen)
-    );
+    let opened = Sealer::random().open(CONNECTION, sealed.iter().next().unwrap());
+    assert_eq!(opened, Err(SealError::DoesNotOpen));
 }
 
 #[test]

@@ -89,10 +89,8 @@ async fn calls_and_budgets_are_counted_as_one_instance_does() {
         instances[0].take(&user, 10, true, now()).await.is_err(),
         "what it knows outlives the server"
     );
-    assert_eq!(
-        instances[0].take(&"b".to_owned(), 10, true, now()).await,
-        Ok(())
-    );
+    let taken = instances[0].take(&"b".to_owned(), 10, true, now()).await;
+    assert_eq!(taken, Ok(()));
 }
 
 /// Each instance decides by what it knows, while the others call too.

@@ -226,10 +226,8 @@ async fn short_connect_time_includes_tls() {
             .await
             .send(&url, message("{}"), connect_time)
             .await;
-        assert_eq!(
-            (exchange.status, exchange.error),
-            (None, Some("no response in time"))
-        );
+        let outcome = (exchange.status, exchange.error);
+        assert_eq!(outcome, (None, Some("no response in time")));
         assert_eq!(exchange.duration.as_secs(), limit.as_secs());
     }
 }
@@ -282,10 +280,8 @@ async fn test_authority_is_not_trusted_by_default() {
     let server = NameServer::new(|_| MockAnswer::addresses(&["127.0.0.1"])).await;
     let resolver = Resolver::with_name_servers(&[server.address], DEVELOPMENT).unwrap();
     let client = Client::new(resolver, DEVELOPMENT, TIMEOUT).unwrap();
-    assert_eq!(
-        post(&client, &endpoint.url()).await.error,
-        Some("TLS failed")
-    );
+    let error = post(&client, &endpoint.url()).await.error;
+    assert_eq!(error, Some("TLS failed"));
     endpoint.peer.ended.notified().await;
     assert_eq!(endpoint.alerts.lock()[..], [AlertDescription::UnknownCA]);
 }
