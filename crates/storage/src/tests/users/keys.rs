@@ -221,8 +221,8 @@ mod at_the_same_moment {
                 found = &mut hanging => panic!("the table is locked: {found:?}"),
                 () = wait_for_lock_waiters(db, 1) => {}
             }
-            let backend = "SELECT CAST(MIN(pid) AS BIGINT) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
-                AND datname = current_database()";
+            let backend = "SELECT CAST(MIN(a.pid) AS BIGINT) FROM pg_stat_activity a JOIN pg_locks l ON l.pid = a.pid
+                WHERE a.datname = current_database() AND NOT l.granted";
             let stuck: i64 = locker.query_one(backend, &[]).await.unwrap().get(0);
             let mut later = Box::pin(db.keys().find_caller(&second, at(2)));
             tokio::select! {
