@@ -1,8 +1,6 @@
 //! From an empty folder to rows of a simulated bank: one command, and then a browser only, with
 //! axe at 360 and 1280 pixels, light and dark.
 
-use std::time::{Duration, Instant};
-
 use crate::linking::chromium::{UserAction, leave_consent_pages};
 use crate::support::chromium::Browser;
 use crate::support::process::{Addresses, RunningCommand, Workdir};
@@ -10,7 +8,6 @@ use crate::support::words::assert_starts;
 
 #[test]
 fn from_an_empty_folder_to_rows() {
-    let begun = Instant::now();
     let (workdir, addresses) = (Workdir::new(), Addresses::new());
     let line = format!("serve --json {}", addresses.options());
     let serve = || RunningCommand::start(&workdir, &line);
@@ -77,8 +74,6 @@ fn from_an_empty_folder_to_rows() {
     browser.open(&format!("{console}/transactions"));
     assert!(browser.has(".transactions > li"), "{}", browser.text());
     browser.assert_accessible("setup-rows");
-    let took = begun.elapsed();
-    assert!(took < Duration::from_secs(60), "{took:?}");
 
     // What operators do afterwards.
     browser.open(&format!("{console}/operator/users"));
