@@ -11,9 +11,7 @@ use crate::support::words::assert_has;
 
 const ALL: &str = "/v1/accounts?limit=200";
 
-#[tokio::test]
-async fn health_needs_no_key() {
-    let app = App::start(Setup::default()).await;
+async fn health_needs_no_key(app: &App) {
     for answer in [
         app.get_without_key("/health").await,
         app.get_as("nonsense", "/health").await,
@@ -26,10 +24,13 @@ async fn health_needs_no_key() {
     }
 }
 
-/// From what is stored, without a call of the provider.
+/// Without a call of the provider.
 #[tokio::test]
-async fn accounts_are_listed_in_order_filtered_and_paged() {
+async fn lists_come_from_what_is_stored_and_follow_every_change() {
     let app = App::start(Setup::default()).await;
+    health_needs_no_key(&app).await;
+    head_answers_as_get_without_a_body(&app).await;
+    unknown_parameters_are_400_on_every_path_with_a_key(&app).await;
     let connections = app.get("/v1/connections").await.data();
     assert_eq!(connections.len(), 2);
     assert!(
@@ -70,12 +71,11 @@ async fn accounts_are_listed_in_order_filtered_and_paged() {
             assert!(number.len() == 8 && number.starts_with("xxxx"), "{number}");
         }
     }
-    for path in ["/v1/categories", "/health"] {
-        assert_eq!(app.get(path).await.status, 200);
-    }
+    assert_eq!(app.get("/v1/categories").await.status, 200);
     assert!(app.fiskil().calls().is_empty());
     accounts_of_one_connection_are_filtered(&app).await;
     accounts_are_paged(&app).await;
+    accounts_in_memory_follow_every_change(&app).await;
 }
 
 async fn accounts_of_one_connection_are_filtered(app: &App) {
@@ -128,9 +128,7 @@ async fn accounts_are_paged(app: &App) {
     }
 }
 
-#[tokio::test]
-async fn unknown_parameters_are_400_on_every_path_with_a_key() {
-    let app = App::start(Setup::default()).await;
+async fn unknown_parameters_are_400_on_every_path_with_a_key(app: &App) {
     let document: Value =
         serde_json::from_str(include_str!("../../../../../docs/openapi.json")).unwrap();
     let paths = document["paths"].as_object().unwrap().iter();
@@ -147,9 +145,7 @@ async fn unknown_parameters_are_400_on_every_path_with_a_key() {
     }
 }
 
-#[tokio::test]
-async fn accounts_in_memory_follow_every_change() {
-    let app = App::start(Setup::default()).await;
+async fn accounts_in_memory_follow_every_change(app: &App) {
     let before = app.get(ALL).await;
     assert_eq!(app.get(ALL).await.text, before.text);
     let of_ben = app.get_as(&app.ben.key, ALL).await;
@@ -172,9 +168,7 @@ async fn accounts_in_memory_follow_every_change() {
     assert_eq!(app.get_as(&app.ben.key, ALL).await.text, of_ben.text);
 }
 
-#[tokio::test]
-async fn head_answers_as_get_without_a_body() {
-    let app = App::start(Setup::default()).await;
+async fn head_answers_as_get_without_a_body(app: &App) {
     for path in [
         "/health",
         "/v1/connections",

@@ -14,15 +14,6 @@ use crate::support::words::{assert_has, assert_lacks};
 
 const PROVIDER: &str = "akahu";
 
-/// A user with both logins of the sandbox's first person, which share one token.
-async fn saver(app: &App) -> Person {
-    let all = app.credentials_of(PROVIDER);
-    let (email, own) = ("kiri@example.com", [&all[0], &all[1]]);
-    let person = app.add_person(email, Plan::Professional, &own).await;
-    app.reset_calls();
-    person
-}
-
 /// An account of this type, and its id at the provider.
 async fn account_of(app: &App, person: &Person, kind: &str) -> (Account, String) {
     let accounts = app.accounts_by(person).await;
@@ -39,7 +30,7 @@ fn page_calls(app: &App) -> u64 {
 }
 
 #[tokio::test]
-async fn one_token_is_several_connections() {
+async fn rows_and_days_of_one_token_with_several_connections() {
     let app = App::start(Setup::default()).await;
     let token = app.credentials_of(PROVIDER)[0]["userToken"].clone();
     let credentials = json!({"provider": PROVIDER, "userToken": token});
@@ -69,21 +60,24 @@ async fn one_token_is_several_connections() {
     assert_eq!(balances.len(), accounts.len());
     let calls = app.bank(PROVIDER).calls();
     assert_eq!(calls, [("/v1/accounts".to_owned(), 1)].into());
+    app.reset_calls();
+    pending_rows_are_skipped_categories_are_mapped(&app, &kiri).await;
+    timezone_never_shifts_a_day(&app, &kiri).await;
+    five_thousand_rows_cost_few_extra_calls(&app, &kiri).await;
+    paging_is_consistent_while_rows_appear(&app, &kiri).await;
+    inactive_login_is_served_revoked_token_is_503(&app, &kiri).await;
 }
 
-#[tokio::test]
-async fn five_thousand_rows_cost_few_extra_calls() {
-    let app = App::start(Setup::default()).await;
-    let kiri = saver(&app).await;
-    let (account, at_provider) = account_of(&app, &kiri, "transaction").await;
+async fn five_thousand_rows_cost_few_extra_calls(app: &App, kiri: &Person) {
+    let (account, at_provider) = account_of(app, kiri, "transaction").await;
     app.bank(PROVIDER).fill(&at_provider, 5_000).unwrap();
     app.reset_calls();
-    let read = app.transactions(&account).by(&kiri).from("2020-01-01");
+    let read = app.transactions(&account).by(kiri).from("2020-01-01");
     let rows = read.all(200).await;
     let ids: BTreeSet<&str> = rows.iter().map(|row| row.id.as_str()).collect();
     assert_eq!(rows.len(), 5_000);
     assert_eq!(ids.len(), 5_000, "each row once");
-    let calls = page_calls(&app);
+    let calls = page_calls(app);
     assert!((50..=125).contains(&calls), "{calls}");
     let all_calls = app.bank(PROVIDER).total_calls();
     assert_eq!(all_calls, calls, "every call reads a page");
@@ -91,13 +85,10 @@ async fn five_thousand_rows_cost_few_extra_calls() {
 
 /// Most banks date a new row with a day that began hours ago, so it sorts among rows that the
 /// client has read already.
-#[tokio::test]
-async fn paging_is_consistent_while_rows_appear() {
-    let app = App::start(Setup::default()).await;
-    let kiri = saver(&app).await;
-    let (account, at_provider) = account_of(&app, &kiri, "transaction").await;
+async fn paging_is_consistent_while_rows_appear(app: &App, kiri: &Person) {
+    let (account, at_provider) = account_of(app, kiri, "transaction").await;
     app.bank(PROVIDER).fill(&at_provider, 320).unwrap();
-    let read = app.transactions(&account).by(&kiri).from("2020-01-01");
+    let read = app.transactions(&account).by(kiri).from("2019-01-01");
     let before = read.all(500).await;
     for limit in [10, 30, 70, 200] {
         let mut rows: Vec<Transaction> = Vec::new();
@@ -124,13 +115,11 @@ async fn paging_is_consistent_while_rows_appear() {
     let rows = read.all(150).await;
     app.bank(PROVIDER).empty_pages(2);
     assert_eq!(read.all(150).await, rows);
+    app.bank(PROVIDER).empty_pages(0);
 }
 
-#[tokio::test]
-async fn timezone_never_shifts_a_day() {
-    let app = App::start(Setup::default()).await;
-    let kiri = saver(&app).await;
-    let (account, at_provider) = account_of(&app, &kiri, "savings").await;
+async fn timezone_never_shifts_a_day(app: &App, kiri: &Person) {
+    let (account, at_provider) = account_of(app, kiri, "savings").await;
     // Midnight in New Zealand, on both sides of both changes of the clock; and 00:00 UTC, as a card
     // issuer sends it.
     let days = [
@@ -140,7 +129,7 @@ async fn timezone_never_shifts_a_day() {
         ("2026-04-05T12:00:00.000Z", "2026-04-06"),
         ("2026-05-10T00:00:00.000Z", "2026-05-10"),
     ];
-    let read = || app.transactions(&account).by(&kiri);
+    let read = || app.transactions(&account).by(kiri);
     read().from("2000-01-01").limit(1).page().await;
     for (date, _) in days {
         let row = json!({"_account": at_provider, "date": date, "description": format!("day {date}"), "amount": -1});
@@ -166,13 +155,10 @@ async fn timezone_never_shifts_a_day() {
     }
 }
 
-#[tokio::test]
-async fn pending_rows_are_skipped_categories_are_mapped() {
-    let app = App::start(Setup::default()).await;
-    let kiri = saver(&app).await;
+async fn pending_rows_are_skipped_categories_are_mapped(app: &App, kiri: &Person) {
     let mut categories = BTreeSet::new();
     for connection in &kiri.connections {
-        let read = app.all_transactions(connection.id).by(&kiri);
+        let read = app.all_transactions(connection.id).by(kiri);
         let (read, mut offset) = (read.from("2000-01-01").limit(500), 0);
         loop {
             let response = read.clone().offset(offset).send().await;
@@ -195,17 +181,14 @@ async fn pending_rows_are_skipped_categories_are_mapped() {
     }
 }
 
-#[tokio::test]
-async fn inactive_login_is_served_revoked_token_is_503() {
-    let app = App::start(Setup::default()).await;
-    let kiri = saver(&app).await;
+async fn inactive_login_is_served_revoked_token_is_503(app: &App, kiri: &Person) {
     let all_credentials = app.credentials_of(PROVIDER);
     let authorisation = text(&all_credentials[0], "authorisation");
     app.bank(PROVIDER)
         .set_consent(authorisation, ConsentState::Expired)
         .unwrap();
-    let (account, _) = account_of(&app, &kiri, "transaction").await;
-    let read = app.transactions(&account).by(&kiri);
+    let (account, _) = account_of(app, kiri, "transaction").await;
+    let read = app.transactions(&account).by(kiri);
     // A read succeeds while the provider answers.
     assert_eq!(read.send().await.status, 200);
     // An import of it fails and says why.

@@ -13,6 +13,7 @@ use crate::support::words::assert_has;
 
 /// Where the provider has the balances.
 const BALANCES: &str = "/v1/banking/balances";
+const CACHE_TIME: SignedDuration = SignedDuration::from_mins(5);
 
 async fn ids(app: &App) -> Vec<String> {
     let accounts = app.all_accounts(&app.olivia).await.into_iter();
@@ -26,7 +27,7 @@ async fn ids_of(app: &App, connection: &Connection) -> Vec<String> {
 
 /// `exact.rs` compares their digits.
 #[tokio::test]
-async fn balances_of_an_end_user_are_one_call() {
+async fn balances_are_cached_shared_and_checked() {
     let app = App::start(Setup::default()).await;
     let ids = ids(&app).await;
     let answer = app.get(&path(&ids)).await;
@@ -46,19 +47,22 @@ async fn balances_of_an_end_user_are_one_call() {
     let (account, at_provider) = app.accounts_by(&app.olivia).await.remove(0);
     let half = json!({"current_balance": "100", "available_balance": null});
     app.fiskil().set_balance(&at_provider, &half).unwrap();
-    app.advance_own_clock(SignedDuration::from_secs(300));
+    app.advance_own_clock(CACHE_TIME);
     let answer = app.get(&path([&account.id])).await;
     let balance = answer.rows::<Balance>().remove(0);
     assert_eq!(balance.current_balance.as_deref(), Some("100"));
     assert_eq!(balance.available_balance, None);
     // An absent value is not a failure.
     assert_eq!(answer.cache(), Some("MISS"));
+    cache_key_ignores_account_order(&app).await;
+    invalid_parameters_are_rejected(&app).await;
+    failing_balances_are_nulls_or_503_and_uncached(&app).await;
+    concurrent_equal_requests_share_one_call(&app).await;
+    request_after_a_change_joins_no_earlier_read(&app).await;
 }
 
-#[tokio::test]
-async fn cache_key_ignores_account_order() {
-    let app = App::start(Setup::default()).await;
-    let ids = ids(&app).await;
+async fn cache_key_ignores_account_order(app: &App) {
+    let ids = ids(app).await;
     let first = app.get(&path(&ids[..3])).await;
     assert_eq!((first.cache(), first.header("age")), (Some("MISS"), None));
     app.advance_own_clock(SignedDuration::from_millis(41_900));
@@ -88,10 +92,10 @@ async fn zero_cache_time_disables_the_cache() {
     }
 }
 
-#[tokio::test]
-async fn concurrent_equal_requests_share_one_call() {
-    let app = App::start(Setup::default()).await;
-    let path = path(ids_of(&app, &app.olivia.connections[0]).await);
+async fn concurrent_equal_requests_share_one_call(app: &App) {
+    app.advance_own_clock(CACHE_TIME);
+    app.reset_calls();
+    let path = path(ids_of(app, &app.olivia.connections[0]).await);
     app.fiskil().add_fault(Fault::delay_ms(300).at(BALANCES));
     let answers = futures_util::future::join_all((0..10).map(|_| app.get(&path))).await;
     for answer in &answers {
@@ -99,12 +103,12 @@ async fn concurrent_equal_requests_share_one_call() {
         assert_eq!(answer.text, answers[0].text);
     }
     assert_eq!(app.fiskil().calls()[BALANCES], 1);
+    app.clear_faults();
 }
 
-#[tokio::test]
-async fn request_after_a_change_joins_no_earlier_read() {
-    let app = App::start(Setup::default()).await;
-    let path = path(&ids(&app).await[..1]);
+async fn request_after_a_change_joins_no_earlier_read(app: &App) {
+    app.advance_own_clock(CACHE_TIME);
+    let path = path(&ids(app).await[..1]);
     app.reset_calls();
     app.fiskil().add_fault(Fault::delay_ms(1_500).at(BALANCES));
     let calls = || app.fiskil().calls().get(BALANCES).copied().unwrap_or(0);
@@ -121,10 +125,8 @@ async fn request_after_a_change_joins_no_earlier_read() {
     assert_eq!(calls(), 2);
 }
 
-#[tokio::test]
-async fn invalid_parameters_are_rejected() {
-    let app = App::start(Setup::default()).await;
-    let known = &ids(&app).await[0];
+async fn invalid_parameters_are_rejected(app: &App) {
+    let known = &ids(app).await[0];
     for query in ["", "?accountIds=", "?accountIds=%20,%20,,", "?other=1"] {
         let message = app.get(&format!("/v1/balances{query}")).await.error(400);
         assert_has(&message, "accountIds");
@@ -165,10 +167,9 @@ async fn a_failing_connection_is_confined_to_its_accounts() {
     assert_eq!(app.get(&path).await.cache(), Some("BYPASS"));
 }
 
-#[tokio::test]
-async fn failing_balances_are_nulls_or_503_and_uncached() {
-    let app = App::start(Setup::default()).await;
-    let ids = ids(&app).await;
+async fn failing_balances_are_nulls_or_503_and_uncached(app: &App) {
+    app.advance_own_clock(CACHE_TIME);
+    let ids = ids(app).await;
     // An error that no retry helps.
     app.fiskil().add_fault(Fault::status(400).at(BALANCES));
     let answer = app.get(&path(&ids[..1])).await;

@@ -28,7 +28,7 @@ fn visible(answer: &Response) -> (u16, String, Vec<(String, String)>) {
 }
 
 #[tokio::test]
-async fn ids_of_other_users_are_unknown() {
+async fn connections_of_others_and_removed_ones_are_unknown() {
     let app = App::start(Setup::default()).await;
     let foreign_connection = app.ben.connections[0].id.to_string();
     let foreign_account = app.accounts_of(&app.ben.connections[0]).await.remove(0).id;
@@ -81,11 +81,13 @@ async fn ids_of_other_users_are_unknown() {
         assert_lacks(&text, connection);
         assert_lacks(&text, account);
     }
+    import_rejects_others_and_broken_consents(&app).await;
+    app.reset_calls();
+    removed_connection_disappears_immediately(&app).await;
+    connection_removed_during_read_is_not_found(&app).await;
 }
 
-#[tokio::test]
-async fn removed_connection_disappears_immediately() {
-    let app = App::start(Setup::default()).await;
+async fn removed_connection_disappears_immediately(app: &App) {
     let connection = app.olivia.connections[0].id;
     let account = app
         .accounts_of(&app.olivia.connections[0])
@@ -112,9 +114,7 @@ async fn removed_connection_disappears_immediately() {
     assert_eq!(withdrawals, 1, "consent was withdrawn");
 }
 
-#[tokio::test]
-async fn import_rejects_others_and_broken_consents() {
-    let app = App::start(Setup::default()).await;
+async fn import_rejects_others_and_broken_consents(app: &App) {
     let credentials = app.credentials(0);
     let of_ben = app.import(app.ben.user.id, &credentials).await;
     assert!(of_ben.is_err());
@@ -149,9 +149,7 @@ async fn import_rejects_others_and_broken_consents() {
     assert_eq!(late.connections.len(), 1);
 }
 
-#[tokio::test]
-async fn connection_removed_during_read_is_not_found() {
-    let app = App::start(Setup::default()).await;
+async fn connection_removed_during_read_is_not_found(app: &App) {
     let connection = app.ben.connections[0].id;
     app.fiskil()
         .add_fault(Fault::delay_ms(700).at("/v1/banking/transactions"));
@@ -164,4 +162,4 @@ async fn connection_removed_during_read_is_not_found() {
     answer.error(404);
 }
 
-also_on_postgres! { ids_of_other_users_are_unknown removed_connection_disappears_immediately }
+also_on_postgres! { connections_of_others_and_removed_ones_are_unknown }
