@@ -12,7 +12,7 @@ use crate::support::harness::{App, Database, Setup, also_on_postgres, eventually
 use crate::support::words::assert_has;
 
 #[tokio::test]
-async fn v1_without_valid_key_is_always_401() {
+async fn key_and_path_are_checked_and_changes_apply_immediately() {
     let app = App::start(Setup::default()).await;
     let unknown = ApiKey::from_random([7; 32]);
     let mut bodies = BTreeSet::new();
@@ -46,11 +46,13 @@ async fn v1_without_valid_key_is_always_401() {
         }
     }
     assert_eq!(bodies.len(), 1);
+    wrong_keys_do_not_make_a_valid_one_fail(&app).await;
+    oversized_heads_get_the_error_object(&app).await;
+    unknown_path_is_404_and_method_is_405(&app).await;
+    plan_and_key_changes_apply_immediately(&app).await;
 }
 
-#[tokio::test]
-async fn plan_and_key_changes_apply_immediately() {
-    let app = App::start(Setup::default()).await;
+async fn plan_and_key_changes_apply_immediately(app: &App) {
     let path = "/v1/accounts";
     assert_eq!(app.get(path).await.status, 200);
     let id = app.olivia.user.id;
@@ -85,9 +87,7 @@ async fn plan_and_key_changes_apply_immediately() {
     }
 }
 
-#[tokio::test]
-async fn unknown_path_is_404_and_method_is_405() {
-    let app = App::start(Setup::default()).await;
+async fn unknown_path_is_404_and_method_is_405(app: &App) {
     for path in [
         "/",
         "/nothing",
@@ -124,17 +124,14 @@ async fn unknown_path_is_404_and_method_is_405() {
     }
 }
 
-fn limited() -> Setup {
-    Setup::with(|settings| {
+#[tokio::test]
+async fn requests_are_limited_by_key_and_class() {
+    let setup = Setup::with(|settings| {
         settings.api_context.metadata_per_minute = 5;
         settings.api_context.balances_per_minute = 3;
         settings.api_context.live_per_minute = 2;
-    })
-}
-
-#[tokio::test]
-async fn rate_limit_bucket_empties_and_refills() {
-    let app = App::start(limited()).await;
+    });
+    let app = App::start(setup).await;
     for left in (0..5).rev() {
         let answer = app.get("/v1/categories").await;
         assert_eq!(answer.status, 200);
@@ -159,33 +156,44 @@ async fn rate_limit_bucket_empties_and_refills() {
     // A rejected call costs nothing.
     app.advance_own_clock(SignedDuration::from_millis(1));
     assert_eq!(app.get("/v1/categories").await.status, 200);
-}
 
-#[tokio::test]
-async fn errors_count_and_unknown_paths_count_as_metadata() {
-    let app = App::start(limited()).await;
-    for _ in 0..2 {
-        app.get("/v1/transactions").await.error(400);
+    // Errors count, and unknown paths count as metadata. The limit is checked before the plan, and
+    // that before the parameters.
+    let (live, wrong) = ("/v1/transactions", "/v1/transactions?limit=x");
+    let (nothing, accounts) = ("/v1/nothing", "/v1/accounts");
+    for (plan, requests) in [
+        (
+            Plan::Developer,
+            &[
+                (Method::GET, live, 400),
+                (Method::GET, live, 400),
+                (Method::GET, live, 429),
+                (Method::GET, nothing, 404),
+                (Method::GET, nothing, 404),
+                (Method::GET, nothing, 404),
+                (Method::GET, nothing, 404),
+                (Method::POST, live, 405),
+                (Method::GET, accounts, 429),
+                (Method::GET, nothing, 404),
+            ][..],
+        ),
+        (
+            Plan::Saver,
+            &[
+                (Method::GET, wrong, 403),
+                (Method::GET, wrong, 403),
+                (Method::GET, wrong, 429),
+            ][..],
+        ),
+    ] {
+        let person = app
+            .add_person(&format!("{plan}@example.com"), plan, &[])
+            .await;
+        for (method, path, status) in requests {
+            let answer = app.method_as(method.clone(), &person.key, path).await;
+            answer.error(*status);
+        }
     }
-    app.get("/v1/transactions").await.error(429);
-    for _ in 0..4 {
-        app.get("/v1/nothing").await.error(404);
-    }
-    app.method_as(Method::POST, &app.olivia.key, "/v1/transactions")
-        .await
-        .error(405);
-    app.get("/v1/accounts").await.error(429);
-    app.get("/v1/nothing").await.error(404);
-}
-
-#[tokio::test]
-async fn checks_run_limit_then_plan_then_parameters() {
-    let app = App::start(limited()).await;
-    let id = app.olivia.user.id;
-    app.set_plan(id, Plan::Saver).await;
-    app.get("/v1/transactions?limit=x").await.error(403);
-    app.get("/v1/transactions?limit=x").await.error(403);
-    app.get("/v1/transactions?limit=x").await.error(429);
 }
 
 #[tokio::test]
@@ -227,15 +235,15 @@ fn made_up_key(number: u32) -> String {
         .to_owned()
 }
 
-#[tokio::test]
-async fn wrong_keys_do_not_make_a_valid_one_fail() {
-    let app = App::start(Setup::default()).await;
+async fn wrong_keys_do_not_make_a_valid_one_fail(app: &App) {
     let path = "/v1/accounts";
-    let revoked = app.keys_of(app.ben.user.id).await[0].id;
-    app.revoke_key(revoked).await;
+    let email = "revoked@example.com";
+    let revoked = app.add_person(email, Plan::Developer, &[]).await;
+    app.revoke_key(app.keys_of(revoked.user.id).await[0].id)
+        .await;
     let misspelled = format!("{}x", &app.olivia.key[..app.olivia.key.len() - 1]);
     for number in 0..70 {
-        for wrong in [&app.ben.key, &misspelled, "nonsense", &made_up_key(number)] {
+        for wrong in [&revoked.key, &misspelled, "nonsense", &made_up_key(number)] {
             app.get_as(wrong, path).await.error(401);
         }
         app.get_without_key(path).await.error(401);
@@ -308,9 +316,7 @@ mod postgres {
     }
 }
 
-#[tokio::test]
-async fn oversized_heads_get_the_error_object() {
-    let app = App::start(Setup::default()).await;
+async fn oversized_heads_get_the_error_object(app: &App) {
     for (length, status) in [(17_000, 414), (16_000, 400)] {
         let path = format!("/v1/accounts?x={}", "a".repeat(length));
         app.get(&path).await.error(status);
@@ -361,4 +367,4 @@ async fn cors_is_off_unless_configured() {
     assert_eq!(rejected.header(ALLOWED), Some(ORIGIN));
 }
 
-also_on_postgres! { v1_without_valid_key_is_always_401 plan_and_key_changes_apply_immediately }
+also_on_postgres! { key_and_path_are_checked_and_changes_apply_immediately }

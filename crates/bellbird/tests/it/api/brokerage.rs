@@ -17,6 +17,8 @@ use crate::support::process::{names, text};
 use crate::support::words::{assert_has, assert_starts};
 
 const PROVIDER: &str = "snaptrade";
+/// After it, neither holdings nor trades are cached.
+const CACHE_TIME: SignedDuration = SignedDuration::from_secs(601);
 
 /// A user with both connections of the sandbox's first person.
 async fn investor(app: &App) -> Person {
@@ -43,7 +45,7 @@ async fn account_with_trades(app: &App, person: &Person, rows: u32) -> Account {
 }
 
 #[tokio::test]
-async fn access_depends_on_plan_and_user() {
+async fn holdings_and_trades_are_checked_shaped_and_cached() {
     let app = App::start(Setup::default()).await;
     let mia = investor(&app).await;
     let connection = mia.connections[0].id;
@@ -68,12 +70,15 @@ async fn access_depends_on_plan_and_user() {
         // Another user's connection is unknown.
         app.get(&path).await.error(404);
     }
+    app.reset_calls();
+    parameters_and_category_are_checked(&app, &mia).await;
+    holdings_and_trades_have_the_documented_shape(&app, &mia).await;
+    holdings_are_cached_per_connection(&app, &mia).await;
+    concurrent_equal_reads_share_one_call(&app, &mia).await;
+    retired_provider_endpoint_is_called_once(&app, &mia).await;
 }
 
-#[tokio::test]
-async fn parameters_and_category_are_checked() {
-    let app = App::start(Setup::default()).await;
-    let mia = investor(&app).await;
+async fn parameters_and_category_are_checked(app: &App, mia: &Person) {
     let get = async |path: String| app.get_as(&mia.key, &path).await;
     let (bank, broker) = (app.olivia.connections[0].id, mia.connections[0].id);
     let bills = app.account("Bills").await.id;
@@ -109,12 +114,12 @@ async fn parameters_and_category_are_checked() {
         answer.error(405);
         assert_eq!(answer.header("allow"), Some("GET,HEAD"));
     }
-    let read = || app.all_transactions(broker).by(&mia);
+    let read = || app.all_transactions(broker).by(mia);
     for read in [read(), read().with("accountId", "zz")] {
         let message = read.send().await.error(400);
         assert_has(&message, "must be a banking connection");
     }
-    let trades = || app.all_trades(broker).by(&mia);
+    let trades = || app.all_trades(broker).by(mia);
     let wrong = trades().from("2026-02-30").to("x").limit(0);
     let wrong = wrong.with("offset", -1).send().await;
     assert_has(&wrong.error(400), "date");
@@ -133,13 +138,10 @@ fn holdings(response: &Response) -> Vec<Holding> {
     response.rows()
 }
 
-#[tokio::test]
-async fn holdings_and_trades_have_the_documented_shape() {
-    let app = App::start(Setup::default()).await;
-    let mia = investor(&app).await;
+async fn holdings_and_trades_have_the_documented_shape(app: &App, mia: &Person) {
     let (mut count, mut ids, mut multipliers) = (0, BTreeSet::new(), BTreeSet::new());
     for connection in &mia.connections {
-        let read = app.all_holdings(connection.id).by(&mia);
+        let read = app.all_holdings(connection.id).by(mia);
         let response = read.send().await;
         for holding in holdings(&response) {
             assert!(ids.insert(holding.id), "a repeated id");
@@ -164,14 +166,13 @@ async fn holdings_and_trades_have_the_documented_shape() {
     for common in [1, 100] {
         assert!(multipliers.contains(&common), "{multipliers:?}");
     }
-    trades_have_the_documented_shape_and_order(&app, &mia).await;
+    trades_have_the_documented_shape_and_order(app, mia).await;
 }
 
-#[tokio::test]
-async fn holdings_are_cached_per_connection() {
-    let app = App::start(Setup::default()).await;
-    let mia = investor(&app).await;
-    let accounts = app.accounts_by(&mia).await;
+async fn holdings_are_cached_per_connection(app: &App, mia: &Person) {
+    app.advance_clock(CACHE_TIME);
+    app.reset_calls();
+    let accounts = app.accounts_by(mia).await;
     let connection = accounts[0].0.connection_id.clone();
     let own_accounts = accounts.iter();
     let own_accounts: Vec<&(Account, String)> = own_accounts
@@ -180,12 +181,12 @@ async fn holdings_are_cached_per_connection() {
     let each_once = own_accounts.len() as u64;
     let whole = format!("/v1/holdings?connectionId={connection}");
     let of_account = async |at: usize| {
-        let read = app.holdings(&own_accounts[at].0).by(&mia);
+        let read = app.holdings(&own_accounts[at].0).by(mia);
         read.send().await
     };
     let first = of_account(0).await;
     assert_eq!(first.cache(), Some("MISS"));
-    assert_eq!(calls(&app, "/positions/all"), each_once);
+    assert_eq!(calls(app, "/positions/all"), each_once);
     app.advance_clock(SignedDuration::from_secs(75));
     let all = app.get_as(&mia.key, &whole).await;
     assert_eq!(all.cache(), Some("HIT"));
@@ -200,13 +201,13 @@ async fn holdings_are_cached_per_connection() {
     }
     let ids = |rows: Vec<Holding>| BTreeSet::from_iter(rows.into_iter().map(|row| row.id));
     assert_eq!(ids(parts), ids(holdings(&all)));
-    assert_eq!(calls(&app, "/positions/all"), each_once);
+    assert_eq!(calls(app, "/positions/all"), each_once);
     // After ten minutes.
     app.advance_clock(SignedDuration::from_secs(526));
     assert_eq!(app.get_as(&mia.key, &whole).await.cache(), Some("MISS"));
 
     // One failing account fails reads of the whole connection, but not reads of other accounts.
-    app.advance_clock(SignedDuration::from_secs(601));
+    app.advance_clock(CACHE_TIME);
     let positions = format!("/accounts/{}/positions", own_accounts[1].1);
     app.bank(PROVIDER)
         .add_fault(Fault::status(500).at(positions));
@@ -219,11 +220,10 @@ async fn holdings_are_cached_per_connection() {
     assert_eq!(app.get_as(&mia.key, &whole).await.cache(), Some("MISS"));
 }
 
-#[tokio::test]
-async fn concurrent_equal_reads_share_one_call() {
-    let app = App::start(Setup::default()).await;
-    let mia = investor(&app).await;
-    let accounts = app.accounts_by(&mia).await;
+async fn concurrent_equal_reads_share_one_call(app: &App, mia: &Person) {
+    app.advance_clock(CACHE_TIME);
+    app.reset_calls();
+    let accounts = app.accounts_by(mia).await;
     let account = &accounts[0].0;
     let is_beside = |other: &Account| other.connection_id == account.connection_id;
     let beside = accounts.iter().filter(|(other, _)| is_beside(other));
@@ -241,8 +241,9 @@ async fn concurrent_equal_reads_share_one_call() {
             assert_eq!(answer.status, 200);
             assert_eq!(answer.text, answers[0].text);
         }
-        assert_eq!(calls(&app, part), expected as u64, "{part}");
+        assert_eq!(calls(app, part), expected as u64, "{part}");
     }
+    app.clear_faults();
 }
 
 async fn trades_have_the_documented_shape_and_order(app: &App, mia: &Person) {
@@ -287,7 +288,7 @@ async fn trades_have_the_documented_shape_and_order(app: &App, mia: &Person) {
 }
 
 #[tokio::test]
-async fn page_of_a_large_account_is_one_call() {
+async fn windows_of_trades_are_one_call_in_user_days_and_cached() {
     let app = App::start(Setup::default()).await;
     let mia = investor(&app).await;
     let account = account_with_trades(&app, &mia, 20_000).await;
@@ -325,13 +326,12 @@ async fn page_of_a_large_account_is_one_call() {
     let past_end = read().offset(90_000_000).page().await;
     assert_eq!(past_end.rows, []);
     assert_eq!(past_end.pagination.total, 20_000);
+    bounds_are_user_days_or_instants(&app, &mia).await;
+    cache_is_per_timezone_and_key(&app, &mia).await;
 }
 
-#[tokio::test]
-async fn bounds_are_user_days_or_instants() {
-    let app = App::start(Setup::default()).await;
-    let mia = investor(&app).await;
-    let (account, at_provider) = app.accounts_by(&mia).await.swap_remove(0);
+async fn bounds_are_user_days_or_instants(app: &App, mia: &Person) {
+    let (account, at_provider) = app.accounts_by(mia).await.swap_remove(0);
     app.bank(PROVIDER).fill(&at_provider, 3).unwrap();
     for (date, text) in [
         ("2026-10-30T00:00:00Z", "day before"),
@@ -345,7 +345,7 @@ async fn bounds_are_user_days_or_instants() {
             json!({"account": at_provider, "trade_date": date, "description": text, "type": "BUY"});
         app.bank(PROVIDER).add_row(&row).unwrap();
     }
-    let between = |from: &str, to: &str| app.trades(&account).by(&mia).from(from).to(to);
+    let between = |from: &str, to: &str| app.trades(&account).by(mia).from(from).to(to);
     let found = async |from: &str, to: &str| -> Vec<String> {
         let trades = between(from, to).rows().await.into_iter();
         trades.filter_map(|trade| trade.description).collect()
@@ -371,15 +371,12 @@ async fn bounds_are_user_days_or_instants() {
     assert_eq!(day.limit(2).page().await.pagination, page(-1, 2, true));
 }
 
-#[tokio::test]
-async fn cache_is_per_timezone_and_key() {
-    let app = App::start(Setup::default()).await;
-    let mia = investor(&app).await;
-    let (account, at_provider) = app.accounts_by(&mia).await.swap_remove(0);
+async fn cache_is_per_timezone_and_key(app: &App, mia: &Person) {
+    let (account, at_provider) = app.accounts_by(mia).await.swap_remove(0);
     let row = json!({"account": at_provider, "trade_date": "2026-11-16T23:59:59Z", "description": "late", "type": "BUY"});
     app.bank(PROVIDER).add_row(&row).unwrap();
     // 17 November in Sydney, 16 November in Los Angeles.
-    let read = app.trades(&account).by(&mia).from("2026-11-17");
+    let read = app.trades(&account).by(mia).from("2026-11-17");
     let path = read.to("2026-11-17").path();
     let has_row = |response: &Response| {
         let mut trades = response.read::<Page<Trade>>().rows.into_iter();
@@ -442,13 +439,12 @@ async fn disabled_connection_is_served_lost_one_is_503() {
     assert_reconnect(&holdings.send().await, "revoked");
 }
 
-#[tokio::test]
-async fn retired_provider_endpoint_is_called_once() {
-    let app = App::start(Setup::default()).await;
-    let mia = investor(&app).await;
-    let account = app.accounts_by(&mia).await.swap_remove(0).0;
+async fn retired_provider_endpoint_is_called_once(app: &App, mia: &Person) {
+    app.advance_clock(CACHE_TIME);
+    app.reset_calls();
+    let account = app.accounts_by(mia).await.swap_remove(0).0;
     app.bank(PROVIDER)
         .add_fault(Fault::status(410).at("/accounts/"));
-    app.trades(&account).by(&mia).send().await.error(503);
-    assert_eq!(calls(&app, "/activities"), 1);
+    app.trades(&account).by(mia).send().await.error(503);
+    assert_eq!(calls(app, "/activities"), 1);
 }
