@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use bellbird_domain::Plan;
 use bellbird_sandbox::Bank;
 use bigdecimal::BigDecimal;
 use proptest::prelude::*;
@@ -231,22 +230,24 @@ const SNAPTRADE: ValueSpec = ValueSpec {
     },
 };
 
-/// An application, and a provider whose accounts hold the values.
+/// An application, and a user of a provider whose accounts hold the values.
 struct Fixture {
     app: App,
     value_spec: ValueSpec,
     credentials: Value,
+    person: Person,
 }
 
 impl Fixture {
     async fn start(value_spec: ValueSpec) -> Self {
         let app = App::start(Setup::with_rows(20)).await;
-        let index = spec(value_spec.provider).spare_credentials;
-        let credentials = app.credentials_of(value_spec.provider).swap_remove(index);
+        let credentials = app.spare_credentials(value_spec.provider);
+        let person = app.person_at(value_spec.provider).await;
         Self {
             app,
             value_spec,
             credentials,
+            person,
         }
     }
 
@@ -254,38 +255,26 @@ impl Fixture {
         self.app.bank(self.value_spec.provider)
     }
 
+    /// Adds an account at the provider. Returns its id there.
     fn add_account(&self) -> String {
         let spec = spec(self.value_spec.provider);
         spec.add_account(self.bank(), &self.credentials, json!({}))
     }
 
-    /// A user with the connection. Accounts must be added before.
-    async fn person(&self) -> Person {
-        self.app
-            .add_person("mia@example.com", Plan::Professional, &[&self.credentials])
-            .await
+    /// The user's accounts by the provider's ids, also those that were just added.
+    async fn accounts(&self) -> BTreeMap<String, Account> {
+        let connection = &self.person.connections[0];
+        self.app.refresh(connection.user_id, connection.id).await;
+        let accounts = self.app.accounts_by(&self.person).await.into_iter();
+        accounts.map(|(account, id)| (id, account)).collect()
     }
 
-    /// The account of a user with this id at the provider.
-    async fn account(&self, person: &Person, provider_id: &str) -> Account {
-        let id = self.accounts(person).await.remove(provider_id).unwrap();
-        let mut accounts = self.app.all_accounts(person).await.into_iter();
-        accounts.find(|account| account.id == id).unwrap()
-    }
-
-    /// The user's accounts: our id by the provider's id.
-    async fn accounts(&self, person: &Person) -> BTreeMap<String, String> {
-        let (user, connection) = (person.user.id, person.connections[0].id);
-        let accounts = self.app.stored_accounts(user, connection).await;
-        accounts
-            .into_iter()
-            .map(|account| (account.provider_account_id, account.id.to_string()))
-            .collect()
+    async fn account(&self, provider_id: &str) -> Account {
+        self.accounts().await.remove(provider_id).unwrap()
     }
 }
 
-async fn balances_are_exact(value_spec: ValueSpec) {
-    let fixture = Fixture::start(value_spec).await;
+async fn balances_are_exact(fixture: &Fixture) {
     let sent = values(fixture.value_spec.form, 2 * ACCOUNTS);
     let mut expected = BTreeMap::new();
     for pair in sent.chunks_exact(2) {
@@ -294,15 +283,14 @@ async fn balances_are_exact(value_spec: ValueSpec) {
         (fixture.value_spec.set_balance)(fixture.bank(), &account, current, available);
         expected.insert(account, pair);
     }
-    let person = fixture.person().await;
-    let account_ids = fixture.accounts(&person).await;
+    let accounts = fixture.accounts().await;
     let expected: Vec<_> = expected
         .into_iter()
-        .map(|(account, pair)| (&account_ids[&account], pair))
+        .map(|(account, pair)| (&accounts[&account].id, pair))
         .collect();
     for chunk in expected.chunks(100) {
         let path = balances_path(chunk.iter().map(|(id, _)| id));
-        let answer = fixture.app.get_as(&person.key, &path).await;
+        let answer = fixture.app.get_as(&fixture.person.key, &path).await;
         let mut balances = answer.rows::<Balance>();
         assert_eq!(balances.len(), chunk.len());
         for (id, pair) in chunk {
@@ -314,33 +302,16 @@ async fn balances_are_exact(value_spec: ValueSpec) {
     }
 }
 
-#[tokio::test]
-async fn balances_sent_as_text() {
-    balances_are_exact(FISKIL).await;
-}
-
-#[tokio::test]
-async fn balances_sent_as_numbers() {
-    balances_are_exact(AKAHU).await;
-}
-
-#[tokio::test]
-async fn balances_sent_by_brokers() {
-    balances_are_exact(SNAPTRADE).await;
-}
-
 /// `row` makes the provider's row from an account, a number and an amount.
-async fn amounts_are_exact(value_spec: ValueSpec, row: impl Fn(&str, usize, &str) -> String) {
-    let fixture = Fixture::start(value_spec).await;
+async fn amounts_are_exact(fixture: &Fixture, row: impl Fn(&str, usize, &str) -> String) {
     let account = fixture.add_account();
     let sent = values(fixture.value_spec.form, RANDOM);
     for (number, value) in sent.iter().enumerate() {
         let row = row(&account, number, &value.text);
         fixture.bank().add_row(&raw(row)).unwrap();
     }
-    let person = fixture.person().await;
-    let account = fixture.account(&person, &account).await;
-    let all = fixture.app.transactions(&account).by(&person);
+    let account = fixture.account(&account).await;
+    let all = fixture.app.transactions(&account).by(&fixture.person);
     let rows = all.from("2026-01-01").limit(500).rows().await;
     assert_eq!(rows.len(), sent.len());
     for row in rows {
@@ -353,8 +324,10 @@ async fn amounts_are_exact(value_spec: ValueSpec, row: impl Fn(&str, usize, &str
 }
 
 #[tokio::test]
-async fn amounts_sent_as_text() {
-    amounts_are_exact(FISKIL, |account, number, amount| {
+async fn values_sent_as_text() {
+    let fixture = Fixture::start(FISKIL).await;
+    balances_are_exact(&fixture).await;
+    amounts_are_exact(&fixture, |account, number, amount| {
         let time = "2026-11-01T00:00:00Z";
         format!(
             r#"{{"account_id": "{account}", "description": "{number}", "amount": "{amount}",
@@ -365,8 +338,10 @@ async fn amounts_sent_as_text() {
 }
 
 #[tokio::test]
-async fn amounts_sent_as_numbers() {
-    amounts_are_exact(AKAHU, |account, number, amount| {
+async fn values_sent_as_numbers() {
+    let fixture = Fixture::start(AKAHU).await;
+    balances_are_exact(&fixture).await;
+    amounts_are_exact(&fixture, |account, number, amount| {
         let time = "2026-11-01T00:00:00Z";
         format!(r#"{{"_account": "{account}", "description": "{number}", "amount": {amount}, "date": "{time}"}}"#)
     })
@@ -374,8 +349,14 @@ async fn amounts_sent_as_numbers() {
 }
 
 #[tokio::test]
-async fn trade_values_are_exact() {
+async fn values_sent_by_brokers() {
     let fixture = Fixture::start(SNAPTRADE).await;
+    balances_are_exact(&fixture).await;
+    trade_values_are_exact(&fixture).await;
+    holdings_and_computed_values_are_exact(&fixture).await;
+}
+
+async fn trade_values_are_exact(fixture: &Fixture) {
     let account = fixture.add_account();
     let sent = values(Form::Number, RANDOM);
     // A row has four values, and every value appears once in each of the four members.
@@ -388,9 +369,8 @@ async fn trade_values_are_exact() {
         );
         fixture.bank().add_row(&raw(body)).unwrap();
     }
-    let person = fixture.person().await;
-    let account = fixture.account(&person, &account).await;
-    let all = fixture.app.trades(&account).by(&person);
+    let account = fixture.account(&account).await;
+    let all = fixture.app.trades(&account).by(&fixture.person);
     let rows = all.from("2026-01-01").limit(500).rows().await;
     assert_eq!(rows.len(), sent.len());
     for row in rows {
@@ -407,9 +387,7 @@ async fn trade_values_are_exact() {
     }
 }
 
-#[tokio::test]
-async fn holdings_and_computed_values_are_exact() {
-    let fixture = Fixture::start(SNAPTRADE).await;
+async fn holdings_and_computed_values_are_exact(fixture: &Fixture) {
     let account = fixture.add_account();
     let (sent, mut multipliers) = (values(Form::Text, RANDOM), values(Form::Number, RANDOM));
     // Factors of more than 512 digits are not multiplied: docs/using.md.
@@ -430,9 +408,13 @@ async fn holdings_and_computed_values_are_exact() {
         );
         fixture.bank().add_position(&raw(body)).unwrap();
     }
-    let person = fixture.person().await;
-    let account = fixture.account(&person, &account).await;
-    let rows = fixture.app.holdings(&account).by(&person).rows().await;
+    let account = fixture.account(&account).await;
+    let rows = fixture
+        .app
+        .holdings(&account)
+        .by(&fixture.person)
+        .rows()
+        .await;
     assert_eq!(rows.len(), sent.len());
     for row in rows {
         let at: usize = row.symbol.parse().unwrap();

@@ -5,23 +5,27 @@ use std::collections::BTreeSet;
 use bellbird_domain::EventType;
 use serde_json::{Value, json};
 
+use crate::repository::root;
 use crate::support::harness::{App, Setup};
 use crate::support::process::text;
 use crate::support::schema::check;
 use crate::support::words::assert_has;
 
-const SNAPSHOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
-
 #[test]
-fn document_matches_the_snapshot() {
-    let document = bellbird::openapi::document().json();
-    let document = String::from_utf8_lossy(document);
-    let kept = std::fs::read_to_string(SNAPSHOT).unwrap_or_default();
-    assert!(
-        kept.trim_end() == document.trim_end(),
-        "docs/openapi.json differs from the code: run `cargo run -- openapi > docs/openapi.json` and read the \
-         difference"
-    );
+fn documents_match_the_snapshots() {
+    let v1 = bellbird::openapi::document().json();
+    let admin = bellbird_api::admin::document().json();
+    for (document, file, command) in [
+        (v1, "docs/openapi.json", "openapi"),
+        (admin, "docs/admin-openapi.json", "openapi --admin"),
+    ] {
+        let kept = std::fs::read(root().join(file)).unwrap_or_default();
+        assert!(
+            kept.trim_ascii_end() == document.trim_ascii_end(),
+            "{file} differs from the code: run `cargo run -- {command} > {file}` and read the \
+             difference"
+        );
+    }
 }
 
 /// Collects every object below a value, with its path.

@@ -43,14 +43,14 @@ async fn limited(calls_per_minute: u32) -> (App, Person, Person) {
 }
 
 /// Requests one window after the other, none of them cached, until one is rejected.
-async fn read_until_rejected(app: &App, person: &Person) -> Option<Response> {
+async fn read_until_rejected(app: &App, person: &Person) -> Response {
     for limit in 1..=REQUESTS as usize {
         let answer = trades(app, person).limit(limit).send().await;
         if answer.status != 200 {
-            return Some(answer);
+            return answer;
         }
     }
-    None
+    panic!("the budget was never used up");
 }
 
 fn trades<'a>(app: &'a App, person: &'a Person) -> Query<'a, Trade> {
@@ -65,9 +65,7 @@ async fn holdings(app: &App, person: &Person) -> Response {
 #[tokio::test]
 async fn greedy_user_leaves_calls_to_others_and_jobs() {
     let (app, greedy, other) = limited(300).await;
-    let rejected = read_until_rejected(&app, &greedy)
-        .await
-        .expect("the budget was never used up");
+    let rejected = read_until_rejected(&app, &greedy).await;
     assert_has(&rejected.error(429), "Too many requests");
     let wait: u64 = rejected.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=60).contains(&wait), "{wait}");
@@ -142,9 +140,7 @@ async fn read_waits_for_the_budget_until_its_deadline() {
 #[tokio::test]
 async fn requests_leave_the_last_calls_to_jobs() {
     let (app, greedy, other) = limited(0).await;
-    let rejected = read_until_rejected(&app, &greedy)
-        .await
-        .expect("the provider's budget was never used up");
+    let rejected = read_until_rejected(&app, &greedy).await;
     rejected.error(503);
     assert!(rejected.header("retry-after").is_some());
     holdings(&app, &other).await.error(503);
@@ -227,9 +223,7 @@ async fn polls_for_changes_leave_calls_to_others_and_to_the_schedule() {
 async fn sync_that_the_user_asks_for_is_charged() {
     let (app, greedy, other) = limited(300).await;
     app.sync(&greedy.connections[0]).await;
-    read_until_rejected(&app, &greedy)
-        .await
-        .expect("the budget was never used up");
+    read_until_rejected(&app, &greedy).await;
     let (user, id) = (greedy.user.id, greedy.connections[0].id);
     let before = app.bank(PROVIDER).total_calls();
     in_tx!(
@@ -255,19 +249,13 @@ async fn every_attempt_of_an_event_wanted_again_is_charged() {
     let connection = &greedy.connections[0];
     let hook = app.hook(&greedy.user).await;
     app.complete_initial_sync(connection, &hook).await;
-    let an_hour_ago = app.clock.now() - SignedDuration::from_hours(1);
-    app.add_row(connection, "WANTED AGAIN", an_hour_ago).await;
+    app.add_recent_row(connection, "WANTED AGAIN").await;
     app.sync(connection).await;
     assert_eq!(app.delivered_to(&hook).await.len(), 1);
-    let event = app.deliveries_to(&hook).await.pop().unwrap().event_id;
-    let (user, id, now) = (greedy.user.id, hook.endpoint.id, app.clock.now());
-    in_tx!(app.storage, redeliveries::redeliver((user, id), event, now))
-        .await
-        .unwrap();
+    let event = app.last_delivery(&hook).await.event_id;
+    app.redeliver(&hook, event).await.unwrap();
     for attempt in 1..=2 {
-        read_until_rejected(&app, &greedy)
-            .await
-            .expect("the budget was never used up");
+        read_until_rejected(&app, &greedy).await;
         let before = app.bank(PROVIDER).total_calls();
         assert!(app.delivered_to(&hook).await.is_empty());
         assert_eq!(app.bank(PROVIDER).total_calls(), before, "{attempt}");

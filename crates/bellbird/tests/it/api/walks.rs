@@ -11,14 +11,17 @@ use jiff::tz::TimeZone;
 use tokio::time::Instant;
 
 use crate::support::harness::{App, Person, Setup};
+use crate::support::process::text;
+use crate::support::provider_spec::spec;
 
-const SPAN: &str = "from=2026-08-01&to=2026-11-20";
+const FROM: &str = "2026-08-01";
+const TO: &str = "2026-11-20";
 
 fn span() -> DateFilter {
     let bound = |text| Some(Bound::parse(text).unwrap());
     DateFilter {
-        from: bound("2026-08-01"),
-        to: bound("2026-11-20"),
+        from: bound(FROM),
+        to: bound(TO),
     }
 }
 
@@ -34,29 +37,16 @@ fn caller(person: &Person) -> Caller {
 }
 
 /// Account and id of all rows, account by account, as `/v1` shows them.
-async fn pages(app: &App, person: &Person, list: &str, id: &str) -> Vec<String> {
+async fn pages(app: &App, person: &Person) -> Vec<String> {
     let mut seen = Vec::new();
     for connection in &person.connections {
         for account in app.accounts_of(connection).await {
-            let mut offset = 0;
-            loop {
-                let ids = format!("connectionId={}&accountId={}", connection.id, account.id);
-                let answer = app
-                    .get_as(
-                        &person.key,
-                        &format!("/v1/{list}?{ids}&{SPAN}&limit=500&offset={offset}"),
-                    )
-                    .await;
-                let rows = answer.data();
-                seen.extend(
-                    rows.iter()
-                        .map(|row| format!("{} {}", account.id, row[id].as_str().unwrap())),
-                );
-                offset += rows.len();
-                if !answer.json()["pagination"]["hasMore"].as_bool().unwrap() {
-                    break;
-                }
-            }
+            let read = app.rows_of(connection).by(person).from(FROM).to(TO);
+            let rows = read.with("accountId", &account.id).all(500).await;
+            seen.extend(
+                rows.iter()
+                    .map(|row| format!("{} {}", account.id, text(row, "id"))),
+            );
         }
     }
     seen
@@ -115,38 +105,24 @@ fn by_account(mut rows: Vec<String>) -> Vec<String> {
     rows
 }
 
-async fn assert_same_rows(provider: &str, list: &str, rows_max: usize) {
+#[tokio::test]
+async fn merged_rows_are_those_of_the_pages() {
     let app = App::start(Setup::default()).await;
-    let person = app.person_at(provider).await;
-    let expected = by_account(pages(&app, &person, list, "id").await);
-    assert!(
-        expected.len() > 2 * rows_max,
-        "{} rows prove too little",
-        expected.len()
-    );
-    let found = if list == "transactions" {
-        let id_of = |row: &Transaction<'_>| format!("{} {}", row.account.id, row.id);
-        merged::<Transactions>(&app, &person, rows_max, id_of).await
-    } else {
-        let id_of = |row: &Trade<'_>| format!("{} {}", row.account.id, row.id());
-        merged::<Trades>(&app, &person, rows_max, id_of).await
-    };
-    let found = by_account(found);
-    assert_eq!(found.len(), expected.len());
-    assert!(found == expected, "other rows, or in another order");
-}
-
-#[tokio::test]
-async fn merged_rows_of_fiskil_are_those_of_the_pages() {
-    assert_same_rows("fiskil", "transactions", 17).await;
-}
-
-#[tokio::test]
-async fn merged_rows_of_akahu_are_those_of_the_pages() {
-    assert_same_rows("akahu", "transactions", 37).await;
-}
-
-#[tokio::test]
-async fn merged_trades_are_those_of_the_pages() {
-    assert_same_rows("snaptrade", "trades", 7).await;
+    for (provider, rows_max) in [("fiskil", 17), ("akahu", 37), ("snaptrade", 7)] {
+        let person = app.person_at(provider).await;
+        let expected = by_account(pages(&app, &person).await);
+        let count = expected.len();
+        assert!(count > 2 * rows_max, "{provider}: {count} prove too little");
+        let found = if spec(provider).is_brokerage() {
+            let id_of = |row: &Trade<'_>| format!("{} {}", row.account.id, row.id());
+            merged::<Trades>(&app, &person, rows_max, id_of).await
+        } else {
+            let id_of = |row: &Transaction<'_>| format!("{} {}", row.account.id, row.id);
+            merged::<Transactions>(&app, &person, rows_max, id_of).await
+        };
+        let found = by_account(found);
+        assert_eq!(found.len(), count, "{provider}");
+        let is_same = found == expected;
+        assert!(is_same, "{provider}: other rows, or in another order");
+    }
 }
