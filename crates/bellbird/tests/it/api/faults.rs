@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use bellbird_domain::ConnectionStatus;
+use bellbird_domain::{Connection, ConnectionStatus, Plan};
 use bellbird_sandbox::{ConsentState, Fault, FaultKind};
 use bellbird_storage::{JobKey, job_kinds};
 use jiff::SignedDuration;
 
-use crate::support::client::{Page, Transaction};
+use crate::support::client::{Account, Page, Transaction};
 use crate::support::harness::{App, Setup, assert_reconnect, eventually};
 use crate::support::reads::balances_path;
 use crate::support::words::assert_has;
@@ -39,9 +39,11 @@ fn faults() -> [Fault; 12] {
 }
 
 #[tokio::test]
-async fn every_fault_is_a_bounded_503_then_recovers() {
+async fn every_fault_is_retried_once_then_a_503_then_recovers() {
     let app = App::start(short_timeouts()).await;
     let (account, _) = app.busiest().await;
+    single_broken_answer_is_retried(&app, &account).await;
+    token_failure_is_503_and_dead_token_is_renewed(&app, &account).await;
     let paths = [
         (
             "/v1/banking/transactions",
@@ -71,11 +73,8 @@ async fn every_fault_is_a_bounded_503_then_recovers() {
     }
 }
 
-#[tokio::test]
-async fn single_broken_answer_is_retried() {
-    let app = App::start(short_timeouts()).await;
-    let (account, _) = app.busiest().await;
-    let path = app.transactions(&account).path();
+async fn single_broken_answer_is_retried(app: &App, account: &Account) {
+    let path = app.transactions(account).path();
     let fine = app.get(&path).await.data();
     for fault in faults() {
         let once = fault.clone().at("/v1/banking/transactions").times(1);
@@ -85,11 +84,8 @@ async fn single_broken_answer_is_retried() {
     }
 }
 
-#[tokio::test]
-async fn token_failure_is_503_and_dead_token_is_renewed() {
-    let app = App::start(short_timeouts()).await;
-    let (account, _) = app.busiest().await;
-    let path = app.transactions(&account).path();
+async fn token_failure_is_503_and_dead_token_is_renewed(app: &App, account: &Account) {
+    let path = app.transactions(account).path();
     let assert_calls = |tokens: u64, pages: u64| {
         let calls = app.fiskil().calls();
         assert_eq!(calls.get("/v1/token").copied().unwrap_or(0), tokens);
@@ -118,43 +114,46 @@ async fn token_failure_is_503_and_dead_token_is_renewed() {
     app.get(&path).await.error(503);
     // One new token, one more attempt.
     assert_calls(1, 2);
+    app.clear_faults();
+    assert_eq!(app.get(&path).await.status, 200);
 }
 
-#[tokio::test]
-async fn lost_consent_is_503_and_triggers_a_refresh() {
-    for (state, expected) in [
+async fn lost_consent_triggers_a_refresh(app: &App) {
+    let (credentials, email) = (app.credentials(3), "other@example.com");
+    let other = app
+        .add_person(email, Plan::Developer, &[&credentials])
+        .await;
+    let lost = [
         (ConsentState::Revoked, ConnectionStatus::Revoked),
         (ConsentState::Expired, ConnectionStatus::Invalidated),
-    ] {
-        let app = App::start(short_timeouts()).await;
-        let connection = &app.ben.connections[0];
-        let consent = app.consent_at(connection).await;
-        let read = app.all_transactions(connection.id).by(&app.ben);
+    ];
+    for (person, (state, expected)) in [&app.ben, &other].into_iter().zip(lost) {
+        let connection = &person.connections[0];
+        let read = app.all_transactions(connection.id).by(person);
+        app.reset_calls();
         assert_eq!(read.send().await.status, 200);
         // A read does not check the consent first.
         assert_eq!(app.fiskil().calls().get("/v1/consent"), None);
 
-        app.fiskil().set_consent(&consent, state).unwrap();
+        app.set_consent(connection, state).await;
         assert_reconnect(&read.send().await, "invalidated");
-        wait_for_status(&app, expected).await;
+        wait_for_status(app, connection, expected).await;
         assert_reconnect(&read.send().await, expected.as_str());
-        let listed = app.get_as(&app.ben.key, "/v1/connections").await.data();
+        let listed = app.get_as(&person.key, "/v1/connections").await.data();
         assert_eq!(listed[0]["status"], expected.as_str());
         let audit = app.audit_of(connection.id).await;
         assert_eq!(audit.last().map(|row| row.to), Some(Some(expected)));
 
         // A read succeeds while the provider responds.
-        let active = ConsentState::Active;
-        app.fiskil().set_consent(&consent, active).unwrap();
+        app.set_consent(connection, ConsentState::Active).await;
         app.advance_clock(SignedDuration::from_mins(1));
         assert_eq!(read.send().await.status, 200);
     }
 }
 
-#[tokio::test]
-async fn lost_consent_of_a_pending_connection_says_so() {
-    let app = App::start(short_timeouts()).await;
-    let (user, connection, now) = (app.ben.user.id, &app.ben.connections[0], app.clock.now());
+async fn lost_consent_of_a_pending_connection_says_so(app: &App) {
+    let (person, now) = (app.person_at("fiskil").await, app.clock.now());
+    let (user, connection) = (person.user.id, &person.connections[0]);
     let (from, to) = (ConnectionStatus::Active, ConnectionStatus::PendingMfa);
     let key = JobKey::new(job_kinds::REFRESH, user, connection.id);
     let claim = app.storage.jobs().claim(&key, now, now).await.unwrap();
@@ -163,19 +162,19 @@ async fn lost_consent_of_a_pending_connection_says_so() {
     let is_set = refreshes.set_status(&claim, from, to, "refreshed", now, now);
     assert!(is_set.await.unwrap());
     app.set_consent(connection, ConsentState::Revoked).await;
-    let read = app.all_transactions(connection.id).by(&app.ben);
+    let read = app.all_transactions(connection.id).by(&person);
     assert_reconnect(&read.send().await, "pending_mfa");
     // Balances have nulls instead.
-    let accounts = app.all_accounts(&app.ben).await;
-    let balances = app.balances(&app.ben, &accounts[..1]).await;
+    let accounts = app.all_accounts(&person).await;
+    let balances = app.balances(&person, &accounts[..1]).await;
     assert_eq!(balances[0].current_balance, None);
 }
 
 /// Runs the refresh that a read requested, once it has.
-async fn wait_for_status(app: &App, expected: ConnectionStatus) {
+async fn wait_for_status(app: &App, connection: &Connection, expected: ConnectionStatus) {
     eventually(async || {
         app.connections.jobs().run_due("refresh").await.unwrap();
-        app.connections_of(app.ben.user.id).await[0].status == expected
+        app.connections_of(connection.user_id).await[0].status == expected
     })
     .await;
 }
@@ -195,7 +194,7 @@ async fn repeated_reads_of_a_revoked_connection_cost_little() {
         "/v1/export/transactions.csv".to_owned(),
     ];
     read.send().await.error(503);
-    wait_for_status(&app, ConnectionStatus::Revoked).await;
+    wait_for_status(&app, &connection, ConnectionStatus::Revoked).await;
     // With the new status, the first of these asks once more.
     read.send().await.error(503);
     app.reset_calls();
@@ -243,7 +242,7 @@ async fn consent_that_ends_between_windows_ends_no_list() {
 }
 
 #[tokio::test]
-async fn empty_account_is_not_lost_consent() {
+async fn lost_consent_is_503_and_an_empty_account_is_none() {
     let app = App::start(short_timeouts()).await;
     let connection = app.ben.connections[0].id;
     let read = app.all_transactions(connection).by(&app.ben);
@@ -253,6 +252,8 @@ async fn empty_account_is_not_lost_consent() {
     }
     // Checked once, and cached for a minute.
     assert_eq!(app.fiskil().calls()["/v1/consent"], 1);
+    lost_consent_triggers_a_refresh(&app).await;
+    lost_consent_of_a_pending_connection_says_so(&app).await;
 }
 
 #[tokio::test]
