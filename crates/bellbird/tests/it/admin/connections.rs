@@ -78,12 +78,11 @@ async fn missing_connection_is_404_and_sync_may_be_off() {
     let path = format!("{CONNECTIONS}/{connection}/sync");
     let message = admin.post(&path, &json!({})).await.conflict();
     assert_has(&message, "sync.enabled");
+    nothing_of_the_accounts_is_shown(&admin).await;
 }
 
 /// No response has an account, its number or name, or a credential.
-#[tokio::test]
-async fn nothing_of_the_accounts_is_shown() {
-    let admin = Admin::start().await;
+async fn nothing_of_the_accounts_is_shown(admin: &Admin) {
     let app = &admin.app;
     let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
     let accounts = app.stored_accounts(user, connection.id).await;

@@ -46,7 +46,7 @@ fn all_paths() -> Vec<(String, &'static [&'static str])> {
 }
 
 #[tokio::test]
-async fn admin_without_valid_operator_key_is_always_401() {
+async fn only_valid_operator_keys_are_let_in() {
     let admin = Admin::start().await;
     let app = &admin.app;
     let unknown = OperatorKey::from_random([7; 32]);
@@ -76,11 +76,12 @@ async fn admin_without_valid_operator_key_is_always_401() {
         }
     }
     assert_eq!(bodies.len(), 1, "a user's key is a key like any wrong one");
+    operator_key_is_a_wrong_key_elsewhere(&admin).await;
+    paths_have_their_methods(&admin).await;
+    operator_keys_are_recorded_until_they_end(&admin).await;
 }
 
-#[tokio::test]
-async fn operator_keys_are_recorded_until_they_end() {
-    let admin = Admin::start().await;
+async fn operator_keys_are_recorded_until_they_end(admin: &Admin) {
     let (app, path) = (&admin.app, "/admin/v1/audit");
     assert_eq!(admin.get(path).await.status, 200);
     let used = async || app.storage.operator_keys().list().await.unwrap()[0].last_used_at;
@@ -103,9 +104,7 @@ async fn operator_keys_are_recorded_until_they_end() {
     error(&admin.get(path).await, 401, "invalid_key");
 }
 
-#[tokio::test]
-async fn operator_key_is_a_wrong_key_elsewhere() {
-    let admin = Admin::start().await;
+async fn operator_key_is_a_wrong_key_elsewhere(admin: &Admin) {
     let app = &admin.app;
     let unknown = bellbird_domain::ApiKey::from_random([7; 32]);
     for path in [
@@ -132,9 +131,7 @@ async fn operator_key_is_a_wrong_key_elsewhere() {
     assert_eq!(tools.status, 401);
 }
 
-#[tokio::test]
-async fn paths_have_their_methods() {
-    let admin = Admin::start().await;
+async fn paths_have_their_methods(admin: &Admin) {
     for (path, methods) in all_paths() {
         let answer = admin.call(Method::PUT, &path).await;
         error(&answer, 405, "method_not_allowed");

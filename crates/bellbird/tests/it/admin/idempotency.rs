@@ -14,8 +14,10 @@ fn user(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn repeated_request_changes_nothing_again() {
+async fn repeated_requests_change_nothing_again() {
     let admin = Admin::start().await;
+    what_is_remembered_goes_with_the_user(&admin).await;
+    requests_at_once_change_once(&admin).await;
     let app = &admin.app;
     let create = async |key: &str, name: &str| admin.post_once(key, USERS, &user(name)).await;
     let first = create("a", "anna").await;
@@ -55,11 +57,9 @@ async fn repeated_request_changes_nothing_again() {
     }
 }
 
-#[tokio::test]
-async fn requests_at_once_change_once() {
-    let admin = Admin::start().await;
-    let anna = user("anna");
-    let post = || admin.post_once("same", USERS, &anna);
+async fn requests_at_once_change_once(admin: &Admin) {
+    let gina = user("gina");
+    let post = || admin.post_once("same", USERS, &gina);
     let answers = tokio::join!(post(), post(), post(), post());
     let first = data(&answers.0, 201);
     for answer in [&answers.1, &answers.2, &answers.3] {
@@ -67,15 +67,13 @@ async fn requests_at_once_change_once() {
     }
 }
 
-#[tokio::test]
-async fn what_is_remembered_goes_with_the_user() {
-    let admin = Admin::start().await;
+async fn what_is_remembered_goes_with_the_user(admin: &Admin) {
     let app = &admin.app;
-    let create = async || data(&admin.post_once("a", USERS, &user("anna")).await, 201);
+    let create = async || data(&admin.post_once("z", USERS, &user("zoe")).await, 201);
     let secrets = async || app.storage.secrets().count().await.unwrap();
-    let anna = id(&create().await);
+    let zoe = id(&create().await);
     let before = secrets().await;
-    admin.remove(&format!("{USERS}/{anna}")).await;
+    admin.remove(&format!("{USERS}/{zoe}")).await;
     assert_eq!(secrets().await, before - 1, "the sealed response");
     create().await;
     // Cleaned up after a day.
@@ -92,4 +90,4 @@ async fn what_is_remembered_goes_with_the_user() {
     assert_eq!(outdated(later + two_years).await, 3);
 }
 
-also_on_postgres! { requests_at_once_change_once }
+also_on_postgres! { repeated_requests_change_nothing_again }

@@ -11,9 +11,7 @@ use super::{Admin, id};
 use crate::support::fields::assert_fields;
 use crate::support::process::text;
 
-#[tokio::test]
-async fn key_is_shown_once_and_works_until_it_is_revoked() {
-    let admin = Admin::start().await;
+async fn key_is_shown_once_and_works_until_it_is_revoked(admin: &Admin) {
     let app = &admin.app;
     let user = app.ben.user.id;
     let keys = format!("/admin/v1/users/{user}/keys");
@@ -61,9 +59,7 @@ async fn key_is_shown_once_and_works_until_it_is_revoked() {
     assert_eq!(audit.data()[0]["actor"], actor);
 }
 
-#[tokio::test]
-async fn setup_token_is_claimed_once() {
-    let admin = Admin::start().await;
+async fn setup_token_is_claimed_once(admin: &Admin) {
     let app = &admin.app;
     let path = format!("/admin/v1/users/{}/setup-tokens", app.ben.user.id);
     let claim = async |created: &Value| {
@@ -87,7 +83,7 @@ async fn setup_token_is_claimed_once() {
 }
 
 #[tokio::test]
-async fn missing_users_and_wrong_values_are_named() {
+async fn keys_and_setup_tokens_live_by_api() {
     let admin = Admin::start().await;
     let unknown = Uuid::now_v7();
     let user = format!("/admin/v1/users/{unknown}");
@@ -120,4 +116,6 @@ async fn missing_users_and_wrong_values_are_named() {
         let body = json!({"graceSeconds": grace});
         admin.post(&rotate, &body).await.invalid();
     }
+    key_is_shown_once_and_works_until_it_is_revoked(&admin).await;
+    setup_token_is_claimed_once(&admin).await;
 }

@@ -12,17 +12,13 @@ use crate::support::words::{assert_has, assert_lacks};
 
 const SESSIONS: &str = "/admin/v1/link-sessions";
 
-async fn admin_with_origin() -> Admin {
+#[tokio::test]
+async fn app_links_by_api() {
     let setup = Setup::with(|settings| {
         settings.return_origins =
             vec![bellbird_connections::ReturnOrigin::parse("https://app.example").unwrap()];
     });
-    Admin::start_with(setup).await
-}
-
-#[tokio::test]
-async fn app_links_by_api() {
-    let admin = admin_with_origin().await;
+    let admin = Admin::start_with(setup).await;
     let app = &admin.app;
     let user = app.ben.user.id.to_string();
     let body = json!({
@@ -74,11 +70,10 @@ async fn app_links_by_api() {
     let audit = admin.get("/admin/v1/audit").await;
     assert_eq!(audit.data()[1]["subject"], created["id"]);
     assert_lacks(&audit.text, "/link/");
+    wrong_link_sessions_are_named(&admin).await;
 }
 
-#[tokio::test]
-async fn wrong_link_sessions_are_named() {
-    let admin = admin_with_origin().await;
+async fn wrong_link_sessions_are_named(admin: &Admin) {
     let app = &admin.app;
     let (user, unknown) = (app.ben.user.id.to_string(), Uuid::now_v7().to_string());
     let of_other = app.olivia.connections[0].id.to_string();

@@ -19,8 +19,12 @@ use crate::support::words::assert_has;
 const USERS: &str = "/admin/v1/users";
 
 #[tokio::test]
-async fn user_lives_by_api() {
+async fn users_live_by_api() {
     let admin = Admin::start().await;
+    lists_have_pages(&admin).await;
+    wrong_values_are_named(&admin).await;
+    query_says_what_it_selects(&admin).await;
+    body_is_json_of_bounded_size(&admin).await;
     let body = json!({
         "email": " Anna@Example.com ", "reference": "customer-17", "timezone": "australia/perth",
     });
@@ -112,13 +116,13 @@ async fn user_lives_by_api() {
         "user.create",
     ];
     assert_eq!(admin.actions(&user).await, expected);
+    console_sign_in_is_what_the_app_says(&admin).await;
+    connected_user_is_not_removed(&admin).await;
 }
 
 /// Whoever has the address reads everything, so an app has to say that it verified it, also a new
 /// one.
-#[tokio::test]
-async fn console_sign_in_is_what_the_app_says() {
-    let admin = Admin::start().await;
+async fn console_sign_in_is_what_the_app_says(admin: &Admin) {
     let app = &admin.app;
     let body = json!({"email": "anna@example.com"});
     let created = admin.create(USERS, &body).await;
@@ -146,9 +150,7 @@ async fn console_sign_in_is_what_the_app_says() {
     assert_eq!(other["consoleSignIn"], true);
 }
 
-#[tokio::test]
-async fn lists_have_pages() {
-    let admin = Admin::start().await;
+async fn lists_have_pages(admin: &Admin) {
     for number in 0..5 {
         let body = json!({"email": format!("u{number}@example.com")});
         admin.create(USERS, &body).await;
@@ -160,9 +162,7 @@ async fn lists_have_pages() {
     }
 }
 
-#[tokio::test]
-async fn connected_user_is_not_removed() {
-    let admin = Admin::start().await;
+async fn connected_user_is_not_removed(admin: &Admin) {
     let ben = &admin.app.ben;
     let path = format!("{USERS}/{}", ben.user.id);
     let message = admin.delete(&path).await.conflict();
@@ -242,14 +242,6 @@ async fn events_outlive_a_user_who_is_removed_with_connections() {
     ] {
         assert_eq!(app.rows_in(table).await, 0, "{table}");
     }
-}
-
-#[tokio::test]
-async fn wrong_requests_are_named() {
-    let admin = Admin::start().await;
-    wrong_values_are_named(&admin).await;
-    query_says_what_it_selects(&admin).await;
-    body_is_json_of_bounded_size(&admin).await;
 }
 
 async fn wrong_values_are_named(admin: &Admin) {

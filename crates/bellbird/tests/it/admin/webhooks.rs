@@ -273,11 +273,10 @@ async fn repeated_requests_change_an_endpoint_once() {
     let expected = ["remove", "ping", "rotate_secret", "create"]
         .map(|verb| format!("webhook_endpoint.{verb}"));
     assert_eq!(admin.actions(&user).await, expected);
+    wrong_endpoints_are_named(&admin).await;
 }
 
-#[tokio::test]
-async fn wrong_endpoints_are_named() {
-    let admin = Admin::start().await;
+async fn wrong_endpoints_are_named(admin: &Admin) {
     let (user, url) = (admin.app.ben.user.id.to_string(), "http://127.0.0.1:1025/");
     for (body, expected) in [
         (json!({}), "url: Must be given"),
