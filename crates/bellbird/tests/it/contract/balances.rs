@@ -73,10 +73,12 @@ fn all_ok(amounts: &[Vec<String>]) -> Outcomes {
 }
 
 promise! {
+    balances_are_those_of_each_account:
+
     async fn balances_keep_request_order_in_few_calls(fixture) {
         let mut links = fixture.links().await;
         links.reverse();
-        let (accounts, amounts) = accounts(&fixture, &links);
+        let (accounts, amounts) = accounts(fixture, &links);
         let provider = fixture.adapter(Duration::from_secs(20)).await;
         assert_eq!(read_balances(&*provider, &links, &accounts).await, all_ok(&amounts));
         let users: BTreeSet<String> = links.iter().map(|link| link.members[fixture.spec.user].to_string()).collect();
@@ -84,24 +86,20 @@ promise! {
         assert_eq!(fixture.calls().values().sum::<u64>(), expected as u64);
         assert_eq!(read_balances(&*provider, &[], &[]).await, Outcomes::new());
     }
-}
 
-promise! {
     async fn an_unknown_account_fails_alone(fixture) {
         let links = fixture.links().await;
-        let (mut accounts, amounts) = accounts(&fixture, &links);
+        let (mut accounts, amounts) = accounts(fixture, &links);
         accounts[0].insert(1, fixture.account("00000000-0000-4000-8000-000000000000"));
         let mut outcomes = read_balances(&*fixture.provider, &links, &accounts).await;
         let error = outcomes[0].remove(1).expect_err("an unknown account");
         assert!(!error.is_transient() && !matches!(error, Error::ReconnectNeeded(_)), "{error:?}");
         assert_eq!(outcomes, all_ok(&amounts));
     }
-}
 
-promise! {
     async fn a_lost_consent_fails_alone(fixture) {
         let mut links = fixture.links().await;
-        let (accounts, amounts) = accounts(&fixture, &links);
+        let (accounts, amounts) = accounts(fixture, &links);
         // Revokes one connection of the first user and all of the last user. The second link gets
         // invalid credentials.
         let last = links.len() - 1;

@@ -13,17 +13,6 @@ use crate::support::words::assert_lacks;
 /// Appears in all bad credentials and must not appear in any error.
 const SECRET: &str = "hush-4711";
 
-promise! {
-    async fn new_adapter_makes_no_call(fixture) {
-        assert_eq!(fixture.provider.name().as_str(), fixture.spec.name);
-        let _kind = fixture.provider.kind();
-        assert!(fixture.calls().is_empty());
-        // A call does appear in the count.
-        fixture.discover(&fixture.ready_made()[0]).await;
-        assert!(!fixture.calls().is_empty());
-    }
-}
-
 /// Credentials that no adapter accepts, made from good ones.
 fn bad_credentials(good: &Value, user: &str) -> Vec<String> {
     let with = |name: &str, value: Value| {
@@ -48,7 +37,25 @@ fn bad_credentials(good: &Value, user: &str) -> Vec<String> {
     ]
 }
 
+fn assert_bad(error: Error) {
+    assert!(matches!(error, Error::InvalidCredentials(_)), "{error:?}");
+    let text = format!("{error} {error:?}");
+    assert_lacks(&text, SECRET);
+    assert_lacks(&text, "4711");
+}
+
 promise! {
+    credentials_are_checked_found_and_used:
+
+    async fn new_adapter_makes_no_call(fixture) {
+        assert_eq!(fixture.provider.name().as_str(), fixture.spec.name);
+        let _kind = fixture.provider.kind();
+        assert!(fixture.calls().is_empty());
+        // A call does appear in the count.
+        fixture.discover(&fixture.ready_made()[0]).await;
+        assert!(!fixture.calls().is_empty());
+    }
+
     async fn bad_credentials_are_rejected_and_not_shown(fixture) {
         let given = fixture.ready_made().remove(0);
         let bad = bad_credentials(&given, fixture.spec.user);
@@ -77,16 +84,7 @@ promise! {
         }
         assert!(fixture.calls().is_empty(), "bad credentials are rejected without a call");
     }
-}
 
-fn assert_bad(error: Error) {
-    assert!(matches!(error, Error::InvalidCredentials(_)), "{error:?}");
-    let text = format!("{error} {error:?}");
-    assert_lacks(&text, SECRET);
-    assert_lacks(&text, "4711");
-}
-
-promise! {
     async fn discovery_finds_all_covered_connections(fixture) {
         for given in fixture.ready_made() {
             let name = given[fixture.spec.connection].as_str().expect("an id");
@@ -107,9 +105,7 @@ promise! {
             assert_eq!(fixture.discover(&other).await.len(), 0, "a connection that the user does not have");
         }
     }
-}
 
-promise! {
     async fn discovered_credentials_allow_every_read(fixture) {
         let mut links = Vec::new();
         for given in fixture.ready_made() {
@@ -144,6 +140,8 @@ promise! {
 }
 
 promise! {
+    accounts_are_masked_typed_and_listed_once:
+
     async fn account_numbers_are_masked_by_the_adapter(fixture) {
         const NUMBER: &str = "06-1234-7654321-00";
         let link = fixture.links().await.remove(0);
@@ -175,9 +173,7 @@ promise! {
             assert!(last.len() == 4 && last.bytes().all(|byte| byte.is_ascii_digit()), "{last}");
         }
     }
-}
 
-promise! {
     async fn accounts_have_their_types(fixture) {
         let link = fixture.links().await.remove(0);
         for (member, word, expected) in fixture.spec.types {
@@ -187,9 +183,7 @@ promise! {
             assert_eq!(found.expect("the account is listed").account_type, *expected, "{word}");
         }
     }
-}
 
-promise! {
     async fn account_is_listed_once_on_its_connection(fixture) {
         let links = fixture.links().await;
         let mut ids = Vec::new();

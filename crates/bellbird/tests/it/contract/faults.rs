@@ -98,6 +98,8 @@ promise! {
 }
 
 promise! {
+    rejections_are_final_and_calls_have_a_deadline:
+
     async fn rate_limited_call_is_not_repeated(fixture) {
         let link = fixture.links().await.remove(0);
         let accounts = [fixture.account_with_rows(&link, 1)];
@@ -115,9 +117,7 @@ promise! {
             fixture.bank().clear_faults();
         }
     }
-}
 
-promise! {
     async fn rejection_is_not_retried(fixture) {
         let link = fixture.links().await.remove(0);
         let accounts = [fixture.account_with_rows(&link, 1)];
@@ -142,9 +142,7 @@ promise! {
             fixture.bank().clear_faults();
         }
     }
-}
 
-promise! {
     async fn no_call_outlives_its_deadline(fixture) {
         let link = fixture.links().await.remove(0);
         let accounts = [fixture.account_with_rows(&link, 1)];

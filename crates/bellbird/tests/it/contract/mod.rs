@@ -3,25 +3,32 @@
 //!
 //! To add a provider, see `support/provider_spec.rs`.
 
-/// A promise: one test for every provider, each with its own sandbox.
+/// A promise, or several of which each leaves to the next what that needs: one test for every
+/// provider, each with its own sandbox.
 macro_rules! promise {
-    ($(#[$meta:meta])* async fn $name:ident($fixture:ident) $body:block) => {
-        mod $name {
+    (async fn $name:ident($fixture:ident) $body:block) => {
+        promise! { $name: async fn $name($fixture) $body }
+    };
+    ($group:ident: $(async fn $name:ident($fixture:ident) $body:block)+) => {
+        mod $group {
             use super::*;
 
-            $(#[$meta])*
-            async fn is_kept($fixture: Fixture) $body
+            $(async fn $name($fixture: &Fixture) $body)+
 
-            $crate::support::provider_spec::for_every_provider! { promise_tests! is_kept }
+            async fn are_kept(fixture: Fixture) {
+                $($name(&fixture).await;)+
+            }
+
+            $crate::support::provider_spec::for_every_provider! { promise_tests! are_kept }
         }
     };
 }
 
 macro_rules! promise_tests {
-    ($is_kept:ident $($provider:ident)*) => {
+    ($are_kept:ident $($provider:ident)*) => {
         $(#[tokio::test]
         async fn $provider() {
-            $is_kept(Fixture::start($crate::support::provider_spec::spec(stringify!($provider))).await).await;
+            $are_kept(Fixture::start($crate::support::provider_spec::spec(stringify!($provider))).await).await;
         })*
     };
 }
