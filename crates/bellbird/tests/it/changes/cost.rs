@@ -160,7 +160,7 @@ async fn one_new_row_costs_one_window() {
 
 /// Requests at the same time share the sync.
 #[tokio::test]
-async fn concurrent_requests_sync_once() {
+async fn requests_at_once_and_at_two_instances_sync_once() {
     let app = App::start(setup()).await;
     let person = app.person_at("fiskil").await;
     let connection = &person.connections[0];
@@ -174,15 +174,8 @@ async fn concurrent_requests_sync_once() {
     app.reset_calls();
     copy.follow(&app).await;
     assert_eq!(together, app.transaction_calls(), "one sync");
-}
 
-/// A request does not repeat the sync of another instance, of which only the database knows.
-#[tokio::test]
-async fn request_waits_for_the_sync_of_another_instance() {
-    let app = App::start(setup()).await;
-    let person = app.person_at("fiskil").await;
-    let connection = &person.connections[0];
-    let mut copy = Follower::copied(&app, &person, connection).await;
+    // A request does not repeat the sync of another instance, of which only the database knows.
     let instance = app.shared.new_instance().await;
     app.advance_clock(STALE);
     let slow = Fault::delay_ms(1_000).at("/v1/banking/transactions");
@@ -254,4 +247,4 @@ async fn background_syncs_and_endpoints_change_nothing() {
     copy.assert_equal(&app, "with jobs").await;
 }
 
-also_on_postgres! { concurrent_requests_sync_once request_waits_for_the_sync_of_another_instance }
+also_on_postgres! { requests_at_once_and_at_two_instances_sync_once }

@@ -8,9 +8,10 @@ use uuid::Uuid;
 use super::errors::assert_problem;
 use super::{STALE, setup};
 use crate::support::follower::Follower;
-use crate::support::harness::{App, simulated_providers};
+use crate::support::harness::{App, Person};
 use crate::support::mcp::Mcp;
 use crate::support::process::text;
+use crate::support::provider_spec::bank_names;
 
 /// Members of a row that a cursor could tell.
 const MEMBERS: [&str; 7] = [
@@ -26,7 +27,7 @@ const MEMBERS: [&str; 7] = [
 const CHARS_MAX: usize = 7 * 1024;
 
 #[tokio::test]
-async fn cursor_is_good_for_its_question_only() {
+async fn cursor_is_good_for_its_question_only_and_tells_nothing() {
     let app = App::start(setup()).await;
     let (olivia, ben) = (&app.olivia, &app.ben);
     let accounts = app.accounts_of(&olivia.connections[0]).await;
@@ -59,16 +60,21 @@ async fn cursor_is_good_for_its_question_only() {
             }
         }
     }
+    cursor_tells_nothing_of_rows(&app, &broker).await;
+    for bank in bank_names() {
+        let person = app.person_at(bank).await;
+        if bank == "fiskil" {
+            changed_cursor_is_invalid(&app, &person).await;
+        }
+        cursor_tells_nothing_of_rows(&app, &person).await;
+    }
 }
 
-#[tokio::test]
-async fn changed_cursor_is_invalid() {
-    let app = App::start(setup()).await;
-    let person = app.person_at("fiskil").await;
-    let mut copy = Follower::copied(&app, &person, &person.connections[0]).await;
+async fn changed_cursor_is_invalid(app: &App, person: &Person) {
+    let mut copy = Follower::copied(app, person, &person.connections[0]).await;
     let cursor = copy.cursor.clone().unwrap();
     let sealed = URL_SAFE_NO_PAD.decode(&cursor).unwrap();
-    let mcp = Mcp::new(&app, &app.olivia.key);
+    let mcp = Mcp::new(app, &app.olivia.key);
     let from = json!({"from": "2000-01-01"});
     let of_mcp = mcp.call("list_transactions", from).await;
     let mut bad = vec![
@@ -95,66 +101,63 @@ async fn changed_cursor_is_invalid() {
     app.reset_calls();
     for bad in bad {
         let follower = copy.with_cursor(&bad);
-        assert_problem(&follower.ask(&app).await, 400, "invalid_cursor");
+        assert_problem(&follower.ask(app).await, 400, "invalid_cursor");
     }
     assert_eq!(app.fiskil().total_calls(), 0);
-    copy.assert_finds(&app, &[], "a good cursor").await;
+    copy.assert_finds(app, &[], "a good cursor").await;
     // It is no cursor of MCP either.
-    let failure = Mcp::new(&app, &person.key)
+    let failure = Mcp::new(app, &person.key)
         .failure("list_transactions", json!({"cursor": cursor}))
         .await;
     assert!(failure.contains("begin again"), "{failure}");
 }
 
-#[tokio::test]
-async fn cursor_tells_nothing_of_rows() {
-    let app = App::start(setup()).await;
-    for provider in simulated_providers() {
-        let person = app.person_at(provider).await;
-        let connection = &person.connections[0];
-        let id = app.add_recent_row(connection, "TOLD TO NOBODY").await;
-        let mut copy = Follower::new(&app, &person, connection).with("&limit=1");
-        let mut cursors = Vec::new();
-        for _ in 0..4 {
-            copy.next_page(&app).await;
-            cursors.push(copy.cursor.clone().unwrap());
-        }
-        let mut copy = copy.with("");
-        copy.follow(&app).await;
+async fn cursor_tells_nothing_of_rows(app: &App, person: &Person) {
+    let connection = &person.connections[0];
+    let provider = &connection.provider;
+    let id = app.add_recent_row(connection, "TOLD TO NOBODY").await;
+    app.advance_clock(STALE);
+    let mut copy = Follower::new(app, person, connection).with("&limit=1");
+    let mut cursors = Vec::new();
+    for _ in 0..4 {
+        copy.next_page(app).await;
         cursors.push(copy.cursor.clone().unwrap());
-        app.remove_row(connection, &id);
-        app.advance_clock(STALE);
-        copy.follow(&app).await;
-        cursors.push(copy.cursor.clone().unwrap());
-        let mut texts = vec![id, connection.id.to_string(), person.user.id.to_string()];
-        for row in copy.rows.values() {
-            let values = MEMBERS.iter().filter_map(|name| row[*name].as_str());
-            texts.extend(values.filter(|text| text.len() > 5).map(str::to_owned));
+    }
+    let mut copy = copy.with("");
+    copy.follow(app).await;
+    cursors.push(copy.cursor.clone().unwrap());
+    app.remove_row(connection, &id);
+    app.advance_clock(STALE);
+    copy.follow(app).await;
+    cursors.push(copy.cursor.clone().unwrap());
+    let mut texts = vec![id, connection.id.to_string(), person.user.id.to_string()];
+    for row in copy.rows.values() {
+        let values = MEMBERS.iter().filter_map(|name| row[*name].as_str());
+        texts.extend(values.filter(|text| text.len() > 5).map(str::to_owned));
+    }
+    let (ids, of_rows): (Vec<&String>, Vec<&String>) =
+        texts.iter().partition(|text| text.len() == 36);
+    assert!(texts.len() > 20 && ids.len() > 2, "{provider}");
+    for cursor in cursors {
+        let length = cursor.len();
+        assert!(length < 1_000, "{provider}: {length} characters");
+        let sealed = URL_SAFE_NO_PAD.decode(&cursor).unwrap();
+        let found = |bytes: &[u8], text: &[u8]| memchr::memmem::find(bytes, text).is_some();
+        for text in &texts {
+            let is_shown = found(&sealed, text.as_bytes()) || cursor.contains(text.as_str());
+            assert!(!is_shown, "{provider}: {text}");
         }
-        let (ids, of_rows): (Vec<&String>, Vec<&String>) =
-            texts.iter().partition(|text| text.len() == 36);
-        assert!(texts.len() > 20 && ids.len() > 2, "{provider}");
-        for cursor in cursors {
-            let length = cursor.len();
-            assert!(length < 1_000, "{provider}: {length} characters");
-            let sealed = URL_SAFE_NO_PAD.decode(&cursor).unwrap();
-            let found = |bytes: &[u8], text: &[u8]| memchr::memmem::find(bytes, text).is_some();
-            for text in &texts {
-                let is_shown = found(&sealed, text.as_bytes()) || cursor.contains(text.as_str());
-                assert!(!is_shown, "{provider}: {text}");
-            }
-            for id in ids.iter().filter_map(|id| Uuid::parse_str(id).ok()) {
-                assert!(!found(&sealed, id.as_bytes()), "{provider}");
-            }
-            // What the seal hides names the connection, perhaps an account, and no row.
-            let secrets = app.storage.secrets();
-            let opened = secrets.open_cursor(person.user.id, "changes", &sealed);
-            let opened = opened.expect("it opens");
-            let shown = String::from_utf8_lossy(&opened);
-            for text in &of_rows {
-                let is_named = found(&opened, text.as_bytes());
-                assert!(!is_named, "{provider}: {text} in {shown}");
-            }
+        for id in ids.iter().filter_map(|id| Uuid::parse_str(id).ok()) {
+            assert!(!found(&sealed, id.as_bytes()), "{provider}");
+        }
+        // What the seal hides names the connection, perhaps an account, and no row.
+        let secrets = app.storage.secrets();
+        let opened = secrets.open_cursor(person.user.id, "changes", &sealed);
+        let opened = opened.expect("it opens");
+        let shown = String::from_utf8_lossy(&opened);
+        for text in &of_rows {
+            let is_named = found(&opened, text.as_bytes());
+            assert!(!is_named, "{provider}: {text} in {shown}");
         }
     }
 }
