@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{BETWEEN_MISSES, DAY, HOUR, STALE, follow_past_misses, setup};
 use crate::support::follower::{Follower, REMOVAL, added, changed, changes};
-use crate::support::harness::{App, simulated_providers};
+use crate::support::harness::{App, Person, simulated_providers};
 use crate::support::process::text;
 
 #[tokio::test]
@@ -77,12 +77,12 @@ async fn small_pages_give_what_one_page_gives() {
 /// A client reads page by page, while `meddle` changes rows after each of the first pages.
 async fn page_while(
     app: &App,
-    provider: &str,
+    person: &Person,
     meddle: impl AsyncFn(&Connection, usize, &[String]),
 ) {
-    let person = app.person_at(provider).await;
     let connection = &person.connections[0];
-    let mut copy = Follower::new(app, &person, connection).with("&limit=2");
+    let provider = connection.provider.as_str();
+    let mut copy = Follower::new(app, person, connection).with("&limit=2");
     copy.follow(app).await;
     let now = app.clock.now();
     let mut ids = Vec::new();
@@ -104,10 +104,11 @@ async fn page_while(
 }
 
 #[tokio::test]
-async fn row_that_changes_while_a_client_pages_comes_again() {
+async fn changes_and_syncs_between_pages_lose_nothing() {
     let app = App::start(setup()).await;
     for provider in simulated_providers() {
-        page_while(&app, provider, async |connection, page, ids| {
+        let person = app.person_at(provider).await;
+        page_while(&app, &person, async |connection, page, ids| {
             // One that the client has, one that it is still to get, and one that neither sync
             // nor client knows.
             if page == 0 {
@@ -119,14 +120,8 @@ async fn row_that_changes_while_a_client_pages_comes_again() {
             }
         })
         .await;
-    }
-}
-
-#[tokio::test]
-async fn sync_between_pages_loses_nothing() {
-    let app = App::start(setup()).await;
-    for provider in simulated_providers() {
-        page_while(&app, provider, async |connection, page, ids| {
+        // With a sync after each change.
+        page_while(&app, &person, async |connection, page, ids| {
             if page < 3 {
                 app.set_amount(connection, &ids[page + 2], 400 + page as u64);
                 app.remove_row(connection, &ids[7 - page]);

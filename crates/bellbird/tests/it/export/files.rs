@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::json_lines;
-use crate::support::harness::{App, Setup};
+use crate::support::harness::{App, Person, Setup};
 use crate::support::process::text;
 use crate::support::words::{assert_has, assert_starts};
 
@@ -76,12 +76,17 @@ async fn busiest(app: &App) -> Place {
 }
 
 #[tokio::test]
-async fn rows_are_those_of_v1() {
+async fn rows_and_errors_are_those_of_v1() {
     let app = App::start(Setup::with_rows(300)).await;
+    let bank = busiest(&app).await;
+    wrong_parameters_say_what_to_do(&app, &bank).await;
+    unknown_parameters_are_named(&app, &bank).await;
+    another_users_ids_are_unknown_ids(&app, &bank).await;
+    assert_eq!(app.transaction_calls(), 0, "no provider is called");
     let Place {
         account,
         connection,
-    } = busiest(&app).await;
+    } = &bank;
     let range = "from=2000-01-01&to=2026-11-19";
     let of_account = format!("connectionId={connection}&accountId={account}&{range}");
     let of_connection = format!("connectionId={connection}&{range}");
@@ -116,6 +121,8 @@ async fn rows_are_those_of_v1() {
     let message = app.export(key, &file).await.error(400);
     assert_has(&message, "more than two decimals");
     assert_has(&message, "take ofx or csv");
+    let investor = app.person_at("snaptrade").await;
+    tables_have_the_rows_of_v1(&app, &investor).await;
 }
 
 #[tokio::test]
@@ -172,25 +179,22 @@ async fn every_file_has_its_type_its_name_and_options() {
     assert_eq!(csv(defaults).await, usual);
 }
 
-#[tokio::test]
-async fn tables_have_the_rows_of_v1() {
-    let app = App::start(Setup::default()).await;
-    let investor = app.person_at("snaptrade").await;
+async fn tables_have_the_rows_of_v1(app: &App, investor: &Person) {
     let (key, id) = (&investor.key, investor.connections[0].id);
     let sorted = |mut rows: Vec<Value>| {
         rows.sort_by_key(ToString::to_string);
         rows
     };
     for resource in ["trades", "holdings"] {
-        let mut rows = rows_of_v1(&app, key, &format!("/v1/{resource}?connectionId={id}")).await;
-        let lines = exported(&app, key, &format!("{resource}.jsonl?connectionId={id}")).await;
+        let mut rows = rows_of_v1(app, key, &format!("/v1/{resource}?connectionId={id}")).await;
+        let lines = exported(app, key, &format!("{resource}.jsonl?connectionId={id}")).await;
         assert_same_rows(&sorted(lines), &sorted(rows.clone()));
         let csv = app
             .export(key, &format!("{resource}.csv?connectionId={id}"))
             .await;
         assert_starts(&csv.text, "id,accountId,accountName,symbol,");
         let account = text(&rows[0], "accountId").to_owned();
-        let lines = exported(&app, key, &format!("{resource}.jsonl?accountId={account}")).await;
+        let lines = exported(app, key, &format!("{resource}.jsonl?accountId={account}")).await;
         rows.retain(|row| row["accountId"] == *account);
         assert_same_rows(&sorted(lines), &sorted(rows));
     }
@@ -199,16 +203,6 @@ async fn tables_have_the_rows_of_v1() {
     let file = format!("transactions.ofx?accountId={account}");
     let message = app.export(key, &file).await.error(400);
     assert_has(&message, "take trades or holdings");
-}
-
-#[tokio::test]
-async fn wrong_requests_are_errors_and_call_no_provider() {
-    let app = App::start(Setup::default()).await;
-    let bank = busiest(&app).await;
-    wrong_parameters_say_what_to_do(&app, &bank).await;
-    unknown_parameters_are_named(&app, &bank).await;
-    another_users_ids_are_unknown_ids(&app, &bank).await;
-    assert_eq!(app.transaction_calls(), 0);
 }
 
 async fn wrong_parameters_say_what_to_do(

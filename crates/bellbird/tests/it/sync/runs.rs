@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::support::harness::{App, Setup, also_on_postgres, eventually, simulated_providers};
 use crate::support::process::text;
 use crate::support::provider_spec::spec;
-use crate::support::receiver::{ReceivedEvent, Reply, RowCounts, SyncCounts};
+use crate::support::receiver::{Hook, ReceivedEvent, Reply, RowCounts, SyncCounts};
 use crate::support::rows::{all_rows, descriptions};
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
@@ -41,17 +41,18 @@ impl App {
 }
 
 #[tokio::test]
-async fn first_sync_announces_thirty_days() {
+async fn first_sync_announces_thirty_days_and_later_ones_changes() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
         let person = app.person_at(provider).await;
+        let connection = &person.connections[0];
         let hook = app.hook(&person.user).await;
-        let report = app.sync(&person.connections[0]).await;
+        let report = app.sync(connection).await;
         let received = app.delivered_to(&hook).await;
         let rows = all_rows(&received, "new").into_iter();
         let announced: Vec<&Value> = rows.map(|row| &row["id"]).collect();
         let since = app.clock.now() - 30 * DAY;
-        let shown = app.rows_of(&person.connections[0]).by(&person).from(since);
+        let shown = app.rows_of(connection).by(&person).from(since);
         let shown = shown.all(500).await;
         assert!(!shown.is_empty(), "{provider}");
         let expected: Vec<&Value> = shown.iter().map(|row| &row["id"]).collect();
@@ -63,6 +64,8 @@ async fn first_sync_announces_thirty_days() {
         };
         assert_eq!(SyncCounts::of(&report), expected, "{provider}");
         assert_eq!(all_rows(&received, "updated").len(), 0);
+        app.reset_calls();
+        added_changed_and_restored_rows_are_announced(&app, connection, &hook).await;
     }
 }
 
@@ -86,66 +89,65 @@ async fn first_sync_can_be_silent() {
     }
 }
 
-#[tokio::test]
-async fn added_changed_and_restored_rows_are_announced() {
-    let app = App::start(Setup::default()).await;
-    for provider in simulated_providers() {
-        let (person, hook) = app.synced_person(provider).await;
-        let connection = &person.connections[0];
-        let sync_and_deliver = async || {
-            app.advance_clock(HOUR);
-            let report = app.sync(connection).await;
-            let received = app.delivered_to(&hook).await;
-            assert_eq!(report.events, received.len());
-            let counts = RowCounts {
-                new: report.new_count,
-                updated: report.updated_count,
-            };
-            assert!(received.iter().all(|event| event.counts() == counts));
-            (counts, received)
+async fn added_changed_and_restored_rows_are_announced(
+    app: &App,
+    connection: &Connection,
+    hook: &Hook,
+) {
+    let provider = connection.provider.as_str();
+    let sync_and_deliver = async || {
+        app.advance_clock(HOUR);
+        let report = app.sync(connection).await;
+        let received = app.delivered_to(hook).await;
+        assert_eq!(report.events, received.len());
+        let counts = RowCounts {
+            new: report.new_count,
+            updated: report.updated_count,
         };
-        let assert_nothing_announced = |(counts, received): (RowCounts, Vec<ReceivedEvent>)| {
-            assert_eq!(counts, RowCounts { new: 0, updated: 0 }, "{provider}");
-            assert_eq!(received.len(), 0, "{provider}");
-        };
-        let assert_updated = |(counts, received): (RowCounts, Vec<ReceivedEvent>), text: &str| {
-            assert_eq!(counts, RowCounts { new: 0, updated: 1 }, "{provider}");
-            assert_eq!(descriptions(&received, "updated"), [text], "{provider}");
-        };
-        assert_nothing_announced(sync_and_deliver().await);
-        assert!(app.row_calls(provider) > 0, "the sync read rows");
+        assert!(received.iter().all(|event| event.counts() == counts));
+        (counts, received)
+    };
+    let assert_nothing_announced = |(counts, received): (RowCounts, Vec<ReceivedEvent>)| {
+        assert_eq!(counts, RowCounts { new: 0, updated: 0 }, "{provider}");
+        assert_eq!(received.len(), 0, "{provider}");
+    };
+    let assert_updated = |(counts, received): (RowCounts, Vec<ReceivedEvent>), text: &str| {
+        assert_eq!(counts, RowCounts { new: 0, updated: 1 }, "{provider}");
+        assert_eq!(descriptions(&received, "updated"), [text], "{provider}");
+    };
+    assert_nothing_announced(sync_and_deliver().await);
+    assert!(app.row_calls(provider) > 0, "the sync read rows");
 
-        let at = app.clock.now() - HOUR;
-        let id = app.add_row(connection, "A MILK BAR", at).await;
-        let (counts, received) = sync_and_deliver().await;
-        assert_eq!(counts, RowCounts { new: 1, updated: 0 }, "{provider}");
-        assert_eq!(descriptions(&received, "new"), ["A MILK BAR"], "{provider}");
-        assert_nothing_announced(sync_and_deliver().await);
+    let at = app.clock.now() - HOUR;
+    let id = app.add_row(connection, "A MILK BAR", at).await;
+    let (counts, received) = sync_and_deliver().await;
+    assert_eq!(counts, RowCounts { new: 1, updated: 0 }, "{provider}");
+    assert_eq!(descriptions(&received, "new"), ["A MILK BAR"], "{provider}");
+    assert_nothing_announced(sync_and_deliver().await);
 
-        // The id of a trade is made from its members, so a changed trade is recognised by the
-        // others.
-        app.change_row(connection, &id, json!({"description": "ANOTHER MILK BAR"}));
-        assert_updated(sync_and_deliver().await, "ANOTHER MILK BAR");
-        assert_nothing_announced(sync_and_deliver().await);
-        if spec(provider).is_brokerage() {
-            continue;
-        }
-
-        app.remove_row(connection, &id);
-        assert_nothing_announced(sync_and_deliver().await);
-        let account = app.account_at(connection).await;
-        let put_back = |text: &str| {
-            let row = spec(provider).row_at(&account, at, text);
-            app.put_row_back(connection, row, &id);
-        };
-        put_back("ANOTHER MILK BAR");
-        // The sandbox fills in the same members, so the row is as it was.
-        assert_nothing_announced(sync_and_deliver().await);
-        app.remove_row(connection, &id);
-        assert_nothing_announced(sync_and_deliver().await);
-        put_back("THE MILK BAR IS BACK");
-        assert_updated(sync_and_deliver().await, "THE MILK BAR IS BACK");
+    // The id of a trade is made from its members, so a changed trade is recognised by the
+    // others.
+    app.change_row(connection, &id, json!({"description": "ANOTHER MILK BAR"}));
+    assert_updated(sync_and_deliver().await, "ANOTHER MILK BAR");
+    assert_nothing_announced(sync_and_deliver().await);
+    if spec(provider).is_brokerage() {
+        return;
     }
+
+    app.remove_row(connection, &id);
+    assert_nothing_announced(sync_and_deliver().await);
+    let account = app.account_at(connection).await;
+    let put_back = |text: &str| {
+        let row = spec(provider).row_at(&account, at, text);
+        app.put_row_back(connection, row, &id);
+    };
+    put_back("ANOTHER MILK BAR");
+    // The sandbox fills in the same members, so the row is as it was.
+    assert_nothing_announced(sync_and_deliver().await);
+    app.remove_row(connection, &id);
+    assert_nothing_announced(sync_and_deliver().await);
+    put_back("THE MILK BAR IS BACK");
+    assert_updated(sync_and_deliver().await, "THE MILK BAR IS BACK");
 }
 
 #[tokio::test]
@@ -336,24 +338,7 @@ async fn two_instances_sync_a_connection_once() {
 }
 
 #[tokio::test]
-async fn long_sync_stores_when_it_got_the_last_rows() {
-    let app = App::start(Setup::default()).await;
-    let connection = &app.olivia.connections[0];
-    app.reset_calls();
-    let path = "/v1/banking/transactions";
-    let slow = Fault::delay_ms(1000).at(path).times(1);
-    app.fiskil().add_fault(slow);
-    let during_the_call = async {
-        eventually(async || app.fiskil().calls().contains_key(path)).await;
-        app.advance_clock(SignedDuration::from_mins(5));
-    };
-    tokio::join!(app.sync(connection), during_the_call);
-    let stored = app.connection(app.olivia.user.id, connection.id).await;
-    assert_eq!(stored.last_refreshed_at, Some(app.clock.now()));
-}
-
-#[tokio::test]
-async fn command_waits_for_another_instance() {
+async fn command_waits_for_another_instance_and_for_a_long_sync() {
     let app = App::start(Setup::default()).await;
     let connection = &app.olivia.connections[0];
     let other = app.shared.new_instance().await;
@@ -366,6 +351,20 @@ async fn command_waits_for_another_instance() {
     assert!(found[0] == 0 && found[1] > 0, "{found:?}");
     let fingerprints = app.fingerprint_count().await;
     assert_eq!(fingerprints, u64::try_from(found[1]).unwrap());
+
+    // A long one stores when it got the last rows.
+    app.advance_clock(HOUR);
+    app.reset_calls();
+    let path = "/v1/banking/transactions";
+    let slow = Fault::delay_ms(1000).at(path).times(1);
+    app.fiskil().add_fault(slow);
+    let during_the_call = async {
+        eventually(async || app.fiskil().calls().contains_key(path)).await;
+        app.advance_clock(SignedDuration::from_mins(5));
+    };
+    tokio::join!(app.sync(connection), during_the_call);
+    let stored = app.connection(app.olivia.user.id, connection.id).await;
+    assert_eq!(stored.last_refreshed_at, Some(app.clock.now()));
 }
 
 #[tokio::test]
@@ -479,4 +478,4 @@ async fn failed_sync_stores_and_announces_nothing() {
     assert_eq!(counts, RowCounts { new, updated });
 }
 
-also_on_postgres! { two_instances_sync_a_connection_once long_sync_stores_when_it_got_the_last_rows command_waits_for_another_instance }
+also_on_postgres! { two_instances_sync_a_connection_once command_waits_for_another_instance_and_for_a_long_sync }
