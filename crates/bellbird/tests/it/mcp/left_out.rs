@@ -77,8 +77,8 @@ async fn break_account_of(app: &App, person: &Person, row: &Value) {
 }
 
 #[tokio::test]
-async fn bank_that_recovers_stays_left_out_until_the_end() {
-    let app = App::start(Setup::with_rows(120)).await;
+async fn account_that_recovers_stays_left_out_until_the_end() {
+    let app = App::start(Setup::default()).await;
     let person = person_with_all(&app).await;
     let mcp = Mcp::new(&app, &person.key);
     let all = mcp.transactions(json!({"limit": 500})).await;
@@ -88,13 +88,7 @@ async fn bank_that_recovers_stays_left_out_until_the_end() {
     app.clear_faults();
     let answers = answers_after(&mcp, "list_transactions", first, 7).await;
     assert_left_out_to_the_end(&answers, "transactions", &all);
-}
 
-#[tokio::test]
-async fn broker_account_that_recovers_stays_left_out_until_the_end() {
-    let app = App::start(Setup::default()).await;
-    let person = person_with_all(&app).await;
-    let mcp = Mcp::new(&app, &person.key);
     for (tool, member, limit) in [
         ("list_holdings", "holdings", 7),
         ("list_trades", "trades", 200),

@@ -14,9 +14,8 @@ use serde_json::{Value, json};
 
 use super::{SetError, access_url, account_set, ask, claim, new_token, posted, set_of};
 use crate::support::database::execute;
-use crate::support::harness::{App, Setup, eventually};
+use crate::support::harness::{App, Person, Setup, eventually};
 use crate::support::process::names;
-use crate::support::provider_spec::bank_names;
 
 /// Whether it is a number with exactly or at least two places.
 fn places(text: &str) -> Option<usize> {
@@ -33,16 +32,14 @@ fn add_row(app: &App, account: &str, members: Value) {
     app.fiskil().add_row(&row).unwrap();
 }
 
-#[tokio::test]
-async fn actual_every_row_has_a_payee_and_at_least_two_places() {
-    let app = App::start(Setup::default()).await;
+async fn actual_every_row_has_a_payee_and_at_least_two_places(app: &App) {
     let (account, provider_id) = app.busiest().await;
     for description in ["", " ", "WITHOUT MERCHANT"] {
         let row = json!({"description": description, "merchant": null});
-        add_row(&app, &provider_id, row);
+        add_row(app, &provider_id, row);
     }
     app.advance_clock(SignedDuration::from_mins(1));
-    let set = account_set(&app, "").await;
+    let set = account_set(app, "").await;
     let payees: Vec<&str> = set.rows().into_iter().map(|row| &*row.payee).collect();
     assert!(payees.iter().all(|payee| !payee.trim().is_empty()));
     assert!(payees.contains(&"WITHOUT MERCHANT"));
@@ -55,10 +52,10 @@ async fn actual_every_row_has_a_payee_and_at_least_two_places() {
     ];
     for (amount, _) in amounts {
         let row = json!({"amount": amount, "description": format!("AMOUNT {amount}")});
-        add_row(&app, &provider_id, row);
+        add_row(app, &provider_id, row);
     }
     app.advance_clock(SignedDuration::from_mins(1));
-    let set = account_set(&app, &format!("?account={}", account.id)).await;
+    let set = account_set(app, &format!("?account={}", account.id)).await;
     for row in set.rows() {
         assert!(places(&row.amount).is_some_and(|places| places >= 2));
     }
@@ -70,7 +67,7 @@ async fn actual_every_row_has_a_payee_and_at_least_two_places() {
     }
 }
 
-/// One user of two banks, of whom no client changes anything.
+/// What no client changes comes first.
 #[tokio::test]
 async fn one_set_is_what_each_client_demands() {
     let app = App::start(Setup::default()).await;
@@ -84,6 +81,15 @@ async fn one_set_is_what_each_client_demands() {
     sure_gets_both_generations_without_a_version(&app).await;
     goetta_finance_pending_zero_is_accepted(&app).await;
     securo_currencies_have_three_letters(&app).await;
+    let (fiskil, akahu) = (app.person_at("fiskil").await, app.person_at("akahu").await);
+    let broker = app.person_at("snaptrade").await;
+    actual_rows_are_newest_first_by_posted(&app, [&fiskil, &akahu]).await;
+    firefly_and_home_assistant_institution_has_domain_and_name(&app, [&akahu, &broker]).await;
+    simplefin4py_finds_all_members(&app, &broker).await;
+    actual_every_row_has_a_payee_and_at_least_two_places(&app).await;
+    // Longer than balances, and what a provider has said of a consent, are cached.
+    app.advance_own_clock(SignedDuration::from_mins(6));
+    sure_account_without_a_balance_is_left_out_and_named(&app).await;
 }
 
 async fn actual_balances_have_exactly_two_places(app: &App) {
@@ -104,12 +110,10 @@ async fn actual_lists_are_arrays_in_every_account(app: &App) {
     }
 }
 
-#[tokio::test]
-async fn actual_rows_are_newest_first_by_posted() {
-    let app = App::start(Setup::default()).await;
-    for provider in bank_names() {
-        let person = app.person_at(provider).await;
-        for account in set_of(&app, &person, "?start-date=0").await.accounts {
+async fn actual_rows_are_newest_first_by_posted(app: &App, people: [&Person; 2]) {
+    for person in people {
+        let provider = &person.connections[0].provider;
+        for account in set_of(app, person, "?start-date=0").await.accounts {
             let rows = &account.transactions;
             let is_sorted = rows.is_sorted_by(|one, next| one.posted >= next.posted);
             assert!(is_sorted, "{provider} {}", account.name);
@@ -166,16 +170,13 @@ async fn firefly_setup_token_has_the_claim_path(app: &App) {
     assert_eq!(claim(app, token).await.status, 200);
 }
 
-#[tokio::test]
-async fn firefly_and_home_assistant_institution_has_domain_and_name() {
-    let app = App::start(Setup::default()).await;
+async fn firefly_and_home_assistant_institution_has_domain_and_name(
+    app: &App,
+    [akahu, broker]: [&Person; 2],
+) {
     let mut domains = BTreeSet::new();
-    for person in [
-        &app.olivia,
-        &app.person_at("akahu").await,
-        &app.person_at("snaptrade").await,
-    ] {
-        for account in set_of(&app, person, "?balances-only=1").await.accounts {
+    for person in [&app.olivia, akahu, broker] {
+        for account in set_of(app, person, "?balances-only=1").await.accounts {
             let org = account.org;
             let is_domain = org.domain.ends_with(".invalid");
             let is_host = !org.domain.contains(['_', '/', ' ']);
@@ -226,18 +227,15 @@ async fn firefly_windows_before_the_first_row_call_no_provider() {
     assert!(calls < 80, "{calls} provider calls for {requests} requests");
 }
 
-#[tokio::test]
-async fn simplefin4py_finds_all_members() {
-    let app = App::start(Setup::default()).await;
+async fn simplefin4py_finds_all_members(app: &App, broker: &Person) {
     // What is read of an account and of a row is there.
-    let set = account_set(&app, "").await;
+    let set = account_set(app, "").await;
     for row in set.rows() {
         assert_eq!(row.posted, row.transacted_at, "both give the same day");
     }
-    let account = &ask(&app, "").await.json()["accounts"][0];
+    let account = &ask(app, "").await.json()["accounts"][0];
     assert!(account.get("available-balance").is_some(), "also if null");
-    let broker = app.person_at("snaptrade").await;
-    let set = set_of(&app, &broker, "").await;
+    let set = set_of(app, broker, "").await;
     let holdings = set.accounts.iter().flat_map(|account| &account.holdings);
     let holdings: Vec<&Value> = holdings.collect();
     assert!(!holdings.is_empty());
@@ -282,12 +280,10 @@ async fn sure_gets_both_generations_without_a_version(app: &App) {
     assert_eq!(connection.sfin_url, "https://bellbird.example/simplefin");
 }
 
-#[tokio::test]
-async fn sure_account_without_a_balance_is_left_out_and_named() {
-    let app = App::start(Setup::default()).await;
+async fn sure_account_without_a_balance_is_left_out_and_named(app: &App) {
     let connection = &app.olivia.connections[0];
     app.set_consent(connection, ConsentState::Revoked).await;
-    let set = account_set(&app, "").await;
+    let set = account_set(app, "").await;
     assert!(!set.accounts.is_empty(), "the other connection is shown");
     for account in &set.accounts {
         assert_ne!(account.conn_id, connection.id.to_string());
