@@ -4,34 +4,19 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::repository::root;
+use crate::repository::{files, read, root};
 use crate::support::process::{Workdir, get, text};
 use crate::support::words::assert_starts;
 
 /// The README and all documents in `docs/`, with their paths.
 fn documents() -> Vec<(String, String)> {
-    let mut paths = vec![root().join("README.md")];
-    let mut folders = vec![root().join("docs")];
-    while let Some(folder) = folders.pop() {
-        for entry in folder.read_dir().unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "md") {
-                paths.push(path);
-            }
-        }
-    }
-    paths.sort();
-    paths
-        .into_iter()
-        .map(|path| {
-            (
-                path.display().to_string(),
-                std::fs::read_to_string(&path).unwrap(),
-            )
-        })
-        .collect()
+    let mut paths = files("docs", ".md");
+    paths.insert(0, "README.md".to_owned());
+    let with_text = |path: String| {
+        let text = read(&root().join(&path));
+        (path, text)
+    };
+    paths.into_iter().map(with_text).collect()
 }
 
 /// The shell blocks of a document that call the API with curl.

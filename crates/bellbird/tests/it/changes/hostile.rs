@@ -16,39 +16,6 @@ use crate::support::random::{Random, seed};
 const REQUESTS: usize = 10_000;
 /// Of the cursors whose seal is right, each may read from the provider.
 const SEALED: usize = 300;
-/// What a parameter may be confused with.
-const TEXTS: [&str; 30] = [
-    "",
-    "0",
-    "1",
-    "-1",
-    "3",
-    "500",
-    "501",
-    "4294967296",
-    "99999999999999999999",
-    "1.5",
-    "1e3",
-    "NaN",
-    "null",
-    "true",
-    "[]",
-    "{}",
-    "2026-11-01",
-    "2026-02-30",
-    "0000-00-00",
-    "-9999-01-01",
-    "9999-12-31",
-    "+12345-01-01",
-    "2026-11-20T09:30:00Z",
-    "2026-11-20T09:30:00.123456789Z",
-    "2026-11-20T09:30:00%2B14:00",
-    "2026-11-20T09:30:00-23:59",
-    "%00",
-    "%FF%FE",
-    "%F0%9F%90%A6",
-    "0191e7a0-7c3b-7def-8000-00aabbccddee",
-];
 
 fn bytes(random: &mut Random, count: usize) -> Vec<u8> {
     (0..count)
@@ -63,7 +30,7 @@ fn cursor(random: &mut Random, real: &[String]) -> String {
     match random.below(8) {
         // Few, because they may read from the provider.
         0 if random.one_in(8) => cursor,
-        1 => TEXTS[random.below(TEXTS.len())].to_owned(),
+        1 => random.odd_text().to_owned(),
         2 => {
             let count = random.below(200);
             URL_SAFE_NO_PAD.encode(bytes(random, count))
@@ -87,7 +54,7 @@ fn cursor(random: &mut Random, real: &[String]) -> String {
             URL_SAFE_NO_PAD.encode([sealed, added].concat())
         }
         7 if random.one_in(50) => "A".repeat(random.below(14_000)),
-        _ => format!("{cursor}{}", TEXTS[random.below(TEXTS.len())]),
+        _ => format!("{cursor}{}", random.odd_text()),
     }
 }
 
@@ -134,7 +101,7 @@ async fn send_generated(is_bank: bool) {
                 "%C3%A9",
             ] {
                 if random.one_in(20) {
-                    parameters.push(format!("{name}={}", TEXTS[random.below(TEXTS.len())]));
+                    parameters.push(format!("{name}={}", random.odd_text()));
                 }
             }
             (

@@ -26,7 +26,7 @@ pub(crate) fn read(path: &Path) -> String {
 
 /// The files below a folder with a certain ending, as paths from the repository's root, sorted;
 /// without build outputs and installed packages.
-fn files(below: &str, ending: &str) -> Vec<String> {
+pub(crate) fn files(below: &str, ending: &str) -> Vec<String> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in
             fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
