@@ -366,21 +366,11 @@ const AKAHU: ProviderSpec = ProviderSpec {
     account_numbers: |sandbox, credentials| {
         Box::pin(async move {
             let akahu = &sandbox["akahu"];
-            let http = reqwest::Client::builder()
-                .no_proxy()
-                .build()
-                .expect("a client");
-            let request = http.get(format!("{}/accounts", text(akahu, "baseUrl")));
+            let request = client().get(format!("{}/accounts", text(akahu, "baseUrl")));
             let request = request.bearer_auth(text(credentials, "userToken"));
-            let response = request
-                .header("X-Akahu-Id", text(akahu, "appToken"))
-                .send()
-                .await;
-            let accounts: Value = response
-                .expect("the sandbox responds")
-                .json()
-                .await
-                .expect("JSON");
+            let request = request.header("X-Akahu-Id", text(akahu, "appToken"));
+            let response = request.send().await.expect("the sandbox responds");
+            let accounts: Value = response.json().await.expect("JSON");
             collected(&accounts["items"], &["formatted_account"])
         })
     },
