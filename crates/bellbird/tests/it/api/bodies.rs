@@ -12,14 +12,10 @@ use crate::support::redact::redact;
 
 /// A user of one connection at each provider, the broker last.
 async fn person_with_all(app: &App) -> Person {
-    let [fiskil, akahu, broker] = [("fiskil", 4), ("akahu", 0), ("snaptrade", 0)]
-        .map(|(provider, at)| app.credentials_of(provider).remove(at));
-    app.add_person(
-        "all@example.com",
-        Plan::Professional,
-        &[&fiskil, &akahu, &broker],
-    )
-    .await
+    let all = ["fiskil", "akahu", "snaptrade"].map(|name| app.spare_credentials(name));
+    let plan = Plan::Professional;
+    app.add_person("all@example.com", plan, &all.each_ref())
+        .await
 }
 
 /// The status and the body, with the ids replaced in both.
