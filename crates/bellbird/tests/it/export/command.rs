@@ -67,6 +67,7 @@ impl Deployment {
 #[tokio::test]
 async fn command_writes_a_whole_file_or_says_what_to_do() {
     let deployment = Deployment::start().await;
+    export_that_fails_or_is_ended_leaves_no_file(&deployment).await;
     file_has_mode_0600_and_replaces_an_older_one(&deployment);
     closed_pipe_is_quiet(&deployment);
     wrong_use_says_what_to_do(&deployment);
@@ -111,10 +112,10 @@ fn file_has_mode_0600_and_replaces_an_older_one(deployment: &Deployment) {
     assert_eq!(deployment.files(), ["a.jsonl", "dangling", "link"]);
 }
 
-#[tokio::test]
-async fn export_that_fails_or_is_ended_leaves_no_file() {
-    let deployment = Deployment::start().await;
-    let Deployment { workdir, .. } = &deployment;
+async fn export_that_fails_or_is_ended_leaves_no_file(deployment: &Deployment) {
+    let Deployment {
+        workdir, sandbox, ..
+    } = deployment;
     let out = workdir.path().join("out");
     fs::create_dir(&out).unwrap();
     // The command tries again after a while.
@@ -142,6 +143,9 @@ async fn export_that_fails_or_is_ended_leaves_no_file() {
     assert_eq!(fs::read_to_string(out.join("old.csv")).unwrap(), "old");
     let output = workdir.run(&format!("{USER} --format csv"));
     assert_eq!(output.status.code(), Some(1));
+    fs::remove_dir_all(&out).unwrap();
+    let sandbox = sandbox.json();
+    control(&sandbox, "fiskil", Method::DELETE, "faults", json!({})).await;
 }
 
 async fn partial_file_names_what_it_leaves_out_on_standard_error(deployment: &Deployment) {
