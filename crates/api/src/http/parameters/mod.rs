@@ -607,7 +607,9 @@ impl<'de> Deserialize<'de> for AccountIds {
                 return Err(de::Error::missing_field("accountIds"));
             }
             if count > ACCOUNT_IDS_MAX {
-                let distinct = texts().collect::<BTreeSet<_>>().len();
+                // An id may be written in several ways.
+                let distinct = texts().map(str::to_ascii_lowercase);
+                let distinct = distinct.collect::<BTreeSet<_>>().len();
                 if distinct > ACCOUNT_IDS_MAX {
                     let expected = format!("at most {ACCOUNT_IDS_MAX} ids");
                     return Err(de::Error::invalid_length(distinct, &expected.as_str()));
