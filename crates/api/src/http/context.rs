@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::http::key_reads::KeyReads;
 use crate::http::problem::{Problem, problem_for_category};
-use crate::http::quota::{LivePermit, QuotaClass, Quotas};
+use crate::http::quota::{LivePermit, QuotaClass, Quotas, Refused};
 use crate::http::route_metrics::RouteMetrics;
 
 /// How long a key counts as known after its first request. Whether it still works is read for each
@@ -192,7 +192,21 @@ impl ApiContext {
         caller: &Caller,
         now: Timestamp,
     ) -> Result<LivePermit, Problem> {
-        quota.admit(caller, &self.inner.live_in_flight, now).await.1
+        let admitted = self.admit_also(quota, caller, now).await;
+        admitted.map_err(|refused| refused.problem)
+    }
+
+    /// As [`Self::admit`]. The response of a request that is refused shows the limit of this class.
+    pub(crate) async fn admit_also(
+        &self,
+        quota: &QuotaClass,
+        caller: &Caller,
+        now: Timestamp,
+    ) -> Result<LivePermit, Refused> {
+        let permits = &self.inner.live_in_flight;
+        let (decision, admitted) = quota.admit(caller, permits, now).await;
+        let limit = quota.calls().zip(decision);
+        admitted.map_err(|problem| Refused { problem, limit })
     }
 
     /// Checks again, between two pages of a long response, what was checked at its start: key, plan

@@ -10,9 +10,8 @@ use axum::response::{IntoResponse as _, Response};
 use bellbird_domain::{ApiKey, Caller, OperatorKeyId};
 use bellbird_limits::RateLimiter;
 use bellbird_limits::gcra::{self, Decision};
-use http::header::HeaderName;
 use http::request::Parts;
-use http::{Extensions, HeaderMap, HeaderValue};
+use http::{Extensions, HeaderMap};
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 
@@ -21,11 +20,7 @@ use crate::http::extract::Authorized;
 use crate::http::log;
 use crate::http::operator::Operator;
 use crate::http::problem::Problem;
-use crate::http::quota::{LivePermit, QuotaClass};
-
-const X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
-const X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+use crate::http::quota::{LivePermit, QuotaClass, show_limit};
 
 pub(crate) struct Guard {
     pub context: ApiContext,
@@ -67,7 +62,7 @@ pub(crate) async fn guard(
         }
         Err(problem) => problem.into_response(),
     };
-    show_limit(&mut response, calls, decision);
+    show_limit(&mut response, calls.zip(decision));
     response
 }
 
@@ -83,7 +78,7 @@ impl Guard {
         };
         let decision = caller.take(now).await;
         let mut response = problem.into_response();
-        show_limit(&mut response, caller.calls(), decision);
+        show_limit(&mut response, caller.calls().zip(decision));
         response
     }
 
@@ -169,18 +164,6 @@ impl Authenticated<'_> {
                 extensions.insert(Operator { key_id, now });
             }
         }
-    }
-}
-
-fn show_limit(response: &mut Response, calls: Option<u32>, decision: Option<Decision>) {
-    if let (Some(calls), Some(decision)) = (calls, decision) {
-        let headers = response.headers_mut();
-        headers.insert(X_RATELIMIT_LIMIT, HeaderValue::from(calls));
-        headers.insert(X_RATELIMIT_REMAINING, HeaderValue::from(decision.remaining));
-        headers.insert(
-            X_RATELIMIT_RESET,
-            HeaderValue::from(gcra::whole_seconds(decision.wait_us)),
-        );
     }
 }
 

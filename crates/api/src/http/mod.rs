@@ -32,4 +32,5 @@ pub use extract::{Authorized, BankingConnection, BrokerageConnection, NoParams, 
 pub use interface::{DocumentedRoutes, Interface, Routes, UnknownPath, WireStyle, listener};
 pub(crate) use operator::{JsonBody, Operator, OperatorState, PathId, PathIds, Resource};
 pub use problem::Problem;
+pub(crate) use quota::Refused;
 pub use quota::{LivePermit, QuotaClass, Quotas};

@@ -3,12 +3,18 @@
 
 use std::sync::Arc;
 
+use axum::response::{IntoResponse, Response};
 use bellbird_domain::{Caller, KeyId, Plan};
 use bellbird_limits::gcra::{self, Decision};
 use bellbird_limits::{Admission, InFlight, Permit, RateLimiter, SharedStore, admit};
+use http::header::{HeaderName, HeaderValue};
 use jiff::Timestamp;
 
 use crate::http::problem::Problem;
+
+const X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
 /// A permit for one concurrent live request of an API key, if the path needs one. The provider read
 /// holds it too, so a client that disconnects cannot start another read before its first one has
@@ -122,6 +128,43 @@ impl QuotaClass {
             Plan::Developer if self.needs_professional => Err(Problem::ProfessionalRequired),
             Plan::Saver | Plan::Developer | Plan::Professional => Ok(()),
         }
+    }
+}
+
+/// Why a request failed that the guard has let in, and the calls a minute and the decision of the
+/// limit that refused it, if that is another one than the guard's.
+pub(crate) struct Refused {
+    pub problem: Problem,
+    pub limit: Option<(u32, Decision)>,
+}
+
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        let limit = None;
+        Self { problem, limit }
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let mut response = self.problem.into_response();
+        show_limit(&mut response, self.limit);
+        response
+    }
+}
+
+/// Adds the headers of a limit, unless the response has those of the one that refused it.
+pub(crate) fn show_limit(response: &mut Response, limit: Option<(u32, Decision)>) {
+    let headers = response.headers_mut();
+    if let Some((calls, decision)) = limit
+        && !headers.contains_key(X_RATELIMIT_LIMIT)
+    {
+        headers.insert(X_RATELIMIT_LIMIT, HeaderValue::from(calls));
+        headers.insert(X_RATELIMIT_REMAINING, HeaderValue::from(decision.remaining));
+        headers.insert(
+            X_RATELIMIT_RESET,
+            HeaderValue::from(gcra::whole_seconds(decision.wait_us)),
+        );
     }
 }
 

@@ -30,7 +30,9 @@ use crate::http::documented::{BrokerageErrors, ProviderErrors};
 use crate::http::extract::Selected;
 use crate::http::json::respond;
 use crate::http::problem::problem_for_category;
-use crate::http::{Authorized, BankingConnection, BrokerageConnection, LivePermit, Problem, log};
+use crate::http::{
+    Authorized, BankingConnection, BrokerageConnection, LivePermit, Problem, Refused, log,
+};
 use crate::v1::state::V1State;
 use body::{ChangesPage, NextMark};
 use cursor::{ChangesCursor, ClientMark, Paging};
@@ -78,7 +80,7 @@ pub(super) async fn list_transaction_changes(
     State(state): State<V1State>,
     Authorized { caller, now, .. }: Authorized,
     BankingConnection(bank): BankingConnection<ChangesQuery>,
-) -> Result<Response, Problem> {
+) -> Result<Response, Refused> {
     let request = Changes::<Transactions>::new(state, caller, now, bank);
     request.respond().await
 }
@@ -108,7 +110,7 @@ pub(super) async fn list_trade_changes(
     State(state): State<V1State>,
     Authorized { caller, now, .. }: Authorized,
     BrokerageConnection(broker): BrokerageConnection<ChangesQuery>,
-) -> Result<Response, Problem> {
+) -> Result<Response, Refused> {
     let request = Changes::<Trades>::new(state, caller, now, broker);
     request.respond().await
 }
@@ -148,7 +150,7 @@ impl<K: ChangeKind> Changes<K> {
     }
 
     /// The client's mark, what changed after it, and the next mark.
-    async fn respond(self) -> Result<Response, Problem> {
+    async fn respond(self) -> Result<Response, Refused> {
         let (mut cursor, mut sync) = self.open_cursor().await?;
         let found = self.find_changes(&mut cursor, &mut sync).await?;
         let page = ChangesPage {
@@ -160,7 +162,7 @@ impl<K: ChangeKind> Changes<K> {
             },
             kind: self.kind,
         };
-        respond(&page)
+        Ok(respond(&page)?)
     }
 
     /// Finds what changed after the client's mark, as far as it fits on a page, and moves the
@@ -169,7 +171,7 @@ impl<K: ChangeKind> Changes<K> {
         &self,
         cursor: &mut ChangesCursor,
         sync: &mut SyncState,
-    ) -> Result<FoundChanges, Problem> {
+    ) -> Result<FoundChanges, Refused> {
         let api = &self.state.context;
         let call = api.call_context(&self.caller).skip_unreadable_rows();
         let mut permit = None;
@@ -234,11 +236,11 @@ impl<K: ChangeKind> Changes<K> {
             || recently_synced.get(&id, self.now).is_some()
     }
 
-    async fn admit(&self) -> Result<LivePermit, Problem> {
+    async fn admit(&self) -> Result<LivePermit, Refused> {
         let quota = K::quota(self.state.context.quotas());
         self.state
             .context
-            .admit(quota, &self.caller, self.now)
+            .admit_also(quota, &self.caller, self.now)
             .await
     }
 

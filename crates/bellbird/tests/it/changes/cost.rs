@@ -121,7 +121,11 @@ async fn without_live_requests_left_polls_go_on() {
     let answer = copy.ask(&app).await;
     assert_eq!(answer.status, 429, "{}", answer.text);
     assert_eq!(answer.json()["error"]["code"], "rate_limited");
-    assert!(answer.header("retry-after").is_some());
+    // The limit is that of the live requests.
+    assert_eq!((limit(&answer), remaining(&answer)), (1, 0));
+    let wait = answer.header("retry-after");
+    assert!(wait.is_some());
+    assert_eq!(answer.header("x-ratelimit-reset"), wait);
     app.advance_clock(STALE);
     copy.assert_finds(&app, &[added("NEWS")], "news").await;
 }
