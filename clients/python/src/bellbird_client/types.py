@@ -128,7 +128,7 @@ class Error(TypedDict):
     code: NotRequired[str]
     """
     A code for programs. Most paths have only `professional_required`, and otherwise omit it.
-    `/v1/me` and the changes have the word of the header `Bellbird-Error` in every error.
+    `/v1/me`, changes and files have the word of the header `Bellbird-Error` in every error.
     """
     details: NotRequired[list[str]]
     """

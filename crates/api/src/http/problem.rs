@@ -36,7 +36,7 @@ pub struct ErrorObject {
     #[schema(example = "The API key is missing or not valid")]
     pub message: String,
     /// A code for programs. Most paths have only `professional_required`, and otherwise omit it.
-    /// `/v1/me` and the changes have the word of the header `Bellbird-Error` in every error.
+    /// `/v1/me`, changes and files have the word of the header `Bellbird-Error` in every error.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "professional_required")]
     pub code: Option<&'static str>,

@@ -44,8 +44,8 @@ pub fn routes() -> Routes<Interop> {
     let trades = files(routes!(export_trades), Resource::Trades);
     let holdings = files(routes!(export_holdings), Resource::Holdings);
     Routes::new()
-        .users(|interop: &Interop| &interop.context.quotas().live, live)
-        .users(
+        .users_with_codes(|interop: &Interop| &interop.context.quotas().live, live)
+        .users_with_codes(
             |interop| &interop.context.quotas().brokerage,
             trades.merge(holdings),
         )

@@ -200,6 +200,7 @@ pub(crate) struct Response {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) text: String,
+    path: String,
 }
 
 impl Response {
@@ -234,11 +235,18 @@ impl Response {
         for (member, value) in error {
             match member.as_str() {
                 "message" => assert!(value.as_str().is_some_and(|text| !text.is_empty())),
-                "code" => assert_eq!(value, "professional_required"),
+                "code" => assert_eq!(value.as_str(), self.header("bellbird-error")),
                 "details" => assert!(value.as_array().is_some_and(|details| !details.is_empty())),
                 other => panic!("unknown member {other}"),
             }
         }
+        // The endpoints of the specification have one code only.
+        let has_code = match self.header("bellbird-error") {
+            Some("professional_required") => true,
+            Some("no_such_path") => false,
+            _ => self.path.starts_with("/v1/export/"),
+        };
+        assert_eq!(error.contains_key("code"), has_code, "{}", self.text);
         error["message"].as_str().expect("a message").to_owned()
     }
 }
@@ -411,9 +419,11 @@ impl App {
     pub(crate) async fn send(&self, request: reqwest::RequestBuilder) -> Response {
         let response = request.send().await.expect("an answer");
         let (status, headers) = (response.status(), response.headers().clone());
+        let path = response.url().path().to_owned();
         Response {
             status,
             headers,
+            path,
             text: response.text().await.expect("a body"),
         }
     }
