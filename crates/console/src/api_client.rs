@@ -5,6 +5,7 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::response::Response;
+use bellbird_api::http::problem::BELLBIRD_ERROR;
 use bellbird_api::http::{NotBefore, Problem, SignedInCaller};
 use bellbird_domain::Caller;
 use bytes::Bytes;
@@ -19,7 +20,6 @@ use crate::pages::{sentence, why_not_read};
 
 /// More than the largest window of rows.
 const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
-const BELLBIRD_ERROR: HeaderName = HeaderName::from_static("bellbird-error");
 const UNREADABLE: &str = "The response could not be read. Please reload the page.";
 
 /// Cheap to clone.

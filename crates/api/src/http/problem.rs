@@ -13,7 +13,7 @@ use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
 /// [`Problem::code`].
-const BELLBIRD_ERROR: HeaderName = HeaderName::from_static("bellbird-error");
+pub const BELLBIRD_ERROR: HeaderName = HeaderName::from_static("bellbird-error");
 /// `Retry-After` if the provider sends none.
 const READ_RETRY_AFTER: Duration = Duration::from_secs(5);
 /// `Retry-After` if only the operator can help.

@@ -21,13 +21,13 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use bellbird_api::http::json::json_bytes;
-use bellbird_api::http::problem::json_response;
+use bellbird_api::http::problem::{BELLBIRD_ERROR, json_response};
 use bellbird_api::http::{
     Authorized, Interface, Problem, Routes, UnknownPath, UserState, WireStyle,
 };
 use bellbird_domain::Caller;
 use http::header::ORIGIN;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -114,7 +114,23 @@ async fn handle_message(
 fn respond(status: StatusCode, body: Vec<u8>) -> Response {
     let mut response = json_bytes(body);
     *response.status_mut() = status;
+    if status != StatusCode::OK {
+        let code = HeaderValue::from_static(code_of(status));
+        response.headers_mut().insert(BELLBIRD_ERROR, code);
+    }
     response
+}
+
+/// The word of the API for an error of the protocol, whose body has a code of its own.
+fn code_of(status: StatusCode) -> &'static str {
+    let problem = match status {
+        StatusCode::FORBIDDEN => return "origin_not_allowed",
+        StatusCode::NOT_FOUND => Problem::NotFound("Method"),
+        StatusCode::PAYLOAD_TOO_LARGE => Problem::BodyTooLarge,
+        StatusCode::INTERNAL_SERVER_ERROR => Problem::Internal,
+        _ => Problem::bad_request(""),
+    };
+    problem.code()
 }
 
 /// A page in a browser sends its origin. Only pages that the operator named may call, and those of

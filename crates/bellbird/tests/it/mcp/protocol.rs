@@ -16,6 +16,18 @@ fn error_code(answer: &Response, status: u16) -> i64 {
     assert_eq!(answer.status, status, "{}", answer.text);
     assert_eq!(answer.header("content-type"), Some("application/json"));
     assert!(answer.header("x-request-id").is_some());
+    let word = match status {
+        200 => None,
+        400 => Some("invalid_parameters"),
+        401 => Some("invalid_key"),
+        403 => Some("origin_not_allowed"),
+        405 => Some("method_not_allowed"),
+        413 => Some("body_too_large"),
+        429 => Some("rate_limited"),
+        _ => answer.header("bellbird-error"),
+    };
+    assert_eq!(answer.header("bellbird-error"), word);
+    assert_eq!(word.is_some(), status != 200);
     let body = answer.json();
     assert_eq!(body["jsonrpc"], "2.0");
     assert_ne!(text(&body["error"], "message"), "");
@@ -212,5 +224,4 @@ async fn limits_of_requests_are_jsonrpc_errors() {
     let answer = mcp.legacy("ping", json!({})).await;
     assert_eq!(error_code(&answer, 429), 429);
     assert_eq!(answer.header("retry-after"), Some("30"));
-    assert_eq!(answer.header("bellbird-error"), Some("rate_limited"));
 }
