@@ -432,7 +432,9 @@ impl<'h> Valued<'h> {
 fn shown_gain(gain: &ExactSum, cost: &ExactSum) -> String {
     let plus = if *gain > ExactSum::default() { "+" } else { "" };
     let percent = gain.percent_of(cost).map(|percent| percent.to_string());
-    let percent = percent.map_or(String::new(), |percent| format!(" ({plus}{percent} %)"));
+    let percent = percent.map_or(String::new(), |percent| {
+        format!(" ({plus}{percent}&nbsp;%)")
+    });
     format!("{plus}{}{percent}", shown(&text(gain)))
 }
 
