@@ -54,8 +54,9 @@ impl MoneyPart<'_> {
 }
 
 pub(super) struct ShownMoney {
-    /// Those with rows, the one with most rows first.
+    /// Those with rows.
     currencies: Vec<Currency>,
+    /// The one with most rows, unless the query names another.
     chosen: Option<Currency>,
     /// Institutions that could not be read to the end of the period.
     troubles: Vec<BankTrouble>,
@@ -117,17 +118,13 @@ impl ShownMoney {
         for ((currency, ..), sums) in groups() {
             *rows.entry(*currency).or_default() += sums.rows;
         }
-        let mut currencies: Vec<Currency> = rows.keys().copied().collect();
-        currencies.sort_by_key(|currency| Reverse(rows[currency]));
-        if let Some(wanted) = wanted
-            && unread.contains(&wanted)
-            && !rows.contains_key(&wanted)
-        {
-            currencies.push(wanted);
+        if let Some(wanted) = wanted.filter(|wanted| unread.contains(wanted)) {
+            rows.entry(wanted).or_default();
         }
-        let chosen = wanted.filter(|wanted| currencies.contains(wanted));
-        let chosen = chosen.or_else(|| currencies.first().copied());
-        let shown = chosen.filter(|chosen| rows.contains_key(chosen));
+        let most = rows.iter().min_by_key(|(_, count)| Reverse(**count));
+        let most = most.map(|(currency, _)| *currency);
+        let chosen = wanted.filter(|wanted| rows.contains_key(wanted)).or(most);
+        let shown = chosen.filter(|chosen| rows[chosen] > 0);
         let shown = shown.map(|currency| {
             let mut by_month: BTreeMap<Date, InAndOut> = BTreeMap::new();
             let mut by_category: BTreeMap<Option<Category>, InAndOut> = BTreeMap::new();
@@ -138,7 +135,7 @@ impl ShownMoney {
             MoneyInCurrency::new(currency, months, &by_month, by_category)
         });
         Self {
-            currencies,
+            currencies: rows.into_keys().collect(),
             chosen,
             troubles,
             shown,
