@@ -322,6 +322,7 @@ mod chromium {
         browser.assert_accessible("developers-programs-token");
         assert!(browser.has("#actual[open]"));
         browser.click("#excel button[name=program]");
+        browser.wait_for("document.activeElement.id === 'excel'");
         browser.assert_accessible("developers-programs-key");
         browser.evaluate("document.body.click()");
         // A click elsewhere closes menus only.

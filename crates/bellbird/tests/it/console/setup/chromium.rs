@@ -81,9 +81,10 @@ fn from_an_empty_folder_to_rows() {
     browser.click("section[aria-labelledby=add] button");
     browser.assert_accessible("operator-user-added");
     browser.click("button[name=sign-in-link]");
+    browser.wait_for("document.activeElement.id === 'made'");
     browser.write("#confirm-email", "ann@example.com");
     browser.click("button[name=remove]");
-    browser.assert_at("#remove");
+    browser.wait_for("document.activeElement.id === 'confirm-email'");
     browser.assert_accessible("operator-user-other-address");
     browser.write("#confirm-email", "anna@example.com");
     browser.click("button[name=remove]");
