@@ -67,6 +67,7 @@ async fn banks_are_read_and_removed_by_their_user_only() {
     let read = browser.get(to.trim_end_matches("#done")).await;
     let shown = text_of(&read.text);
     assert_has(&shown, "Up to date, just now");
+    assert_has(&shown, "It is up to date.");
     assert_lacks(&shown, "within a minute");
     assert!(!read.headers.contains_key("refresh"), "nothing is awaited");
 
