@@ -43,7 +43,7 @@ impl EndpointRow {
         match (&self.endpoint.disabled_reason, self.endpoint.failing_since) {
             (Some(reason), _) if self.endpoint.is_paused() => format!("paused {reason}"),
             (Some(reason), _) => format!("disabled: {}", sanitized(reason)),
-            (None, Some(since)) => format!("failing, first {}", zone.when(since).text),
+            (None, Some(since)) => format!("failing, first failure {}", zone.when(since).text),
             (None, None) => "enabled".to_owned(),
         }
     }

@@ -86,6 +86,18 @@ impl LocalTime {
         }
     }
 
+    /// As [`Self::moment`], of what happens then: `now` if it is due.
+    pub(crate) fn due(&self, at: Timestamp) -> When {
+        let when = self.moment(at);
+        match at.as_second() - self.now.as_second() {
+            ..=1 => When {
+                text: "now".to_owned(),
+                ..when
+            },
+            _ => when,
+        }
+    }
+
     /// In words up to two weeks before or after now.
     pub(crate) fn when(&self, at: Timestamp) -> When {
         When {
@@ -155,6 +167,10 @@ mod tests {
                 moment.exact.contains(&format!(":{seconds} UTC")),
                 "{moment:?}"
             );
+        }
+        for (seconds, text) in [(-90, "now"), (1, "now"), (5, "in 5 seconds")] {
+            let at = now + jiff::SignedDuration::from_secs(seconds);
+            assert_eq!(local.due(at).text, text);
         }
     }
 
