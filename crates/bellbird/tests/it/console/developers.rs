@@ -390,6 +390,7 @@ mod chromium {
         browser.open(&format!("{}/settings", app.console_url));
         browser.write("#timezone", "Mars");
         browser.click("form.line button");
+        browser.wait_for("document.activeElement.id === 'timezone'");
         browser.assert_accessible("developers-settings-wrong");
         browser.write("#timezone", "perth");
         browser.click("form.line button");
