@@ -90,7 +90,7 @@ pub async fn create(
     let secrets = change.storage().secrets();
     let inserted = endpoints::insert(change.tx(), secrets, &new, ENDPOINTS_MAX, now).await;
     let endpoint = inserted.map_err(|error| match error {
-        StorageError::Conflict(_) => Refusal::TooManyEndpoints,
+        StorageError::Conflict("endpoints") => Refusal::TooManyEndpoints,
         other => other.into(),
     })?;
     record_action(change, "webhook_endpoint.create", &endpoint).await?;

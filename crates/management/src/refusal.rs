@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use bellbird_connections::ConnectionsError;
 use bellbird_domain::EventType;
-use bellbird_storage::{NO_CONSOLE_SIGN_IN, StorageError};
+use bellbird_storage::{NO_CONSOLE_SIGN_IN, StorageError, USER_BEING_REMOVED};
 use bellbird_webhooks::PingError;
 use bellbird_webhooks::endpoint::{ENDPOINTS_MAX, EndpointUrlError};
 
@@ -53,6 +53,8 @@ pub enum Refusal {
     CommandsOnly,
     #[error("{}", NO_CONSOLE_SIGN_IN)]
     MayNotSignIn,
+    #[error("{}", USER_BEING_REMOVED)]
+    UserBeingRemoved,
     #[error("20 sign-in links that work: wait until one has ended")]
     TooManySignInLinks,
     /// Nobody may complete a first start in this way now.
@@ -107,6 +109,7 @@ impl From<StorageError> for Refusal {
             StorageError::NotFound("operator key") => Self::NotFound(OPERATOR_KEY),
             StorageError::NotFound("connection") => Self::NotFound(CONNECTION),
             StorageError::Conflict(NO_CONSOLE_SIGN_IN) => Self::MayNotSignIn,
+            StorageError::Conflict(USER_BEING_REMOVED) => Self::UserBeingRemoved,
             StorageError::Conflict(what) => Self::InUse(what),
             StorageError::TooMany(text) => Self::TooMany(text),
             other => Self::Storage(other),

@@ -132,8 +132,8 @@ pub async fn remove(change: &mut ManagementChange<'_>, id: UserId) -> Result<(),
 }
 
 /// Ends all access of a user, and begins the removal of their connections and then of the user,
-/// which the service completes. The caller commits and wakes the service. Repeated, it also ends
-/// what was made since.
+/// which the service completes. The caller commits and wakes the service. From then on, no key,
+/// token, link or endpoint is made for the user. Repeated, it is due at once.
 pub async fn begin_removal(change: &mut ManagementChange<'_>, id: UserId) -> Result<(), Refusal> {
     require_owner(change, id, USER)?;
     let now = change.now();

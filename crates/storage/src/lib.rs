@@ -74,6 +74,7 @@ pub use linking::consent_sessions::{ConsentSession, NewConsentSession, OtherCons
 pub use linking::links::{Link, NewLink, NewLinkSession};
 pub use linking::provider_events::AffectedRef;
 pub use linking::provider_users::{ClaimedProviderUser, ProviderUserRecord, ProviderUserState};
+pub use locks::USER_BEING_REMOVED;
 pub use management::audit::{AuditAction, AuditFilter, AuditRow};
 pub use management::changes::{IdempotentStart, ManagementChange};
 pub use management::first_start::FirstStart;

@@ -14,18 +14,43 @@ use bellbird_domain::UserId;
 use crate::db::{Bound, Db, Param, Sql, Tx, params, statements};
 use crate::error::{Result, StorageError};
 
+/// Of a row of `users`: the removal of the user has not begun.
+macro_rules! stays {
+    () => {
+        "NOT EXISTS (SELECT 1 FROM jobs WHERE user_id = users.id AND kind = 'user_removal')"
+    };
+}
+pub(crate) use stays;
+
 statements! {
     /// PostgreSQL needs the lock. SQLite has only one writer anyway.
     LOCK = "SELECT revision FROM users WHERE id = $1", lock = " FOR NO KEY UPDATE";
 
+    STAYS = concat!("SELECT id FROM users WHERE id = $1 AND ", stays!());
+
     BUMP = "UPDATE users SET revision = revision + 1 WHERE id = $1";
 }
+
+/// The text of the conflict.
+pub const USER_BEING_REMOVED: &str = "The user is being removed, and gets no new access";
 
 pub(crate) async fn lock_user(tx: &mut Tx, id: UserId) -> Result<()> {
     if lock_user_if_exists(tx, id).await? {
         Ok(())
     } else {
         Err(StorageError::NotFound("user"))
+    }
+}
+
+/// As [`lock_user`], before something is added with which somebody reads the user's data.
+/// [`StorageError::Conflict`] if the removal of the user has begun. That is asked under the lock,
+/// and not with it, because PostgreSQL would show the jobs as they were before it waited.
+pub(crate) async fn lock_staying_user(tx: &mut Tx, id: UserId) -> Result<()> {
+    lock_user(tx, id).await?;
+    if tx.exists(STAYS, params![id]).await? {
+        Ok(())
+    } else {
+        Err(StorageError::Conflict(USER_BEING_REMOVED))
     }
 }
 

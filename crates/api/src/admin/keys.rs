@@ -99,8 +99,8 @@ pub(super) async fn list_keys(
         (status = 201, description = "The key, which is not shown again.", body = NewKeyItem),
         (
             status = 409,
-            description = "The user has 100 API keys that work or were made within 30 days \
-                           (`conflict`).",
+            description = "The user has 100 API keys that work or were made within 30 days, or \
+                           is being removed (`conflict`).",
         ),
     ),
 )]

@@ -97,7 +97,7 @@ type SessionItem = Item<LinkSession>;
             description = "The service has no provider or no console to link with, the user's \
                            plan does not include what is to be linked, five of the user's \
                            visits to the provider are open, or the user has 1,000 links of \
-                           the last day (`conflict`).",
+                           the last day or is being removed (`conflict`).",
         ),
     ),
 )]

@@ -49,8 +49,8 @@ type TokenItem = Item<SetupToken>;
         (status = 201, description = "The token, which is not shown again.", body = TokenItem),
         (
             status = 409,
-            description = "The user has 20 setup tokens that no program has claimed \
-                           (`conflict`).",
+            description = "The user has 20 setup tokens that no program has claimed, or is being \
+                           removed (`conflict`).",
         ),
     ),
 )]

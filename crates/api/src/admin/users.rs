@@ -288,9 +288,9 @@ pub(super) async fn update_user(
 ///
 /// With all keys and webhook endpoints, and with the registrations at providers. While the user has
 /// connections, it is 409, unless you send `connections=remove`: then the user's keys and sessions
-/// end at once, and the service withdraws each consent, trying again for as long as that fails,
-/// before it removes the user. The event `user.removed` says when that is done, and the user is 404
-/// then.
+/// end at once, new ones are 409, and the service withdraws each consent, trying again for as long
+/// as that fails, before it removes the user. The event `user.removed` says when that is done, and
+/// the user is 404 then.
 #[utoipa::path(
     delete, path = "/admin/v1/users/{id}", tag = TAG,
     params(PathId<UserId>, RemovalQuery),
@@ -327,8 +327,7 @@ pub(super) async fn remove_user(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Removes a user with their connections, in the background. A repeated request ends what was made
-/// since.
+/// Removes a user with their connections, in the background.
 async fn begin_removal(
     admin: &Admin,
     operator: &Operator,

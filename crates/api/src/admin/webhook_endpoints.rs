@@ -192,8 +192,8 @@ pub(super) async fn list_webhook_endpoints(
         (status = 404, description = "The user does not exist."),
         (
             status = 409,
-            description = "There are 20 endpoints already (`conflict`), or the key was sent \
-                           with another request.",
+            description = "There are 20 endpoints already, or the user is being removed \
+                           (`conflict`), or the key was sent with another request.",
         ),
     ),
 )]

@@ -150,8 +150,7 @@ async fn page(session: &Session, id: UserId, shown: Shown<'_>) -> PageResult {
 /// `allow-sign-in`, or `remove` and the user's address in `confirm-email`.
 pub(super) async fn change(id: PathText, OperatorForm(form): OperatorForm) -> PageResult {
     const TOO_MANY: &str = "20 sign-in links of this user work already. Wait until one has ended.";
-    const MAY_NOT: &str =
-        "This user may not sign in. Allow it first, unless the user is being removed.";
+    const MAY_NOT: &str = "This user may not sign in. Allow it first.";
     let id = id_of(id)?;
     let changed = submit(&form, id).await;
     let Err(Failure::Refused(refusal)) = &changed else {

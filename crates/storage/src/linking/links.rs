@@ -10,7 +10,7 @@ use crate::connections::connection;
 use crate::db::{Tx, from_row, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
-use crate::locks::lock_user;
+use crate::locks::lock_staying_user;
 use crate::{Links, StorageError};
 
 /// Links of a user, which stay for a day after they have expired.
@@ -129,10 +129,10 @@ impl Links<'_> {
 ///
 /// # Errors
 /// [`StorageError::NotFound`] if the user or the connection to repair does not exist,
-/// [`StorageError::Conflict`] if the token does, and [`StorageError::TooMany`] if the user has
-/// 1,000 links.
+/// [`StorageError::Conflict`] if the token does or the user is being removed, and
+/// [`StorageError::TooMany`] if the user has 1,000 links.
 pub async fn insert(tx: &mut Tx, link: &NewLink<'_>, now: Timestamp) -> Result<Uuid> {
-    lock_user(tx, link.user_id).await?;
+    lock_staying_user(tx, link.user_id).await?;
     if tx.count(COUNT, params![link.user_id]).await? >= LINKS_MAX {
         return Err(StorageError::TooMany(TOO_MANY_LINKS));
     }

@@ -2,18 +2,19 @@
 //! other test of the crate makes.
 
 use bellbird_domain::{
-    Actor, ConnectionId, ConnectionStatus, DeliveryState, EndpointId, EventId, EventType, Plan,
-    UserId,
+    Actor, ApiVersion, ConnectionId, ConnectionStatus, DeliveryState, EndpointId, EventId,
+    EventType, Plan, UserId,
 };
 
 use crate::job_kinds::{REFRESH, USER_REMOVAL};
 use crate::tests::fixtures::{
-    SYNCS_AND_CHANGES, chunk, connection_to_sync, endpoint, finish_sync_with, sign_in_link,
+    SYNCS_AND_CHANGES, chunk, connection_to_sync, endpoint, finish_sync_with, new_link, secret,
+    sign_in_link,
 };
-use crate::tests::support::{assert_fails, at, both};
+use crate::tests::support::{assert_fails, at, both, key, setup_token};
 use crate::{
-    AuditAction, AuditFilter, JobKey, NO_CONSOLE_SIGN_IN, NewUser, UserChange, UserFilter,
-    UserNeed, in_tx,
+    AuditAction, AuditFilter, JobKey, NewEndpoint, NewSetupToken, NewUser, USER_BEING_REMOVED,
+    UserChange, UserFilter, UserNeed, in_tx,
 };
 
 const HOUR: i64 = 3_600;
@@ -204,10 +205,25 @@ both! {
         db.connection(user, "c", &[]).await;
         in_tx!(db, removal::begin(user, at(30))).await.unwrap();
         let link = sign_in_link(user, "link", 90);
-        assert_fails!(db.sessions().insert_link(&link, 9, at(31)).await, Conflict(NO_CONSOLE_SIGN_IN));
-        db.key(user, 1).await;
+        assert_fails!(db.sessions().insert_link(&link, 9, at(31)).await, Conflict(USER_BEING_REMOVED));
+        let inserted = in_tx!(db, keys::insert(user, &key(1), "k", None, at(31))).await;
+        assert_fails!(inserted, Conflict(USER_BEING_REMOVED));
+        let inserted = in_tx!(db, links::insert(&new_link(user, "link", at(90)), at(31))).await;
+        assert_fails!(inserted, Conflict(USER_BEING_REMOVED));
+        let token = setup_token(1);
+        let new_token = NewSetupToken { user_id: user, token: &token, name: "k", expires_at: at(90) };
+        let inserted = in_tx!(db, setup_tokens::insert(&new_token, at(31))).await;
+        assert_fails!(inserted, Conflict(USER_BEING_REMOVED));
+        let new_endpoint = NewEndpoint {
+            user_id: user,
+            url: "https://hooks.example.com/x",
+            event_types: SYNCS_AND_CHANGES,
+            api_version: ApiVersion::DEFAULT,
+            secret: &secret("whsec"),
+        };
+        let inserted = in_tx!(db, endpoints::insert(db.secrets(), &new_endpoint, 20, at(31))).await;
+        assert_fails!(inserted, Conflict(USER_BEING_REMOVED));
         in_tx!(db, removal::begin(user, at(32))).await.unwrap();
-        assert_eq!(db.keys().list(user).await.unwrap(), [], "made since");
         let job = JobKey::new(USER_REMOVAL, user, user);
         let claim = db.jobs().claim(&job, at(30), at(90)).await.unwrap().expect("claimed");
         let left = db.users().hide_connections(&claim, at(40)).await.unwrap();

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::db::{Tx, as_stored, from_row, pair, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
-use crate::locks::{lock_user, lock_user_if_exists};
+use crate::locks::{lock_staying_user, lock_user_if_exists};
 use crate::users::caller_lookups::{FoundCaller, found_caller};
 use crate::{Keys, StorageError};
 
@@ -205,7 +205,7 @@ pub async fn find_newest(tx: &mut Tx, user: UserId) -> Result<Option<KeyId>> {
 ///
 /// # Errors
 /// [`StorageError::NotFound`] if the user does not exist, [`StorageError::Conflict`] if the key
-/// does, and [`StorageError::TooMany`] if the user has too many keys.
+/// does or the user is being removed, and [`StorageError::TooMany`] if the user has too many keys.
 pub async fn insert(
     tx: &mut Tx,
     user: UserId,
@@ -225,7 +225,7 @@ async fn insert_as(
     expires_at: Option<Timestamp>,
     now: Timestamp,
 ) -> Result<KeyRecord> {
-    lock_user(tx, user).await?;
+    lock_staying_user(tx, user).await?;
     let values = params![user, now.minus(NEW_FOR), now];
     if tx.count(COUNT, values).await? >= KEYS_MAX {
         return Err(StorageError::TooMany(TOO_MANY_KEYS));

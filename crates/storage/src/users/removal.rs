@@ -45,7 +45,8 @@ impl Users<'_> {
 }
 
 /// Ends all access to a user's data, hides the connections, and adds the job that deletes the user.
-/// Repeated, it ends what was made since, and the job is due.
+/// While there is this job, `lock_staying_user` keeps new access from being added. Repeated, it
+/// hides connections that were added since, and the job is due.
 pub async fn begin(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<()> {
     bump_revision(tx, id).await?;
     let job = JobKey::new(job_kinds::USER_REMOVAL, id, id);

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::db::{Row, Tx, from_row, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
-use crate::locks::{lock_user, lock_user_if_exists};
+use crate::locks::{lock_staying_user, lock_user, lock_user_if_exists, stays};
 use crate::management::audit;
 use crate::users::caller_lookups::caller;
 use crate::{Sessions, StorageError};
@@ -29,8 +29,7 @@ const LAST_USED_WRITE_INTERVAL: SignedDuration = SignedDuration::from_secs(60);
 /// being removed.
 macro_rules! may_sign_in {
     () => {
-        "console_sign_in = 1
-            AND NOT EXISTS (SELECT 1 FROM jobs WHERE user_id = users.id AND kind = 'user_removal')"
+        concat!("console_sign_in = 1 AND ", stays!())
     };
 }
 
@@ -97,7 +96,7 @@ statements! {
 
 /// The text of the conflict.
 pub const NO_CONSOLE_SIGN_IN: &str = "this user may not sign in to the console: allow it with \
-    `bellbird user set --console-sign-in`, or by API with `consoleSignIn`, unless the user is being removed";
+    `bellbird user set --console-sign-in`, or by API with `consoleSignIn`";
 
 /// A link that signs in. Has no `Debug`, because it holds the token.
 #[derive(Clone, Copy)]
@@ -169,7 +168,7 @@ impl Sessions<'_> {
     ///
     /// # Errors
     /// [`StorageError::NotFound`] if the user does not exist, [`StorageError::Conflict`] if the
-    /// user may not sign in.
+    /// user may not sign in, or is being removed.
     pub async fn insert_link(
         self,
         link: &NewSignInLink<'_>,
@@ -283,7 +282,7 @@ pub async fn insert_link(
     links_max: u64,
     now: Timestamp,
 ) -> Result<bool> {
-    lock_user(tx, link.user_id).await?;
+    lock_staying_user(tx, link.user_id).await?;
     if !may_sign_in(tx, link.user_id).await? {
         return Err(StorageError::Conflict(NO_CONSOLE_SIGN_IN));
     }

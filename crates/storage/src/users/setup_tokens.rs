@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::db::{Tx, from_row, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
-use crate::locks::{lock_user, lock_user_if_exists};
+use crate::locks::{lock_staying_user, lock_user_if_exists};
 use crate::users::keys::{self, KeyRecord};
 use crate::{SetupTokens, StorageError};
 
@@ -146,9 +146,10 @@ pub async fn find_newest(tx: &mut Tx, user: UserId) -> Result<Option<Uuid>> {
 ///
 /// # Errors
 /// [`StorageError::NotFound`] if the user does not exist, [`StorageError::Conflict`] if the
-/// token does, and [`StorageError::TooMany`] if nobody has claimed 20 tokens of the user.
+/// token does or the user is being removed, and [`StorageError::TooMany`] if nobody has claimed 20
+/// tokens of the user.
 pub async fn insert(tx: &mut Tx, new: &NewSetupToken<'_>, now: Timestamp) -> Result<Uuid> {
-    lock_user(tx, new.user_id).await?;
+    lock_staying_user(tx, new.user_id).await?;
     let values = params![new.user_id, now];
     if tx.count(COUNT_UNCLAIMED, values).await? >= UNCLAIMED_MAX {
         return Err(StorageError::TooMany(TOO_MANY_TOKENS));

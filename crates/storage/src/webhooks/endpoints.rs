@@ -21,7 +21,7 @@ use serde::{Serialize, Serializer};
 use crate::db::{Bound, Param, Tx, as_stored, from_row, pair, params, scalar, statements};
 use crate::error::Result;
 use crate::jobs::new_fence;
-use crate::locks::{lock_owner_if_exists, user_lock};
+use crate::locks::{lock_owner_if_exists, lock_staying_user, user_lock};
 use crate::secrets::store::{SecretSlot, delete_secret};
 use crate::{Endpoints, Secrets, StorageError};
 
@@ -376,8 +376,8 @@ pub async fn find_newest(tx: &mut Tx, user: UserId) -> Result<Option<EndpointId>
 /// Adds an enabled endpoint.
 ///
 /// # Errors
-/// [`StorageError::Conflict`] if the user has `max` endpoints, [`StorageError::NotFound`] if
-/// the user does not exist.
+/// [`StorageError::Conflict`] if the user has `max` endpoints or is being removed,
+/// [`StorageError::NotFound`] if the user does not exist.
 pub async fn insert(
     tx: &mut Tx,
     secrets: Secrets<'_>,
@@ -386,8 +386,9 @@ pub async fn insert(
     now: Timestamp,
 ) -> Result<Endpoint> {
     let (user, id) = (new.user_id, EndpointId::new());
-    if !lock_owner_if_exists(tx, user).await? {
-        return Err(StorageError::NotFound("user"));
+    // The installation has no row.
+    if user != UserId::INSTALLATION {
+        lock_staying_user(tx, user).await?;
     }
     if tx.count(COUNT, params![user]).await? >= u64::from(max) {
         return Err(StorageError::Conflict("endpoints"));

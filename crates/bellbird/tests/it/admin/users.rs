@@ -202,6 +202,21 @@ async fn events_outlive_a_user_who_is_removed_with_connections() {
     assert_eq!(removed["id"], user);
     let status = app.get_as(&person.key, "/v1/me").await.status;
     assert_eq!(status, 401, "at once");
+    for (made, body) in [
+        (format!("{path}/keys"), json!({"name": "app"})),
+        (format!("{path}/setup-tokens"), json!({})),
+        (
+            "/admin/v1/link-sessions".to_owned(),
+            json!({"userId": user}),
+        ),
+        (
+            "/admin/v1/webhook-endpoints".to_owned(),
+            json!({"url": receiver.url, "userId": user}),
+        ),
+    ] {
+        let message = admin.post(&made, &body).await.conflict();
+        assert_has(&message, "is being removed");
+    }
     data(&admin.delete(&with_connections).await, 202);
     app.run_due_jobs().await;
     admin.delete(&with_connections).await.missing();

@@ -285,6 +285,12 @@ fn removals_and_attempts_in_any_order() {
 }
 
 #[test]
+fn removal_of_a_user_and_new_access_in_any_order() {
+    let access = ["add endpoint", "insert key", "rotate key", "ask for a link"];
+    try_pairs(&["begin removal"], &[ONCE, &access].concat());
+}
+
+#[test]
 fn keys_in_any_order() {
     try_pairs(
         &[KEYS, ONCE, &["delete user"]].concat(),

@@ -248,6 +248,9 @@ operations! {
         Some(claim) => Some(db.removals().finish(&claim, "deleted", now()).await?),
         None => None,
     };
+    "begin removal" = |db, s, place| {
+        in_tx!(db, removal::begin(s.user, now())).await?;
+    };
     "delete user" = |db, s, place| in_tx!(db, user::delete(s.user, now())).await?;
     "change plan" = |db, s, place| {
         let change = UserChange { plan: Some(Plan::Saver), ..UserChange::default() };

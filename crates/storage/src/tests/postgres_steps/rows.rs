@@ -73,6 +73,7 @@ const BROKEN: &str = "
             AND s.id::text = j.subject AND s.phase <> 'ended' AND j.kind = 'consent_session')
         AND NOT EXISTS (SELECT 1 FROM provider_users p WHERE p.user_id::text = j.user_id::text
             AND p.provider = j.subject AND p.provider_user_digest IS NULL AND j.kind = 'provider_user')
+        AND NOT EXISTS (SELECT 1 FROM users u WHERE u.id::text = j.subject AND j.kind = 'user_removal')
     UNION ALL SELECT 'registration without secret or job' FROM provider_users p WHERE NOT EXISTS (
             SELECT 1 FROM secrets s WHERE s.user_id::text = p.user_id::text AND s.subject::text = p.provider)
         AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.user_id::text = p.user_id::text AND j.subject = p.provider)
