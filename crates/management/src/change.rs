@@ -6,6 +6,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::refusal::Refusal;
 
+/// What the audit says of an update to the values that are stored already.
+pub(crate) const NOTHING_CHANGED: &str = "nothing new";
+
 /// Fails unless who makes the change may change what this user has.
 pub(crate) fn require_owner(
     change: &ManagementChange<'_>,

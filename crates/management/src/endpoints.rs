@@ -14,7 +14,7 @@ use bellbird_webhooks::endpoint::{
 use jiff::Timestamp;
 use secrecy::SecretString;
 
-use crate::change::{after, require_owner};
+use crate::change::{NOTHING_CHANGED, after, require_owner};
 use crate::refusal::{ENDPOINT, Refusal, USER};
 
 /// An endpoint to create.
@@ -135,7 +135,11 @@ fn changed(before: &Endpoint, after: &Endpoint) -> String {
         ("enabled or disabled", before.status != after.status),
     ];
     let names = differences.into_iter().filter(|(_, is_other)| *is_other);
-    names.map(|(name, _)| name).collect::<Vec<_>>().join(", ")
+    let names: Vec<_> = names.map(|(name, _)| name).collect();
+    match &*names {
+        [] => NOTHING_CHANGED.to_owned(),
+        names => names.join(", "),
+    }
 }
 
 /// Enables an endpoint and clears its failures. Failed deliveries stay failed.

@@ -5,7 +5,7 @@ use bellbird_domain::{ActorKind, EmailKind, User, UserId};
 use bellbird_storage::writes::{emails, removal, user};
 use bellbird_storage::{AuditAction, ManagementChange, NewUser, Storage, StorageError, UserChange};
 
-use crate::change::require_owner;
+use crate::change::{NOTHING_CHANGED, require_owner};
 use crate::refusal::{Refusal, USER};
 
 /// Creates a user. The address and the reference are unique.
@@ -52,6 +52,9 @@ pub async fn update(
 /// What differs, for the audit: of what names the user only that it changed, because the audit
 /// outlives the user.
 fn changed(before: &User, after: &User) -> String {
+    if before == after {
+        return NOTHING_CHANGED.to_owned();
+    }
     let mut changed = Vec::new();
     if before.plan != after.plan {
         changed.push(format!("plan: {} → {}", before.plan, after.plan));
