@@ -18,7 +18,7 @@ use bellbird_providers::Registry;
 use bellbird_providers::http::ClientSettings;
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_reads::Reads;
-use bellbird_storage::{SealedSecrets, Sealer, Storage, StorageError};
+use bellbird_storage::{SealedSecrets, Sealer, Storage, StorageError, UserFilter};
 use bellbird_webhooks::Webhooks;
 use bellbird_webhooks::event::buffer::WebhookEventBuffer;
 use secrecy::ExposeSecret as _;
@@ -34,6 +34,9 @@ use crate::provider_loader::{ProcessSandbox, ProviderLoader};
 const NO_MASTER_KEY: &str = "secrets.key is not set, and stored secrets are encrypted with it: generate a key with \
     `head -c 32 /dev/urandom | base64`, write main:THE_OUTPUT into a file, name that in secrets.key_file, and keep a \
     copy";
+
+/// Only a first start prints the address of a page that makes one.
+pub const NO_OPERATOR: &str = "no operator yet: run `bellbird init`";
 
 /// A database in the working directory is taken for one whose key is in the environment.
 const DATABASE_BY_MISTAKE: &str = "If the bellbird.db of this folder was made by mistake, move it away, so that \
@@ -303,6 +306,15 @@ fn shared_store(settings: &Settings, storage: &Storage) -> anyhow::Result<Option
     store
         .map(Some)
         .map_err(|text| anyhow!("redis.url cannot be used: {text}"))
+}
+
+pub async fn has_operator(storage: &Storage) -> Result<bool, StorageError> {
+    let operators = UserFilter {
+        operators_only: true,
+        ..UserFilter::default()
+    };
+    let found = storage.users().list_matching(&operators, None, 1).await?;
+    Ok(!found.is_empty())
 }
 
 /// Message for settings in which no provider has credentials.

@@ -114,6 +114,12 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &ServeArgs) -> anyhow:
         tracing::warn!("providers: {}", wiring::no_provider_hint());
     }
     warn_operator(&service, &settings).await?;
+    if setup_url.is_none()
+        && !service.urls.console_url.is_empty()
+        && !wiring::has_operator(&service.parts.storage).await?
+    {
+        tracing::warn!("{}", wiring::NO_OPERATOR);
+    }
     let urls = &service.urls;
     tracing::info!(
         api = urls.api_url,

@@ -226,6 +226,9 @@ async fn check_database(checks: &mut Checks, settings: &Settings) -> Option<Vec<
             if settings.master_keys.is_some() {
                 check_sealed(checks, &storage).await;
             }
+            if let Some(false) = checks.value("operators", wiring::has_operator(&storage).await) {
+                checks.note("operators", wiring::NO_OPERATOR);
+            }
             connections::check(checks, &storage).await;
             check_instances(checks, settings, &storage).await;
             jobs::check(checks, settings, &storage).await;
