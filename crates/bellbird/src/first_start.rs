@@ -135,7 +135,10 @@ impl FirstStart {
         // A service leaves its lock.
         let was_used = self.has(DATABASE_FILE) || self.has(&format!("{DATABASE_FILE}-lock"));
         match (self.has(KEY_FILE), was_used) {
-            (true, _) if !self.has(DATABASE_FILE) => bail!(lost_database(&self.folder)),
+            (true, _) if !self.has(DATABASE_FILE) => {
+                let there = "copy a backup to that place, start again, and then run `bellbird restore --decide`";
+                bail!(lost_database(&self.folder, there))
+            }
             (false, true) => bail!(lost_key(&self.folder)),
             _ => Ok(()),
         }
@@ -205,7 +208,10 @@ pub fn check_database(settings: &Settings) -> anyhow::Result<()> {
     if database.is_ok_and(|file| file.len() > 0) {
         return Ok(());
     }
-    bail!(lost_database(&folder))
+    bail!(lost_database(
+        &folder,
+        "restore a backup with `bellbird restore`"
+    ))
 }
 
 /// The folder of an installation that a first start has made: its settings, key and database are
@@ -223,11 +229,12 @@ pub fn made_in(settings: &Settings) -> Option<PathBuf> {
     is_made.then(|| folder.to_owned())
 }
 
-fn lost_database(folder: &Path) -> String {
+/// `restore` says how to get a backup back. The command for it needs the settings file.
+fn lost_database(folder: &Path, restore: &str) -> String {
     let (database, key) = (folder.join(DATABASE_FILE), folder.join(KEY_FILE));
     format!(
-        "the database {} is not there, but its master key {} is, so this is no first start: restore a backup with \
-         `bellbird restore`, or move the folder {} away to start over",
+        "the database {} is not there, but its master key {} is, so this is no first start: {restore}, or move \
+         the folder {} away to start over",
         database.display(),
         key.display(),
         folder.display()

@@ -148,6 +148,12 @@ async fn check_keys(settings: &Settings, storage: &Storage, file: &Path) -> anyh
     let file = file.display();
     let secrets = storage.secrets().sealed().await?;
     if let Some(missing) = missing_keys(settings, &secrets)? {
+        if settings.master_keys.is_none() {
+            bail!(
+                "nothing was restored: {file} needs a master key, and secrets.key is not set: {missing}. Set \
+                 secrets.key_file to the file of your copy, and run this command again"
+            );
+        }
         bail!(
             "nothing was restored: {file} needs a master key that is not in secrets.key: {missing}. Add it after the \
              first key, and run this command again"

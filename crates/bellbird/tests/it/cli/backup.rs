@@ -241,9 +241,13 @@ fn documented_restore() -> Vec<String> {
 /// each command.
 fn restore(deployment: &mut Deployment, database: Database, keep_access: &str) -> String {
     let both_keys = format!("{NEW_KEY},{MASTER_KEY}");
-    deployment.workdir.set(KEYS, NEW_KEY);
     // First without the key of the backup.
     let printed = if database == Database::Sqlite {
+        deployment.workdir.set(KEYS, "");
+        let error = deployment.workdir.error("restore backup.db --yes", 1);
+        assert_has(&error, "secrets.key is not set: `main`");
+        assert_has(&error, "Set secrets.key_file");
+        deployment.workdir.set(KEYS, NEW_KEY);
         let error = deployment.workdir.error("restore backup.db --yes", 1);
         assert_has(
             &error,
@@ -255,6 +259,7 @@ fn restore(deployment: &mut Deployment, database: Database, keep_access: &str) -
         assert_starts(&printed, "Restored backup.db. The replaced database is /");
         printed
     } else {
+        deployment.workdir.set(KEYS, NEW_KEY);
         let blocks = documented_restore();
         deployment.shell(&blocks[0]);
         let restored = format!("{}_restored", deployment.url);

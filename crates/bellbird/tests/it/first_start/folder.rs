@@ -107,6 +107,7 @@ fn copy_is_an_installation_and_a_part_of_one_is_none() {
     let made = std::fs::read(folder.join("bellbird.toml")).unwrap();
     assert_eq!(made, settings);
 
+    workdir.json("backup saved.db");
     for entry in std::fs::read_dir(&folder).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name().into_string().unwrap();
@@ -114,13 +115,23 @@ fn copy_is_an_installation_and_a_part_of_one_is_none() {
             std::fs::remove_file(entry.path()).unwrap();
         }
     }
-    for removed in ["nothing", "bellbird.toml"] {
+    for (removed, advice) in [
+        ("nothing", "restore a backup with `bellbird restore`"),
+        ("bellbird.toml", "copy a backup to that place, start again"),
+    ] {
         let _ = std::fs::remove_file(folder.join(removed));
         let error = workdir.error("serve", 1);
         assert_has(&error, "bellbird.db is not there, but its master key");
-        assert_has(&error, "restore a backup with `bellbird restore`");
+        assert_has(&error, advice);
         assert!(!folder.join("bellbird.db").exists());
     }
+
+    // As on a new machine, with the saved key and a backup.
+    std::fs::copy(workdir.path().join("saved.db"), folder.join("bellbird.db")).unwrap();
+    let error = workdir.error(&format!("serve {ANY_PORTS}"), 1);
+    assert_has(&error, "`bellbird restore --decide`");
+    workdir.json("restore --decide");
+    workdir.start("serve").end();
 }
 
 #[test]
