@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Child;
 
 use super::{FILES, key, leftovers};
+use crate::repository::root;
 use crate::support::process::{ANY_PORTS, Workdir, errors, text};
 use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
@@ -46,7 +47,22 @@ async fn second_start_finds_what_the_first_one_made() {
     let service = workdir.start("serve");
     assert!(service.json().get("setupUrl").is_none());
     service.end();
+    documented_commands_put_a_new_key_first(&workdir);
     other_user_is_told_how_to_run_commands(&workdir);
+}
+
+/// Those of docs/secrets.md#changing-the-key.
+fn documented_commands_put_a_new_key_first(workdir: &Workdir) {
+    let page = std::fs::read_to_string(root().join("docs/secrets.md")).unwrap();
+    let (_, rest) = page.split_once("```sh\n").unwrap();
+    let (commands, _) = rest.split_once("```").unwrap();
+    let mut bash = std::process::Command::new("bash");
+    bash.args(["-euo", "pipefail", "-c", commands]);
+    let status = bash.current_dir(workdir.data_folder()).status();
+    assert!(status.unwrap().success(), "{commands}");
+    let keys = "ok seals with key `new`, opens with new, main";
+    assert_eq!(workdir.doctor("secrets.key"), [keys]);
+    assert_eq!(mode(&workdir.data_folder().join("master.key")), 0o600);
 }
 
 #[test]
