@@ -18,7 +18,7 @@ use bellbird_providers::Registry;
 use bellbird_providers::http::ClientSettings;
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_reads::Reads;
-use bellbird_storage::{SealedSecrets, Sealer, Storage, StorageError, UserFilter};
+use bellbird_storage::{SealedSecrets, Sealer, ServiceLock, Storage, StorageError, UserFilter};
 use bellbird_webhooks::Webhooks;
 use bellbird_webhooks::event::buffer::WebhookEventBuffer;
 use secrecy::ExposeSecret as _;
@@ -160,9 +160,13 @@ pub fn describe_open_error(settings: &Settings, error: StorageError) -> anyhow::
     }
 }
 
-/// What to do about a database that is not there. Most likely the command runs in another folder
-/// than the service, and a new database would hide one that can still be restored.
+/// What to do about a database that is not there. If no service has its rows, most likely the
+/// command runs in another folder than the service, and a new database would hide one that can
+/// still be restored.
 pub fn missing_database(settings: &Settings, what: &str) -> String {
+    if let Some(text) = ServiceLock::rescue(settings.database.url.expose_secret()) {
+        return text;
+    }
     let (location, origin) = (database_location(settings), database_origin(settings));
     if !names_installation(settings) {
         return no_installation(&format!("the {location} {what}"));

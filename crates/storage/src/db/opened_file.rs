@@ -14,8 +14,9 @@ use crate::error::{Result, StorageError};
 /// With less free space than this, the next sync of a large connection may fail to write.
 const FREE_BYTES_MIN: u64 = 16 * MEBIBYTE;
 const MEBIBYTE: u64 = 1024 * 1024;
-const RESCUE: &str = "its rows are only in this process, so do not stop it before you have followed \
-    docs/alerts.md#when-the-database-file-is-gone";
+/// What to do about a process whose database was deleted or replaced.
+pub(crate) const RESCUE: &str =
+    "so do not stop it before you have followed docs/alerts.md#when-the-database-file-is-gone";
 
 pub(crate) struct OpenedFile {
     path: PathBuf,
@@ -44,13 +45,14 @@ impl OpenedFile {
             Ok(found) if id(&found) == self.id => {}
             Ok(_) => {
                 let text = format!(
-                    "another file has replaced the SQLite database {path} while it was open: {RESCUE}"
+                    "another file has replaced the SQLite database {path} while it was open: its rows are only in this \
+                     process, {RESCUE}"
                 );
                 return Err(StorageError::File(text));
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Err(StorageError::File(format!(
-                    "the SQLite database {path} was deleted: {RESCUE}"
+                    "the SQLite database {path} was deleted: its rows are only in this process, {RESCUE}"
                 )));
             }
             Err(error) => return Err(StorageError::unavailable(error)),

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
+use crate::db::opened_file::RESCUE;
 use crate::db::{file_user, open_error};
 use crate::error::{Result, StorageError};
 
@@ -27,7 +28,8 @@ impl ServiceLock {
     /// [`crate::Storage`] is opened: a restore holds it while it replaces the file.
     ///
     /// # Errors
-    /// [`StorageError::InUse`] if another process holds it.
+    /// [`StorageError::InUse`] if another process holds it, [`StorageError::File`] if the file of
+    /// that process was deleted.
     pub fn acquire(database_url: &str) -> Result<Option<Self>> {
         let Some(path) = open_error::sqlite_file(database_url)? else {
             return Ok(None);
@@ -35,7 +37,14 @@ impl ServiceLock {
         let explain = |error| open_error::explain(database_url, error);
         let database = file_user::resolve(&path).map_err(explain)?;
         let file = lock_file(&database, "-lock").map_err(explain)?;
-        locked(file.try_lock(), || StorageError::InUse(database.clone())).map_err(explain)?;
+        locked(file.try_lock(), || {
+            if database.exists() {
+                StorageError::InUse(database.clone())
+            } else {
+                StorageError::File(rescue_text(&database))
+            }
+        })
+        .map_err(explain)?;
         Ok(Some(Self {
             _file: file,
             database,
@@ -53,6 +62,16 @@ impl ServiceLock {
         };
         let is_empty = std::fs::metadata(&database).map_or(true, |file| file.len() == 0);
         is_empty && file_user::with_suffix(&database, "-lock").exists()
+    }
+
+    /// Says what to do about a database whose file was deleted while a service runs on it. `None`
+    /// for every other database.
+    pub fn rescue(database_url: &str) -> Option<String> {
+        let path = open_error::sqlite_file(database_url).ok()??;
+        let database = file_user::resolve(&path).ok()?;
+        let lock = File::open(file_user::with_suffix(&database, "-lock")).ok()?;
+        let is_held = matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock));
+        (is_held && !database.exists()).then(|| rescue_text(&database))
     }
 
     /// The path of the database, without symbolic links.
@@ -87,6 +106,13 @@ impl OpenLock {
         locked(file.try_lock(), || in_use(database))?;
         Ok(Self { _file: file })
     }
+}
+
+fn rescue_text(database: &Path) -> String {
+    format!(
+        "the SQLite database {} was deleted: its rows are only in the service that runs on it, {RESCUE}",
+        database.display()
+    )
 }
 
 /// Fails with `busy` if another process holds the lock.

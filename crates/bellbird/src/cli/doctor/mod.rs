@@ -15,7 +15,7 @@ use bellbird_management::health::{self, Backup};
 use bellbird_providers::registry::{self, Enabled, PROVIDERS};
 use bellbird_providers::settings::Form;
 use bellbird_providers::{CallContext, Cause, Provider, Registry};
-use bellbird_storage::{Chain, Instance, SealedSecrets, Storage, StorageError};
+use bellbird_storage::{Chain, Instance, SealedSecrets, ServiceLock, Storage, StorageError};
 use jiff::{SignedDuration, Timestamp};
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
@@ -201,9 +201,9 @@ async fn check_database(checks: &mut Checks, settings: &Settings) -> Option<Vec<
         Ok(storage) => storage,
         Err(error) => {
             checks.wrong("database", format!("{error:#}"));
-            // None can run on a file that does not exist.
+            // None can run on a file that does not exist, unless it was deleted since.
             return Storage::sqlite_path(url)
-                .filter(|path| !path.exists())
+                .filter(|path| !path.exists() && ServiceLock::rescue(url).is_none())
                 .map(|_| Vec::new());
         }
     };

@@ -77,9 +77,12 @@ async fn deleted_database_fails_readiness_and_can_be_rescued() {
     let metrics = metrics.await.unwrap().text().await.unwrap();
     let mut lines = metrics.lines();
     assert!(lines.any(|line| line == "bellbird_database_available 0"));
-    // A command must not bury it.
-    let error = workdir.error("user list", 1);
-    assert_has(&error, "does not exist: is this the right folder");
+    // A command must not bury it, nor ask to stop the service.
+    let [listed, restored] = ["user list", "restore backup.db"].map(|line| workdir.error(line, 1));
+    for text in [listed, restored, workdir.doctor("database").join("")] {
+        assert_has(&text, "its rows are only in the service that runs on it");
+        assert_has(&text, "docs/alerts.md#when-the-database-file-is-gone");
+    }
 
     let id = service.id().to_string();
     let signal = |name: &str| {

@@ -19,7 +19,13 @@ fn second_lock_is_rejected_until_the_first_is_dropped() {
     for url in [&url, &format!("sqlite://{}", link.display())] {
         assert_fails!(ServiceLock::acquire(url), InUse(_));
     }
+    assert!(ServiceLock::rescue(&url).is_none());
+    // Now whoever holds it alone has the rows.
+    fs::remove_file(&file).unwrap();
+    assert_fails!(ServiceLock::acquire(&url), File(_));
+    assert!(ServiceLock::rescue(&url).is_some());
     drop(lock);
+    assert!(ServiceLock::rescue(&url).is_none());
     ServiceLock::acquire(&url).unwrap();
     let mode = fs::metadata(folder.path().join("b.db-lock"))
         .unwrap()
