@@ -43,7 +43,7 @@ pub(super) struct InitArgs {
     #[arg(long, value_parser = arguments::email)]
     email: Option<String>,
 
-    /// IANA timezone of the operator; that of this machine if not set
+    /// IANA timezone of the operator; that of this machine if not set, unless it is UTC
     #[arg(long, value_name = "TZ", value_parser = arguments::timezone)]
     timezone: Option<String>,
 
@@ -147,7 +147,11 @@ impl Answers {
                 "the e-mail address of the first operator is needed: pass --email".to_owned()
             )),
         };
-        let here = TimeZone::system().iana_name().map(str::to_owned);
+        // Servers have UTC whatever the days of their users are.
+        let here = TimeZone::system()
+            .iana_name()
+            .filter(|name| !name.ends_with("UTC") && arguments::timezone(name).is_ok())
+            .map(str::to_owned);
         let timezone = match &args.timezone {
             Some(timezone) => Some(timezone.clone()),
             None if asks => {
@@ -159,7 +163,7 @@ impl Answers {
                 };
                 Some(ask::until(&question, parse)?)
             }
-            None => here.filter(|name| arguments::timezone(name).is_ok()),
+            None => here,
         };
         let providers = match (&args.provider, &args.credentials) {
             (Some(provider), Some(file)) => Providers::Of(Credentials::read(provider, file)?),

@@ -68,7 +68,10 @@ fn commands_that_init_shows_name_its_folder() {
 #[test]
 fn no_command_makes_a_link_that_signs_nobody_in() {
     let mut workdir = Workdir::new();
+    workdir.set("TZ", "Australia/Perth");
     workdir.json("init --email me@example.com");
+    let users = workdir.json("user list");
+    assert_eq!(users[0]["timezone"], "Australia/Perth", "of the machine");
     for (name, value) in [
         ("ISSUER", "https://login.example"),
         ("CLIENT_ID", "bellbird"),
@@ -159,8 +162,11 @@ fn init_that_is_wrong_makes_nothing() {
 
 #[test]
 fn several_at_once_make_one_operator() {
-    let workdir = Workdir::new();
+    let mut workdir = Workdir::new();
+    workdir.set("TZ", "Etc/UTC");
     workdir.json("init --email first@example.com");
+    let users = workdir.json("user list");
+    assert_eq!(users[0]["timezone"], json!(null));
     workdir.json("user set first@example.com --no-operator");
     std::thread::scope(|scope| {
         for number in 0..4 {
