@@ -16,7 +16,7 @@ use super::ask::Question;
 use super::backup::needed_keys;
 use super::output::{self, count};
 use crate::config::Settings;
-use crate::wiring;
+use crate::{instances, wiring};
 
 const QUESTION: Question = Question {
     text: "Replace this?",
@@ -184,6 +184,14 @@ async fn decide(settings: &Settings, args: &RestoreArgs) -> anyhow::Result<()> {
         );
     }
     let lock = ServiceLock::acquire(settings.database.url.expose_secret())?;
+    // PostgreSQL has no such lock.
+    if lock.is_none() && !instances::running(&storage).await?.is_empty() {
+        bail!(
+            "a Bellbird service runs on the {}: stop it first, or if it was killed, wait {} seconds",
+            wiring::database_location(settings),
+            INSTANCE_TIMEOUT.as_secs()
+        );
+    }
     let view = apply(&storage, args).await?;
     // Only a warning: they may be lost for good.
     if let Some(missing) = missing_keys(settings, &storage.secrets().sealed().await?)? {

@@ -91,6 +91,8 @@ async fn status_shows_what_runs() {
     assert_has(&shown, "1 running");
     assert_has(&shown, &api(&service));
     assert_lacks(&shown, &MASTER_KEY[5..]);
+    let error = workdir.error("restore --decide --yes", 1);
+    assert_has(&error, "a Bellbird service runs on ");
     let found = workdir.doctor("instances").remove(0);
     assert_starts(&found, "ok 1 running: ");
     assert_has(&found, &api(&service));
