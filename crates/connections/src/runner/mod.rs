@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bellbird_limits::jitter::{self, jittered};
 use bellbird_providers::registry::PROVIDERS;
-use bellbird_storage::{JobKey, StorageError};
+use bellbird_storage::{Chain, JobKey, StorageError};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -111,6 +111,11 @@ impl Jobs<'_> {
             match self.start_due(kind, provider, place, &mut running).await {
                 Ok(true) => continue,
                 Ok(false) => {}
+                // The renewal of the instance's row warns of a lost database once, for all lanes.
+                Err(error @ StorageError::Unavailable(_)) => {
+                    let error = Chain(&error);
+                    tracing::debug!(kind = kind.name, provider, %error, "could not claim job");
+                }
                 Err(error) => {
                     tracing::warn!(kind = kind.name, provider, %error, "could not claim job");
                 }

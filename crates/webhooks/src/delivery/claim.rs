@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::TimestampExt as _;
-use bellbird_storage::{ClaimedEndpoint, DueDelivery, SealError, StorageError};
+use bellbird_storage::{Chain, ClaimedEndpoint, DueDelivery, SealError, StorageError};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -94,6 +94,11 @@ impl Webhooks {
             .await
         {
             Ok(claims) => claims,
+            // The renewal of the instance's row warns of a lost database once.
+            Err(error @ StorageError::Unavailable(_)) => {
+                tracing::debug!(error = %Chain(&error), "could not claim due endpoints");
+                return false;
+            }
             Err(error) => {
                 tracing::warn!(%error, "could not claim due endpoints");
                 return false;

@@ -277,7 +277,8 @@ mod postgres {
             RunningCommand::start_with_log(&workdir, &format!("serve --json {ANY_PORTS}"), &log);
         execute(&url, "ALTER TABLE instances RENAME TO lost", "").await;
         let message = "could not renew the row of this instance";
-        eventually(async || std::fs::read_to_string(&log).unwrap().contains(message)).await;
+        let logs = |text: &str| std::fs::read_to_string(&log).unwrap().contains(text);
+        eventually(async || logs(message)).await;
         // Nobody sends a request, and monitors see it all the same.
         let is_available =
             async |value: u32| metric(&service, "bellbird_database_available").await == Some(value);
@@ -298,6 +299,7 @@ mod postgres {
         .await;
         assert_eq!(running(&workdir), [api(&service)]);
         eventually(async || is_available(1).await).await;
+        eventually(async || logs("row of this instance renewed again")).await;
         service.end();
     }
 }
