@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf, absolute};
 
 use rusqlite::ErrorCode;
 
-use crate::db::postgres::ServerError;
+use crate::db::postgres::{NO_RESPONSE, ServerError};
 use crate::db::postgres_url;
 use crate::error::StorageError;
 
@@ -130,7 +130,7 @@ fn postgres_reason(source: &(dyn Error + Send + Sync + 'static)) -> (String, &'s
         }
         Some(ErrorKind::TimedOut) => {
             return (
-                "the server does not respond".to_owned(),
+                NO_RESPONSE.to_owned(),
                 "check the network and its firewalls",
             );
         }
@@ -150,11 +150,8 @@ fn postgres_reason(source: &(dyn Error + Send + Sync + 'static)) -> (String, &'s
         "add the password"
     } else if text.contains("lookup address") {
         "check the host name and the DNS"
-    } else if text.contains("Timeout") {
-        return (
-            "the server does not respond".to_owned(),
-            "check the network and its firewalls",
-        );
+    } else if text == NO_RESPONSE {
+        "check the network and its firewalls"
     } else {
         "check the server"
     };

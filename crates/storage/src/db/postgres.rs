@@ -20,7 +20,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use deadpool_postgres::{Hook, HookError, Manager, Object, Pool, PoolError, QueueMode, Runtime};
+use deadpool_postgres::{
+    Hook, HookError, Manager, Object, Pool, PoolError, QueueMode, Runtime, TimeoutType,
+};
 use futures_util::TryStreamExt as _;
 use futures_util::future::maybe_done;
 use tokio::runtime::Handle;
@@ -42,6 +44,8 @@ use crate::tests::postgres_steps::gate as step_gate;
 
 type PgResult<T> = std::result::Result<T, tokio_postgres::Error>;
 
+/// What an error says of a connection that was not made in time.
+pub(crate) const NO_RESPONSE: &str = "the server does not respond";
 /// The longest wait of a request for a free connection.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(5);
 const RECYCLE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -202,6 +206,12 @@ impl Postgres {
             Err(
                 PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)),
             ) => Err(to_storage_error(error)),
+            Err(PoolError::Timeout(TimeoutType::Wait)) => {
+                Err(StorageError::unavailable("no connection was free in time"))
+            }
+            Err(PoolError::Timeout(TimeoutType::Create | TimeoutType::Recycle)) => {
+                Err(StorageError::unavailable(NO_RESPONSE))
+            }
             Err(other) => Err(StorageError::unavailable(other.to_string())),
         }
     }
