@@ -224,25 +224,25 @@ fn next_steps(view: &RestoredView) -> String {
             cut.keys_revoked,
             "API key revoked",
             "API keys revoked",
-            "bellbird key create --user USER --name NAME",
+            "`bellbird key create --user USER --name NAME`",
         ),
         (
             cut.operator_keys_revoked,
             "operator key revoked",
             "operator keys revoked",
-            "bellbird operator-key create --name NAME",
+            "`bellbird operator-key create --name NAME`",
         ),
         (
             cut.operators_removed,
             "user no longer an operator",
             "users no longer operators",
-            "bellbird user set USER --operator",
+            "`bellbird user set USER --operator`",
         ),
         (
             cut.sign_ins_forbidden,
             "e-mail address that signs nobody in",
             "e-mail addresses that sign nobody in",
-            "bellbird user set USER --console-sign-in, with --email NEW if it has changed",
+            "`bellbird user set USER --console-sign-in`, with --email NEW if it has changed",
         ),
         (
             cut.identities_forgotten + cut.sessions_ended,
@@ -254,31 +254,31 @@ fn next_steps(view: &RestoredView) -> String {
             cut.links_deleted,
             "link deleted",
             "links deleted",
-            "bellbird connection link --user USER",
+            "`bellbird connection link --user USER`",
         ),
         (
             cut.setup_tokens_deleted,
             "setup token deleted",
             "setup tokens deleted",
-            "bellbird simplefin token --user USER",
+            "`bellbird simplefin token --user USER`",
         ),
         (
             cut.endpoints_paused,
             "endpoint paused",
             "endpoints paused",
-            "bellbird webhook enable ID (bellbird webhook list)",
+            "`bellbird webhook enable ID` (`bellbird webhook list`)",
         ),
         (
             cut.users,
             "user restored",
             "users restored",
-            "bellbird user list: remove who had been removed",
+            "`bellbird user list`: remove who had been removed",
         ),
         (
             cut.connections,
             "connection restored",
             "connections restored",
-            "bellbird connection list: remove what had been removed",
+            "`bellbird connection list`: remove what had been removed",
         ),
     ]
     .into_iter()
@@ -287,7 +287,7 @@ fn next_steps(view: &RestoredView) -> String {
     .collect();
     steps.push([
         "now".to_owned(),
-        "bellbird serve, or systemctl start bellbird".to_owned(),
+        "`bellbird serve`, or `systemctl start bellbird`".to_owned(),
     ]);
     format!(
         "Nothing of the backup lets anybody in, and no endpoint gets events, until you have done this:\n\n{}",

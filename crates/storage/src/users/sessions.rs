@@ -96,7 +96,7 @@ statements! {
 
 /// The text of the conflict.
 pub const NO_CONSOLE_SIGN_IN: &str = "this user may not sign in to the console: allow it with \
-    `bellbird user set --console-sign-in`, or by API with `consoleSignIn`";
+    `bellbird user set USER --console-sign-in`, or by API with `consoleSignIn`";
 
 /// A link that signs in. Has no `Debug`, because it holds the token.
 #[derive(Clone, Copy)]

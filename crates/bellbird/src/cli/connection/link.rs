@@ -36,7 +36,8 @@ use crate::failure::Failure;
 #[command(after_long_help = "Examples:
   bellbird connection link --user me@example.com --provider fiskil
   bellbird connection link --reconnect 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f
-  bellbird connection link --user me@example.com --return-url https://app.example.com/linked --state 42")]
+  bellbird connection link --user me@example.com --return-url https://app.example.com/linked \\
+    --state 42")]
 pub(crate) struct LinkArgs {
     /// E-mail address or id of the user
     #[arg(long)]

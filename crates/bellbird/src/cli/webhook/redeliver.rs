@@ -21,7 +21,8 @@ use super::{EndpointArgs, EventUserArgs, endpoint_error, event_not_found};
 /// retries the event as often as a new one.
 #[derive(Args)]
 #[command(after_long_help = "Example:
-  bellbird webhook redeliver 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f 0198c7e3-0f4f-7d53-a1b2-4c1d2e3f7b1c")]
+  bellbird webhook redeliver 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f \\
+    0198c7e3-0f4f-7d53-a1b2-4c1d2e3f7b1c")]
 pub(crate) struct RedeliverArgs {
     #[command(flatten)]
     endpoint: EndpointArgs,

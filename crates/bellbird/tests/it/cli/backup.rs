@@ -316,7 +316,7 @@ async fn restore_cuts_access_unless_the_operator_keeps_it() {
     for part in [
         "Nothing of the backup lets anybody in",
         "1 API key revoked",
-        "bellbird key create --user USER --name NAME",
+        "`bellbird key create --user USER --name NAME`",
         "1 operator key revoked",
         "1 user no longer an operator",
         "2 links deleted",
