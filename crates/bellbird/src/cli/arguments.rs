@@ -18,7 +18,9 @@ use uuid::Uuid;
 
 use super::output;
 use crate::config::place::{DATA_DIR, FoundFile, SETTINGS_FILE, Surroundings};
-use crate::config::{Flag, LISTEN_ADDRESS, LogFormat, LogLevel, Settings, Sources, terminal};
+use crate::config::{
+    self, Flag, LISTEN_ADDRESS, LogFormat, LogLevel, Settings, Sources, WEB_URL, terminal,
+};
 
 /// Longer input is cut off. No provider's credentials and no URL of a database are this long.
 const SECRET_BYTES_MAX: u64 = 64 * 1024;
@@ -276,6 +278,10 @@ pub(super) fn email(text: &str) -> Result<String, String> {
 
 pub(super) fn timezone(text: &str) -> Result<String, String> {
     values::timezone(text).map_err(must_be)
+}
+
+pub(super) fn web_url(text: &str) -> Result<String, String> {
+    config::web_url(text).ok_or_else(|| must_be(WEB_URL))
 }
 
 pub(super) fn key_name(text: &str) -> Result<KeyName, String> {

@@ -44,7 +44,7 @@ use clap::ValueEnum;
 use secrecy::SecretString;
 
 pub use source::{Flag, Origin, Sources};
-pub use values::LISTEN_ADDRESS;
+pub use values::{LISTEN_ADDRESS, WEB_URL, web_url};
 
 use values::{Values, web_origin};
 

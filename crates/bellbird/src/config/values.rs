@@ -18,7 +18,8 @@ use super::source::{Origin, Raw, SourceReader, Sources, shortened};
 /// The form of an address to listen on, after "must be".
 pub const LISTEN_ADDRESS: &str = "an IP address and a port, such as 127.0.0.1:8080 or [::1]:8080";
 const TEXT: &str = "text, in quotes";
-const URL: &str = "a URL such as https://example.com, without user name, query or fragment";
+/// The form of a URL, after "must be".
+pub const WEB_URL: &str = "a URL such as https://example.com, without user name, query or fragment";
 const PROVIDER_URL: &str = "a URL such as https://example.com, without user name, query or fragment, and http only for this machine";
 
 /// Whether an error message may show the value.
@@ -185,7 +186,7 @@ impl Values {
 
     /// An empty value leaves the setting unset.
     pub(super) fn optional_url(&mut self, name: &str) -> Option<String> {
-        self.optional(name, URL, web_url)
+        self.optional(name, WEB_URL, web_url)
     }
 
     /// The URL of an identity provider, as it writes it: a slash at the end counts. An empty value
@@ -398,7 +399,7 @@ fn whole_number(text: &str) -> Option<u32> {
 }
 
 /// Parses an http or https URL and removes a trailing slash.
-pub(super) fn web_url(text: &str) -> Option<String> {
+pub fn web_url(text: &str) -> Option<String> {
     let uri: http::Uri = text.parse().ok()?;
     let web = matches!(uri.scheme_str(), Some("http" | "https"));
     let authority = uri.authority()?;

@@ -103,11 +103,15 @@ impl Credentials {
             return Ok(());
         };
         let call = CallContext::new(Instant::now() + timeout, Timestamp::now(), Cause::Schedule);
-        opened
-            .provider
-            .check(&call)
-            .await
-            .with_context(|| format!("{} does not take these credentials", self.provider.title))
+        opened.provider.check(&call).await.map_err(|error| {
+            let title = self.provider.title;
+            let text = if error.is_transient() {
+                format!("could not test the credentials of {title}")
+            } else {
+                format!("{title} does not take these credentials")
+            };
+            anyhow::Error::new(error).context(text)
+        })
     }
 
     pub(super) async fn store(&self, change: &mut ManagementChange<'_>) -> anyhow::Result<()> {

@@ -48,7 +48,7 @@ pub(super) struct InitArgs {
     timezone: Option<String>,
 
     /// URL at which browsers and programs reach Bellbird, if there is a proxy in front of it
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = arguments::web_url)]
     public_url: Option<String>,
 
     /// Use simulated providers, which need no account
@@ -191,7 +191,10 @@ impl Providers {
             text if text == "sandbox" || text == "none" || names.contains(&text) => {
                 Ok(text.to_owned())
             }
-            _ => Err(format!("must be sandbox, none, {}", names.join(" or "))),
+            _ => Err(format!(
+                "must be sandbox, none or one of {}",
+                names.join(", ")
+            )),
         };
         Ok(match ask::until(&question, parse)?.as_str() {
             "sandbox" => Self::Sandbox,

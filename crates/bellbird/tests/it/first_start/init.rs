@@ -118,7 +118,7 @@ fn init_asks_on_a_terminal() {
         "E-mail address of the first operator: ",
         "That must be",
         "Timezone, in which days begin and end",
-        "That must be sandbox, none, fiskil",
+        "That must be sandbox, none or one of fiskil, ",
         "/sign-in/",
     ] {
         assert_has(&shown, text);
@@ -130,6 +130,8 @@ fn init_that_is_wrong_makes_nothing() {
     let mut workdir = Workdir::new();
     // Without a terminal, it asks for nothing.
     assert_has(&workdir.error("init", 2), "pass --email");
+    let error = workdir.error("init --email me@example.com --public-url example.com", 2);
+    assert_has(&error, "must be a URL such as https://example.com");
     workdir.set("BELLBIRD_FISKIL__CLIENT_ID", "client");
     for (credentials, code, part) in [
         ("{}", 2, "the credentials of fiskil have no client_id"),
