@@ -8,6 +8,7 @@ use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use rusqlite::ErrorCode;
 use tempfile::{Builder, NamedTempFile};
 
 use crate::backups::access;
@@ -135,9 +136,13 @@ impl StagedBackup {
         check_header(file, lock.database())?;
         let copy = new_file_beside(lock.database())?;
         copy_content(file, copy.as_file()).map_err(StorageError::unavailable)?;
-        let storage = Storage::open_file(copy.path(), sealer).await?;
-        storage.check_backup().await?;
-        storage.migrate().await?;
+        let opened = async {
+            let storage = Storage::open_file(copy.path(), sealer).await?;
+            storage.check_backup().await?;
+            storage.migrate().await?;
+            Ok::<_, StorageError>(storage)
+        };
+        let storage = opened.await.map_err(|error| or_damaged(error, file))?;
         let alone = OpenLock::exclude_others(lock.database())?;
         Ok(Self {
             storage,
@@ -235,6 +240,22 @@ fn check_header(file: &Path, database: &Path) -> Result<()> {
         Ok(_) if header == SQLITE_HEADER => Ok(()),
         Ok(_) => reject("not a SQLite database"),
         Err(error) => reject(&error.to_string()),
+    }
+}
+
+/// SQLite reports a file that was cut off as an error, before its integrity check.
+fn or_damaged(error: StorageError, file: &Path) -> StorageError {
+    let code = match &error {
+        StorageError::Unavailable(source) => source
+            .downcast_ref::<rusqlite::Error>()
+            .and_then(rusqlite::Error::sqlite_error_code),
+        _ => None,
+    };
+    match code {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StorageError::Backup(
+            format!("{} is damaged: restore another backup", file.display()),
+        ),
+        _ => error,
     }
 }
 

@@ -621,12 +621,19 @@ async fn restore_fails_without_a_change() {
     workdir.json("user add --email anna@example.com");
     workdir.json("backup backup.db");
     fs::write(workdir.folder.path().join("text.db"), "no database").unwrap();
+    let backup = fs::read(workdir.folder.path().join("backup.db")).unwrap();
+    let half = &backup[..backup.len() / 2];
+    fs::write(workdir.folder.path().join("half.db"), half).unwrap();
     for (line, reason) in [
         (
             "backup backup.db",
             "backup.db exists already, and nothing is overwritten",
         ),
         ("restore text.db --yes", "text.db: not a SQLite database"),
+        (
+            "restore half.db --yes",
+            "half.db is damaged: restore another",
+        ),
         ("restore none.db", "restored: there is no file none.db"),
         ("restore own.db --yes", "the database itself"),
     ] {
@@ -660,6 +667,7 @@ async fn restore_fails_without_a_change() {
         names,
         [
             "backup.db",
+            "half.db",
             "own.db",
             "own.db-lock",
             "own.db-open",
