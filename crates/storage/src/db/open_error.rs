@@ -97,9 +97,7 @@ fn sqlite_reason(
             "another process keeps it locked".to_owned(),
             "end that process",
         ),
-        (Some(ErrorCode::DiskFull), _) | (_, Some(ErrorKind::StorageFull)) => {
-            ("the disk is full".to_owned(), "make space")
-        }
+        (_, Some(ErrorKind::StorageFull)) => ("the disk is full".to_owned(), "make space"),
         (Some(ErrorCode::DatabaseCorrupt), _) => (
             chain(source),
             "check the disk, and restore a backup with `bellbird restore`",
@@ -183,6 +181,7 @@ fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Chain;
 
     /// As SQLite reports it.
     #[test]
@@ -196,7 +195,13 @@ mod tests {
         let error = database
             .execute_batch("INSERT INTO one VALUES (hex(zeroblob(100000)))")
             .unwrap_err();
-        let (reason, advice) = sqlite_reason(&path, &error).unwrap();
+        let error = StorageError::from(error);
+        let shown = "the database is not available: the disk is full: make space";
+        assert_eq!(Chain(&error).to_string(), shown);
+        let StorageError::Unavailable(source) = error else {
+            unreachable!("it is not a conflict");
+        };
+        let (reason, advice) = sqlite_reason(&path, source.as_ref()).unwrap();
         assert_eq!((&*reason, advice), ("the disk is full", "make space"));
     }
 }

@@ -451,6 +451,10 @@ impl From<rusqlite::Error> for StorageError {
             {
                 Self::migration_needed()
             }
+            (ErrorCode::DiskFull, _) => {
+                let kind = std::io::ErrorKind::StorageFull;
+                Self::unavailable(std::io::Error::new(kind, "the disk is full: make space"))
+            }
             // Its text has the whole statement, which of a migration are hundreds of lines.
             _ => match error {
                 rusqlite::Error::SqlInputError { error, msg, .. } => {

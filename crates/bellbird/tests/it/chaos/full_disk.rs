@@ -99,7 +99,7 @@ async fn full_disk_is_named_and_space_is_noticed_without_a_restart() {
     assert_eq!(text(&reason, "database"), expected);
     let add = "user add --email command@example.com";
     let error = deployment.workdir.error(add, 1);
-    assert!(error.contains("database or disk is full"), "{error}");
+    assert!(error.contains("the disk is full: make space"), "{error}");
 
     disk.empty();
     eventually(async || ready().await.0 == 200).await;
