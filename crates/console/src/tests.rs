@@ -3,12 +3,10 @@
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::task::{Context, Waker};
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::ConnectInfo;
-use axum::response::Response;
 use axum::routing::get;
 use bellbird_api::serve::ResponseTimeout;
 use bellbird_connections::ConnectionsError;
@@ -557,26 +555,10 @@ async fn own_data_is_read_while_it_is_sent() {
 #[tokio::test]
 async fn files_keep_what_the_listener_must_know() {
     let console = TestConsole::new().await;
-    let file = async || {
-        let mut response = Response::new(Body::from("rows"));
-        response
-            .extensions_mut()
-            .insert(ResponseTimeout(Duration::from_secs(3_600)));
-        response
-    };
-    let api = Router::new().route("/v1/export/holdings.csv", get(file));
-    let router = crate::router(
-        console.context.clone(),
-        api,
-        settings(),
-        console.site(),
-        |pages| pages,
-    );
+    let router = console.router(console.site());
     let cookie = sign_in(&console, &router).await;
-    let file = router
-        .oneshot(request("GET", "/holdings.csv", &[("cookie", &cookie)], ""))
-        .await
-        .unwrap();
+    let file = request("GET", "/transactions.csv", &[("cookie", &cookie)], "");
+    let file = router.oneshot(file).await.unwrap();
     assert_eq!(file.status(), 200);
     assert!(file.extensions().get::<ResponseTimeout>().is_some());
 }

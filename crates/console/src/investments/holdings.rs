@@ -4,20 +4,31 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use askama::Template;
-use bellbird_domain::{Decimal, ExactSum};
+use axum::response::IntoResponse as _;
+use bellbird_domain::{AccountId, Decimal, ExactSum};
+use bellbird_interop::export::NameParts;
+use bellbird_interop::export::formats::CsvLines;
+use bellbird_reads::Trades;
 use futures_util::stream::{self, StreamExt as _};
 use serde::Deserialize;
 
-use crate::api_client::List;
+use crate::api_client::{ApiError, List};
+use crate::error_page::PageResult;
 use crate::pages::names::sanitized;
 use crate::pages::{BankTrouble, Money, Number, SignedInFrame, rendered_part};
-use crate::rows::Symbol;
+use crate::rows::file::{FOR_SPREADSHEETS, csv_headers, not_read};
 use crate::rows::filter::Filter;
 use crate::rows::linked::Bank;
 use crate::rows::list::RowList;
+use crate::rows::{ListKind as _, Symbol};
+use crate::session::Session;
 
 /// Brokers read at the same time. The trades are read meanwhile, and a session has few permits.
 const BROKERS_AT_ONCE: usize = 2;
+/// Of the file.
+const COLUMNS: [&str; 9] = [
+    "Account", "Broker", "Symbol", "Name", "Quantity", "Price", "Value", "Gain", "Currency",
+];
 
 #[derive(Template)]
 #[template(path = "investments_holdings.html")]
@@ -56,6 +67,7 @@ struct Gain {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Holding {
+    account_id: AccountId,
     account_name: String,
     symbol: String,
     name: Option<String>,
@@ -141,19 +153,14 @@ fn percent(part: &ExactSum, whole: &ExactSum) -> Option<String> {
 /// Of the accounts that the page shows.
 pub(super) async fn part(list: &RowList) -> String {
     let filter = &list.filter;
-    let mut reads = Vec::new();
-    for broker in list.linked.chosen(filter.account) {
-        reads.push(read(list, broker));
-    }
-    let read: Vec<Result<Vec<Holding>, BankTrouble>> = stream::iter(reads)
-        .buffered(BROKERS_AT_ONCE)
-        .collect()
-        .await;
-    let (mut holdings, mut troubles) = (Vec::<Holding>::new(), Vec::new());
-    for of_broker in read {
-        match of_broker {
+    let (mut holdings, mut troubles) = (Vec::<Holding>::new(), Vec::<BankTrouble>::new());
+    for (broker, read) in read_all(list).await {
+        match read {
             Ok(some) => holdings.extend(some),
-            Err(trouble) => troubles.push(trouble),
+            Err(error) => {
+                let bank = list.session.asked(&broker.connection, &list.linked.names);
+                troubles.push(bank.failed_by_api(&error.code, error.retry_after));
+            }
         }
     }
     let mut by_currency: BTreeMap<&str, Vec<&Holding>> = BTreeMap::new();
@@ -179,7 +186,54 @@ pub(super) async fn part(list: &RowList) -> String {
     })
 }
 
-async fn read(list: &RowList, broker: &Bank) -> Result<Vec<Holding>, BankTrouble> {
+/// `GET /holdings.csv`: all holdings, for people.
+pub(crate) async fn download_holdings(session: Session) -> PageResult {
+    let list = RowList::load(session, Trades::PAGE, None).await?;
+    let mut lines = CsvLines::new(FOR_SPREADSHEETS);
+    let mut file = Vec::new();
+    lines.header(&COLUMNS, &mut file);
+    for (broker, read) in read_all(&list).await {
+        let holdings = match read {
+            Ok(holdings) => holdings,
+            Err(error) => return Ok(not_read(&error)),
+        };
+        for one in holdings {
+            let account = broker.name_of(one.account_id);
+            lines.text(account.unwrap_or(&one.account_name), &mut file);
+            lines.text(&broker.name, &mut file);
+            lines.text(&one.symbol, &mut file);
+            lines.text(one.name.as_deref().unwrap_or_default(), &mut file);
+            lines.plain(&one.quantity, &mut file);
+            for number in [one.current_price, one.market_value, one.unrealized_pnl] {
+                lines.plain(&number.unwrap_or_default(), &mut file);
+            }
+            lines.text(&one.currency, &mut file);
+            lines.end_line(&mut file);
+        }
+    }
+    let parts = NameParts {
+        institution: None,
+        account: None,
+        resource: Some("holdings"),
+        days: (None, Some(list.session.today())),
+        extension: "csv",
+    };
+    Ok((csv_headers(&parts.name()), file).into_response())
+}
+
+/// Of each broker of the accounts that the page shows.
+async fn read_all(list: &RowList) -> Vec<(&Bank, Result<Vec<Holding>, ApiError>)> {
+    let mut reads = Vec::new();
+    for broker in list.linked.chosen(list.filter.account) {
+        reads.push(read(list, broker));
+    }
+    stream::iter(reads)
+        .buffered(BROKERS_AT_ONCE)
+        .collect()
+        .await
+}
+
+async fn read<'b>(list: &RowList, broker: &'b Bank) -> (&'b Bank, Result<Vec<Holding>, ApiError>) {
     let (connection, session) = (&broker.connection, &list.session);
     let account = list.filter.account;
     let account = account.map(|id| format!("&accountId={id}"));
@@ -188,13 +242,7 @@ async fn read(list: &RowList, broker: &Bank) -> Result<Vec<Holding>, BankTrouble
     let read = session
         .api
         .get::<List<Holding>>(&session.caller, &path, None);
-    match read.await {
-        Ok(read) => Ok(read.value.data),
-        Err(error) => {
-            let bank = session.asked(connection, &list.linked.names);
-            Err(bank.failed_by_api(&error.code, error.retry_after))
-        }
-    }
+    (broker, read.await.map(|read| read.value.data))
 }
 
 fn in_currency<'a>(

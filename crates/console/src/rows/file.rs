@@ -16,7 +16,7 @@ use bellbird_reads::Merged;
 use bytes::Bytes;
 use futures_util::stream;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
-use http::{HeaderValue, StatusCode, Uri, Version};
+use http::{HeaderName, HeaderValue, StatusCode, Uri, Version};
 use tokio::time::Instant;
 
 use super::ListKind;
@@ -84,13 +84,17 @@ pub(crate) async fn download<K: ListKind>(
         let piece = file.next_piece().await?;
         Ok::<_, CutOff>(piece.map(|piece| (piece, file)))
     });
+    let timeout = Extension(ResponseTimeout(FILE_TIMEOUT));
+    let body = Body::from_stream(pieces);
+    Ok((csv_headers(&name), timeout, body).into_response())
+}
+
+pub(crate) fn csv_headers(name: &FileName) -> [(HeaderName, HeaderValue); 2] {
     let content_type = HeaderValue::from_static("text/csv; charset=utf-8; header=present");
-    let headers = [
+    [
         (CONTENT_TYPE, content_type),
         (CONTENT_DISPOSITION, name.content_disposition()),
-    ];
-    let timeout = Extension(ResponseTimeout(FILE_TIMEOUT));
-    Ok((headers, timeout, Body::from_stream(pieces)).into_response())
+    ]
 }
 
 pub(super) fn no_file(status: StatusCode, why: &str) -> Response {
@@ -105,7 +109,7 @@ fn notice(status: StatusCode, why: &str) -> Notice {
 }
 
 /// A wait is said of a limit of the user's only.
-fn not_read(error: &ApiError) -> Response {
+pub(crate) fn not_read(error: &ApiError) -> Response {
     match error.retry_after {
         Some(seconds) if error.status == StatusCode::TOO_MANY_REQUESTS => {
             let notice = notice(error.status, &error.message);

@@ -73,7 +73,7 @@ impl Linked {
 
 impl Bank {
     /// Of an account. None: it is not at this bank.
-    fn name_of(&self, id: AccountId) -> Option<&str> {
+    pub(crate) fn name_of(&self, id: AccountId) -> Option<&str> {
         let mut accounts = self.accounts.iter();
         let (_, name) = accounts.find(|(account, _)| *account == id)?;
         Some(name)

@@ -55,7 +55,7 @@ pub(crate) struct RowList {
 }
 
 impl RowList {
-    pub(super) async fn load(
+    pub(crate) async fn load(
         session: Session,
         page: &'static RowsPage,
         query: Option<&str>,
