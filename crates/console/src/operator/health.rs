@@ -60,7 +60,7 @@ impl HealthPage<'_> {
         let states = [
             (counts.due, due),
             (counts.running, "running"),
-            (counts.waiting, "later"),
+            (counts.waiting, "scheduled"),
             (counts.failing, "failing"),
         ];
         let states = states.iter().filter(|(number, _)| *number > 0);

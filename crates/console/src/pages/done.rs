@@ -24,13 +24,13 @@ macro_rules! done {
 done! {
     Saved => "saved", "Saved.";
     TimezoneSaved => "timezone-saved", "Your timezone is saved.";
-    KeyRevoked => "key-revoked", "The key is revoked. Programs that used it have stopped.";
+    KeyRevoked => "key-revoked", "The key is revoked, and reads nothing any more.";
     TokensRevoked => "tokens-revoked", "Unused tokens are revoked.";
     SyncRequested => "sync-requested", "It is read within a minute. This page shows when.";
     ConnectionRemoved => "removed",
         "The bank is removed. Your consent is being withdrawn, which can take a few minutes.";
     EndpointEnabled => "enabled",
-        "The endpoint gets events again. Send again from its log what it missed.";
+        "The endpoint gets events again. Its log can send again what it missed.";
     EndpointDisabled => "disabled", "The endpoint gets no more events.";
     EndpointDeleted => "deleted", "The endpoint is deleted.";
     EventRequested => "event-requested", "The event is sent again now.";

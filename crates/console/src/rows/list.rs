@@ -220,9 +220,10 @@ impl RowsPart<'_> {
         }
         let (is_all, is_filtered) = (found.older.is_none(), filter.leaves_rows_out());
         let first = before.saturating_add(1);
-        let range = match is_all {
-            true => rows_of_list(first, last, last),
-            false => rows_between(first, last),
+        let range = match (is_all, before) {
+            (true, 0) => last.to_string(),
+            (true, _) => rows_of_list(first, last, last),
+            (false, _) => rows_between(first, last),
         };
         let count = match (is_empty, before) {
             (true, 0) if found.stopped.is_some() => "None found yet".to_owned(),
