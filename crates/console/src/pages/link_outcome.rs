@@ -273,18 +273,21 @@ fn result_notice(result: &LinkResult, provider: &str, way: WayBack) -> (Notice, 
         ),
         LinkOutcome::Declined => {
             let (title, text) = match way.is_repair() {
-                true => ("Nothing has changed", "You did not renew your consent."),
+                true => ("Nothing has changed", "You did not give your consent."),
                 false => ("You did not give your consent", "Nothing was changed."),
             };
             (Notice::new(Tone::Neutral, title).with(text), Next::Retry)
         }
         LinkOutcome::Failed => {
             let why = result.reason.as_deref().map(sentence);
-            let what = if way.is_repair() { "Reconnecting" } else { "Linking" };
+            let (what, end) = match way.is_repair() {
+                true => ("Reconnecting", "Nothing has changed."),
+                false => ("Linking", "Nothing was linked."),
+            };
             let title = format!("{what} through {provider} did not work");
             let notice = Notice::new(Tone::Attention, title)
                 .with(why.as_deref().unwrap_or("The provider could not complete it."))
-                .with("Nothing was linked.");
+                .with(end);
             (notice, Next::Retry)
         }
         LinkOutcome::OwnedByOtherUser => (
@@ -418,7 +421,7 @@ mod tests {
             WayBack::Link { is_repair: true },
         );
         assert_eq!(kept.title, "Nothing has changed");
-        assert_eq!(kept.paragraphs, ["You did not renew your consent."]);
+        assert_eq!(kept.paragraphs, ["You did not give your consent."]);
         assert_eq!(
             notice_with(CallbackOutcome::RemovedSince, WayBack::Unknown).title,
             "This is not linked any more"

@@ -28,7 +28,8 @@ impl From<&str> for Wanted {
 
 impl Wanted {
     /// Whether a row has it in its own texts, or as its amount whatever the sign. A whole number
-    /// finds its places too: 12 finds -12.50.
+    /// finds its places too, and two places those that a page leaves out: 12 finds -12.50, and 3.14
+    /// finds 3.1416.
     pub(super) fn is_in<'t>(
         &self,
         texts: impl IntoIterator<Item = &'t str>,
@@ -65,12 +66,15 @@ fn folded(text: &str) -> String {
 }
 
 fn is_amount(amount: &Decimal<'_>, wanted: &Decimal<'_>) -> bool {
-    if wanted.as_str().contains('.') {
-        return amount.cmp_absolute(wanted).is_eq();
-    }
     let text = amount.as_str();
-    let whole = text.split_once('.').map_or(text, |(whole, _)| whole);
-    Decimal::parse(whole).is_ok_and(|whole| whole.cmp_absolute(wanted).is_eq())
+    let places = wanted.as_str().split_once('.');
+    let places = places.map_or(0, |(_, places)| places.len());
+    let end = match (places, text.find('.')) {
+        (0, Some(point)) => point,
+        (2.., Some(point)) => text.len().min(point + 1 + places),
+        _ => text.len(),
+    };
+    Decimal::parse(&text[..end]).is_ok_and(|cut| cut.cmp_absolute(wanted).is_eq())
 }
 
 /// Without the sign, and without the sign or code of a currency, such as `NZ$` or ` AUD`.
@@ -173,6 +177,8 @@ mod tests {
             ("12", "12", true),
             ("12", "112.50", false),
             ("12.5", "112.5", false),
+            ("3.14", "-3.1416", true),
+            ("3.1", "3.1416", false),
             ("12.0", "12.50", false),
             ("EFTPOS 12", "-12", false),
             ("12 Main", "-12", false),

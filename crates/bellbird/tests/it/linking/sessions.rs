@@ -553,8 +553,8 @@ async fn reconnecting_keeps_ids() {
             app.set_options(provider, &setting);
         }
         for (answer, words) in [
-            ("deny", "did not renew your consent"),
-            ("error", "did not work"),
+            ("deny", "did not give your consent"),
+            ("error", "Nothing has changed."),
         ] {
             if provider == "akahu" && answer == "error" {
                 continue;
