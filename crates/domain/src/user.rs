@@ -76,16 +76,19 @@ pub fn parse_email(text: &str) -> Result<String, InvalidEmail> {
     // Reject characters that a shell or a page could interpret, and invisible or bidirectional
     // ones.
     let clean = !text.chars().any(|c| {
-        c.is_whitespace()
-            || c.is_control()
-            || "\"'`<>()[],;:\\$&|".contains(c)
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+        c.is_whitespace() || c.is_control() || "\"'`<>()[],;:\\$&|".contains(c) || is_invisible(c)
     });
     if single && clean && text.len() <= 254 {
         Ok(text.to_owned())
     } else {
         Err(InvalidEmail)
     }
+}
+
+/// Whether a character is of no width, or changes the direction of the text.
+#[must_use]
+pub fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 /// Finds an IANA zone in the bundled timezone database.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::str::FromStr;
 
-use bellbird_domain::user::{find_timezone, parse_email};
+use bellbird_domain::user::{find_timezone, is_invisible, parse_email};
 
 /// The name of a key, by which its owner recognises it in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +53,8 @@ pub fn reference(text: &str) -> Result<String, &'static str> {
 
 fn one_line(text: &str, chars_max: usize) -> Option<String> {
     let text = text.trim();
-    let fits = !text.is_empty()
+    let is_seen = |c: char| !c.is_whitespace() && !is_invisible(c);
+    let fits = text.chars().any(is_seen)
         && text.chars().count() <= chars_max
         && !text.chars().any(char::is_control);
     fits.then(|| text.to_owned())
@@ -87,7 +88,7 @@ mod tests {
     fn names_are_one_line_of_bounded_length() {
         assert_eq!(reference(" customer 17 "), Ok("customer 17".to_owned()));
         assert_eq!(KeyName::from_str(" laptop ").as_deref(), Ok("laptop"));
-        for wrong in ["", "  ", "a\nb", "a\0", &"x".repeat(201)] {
+        for wrong in ["", " \u{200b}\u{202e} ", "a\nb", "a\0", &"x".repeat(201)] {
             assert!(reference(wrong).is_err(), "{wrong:?}");
             assert!(KeyName::from_str(wrong).is_err(), "{wrong:?}");
         }
