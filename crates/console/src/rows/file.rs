@@ -130,13 +130,6 @@ impl From<Problem> for ApiError {
     }
 }
 
-/// Passes a file of the API on while it is read, with all that the listener has to know of it.
-/// `version` is the request's.
-pub(crate) async fn pass_on(session: &Session, path: &str, version: Version) -> Response {
-    let opened = session.api.open(&session.caller, path, version).await;
-    opened.unwrap_or_else(|error| not_read(&error))
-}
-
 impl<K: ListKind> File<K> {
     /// Reads the first page of each list. Fails if a bank cannot be read, and the page did not say
     /// so.

@@ -135,7 +135,7 @@ pub(crate) async fn show(session: Session, uri: Uri) -> PageResult {
     page::show(session, Transactions::PAGE, uri.query(), parts).await
 }
 
-/// `GET /transactions.ofx`, of one account.
+/// `GET /transactions.ofx`, of one account. Passes the file of the API on while it is read.
 pub(crate) async fn download_ofx(session: Session, version: Version, uri: Uri) -> PageResult {
     let list = RowList::load(session, Transactions::PAGE, uri.query()).await?;
     let account = list.filter.account;
@@ -145,5 +145,6 @@ pub(crate) async fn download_ofx(session: Session, version: Version, uri: Uri) -
         return Ok(file::no_file(StatusCode::BAD_REQUEST, why));
     };
     let path = format!("/v1/export/transactions.ofx?{query}");
-    Ok(file::pass_on(&list.session, &path, version).await)
+    let opened = list.session.api.open(&list.session.caller, &path, version);
+    Ok(opened.await.unwrap_or_else(|error| file::not_read(&error)))
 }
