@@ -88,8 +88,12 @@ fn sqlite_reason(
             "the file is not a SQLite database".to_owned(),
             "name another file",
         ),
+        (_, Some(ErrorKind::ReadOnlyFilesystem)) => (
+            "the file system is read-only".to_owned(),
+            "mount it writable",
+        ),
         (Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly), _)
-        | (_, Some(ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)) => (
+        | (_, Some(ErrorKind::PermissionDenied)) => (
             "permission denied".to_owned(),
             "run the command as the user of the service, who can write to the file and its folder",
         ),
@@ -183,11 +187,16 @@ mod tests {
     use super::*;
     use crate::error::Chain;
 
-    /// As SQLite reports it.
     #[test]
-    fn full_disk_is_the_reason() {
+    fn disk_is_the_reason() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("b.db");
+        // Already of the locks.
+        let error = io::Error::from(ErrorKind::ReadOnlyFilesystem);
+        let (reason, advice) = sqlite_reason(&path, &error).unwrap();
+        let expected = ("the file system is read-only", "mount it writable");
+        assert_eq!((&*reason, advice), expected);
+        // As SQLite reports it.
         let database = rusqlite::Connection::open(&path).unwrap();
         database
             .execute_batch("PRAGMA max_page_count = 2; CREATE TABLE one (text TEXT)")
