@@ -49,7 +49,9 @@ pub enum ReturnUrlError {
     Path,
     #[error("has `{SESSION_PARAM}` or `{STATE_PARAM}` in its query, which the return adds")]
     Query,
-    #[error("is not of an origin in admin.return_origins")]
+    #[error(
+        "is not of an origin in admin.return_origins: add its origin there, and restart the service"
+    )]
     Origin,
 }
 

@@ -249,11 +249,18 @@ impl<'a> SourceReader<'a> {
                 ));
             }
         };
+        // Only of the master keys is there a copy for certain.
+        let advice = if name == "secrets.key" {
+            "restore your copy of it"
+        } else {
+            "write the secret into it, or correct the path"
+        };
+        let shown = absolute(&path).unwrap_or_else(|_| path.clone());
+        let shown = shortened(&shown.display().to_string());
         match std::fs::read_to_string(&path) {
             Ok(secret) if secret.trim().is_empty() => {
-                let path = shortened(&path.display().to_string());
                 self.errors.push(format!(
-                    "{name}_file in {origin}: the file {path} is empty: restore your copy of it"
+                    "{name}_file in {origin}: the file {shown} is empty: {advice}"
                 ));
             }
             Ok(secret) => {
@@ -262,12 +269,11 @@ impl<'a> SourceReader<'a> {
             }
             Err(error) => {
                 let advice = match error.kind() {
-                    io::ErrorKind::NotFound => ": restore your copy of it".to_owned(),
+                    io::ErrorKind::NotFound => format!(": {advice}"),
                     _ => place::advice(&path, &error),
                 };
-                let path = shortened(&path.display().to_string());
                 self.errors.push(format!(
-                    "{name}_file in {origin}: the file {path} cannot be read: {error}{advice}"
+                    "{name}_file in {origin}: the file {shown} cannot be read: {error}{advice}"
                 ));
             }
         }

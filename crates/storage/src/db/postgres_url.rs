@@ -37,7 +37,7 @@ pub(super) fn configure(url: &str) -> Result<Config> {
     let mut config: Config = plain_url.parse().map_err(|_| {
         StorageError::BadUrl(
             "could not parse the PostgreSQL URL: expected postgres://user:password@host:port/database, with special \
-             characters of user and password percent-encoded"
+             characters of user and password percent-encoded, and only parameters that Bellbird knows, such as sslmode"
                 .to_owned(),
         )
     })?;

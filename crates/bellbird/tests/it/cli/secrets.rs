@@ -359,6 +359,6 @@ fn invalid_keys_are_rejected_up_front() {
     assert_starts(&error, reason);
     std::fs::write(&file, "\n").unwrap();
     let error = empty.error("secrets rotate", 1);
-    let reason = "the file keys is empty: restore your copy of it";
+    let reason = "/keys is empty: restore your copy of it";
     assert!(error.ends_with(reason), "{error}");
 }

@@ -382,7 +382,8 @@ async fn secrets_of_a_link_session_reach_neither_app_nor_log() {
     workdir.set("BELLBIRD_CONSOLE__LISTEN", &console);
     workdir.json("user add --email ben@example.com");
     let wrong = "connection link --user ben@example.com --return-url https://evil.example/";
-    let not_allowed = "error: the return URL is not of an origin in admin.return_origins";
+    let not_allowed = "error: the return URL is not of an origin in admin.return_origins: add its origin \
+                       there, and restart the service";
     assert_eq!(workdir.error(wrong, 1), not_allowed);
     let id = "0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f";
     let error = workdir.error(&format!("connection link-status {id}"), 1);
