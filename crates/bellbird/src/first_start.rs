@@ -244,8 +244,8 @@ fn lost_database(folder: &Path, restore: &str) -> String {
 fn lost_key(folder: &Path) -> String {
     let (database, key) = (folder.join(DATABASE_FILE), folder.join(KEY_FILE));
     format!(
-        "the master key {} is not there, but its database {} is or was, so this is no first start: put your copy of \
-         the key there. If it is lost, docs/secrets.md#if-the-key-is-lost says what still works, and to start over, \
+        "the master key {} is not there, but its database {} is or was there, so this is no first start: put your copy \
+         of the key there. If it is lost, docs/secrets.md#if-the-key-is-lost says what still works, and to start over, \
          move the folder {} away",
         key.display(),
         database.display(),

@@ -284,8 +284,12 @@ pub fn can_simulate(settings: &Settings) -> bool {
 }
 
 /// What to do where [`can_simulate`] is false.
-pub const NO_SANDBOX: &str = "simulated providers need SQLite, because each instance would simulate others, and a \
-                              build with them: run `bellbird sandbox`, and set what it prints";
+pub const NO_SANDBOX: &str = if cfg!(feature = "sandbox") {
+    "simulated providers need SQLite, because each instance would simulate others: run `bellbird sandbox`, and set \
+     what it prints"
+} else {
+    "this build has no simulated providers: use one of a release"
+};
 
 /// Has the service simulate each provider that is neither configured nor `stored`. Returns those
 /// that are left out because they are in use.

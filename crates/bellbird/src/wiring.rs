@@ -325,7 +325,8 @@ pub async fn has_operator(storage: &Storage) -> Result<bool, StorageError> {
 pub fn no_provider_hint() -> String {
     let names: Vec<_> = provider_names().collect();
     format!(
-        "none configured: set the credentials of at least one of {}",
+        "none configured: enter credentials on the page Providers of the console or with `bellbird init`, or set those \
+         of at least one of {}",
         names.join(", ")
     )
 }

@@ -321,8 +321,8 @@ impl Inner {
             Ok(Err(error)) => {
                 self.failed(error.category());
                 // What the server says, such as WRONGPASS, or what the system says of the
-                // connection.
-                Err(error.to_string())
+                // connection. Callers go on after it.
+                Err(error.to_string().trim_end_matches('.').to_owned())
             }
             Err(_) => {
                 self.failed("timed out");

@@ -116,8 +116,8 @@ async fn check_webhooks(checks: &mut Checks, settings: &Settings, storage: &Stor
     };
     if overview.disabled > 0 {
         let detail = format!(
-            "endpoints that the service disabled: {}. `bellbird webhook list` says which, and `bellbird webhook enable \
-             ID` enables one",
+            "endpoints disabled by the service or a restore: {}. `bellbird webhook list` says which, and `bellbird \
+             webhook enable ID` enables one",
             overview.disabled
         );
         checks.note(NAME, detail);

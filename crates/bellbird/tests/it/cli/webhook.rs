@@ -522,7 +522,7 @@ async fn doctor_reports_due_and_failing_jobs() {
         &workdir,
         "webhooks",
         "note",
-        "endpoints that the service disabled: 1",
+        "endpoints disabled by the service or a restore: 1",
     );
     assert_check(&workdir, "webhooks", "note", "`bellbird webhook enable ID`");
     assert_check(&workdir, "webhooks", "ok", "0 due, 0 scheduled");
