@@ -39,8 +39,17 @@ pub enum CallKind {
 pub struct Refused {
     /// Time until it may be made, if nobody else makes one.
     pub wait: Duration,
-    /// Whether the calls of all are used up, rather than the share of this user.
-    pub by_all: bool,
+    pub by: RefusedBy,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusedBy {
+    /// The share of this user is used up.
+    User,
+    /// The calls of all are used up.
+    All,
+    /// The store is down, so the calls of other instances are not known.
+    Store,
 }
 
 /// A user may hold as many calls as are left for requests, so at most half of what the others
@@ -131,7 +140,7 @@ impl CallWindow {
                 (None, _) if kind == CallKind::Sync => {
                     return Err(Refused {
                         wait: STORE_AWAY_WAIT,
-                        by_all: true,
+                        by: RefusedBy::Store,
                     });
                 }
                 (None, _) => return calls.take(kind, user),
@@ -317,7 +326,11 @@ impl Calls {
         });
         Err(Refused {
             wait: freeing.map_or(MINUTE, |call| call.end - now),
-            by_all,
+            by: if by_all {
+                RefusedBy::All
+            } else {
+                RefusedBy::User
+            },
         })
     }
 
@@ -349,8 +362,8 @@ mod tests {
         CallWindow::new("test", per_minute, None)
     }
 
-    fn refused(wait: Duration, by_all: bool) -> Result<(), Refused> {
-        Err(Refused { wait, by_all })
+    fn refused(wait: Duration, by: RefusedBy) -> Result<(), Refused> {
+        Err(Refused { wait, by })
     }
 
     /// Makes calls until one is refused. Returns how many were made.
@@ -378,7 +391,7 @@ mod tests {
         let left = use_up(&window, UNSHARED, Uuid::new_v4()).await;
         assert_eq!(left, 10, "up to the part of jobs");
         let taken = window.take(BEGINS, Some(Uuid::new_v4())).await;
-        assert_eq!(taken, refused(MINUTE, true));
+        assert_eq!(taken, refused(MINUTE, RefusedBy::All));
     }
 
     #[tokio::test(start_paused = true)]
@@ -390,7 +403,7 @@ mod tests {
         }
         assert_eq!(use_up(&window, BEGINS, greedy).await, 15);
         let taken = window.take(BEGINS, Some(greedy)).await;
-        assert_eq!(taken, refused(45 * SECOND, false));
+        assert_eq!(taken, refused(45 * SECOND, RefusedBy::User));
         tokio::time::advance(45 * SECOND).await;
         assert_eq!(use_up(&window, BEGINS, greedy).await, 1);
     }
@@ -403,7 +416,7 @@ mod tests {
         let by_requests = use_up(&window_of_syncs, UNSHARED, Uuid::new_v4()).await;
         assert_eq!(by_requests, 100, "the other four");
         let taken = window_of_syncs.take(CallKind::Sync, None).await;
-        assert_eq!(taken, refused(MINUTE, true));
+        assert_eq!(taken, refused(MINUTE, RefusedBy::All));
         let taken = window_of_syncs.take(CallKind::Job, None).await;
         assert_eq!(taken, Ok(()), "another job");
 

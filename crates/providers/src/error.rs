@@ -32,6 +32,9 @@ pub enum Error {
     /// not made.
     #[error("the user's budget of provider calls is used up")]
     BudgetUsedUp { retry_after: Duration },
+    /// Calls of other instances cannot be counted. Transient. The call was not made.
+    #[error("the call waits until Valkey responds")]
+    StoreDown { retry_after: Duration },
     /// [`crate::CallContext::deadline`] has passed.
     #[error("the deadline has passed")]
     Deadline,
@@ -66,6 +69,7 @@ impl Error {
             | Self::Unavailable { .. }
             | Self::Malformed(_)
             | Self::BudgetUsedUp { .. }
+            | Self::StoreDown { .. }
             | Self::Deadline => true,
             Self::ReconnectNeeded(_)
             | Self::Rejected { .. }
@@ -89,7 +93,9 @@ impl Error {
             Self::RateLimited { retry_after } | Self::Unavailable { retry_after, .. } => {
                 *retry_after
             }
-            Self::BudgetUsedUp { retry_after } => Some(*retry_after),
+            Self::BudgetUsedUp { retry_after } | Self::StoreDown { retry_after } => {
+                Some(*retry_after)
+            }
             _ => None,
         }
     }
@@ -102,6 +108,7 @@ impl Error {
             Self::Unavailable { .. } => "unavailable",
             Self::Malformed(_) => "malformed",
             Self::BudgetUsedUp { .. } => "budget_used_up",
+            Self::StoreDown { .. } => "store_down",
             Self::Deadline => "deadline",
             Self::Rejected { .. } => "rejected",
             Self::OperatorRejected { .. } => "operator_rejected",

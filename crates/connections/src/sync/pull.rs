@@ -256,6 +256,7 @@ impl Pull<'_> {
                 Err(
                     error @ (Error::Deadline
                     | Error::RateLimited { .. }
+                    | Error::StoreDown { .. }
                     | Error::BudgetUsedUp { .. }),
                 ) if index > 0 => {
                     collector.rows.truncate(rows_before);

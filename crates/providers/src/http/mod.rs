@@ -16,7 +16,7 @@ use std::io::Read as _;
 use std::time::Duration;
 
 use bellbird_domain::{ProviderName, UserId};
-use bellbird_limits::call_window::{CallKind, CallWindow, Refused};
+use bellbird_limits::call_window::{CallKind, CallWindow, Refused, RefusedBy};
 use bellbird_limits::jitter::{self, jittered};
 use bellbird_limits::{CallBudgets, SharedStore};
 use bytes::Bytes;
@@ -143,13 +143,13 @@ fn budget_used_up(retry_after: Duration) -> Error {
     Error::BudgetUsedUp { retry_after }
 }
 
-fn window_refused(Refused { wait, by_all }: Refused) -> Error {
-    if by_all {
-        Error::RateLimited {
+fn window_refused(Refused { wait, by }: Refused) -> Error {
+    match by {
+        RefusedBy::User => budget_used_up(wait),
+        RefusedBy::All => Error::RateLimited {
             retry_after: Some(wait),
-        }
-    } else {
-        budget_used_up(wait)
+        },
+        RefusedBy::Store => Error::StoreDown { retry_after: wait },
     }
 }
 

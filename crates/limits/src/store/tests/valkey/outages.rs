@@ -5,6 +5,7 @@ use std::io::Write as _;
 use super::{
     GENERATION, Server, UNSHARED, acquire, allowed, limiter, now, permits, put, until_it_responds,
 };
+use crate::call_window::RefusedBy;
 use crate::{Admission, CallKind, CallWindow, admit};
 
 /// Syncs wait, because the calls of others are unknown.
@@ -29,7 +30,8 @@ async fn instance_counts_for_itself_while_the_server_is_away() {
     for _ in 0..3 {
         assert_eq!(window.take(CallKind::Job, None).await, Ok(()), "alone");
     }
-    assert!(window.syncs_wait() && window.take(CallKind::Sync, None).await.is_err());
+    let refused = window.take(CallKind::Sync, None).await.unwrap_err();
+    assert!(window.syncs_wait() && refused.by == RefusedBy::Store);
     assert_eq!(window.take(UNSHARED, None).await, Ok(()));
     let _again = Server::start_at(port);
     until_it_responds(&store).await;
