@@ -4,7 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use bellbird_storage::{AccessCut, SealError, SealedSecrets, ServiceLock, StagedBackup, Storage};
+use bellbird_storage::{
+    AccessCut, INSTANCE_TIMEOUT, SealError, SealedSecrets, ServiceLock, StagedBackup, Storage,
+};
 use clap::{ArgGroup, Args};
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
