@@ -23,12 +23,13 @@
 //! | `SwappedKeys` | history | 0 | 20 |
 //! | `ForeignCursor` | history | 14 | 405 |
 //! | `Restore` | history | 452 | 17,718 |
+//! | `SameMark` | history | 11,994 | 54 |
 //! | `NothingPending` | history | 0 | 20 |
 //! | `UnfencedSync` | world | 2 | 3,768 |
 //! | `UnfencedRenewal` | world | 2 | 3,743 |
 //! | `UnfencedFingerprints` | world | 5 | 9,714 |
 //! | `ClaimOfRunningJob` | world | 0 | 24 |
-//! | `UnfencedResults` | world | 168 | 284,860 |
+//! | `UnfencedResults` | world | 168 | 564 |
 //! | `ChunksAtOnce` | world | 0 | 569 |
 //! | `NoOverlap` | world | 1 | 29,617 |
 //! | `ForeignEvents` | world | 0 | 731 |
@@ -37,7 +38,7 @@
 //! | `ForgottenEvents` | world | 0 | 27,311 |
 //! | `UnfencedStatus` | world | 5 | 37,504 |
 //! | `SecretsOutliveConnection` | world | 0 | 28,033 |
-//! | `UndoneRedelivery` | world | 175 | 320,622 |
+//! | `UndoneRedelivery` | world | 175 | 28,548 |
 //! | `NoRecovery` | world | 0 | 27,951 |
 //! | `MissingRowIsGone` | world | 6 | 37,739 |
 
