@@ -111,6 +111,22 @@ impl fmt::Display for Chain<'_> {
     }
 }
 
+/// How something that is tried again and again went last, so that a failure that lasts is logged
+/// once.
+#[derive(Default)]
+pub struct LastFailure(Option<String>);
+
+impl LastFailure {
+    /// Returns the text of a failure that the last outcome was not.
+    pub fn news<T>(&mut self, outcome: &Result<T>) -> Option<String> {
+        let failure = outcome.as_ref().err();
+        let failure = failure.map(|error| Chain(error).to_string());
+        let is_news = failure != self.0;
+        self.0.clone_from(&failure);
+        failure.filter(|_| is_news)
+    }
+}
+
 /// Why a list of keys is rejected, or a value cannot be sealed or opened. No message contains key
 /// material.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

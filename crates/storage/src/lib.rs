@@ -65,7 +65,7 @@ pub use db::postgres::PostgresOptions;
 pub use db::service_lock::ServiceLock;
 #[cfg(feature = "test-support")]
 pub use db::simulated_link::{DatabaseSimulation, DatabaseStep};
-pub use error::{Chain, SealError, StorageError};
+pub use error::{Chain, LastFailure, SealError, StorageError};
 pub use instances::{INSTANCE_TIMEOUT, Instance, ProviderCalls};
 pub use jobs::overview::{FailingJob, JobCounts};
 pub use jobs::{ClaimedJob, JobKey, job_kinds};

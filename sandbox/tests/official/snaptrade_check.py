@@ -1,6 +1,6 @@
 """Runs SnapTrade's own Python client against the sandbox.
 
-It makes every call that docs/providers/snaptrade.md names, and the client's own models validate each response.
+It makes the calls that the service makes and more, and the client's own models validate each response.
 The argument is a file with the output of `bellbird sandbox --json`.
 """
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bellbird_limits::jitter::{self, jittered};
 use bellbird_providers::registry::PROVIDERS;
-use bellbird_storage::{Chain, JobKey, StorageError};
+use bellbird_storage::{JobKey, LastFailure, StorageError};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -88,7 +88,7 @@ impl Jobs<'_> {
         stop: CancellationToken,
     ) {
         let mut is_added = !kind.is_periodic;
-        let mut running = JoinSet::new();
+        let (mut running, mut failure) = (JoinSet::new(), LastFailure::default());
         let places = self.0.places(kind, provider);
         while !stop.is_cancelled() {
             if !is_added {
@@ -108,17 +108,12 @@ impl Jobs<'_> {
                 place = Arc::clone(&places).acquire_owned() => place,
             };
             let Ok(place) = place else { break };
-            match self.start_due(kind, provider, place, &mut running).await {
-                Ok(true) => continue,
-                Ok(false) => {}
-                // The renewal of the instance's row warns of a lost database once, for all lanes.
-                Err(error @ StorageError::Unavailable(_)) => {
-                    let error = Chain(&error);
-                    tracing::debug!(kind = kind.name, provider, %error, "could not claim job");
-                }
-                Err(error) => {
-                    tracing::warn!(kind = kind.name, provider, %error, "could not claim job");
-                }
+            let started = self.start_due(kind, provider, place, &mut running).await;
+            if let Some(error) = failure.news(&started) {
+                tracing::warn!(kind = kind.name, provider, error, "could not claim job");
+            }
+            if matches!(started, Ok(true)) {
+                continue;
             }
             tokio::select! {
                 biased;

@@ -92,7 +92,7 @@ pub(crate) struct Pulled {
     pub(super) read_from: Timestamp,
     /// What is left to read.
     pub(super) unread: Option<UnreadRange>,
-    /// Set if the provider's rate limit stopped the run: the shortest time until the next one.
+    /// Set if a limit, or a store that is down, stopped the run: the shortest time until the next.
     pub(super) wait: Option<Duration>,
     pub(super) unreadable: Vec<UnreadableRow>,
 }

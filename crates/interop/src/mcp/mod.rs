@@ -125,7 +125,7 @@ fn respond(status: StatusCode, body: Vec<u8>) -> Response {
 fn code_of(status: StatusCode) -> &'static str {
     let problem = match status {
         StatusCode::FORBIDDEN => return "origin_not_allowed",
-        StatusCode::NOT_FOUND => Problem::NotFound("Method"),
+        StatusCode::NOT_FOUND => Problem::NoSuchPath,
         StatusCode::PAYLOAD_TOO_LARGE => Problem::BodyTooLarge,
         StatusCode::INTERNAL_SERVER_ERROR => Problem::Internal,
         _ => Problem::bad_request(""),

@@ -287,10 +287,10 @@ impl Client {
                 return Ok(permit);
             };
             drop(permit);
-            let reason = if matches!(refused, Error::BudgetUsedUp { .. }) {
-                "user_budget"
-            } else {
-                "provider_budget"
+            let reason = match refused {
+                Error::BudgetUsedUp { .. } => "user_budget",
+                Error::StoreDown { .. } => "store_down",
+                _ => "provider_budget",
             };
             let reads_rows =
                 context.cause == Cause::Schedule && context.of_sync == Some(SyncPart::Rows);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::TimestampExt as _;
-use bellbird_storage::{Chain, ClaimedEndpoint, DueDelivery, SealError, StorageError};
+use bellbird_storage::{ClaimedEndpoint, DueDelivery, SealError, StorageError};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -78,37 +78,21 @@ impl Webhooks {
         permits: usize,
         failing: bool,
         stop: &CancellationToken,
-    ) -> bool {
+    ) -> Result<bool, StorageError> {
         while slices.try_join_next().is_some() {}
         let free = u32::try_from(permits.saturating_sub(slices.len())).unwrap_or(0);
         if free == 0 {
-            return true;
+            return Ok(true);
         }
         let now = self.inner.clock.now();
         let lease = now.plus(self.lease());
-        let claims = match self
-            .inner
-            .storage
-            .deliveries()
-            .claim_endpoints(now, lease, free, failing)
-            .await
-        {
-            Ok(claims) => claims,
-            // The renewal of the instance's row warns of a lost database once.
-            Err(error @ StorageError::Unavailable(_)) => {
-                tracing::debug!(error = %Chain(&error), "could not claim due endpoints");
-                return false;
-            }
-            Err(error) => {
-                tracing::warn!(%error, "could not claim due endpoints");
-                return false;
-            }
-        };
-        for claim in claims {
+        let deliveries = self.inner.storage.deliveries();
+        let claims = deliveries.claim_endpoints(now, lease, free, failing).await;
+        for claim in claims? {
             let (webhooks, stop) = (self.clone(), stop.clone());
             slices.spawn(async move { webhooks.run_time_slice(claim, &stop).await });
         }
-        slices.len() >= permits
+        Ok(slices.len() >= permits)
     }
 
     /// Covers a time slice, its last rebuild and exchange, and a slow database.

@@ -32,7 +32,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::Plan;
-use bellbird_storage::{AttemptOutcome, ClaimedEndpoint, DueDelivery, FinishedAttempt};
+use bellbird_storage::{
+    AttemptOutcome, ClaimedEndpoint, DueDelivery, FinishedAttempt, LastFailure,
+};
 use futures_util::FutureExt as _;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -62,13 +64,21 @@ impl Webhooks {
     /// Runs due deliveries until `stop`, then waits for the running attempts.
     pub async fn deliver(&self, stop: CancellationToken) {
         let (mut healthy, mut failing) = (JoinSet::new(), JoinSet::new());
+        let mut failures = [LastFailure::default(), LastFailure::default()];
         while !stop.is_cancelled() {
             self.inner.event_buffer.purge_expired();
-            let is_full = self
-                .start_time_slices(&mut healthy, HEALTHY_QUEUES_MAX, false, &stop)
-                .await;
-            self.start_time_slices(&mut failing, FAILING_QUEUES_MAX, true, &stop)
-                .await;
+            let started = [
+                self.start_time_slices(&mut healthy, HEALTHY_QUEUES_MAX, false, &stop)
+                    .await,
+                self.start_time_slices(&mut failing, FAILING_QUEUES_MAX, true, &stop)
+                    .await,
+            ];
+            for (failure, started) in failures.iter_mut().zip(&started) {
+                if let Some(error) = failure.news(started) {
+                    tracing::warn!(error, "could not claim due endpoints");
+                }
+            }
+            let is_full = matches!(started[0], Ok(true));
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}

@@ -13,15 +13,15 @@ impl Webhooks {
         let mut slices = JoinSet::new();
         loop {
             // One set for both kinds: failing queues may use all permits that healthy ones leave.
-            self.start_time_slices(&mut slices, HEALTHY_QUEUES_MAX, false, &stop)
-                .await;
-            self.start_time_slices(
-                &mut slices,
-                HEALTHY_QUEUES_MAX + FAILING_QUEUES_MAX,
-                true,
-                &stop,
-            )
-            .await;
+            for (permits, failing) in [
+                (HEALTHY_QUEUES_MAX, false),
+                (HEALTHY_QUEUES_MAX + FAILING_QUEUES_MAX, true),
+            ] {
+                let slices = &mut slices;
+                let _ = self
+                    .start_time_slices(slices, permits, failing, &stop)
+                    .await;
+            }
             if slices.join_next().await.is_none() {
                 return;
             }

@@ -607,7 +607,7 @@ impl<'de> Deserialize<'de> for AccountIds {
                 return Err(de::Error::missing_field("accountIds"));
             }
             if count > ACCOUNT_IDS_MAX {
-                // An id may be written in several ways.
+                // In upper or lower case.
                 let distinct = texts().map(str::to_ascii_lowercase);
                 let distinct = distinct.collect::<BTreeSet<_>>().len();
                 if distinct > ACCOUNT_IDS_MAX {

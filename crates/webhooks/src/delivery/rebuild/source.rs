@@ -145,7 +145,7 @@ impl RowSource {
         let dates = locator.map_or_else(
             || K::sync_dates(event.date_range, &self.zone),
             |locator| {
-                let around = K::dates_around(locator.from, locator.to, context.now);
+                let around = K::dates_around(locator.from, locator.to, locator.to);
                 K::dates(around, &self.zone, context.now).0
             },
         );
