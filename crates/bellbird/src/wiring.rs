@@ -18,7 +18,9 @@ use bellbird_providers::Registry;
 use bellbird_providers::http::ClientSettings;
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_reads::Reads;
-use bellbird_storage::{SealedSecrets, Sealer, ServiceLock, Storage, StorageError, UserFilter};
+use bellbird_storage::{
+    SealedSecrets, Sealer, ServiceLock, Storage, StorageError, User, UserFilter,
+};
 use bellbird_webhooks::Webhooks;
 use bellbird_webhooks::event::buffer::WebhookEventBuffer;
 use secrecy::ExposeSecret as _;
@@ -36,7 +38,8 @@ const NO_MASTER_KEY: &str = "secrets.key is not set, and stored secrets are encr
     copy";
 
 /// Only a first start prints the address of a page that makes one.
-pub const NO_OPERATOR: &str = "no operator yet: run `bellbird init`";
+pub const NO_OPERATOR: &str =
+    "no operator: make one with `bellbird init` or `bellbird user set USER --operator`";
 
 /// A database in the working directory is taken for one whose key is in the environment.
 const DATABASE_BY_MISTAKE: &str = "If the bellbird.db of this folder was made by mistake, move it away, so that \
@@ -312,13 +315,13 @@ fn shared_store(settings: &Settings, storage: &Storage) -> anyhow::Result<Option
         .map_err(|text| anyhow!("redis.url cannot be used: {text}"))
 }
 
-pub async fn has_operator(storage: &Storage) -> Result<bool, StorageError> {
+pub async fn find_operator(storage: &Storage) -> Result<Option<User>, StorageError> {
     let operators = UserFilter {
         operators_only: true,
         ..UserFilter::default()
     };
     let found = storage.users().list_matching(&operators, None, 1).await?;
-    Ok(!found.is_empty())
+    Ok(found.into_iter().next())
 }
 
 /// Message for settings in which no provider has credentials.

@@ -57,7 +57,7 @@ const OPEN_FILES: u64 = 8_192;
 /// The response to a connection above the limit of its address. It is sent without reading the
 /// request.
 const TOO_MANY_CONNECTIONS: &str = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\n\
-    content-length: 91\r\nretry-after: 1\r\nconnection: close\r\n\r\n\
+    content-length: 91\r\nretry-after: 1\r\nbellbird-error: rate_limited\r\nconnection: close\r\n\r\n\
     {\"error\":{\"message\":\"Too many connections from this address: close some, then try again\"}}\n";
 
 /// How long a response may take, from its head to its end. The listener closes the connection then,

@@ -116,7 +116,9 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &ServeArgs) -> anyhow:
     warn_operator(&service, &settings).await?;
     if setup_url.is_none()
         && !service.urls.console_url.is_empty()
-        && !wiring::has_operator(&service.parts.storage).await?
+        && wiring::find_operator(&service.parts.storage)
+            .await?
+            .is_none()
     {
         tracing::warn!("{}", wiring::NO_OPERATOR);
     }

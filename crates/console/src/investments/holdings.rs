@@ -195,7 +195,15 @@ pub(crate) async fn download_holdings(session: Session) -> PageResult {
     for (broker, read) in read_all(&list).await {
         let holdings = match read {
             Ok(holdings) => holdings,
-            Err(error) => return Ok(not_read(&error)),
+            Err(mut error) => {
+                // The others are not of one broker.
+                if ["reconnect_required", "provider_unavailable"].contains(&error.code.as_str()) {
+                    let bank = list.session.asked(&broker.connection, &list.linked.names);
+                    let trouble = bank.failed_by_api(&error.code, error.retry_after);
+                    error.message = trouble.sentences();
+                }
+                return Ok(not_read(&error));
+            }
         };
         for one in holdings {
             let account = broker.name_of(one.account_id);

@@ -151,6 +151,7 @@ async fn page(session: &Session, id: UserId, shown: Shown<'_>) -> PageResult {
 pub(super) async fn change(id: PathText, OperatorForm(form): OperatorForm) -> PageResult {
     const TOO_MANY: &str = "20 sign-in links of this user work already. Wait until one has ended.";
     const MAY_NOT: &str = "This user may not sign in. Allow it first.";
+    const REMOVED: &str = "This user is being removed, and gets no new link.";
     let id = id_of(id)?;
     let changed = submit(&form, id).await;
     let Err(Failure::Refused(refusal)) = &changed else {
@@ -160,6 +161,7 @@ pub(super) async fn change(id: PathText, OperatorForm(form): OperatorForm) -> Pa
         Refusal::NotFound(_) => return Err(Failure::NotFound),
         Refusal::MayNotSignIn => MAY_NOT,
         Refusal::TooManySignInLinks => TOO_MANY,
+        Refusal::UserBeingRemoved => REMOVED,
         _ => return changed,
     };
     page(&form.session, id, Shown::Problem(problem)).await

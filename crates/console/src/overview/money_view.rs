@@ -54,7 +54,7 @@ impl MoneyPart<'_> {
 }
 
 pub(super) struct ShownMoney {
-    /// Those with rows.
+    /// Those with rows, and the wanted one if an account of it could not be read.
     currencies: Vec<Currency>,
     /// The one with most rows, unless the query names another.
     chosen: Option<Currency>,

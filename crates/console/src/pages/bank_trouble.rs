@@ -125,6 +125,10 @@ impl BankTrouble {
         }
     }
 
+    pub(crate) fn sentences(&self) -> String {
+        format!("{} {} {}", self.name, self.what(), self.why)
+    }
+
     pub(crate) fn needs_consent(&self) -> bool {
         self.remedy == Remedy::Reconnect
     }

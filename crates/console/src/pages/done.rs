@@ -30,7 +30,7 @@ done! {
     ConnectionRemoved => "removed",
         "The bank is removed. Your consent is being withdrawn, which can take a few minutes.";
     EndpointEnabled => "enabled",
-        "The endpoint gets events again. Its log can send again what it missed.";
+        "The endpoint gets events again. What it missed can be sent again from its log.";
     EndpointDisabled => "disabled", "The endpoint gets no more events.";
     EndpointDeleted => "deleted", "The endpoint is deleted.";
     EventRequested => "event-requested", "The event is sent again now.";

@@ -163,8 +163,8 @@ impl<K: ListKind> File<K> {
         let is_nothing_left = lists_left_out == merged.lists().count();
         if !troubles.is_empty() && (is_nothing_left || filter.query.get("partial") != "true") {
             troubles.sort_unstable();
-            let why = |one: &BankTrouble| format!("{} {} {}", one.name, one.what(), one.why);
-            let why = troubles.iter().map(why).collect::<Vec<_>>().join(" ");
+            let why = troubles.iter().map(BankTrouble::sentences);
+            let why = why.collect::<Vec<_>>().join(" ");
             return Err(ApiError {
                 message: why,
                 code: String::new(),

@@ -221,7 +221,7 @@ impl RowsPart<'_> {
         let (is_all, is_filtered) = (found.older.is_none(), filter.leaves_rows_out());
         let first = before.saturating_add(1);
         let range = match (is_all, before) {
-            (true, 0) => last.to_string(),
+            (true, 0) => counted(last, "row"),
             (true, _) => rows_of_list(first, last, last),
             (false, _) => rows_between(first, last),
         };

@@ -28,8 +28,8 @@ impl ServiceLock {
     /// [`crate::Storage`] is opened: a restore holds it while it replaces the file.
     ///
     /// # Errors
-    /// [`StorageError::InUse`] if another process holds it, [`StorageError::File`] if the file of
-    /// that process was deleted.
+    /// [`StorageError::InUse`] if another process holds it, [`StorageError::File`] if the file is
+    /// not there then.
     pub fn acquire(database_url: &str) -> Result<Option<Self>> {
         let Some(path) = open_error::sqlite_file(database_url)? else {
             return Ok(None);
@@ -64,8 +64,8 @@ impl ServiceLock {
         is_empty && file_user::with_suffix(&database, "-lock").exists()
     }
 
-    /// Says what to do about a database whose file was deleted while a service runs on it. `None`
-    /// for every other database.
+    /// Says what to do about a database that is not there while a process holds its lock. `None` for
+    /// every other database.
     pub fn rescue(database_url: &str) -> Option<String> {
         let path = open_error::sqlite_file(database_url).ok()??;
         let database = file_user::resolve(&path).ok()?;
@@ -110,7 +110,8 @@ impl OpenLock {
 
 fn rescue_text(database: &Path) -> String {
     format!(
-        "the SQLite database {} was deleted: its rows are only in the service that runs on it, {RESCUE}",
+        "the SQLite database {} is not there, but another process holds its lock. If that is a restore, wait until it \
+         ends. Else the file was deleted: its rows are only in the service that runs on it, {RESCUE}",
         database.display()
     )
 }

@@ -226,7 +226,7 @@ async fn check_database(checks: &mut Checks, settings: &Settings) -> Option<Vec<
             if settings.master_keys.is_some() {
                 check_sealed(checks, &storage).await;
             }
-            if let Some(false) = checks.value("operators", wiring::has_operator(&storage).await) {
+            if let Some(None) = checks.value("operators", wiring::find_operator(&storage).await) {
                 checks.note("operators", wiring::NO_OPERATOR);
             }
             connections::check(checks, &storage).await;

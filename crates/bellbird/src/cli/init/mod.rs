@@ -43,7 +43,7 @@ pub(super) struct InitArgs {
     #[arg(long, value_parser = arguments::email)]
     email: Option<String>,
 
-    /// IANA timezone of the operator; that of this machine if not set, unless it is UTC
+    /// IANA timezone of the operator; if not set, that of this machine, or Australia/Sydney if that is UTC
     #[arg(long, value_name = "TZ", value_parser = arguments::timezone)]
     timezone: Option<String>,
 
@@ -291,8 +291,7 @@ async fn find_operator(
         ),
         None => {}
     }
-    let users = storage.users().list().await?;
-    match users.iter().find(|user| user.is_operator) {
+    match wiring::find_operator(storage).await? {
         Some(other) if settings.pages.lets_in_by_link(true) => bail!(
             "there is an operator already, {0}: sign in with `bellbird console login --user {0}`",
             other.email

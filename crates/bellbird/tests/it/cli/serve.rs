@@ -48,7 +48,8 @@ async fn serve_says_that_it_is_ready_and_stops_on_sigterm() {
     let lines = log.lines().map(|line| serde_json::from_str(line).unwrap());
     let messages: Vec<Value> = lines.map(|line: Value| line["message"].clone()).collect();
     assert!(messages.contains(&json!("ready")));
-    let no_operator = json!("no operator yet: run `bellbird init`");
+    let no_operator =
+        json!("no operator: make one with `bellbird init` or `bellbird user set USER --operator`");
     assert!(messages.contains(&no_operator));
     let stopping = json!("stopping: finishing requests in flight, at most 30 s");
     assert!(messages.contains(&stopping));

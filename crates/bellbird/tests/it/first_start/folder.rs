@@ -39,7 +39,7 @@ async fn second_start_finds_what_the_first_one_made() {
     assert_ne!(again.rsplit('/').next(), setup_url.rsplit('/').next());
     let log = service.end();
     assert_lacks(&log, "first start");
-    assert_lacks(&log, "no operator yet");
+    assert_lacks(&log, "no operator");
     assert_eq!(key(&workdir), made);
 
     workdir.json("user add --email me@example.com");
