@@ -217,7 +217,7 @@ async fn settings_and_keys_change_the_user_alone() {
         .await;
     let path = "/programs?done=key-shown-before&at=excel";
     let page = browser.get(path).await;
-    page.assert_has("id=\"excel\" open");
+    page.assert_has("id=\"excel\" tabindex=\"-1\" open");
     assert_eq!(app.keys_of(user).await.len(), 2);
     let form = "program=Actual+Budget&newest=";
     browser.try_submit("/programs", form, 200).await;

@@ -324,7 +324,7 @@ async fn from_link_to_transactions_at_every_provider() {
 /// What the user does later, and after a result: reconnects, tries again, adds another, removes a
 /// connection, opens links that lead nowhere, and waits.
 #[tokio::test(flavor = "multi_thread")]
-async fn user_reconnects_and_continues_from_a_result() {
+async fn reconnecting_revoked_connection_keeps_ids() {
     let app = App::start(Default::default()).await;
     let mut browser = wide_browser();
     for provider in simulated_providers() {
@@ -365,7 +365,14 @@ async fn user_reconnects_and_continues_from_a_result() {
         );
         assert_eq!(account_ids().await, before, "{provider}");
     }
+}
 
+/// What the user does after a result: tries again, adds another, removes a connection, opens links
+/// that lead nowhere, and waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn user_continues_from_a_result() {
+    let app = App::start(Default::default()).await;
+    let mut browser = wide_browser();
     let user = app.ben.user.id;
     let link_url = block(app.link_url(user, LinkTarget::UserChoice));
     browser.open(&link_url);

@@ -194,6 +194,7 @@ async fn consent_is_confirmed_on_its_link_withdrawn_or_denied() {
     }
 
     // The browser that began a session confirms it on the page of its link.
+    let app = App::start(Setup::default()).await;
     for provider in ["fiskil", "snaptrade"] {
         let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
         let link_url = app.link_url(user, LinkTarget::UserChoice).await;
