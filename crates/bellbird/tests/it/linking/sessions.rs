@@ -124,7 +124,7 @@ async fn callback_works_once_and_a_forged_one_never() {
 }
 
 #[tokio::test]
-async fn event_before_the_callback_and_an_outage_lose_no_consent() {
+async fn provider_event_may_precede_the_callback() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
         let user = app.ben.user.id;
@@ -140,11 +140,12 @@ async fn event_before_the_callback_and_an_outage_lose_no_consent() {
         open(&callback_url).await.assert_shows(200, "linked");
         assert!(app.connections_of(user).await.len() > before, "{provider}");
     }
+}
 
-    // An outage of hours.
-    let email = "outage@example.com";
-    let person = app.add_person(email, Plan::Professional, &[]).await;
-    let user = person.user.id;
+#[tokio::test]
+async fn provider_outage_of_hours_loses_no_consent() {
+    let app = App::start(Setup::default()).await;
+    let user = app.ben.user.id;
     let count_at = async |provider: &str| {
         let mut connections = app.connections_of(user).await;
         connections.retain(|connection| connection.provider == provider);
