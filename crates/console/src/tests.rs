@@ -3,19 +3,22 @@
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::task::{Context, Waker};
+use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::ConnectInfo;
 use axum::routing::get;
+use axum::{Extension, Router};
 use bellbird_api::serve::ResponseTimeout;
 use bellbird_connections::ConnectionsError;
-use bellbird_domain::ConnectionId;
+use bellbird_domain::{Caller, ConnectionId, KeyId, Plan};
 use bellbird_storage::{LEFT_OUT, OWN_TABLES, StorageError, camel_case};
-use http::{HeaderValue, Request, StatusCode};
+use http::{HeaderValue, Request, StatusCode, Version};
+use jiff::tz::TimeZone;
 use secrecy::ExposeSecret as _;
 use tower::ServiceExt as _;
 
+use crate::api_client::ApiClient;
 use crate::error_page::Failure;
 use crate::settings::{Demo, Site};
 use crate::state::PROVIDER_EVENTS_CONCURRENT_MAX;
@@ -358,7 +361,7 @@ async fn forms_are_small_single_choice_and_same_site() {
     assert_eq!(post(&OWN, format!("{connection}&{connection}")).await, 400);
     assert_eq!(post(&OWN, "x".repeat(4 * 1024 + 1)).await, 413);
     assert_eq!(
-        post(&[OWN[0], ("content-length", "8194")], String::new()).await,
+        post(&[OWN[0], ("content-length", "1048577")], String::new()).await,
         413,
         "by its declared length"
     );
@@ -561,6 +564,22 @@ async fn files_keep_what_the_listener_must_know() {
     let file = router.oneshot(file).await.unwrap();
     assert_eq!(file.status(), 200);
     assert!(file.extensions().get::<ResponseTimeout>().is_some());
+
+    // One of the API is passed on with it.
+    let path = "/v1/export/transactions.ofx";
+    let timeout = ResponseTimeout(Duration::from_secs(3_600));
+    let file = move || async move { (Extension(timeout), "rows") };
+    let api = ApiClient::new(Router::new().route(path, get(file)));
+    let caller = Caller {
+        key_id: KeyId::new(),
+        user_id: console.user,
+        plan: Plan::Developer,
+        timezone: TimeZone::UTC,
+        revision: 0,
+    };
+    let passed_on = api.open(&caller, path, Version::HTTP_11).await;
+    let passed_on = passed_on.unwrap();
+    assert!(passed_on.extensions().get::<ResponseTimeout>().is_some());
 }
 
 #[tokio::test]

@@ -176,13 +176,7 @@ async fn reconnect_repairs_and_rejects_another_login() {
         .allow(&browser.open(&link(&client, reconnect).await).await)
         .await
         .page();
-    assert_eq!(
-        client
-            .delete(&format!("/authorizations/{broken}"))
-            .await
-            .status,
-        204
-    );
+    bank.set_consent(&broken, ConsentState::Revoked).unwrap();
     let gone = browser.submit(&page, &page.all()).await.redirect_location();
     assert_eq!(
         gone,

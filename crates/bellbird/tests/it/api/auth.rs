@@ -191,6 +191,7 @@ async fn requests_are_limited_by_key_and_class() {
             .await;
         for (method, path, status) in requests {
             let answer = app.method_as(method.clone(), &person.key, path).await;
+            assert_eq!(answer.status, *status, "{plan}: {method} {path}");
             answer.error(*status);
         }
     }

@@ -151,6 +151,7 @@ async fn import_rejects_others_and_broken_consents(app: &App) {
 
 async fn connection_removed_during_read_is_not_found(app: &App) {
     let connection = app.ben.connections[0].id;
+    app.reset_calls();
     app.fiskil()
         .add_fault(Fault::delay_ms(700).at("/v1/banking/transactions"));
     let path = format!("/v1/transactions?connectionId={connection}");

@@ -554,7 +554,7 @@ async fn reconnecting_keeps_ids() {
             app.set_options(provider, &setting);
         }
         for (answer, words) in [
-            ("deny", "did not give your consent"),
+            ("deny", "Nothing has changed"),
             ("error", "Nothing has changed."),
         ] {
             if provider == "akahu" && answer == "error" {

@@ -61,8 +61,9 @@ async fn endpoint_is_enabled_and_its_events_are_sent_again() {
         let form = format!("redeliver={event}&user={}", user.id);
         browser.try_submit(&page, &form, status).await;
     }
+    let enabled = &app.operator_audit().await[1];
+    assert_eq!(&*enabled.action, "webhook_endpoint.enable");
     let audit = browser.get("/operator/audit").await;
-    audit.assert_has("Endpoint enabled");
     audit.assert_has("the installation");
 }
 
