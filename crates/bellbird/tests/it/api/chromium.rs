@@ -60,11 +60,11 @@ async fn reference_pages_are_accessible_by_their_menu() {
     let app = App::start(setup).await;
     let mut browser = open(&app);
     assert_eq!(browser.evaluate("[scrollY, location.hash]"), json!([0, ""]));
-    browser.evaluate(OPEN);
-    browser.assert_accessible("docs-open");
     browser.size(360, 800, false);
     browser.evaluate("document.querySelector('nav details').open = true; scrollTo(0, 0)");
     browser.assert_accessible("docs-menu");
+    browser.evaluate(OPEN);
+    browser.assert_accessible("docs-open");
     // For operators.
     browser.open(&format!("{}/admin/docs", app.url));
     browser.evaluate(OPEN);
