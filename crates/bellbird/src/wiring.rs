@@ -11,16 +11,14 @@ use bellbird_api::admin::Admin;
 use bellbird_api::http::ApiContext;
 use bellbird_connections::{Connections, provider_names};
 use bellbird_console::{Mailer, ProviderControl as _};
-use bellbird_domain::{Clock, ConnectionId, UserId};
+use bellbird_domain::{Clock, ConnectionId, User, UserId};
 use bellbird_interop::Interop;
 use bellbird_limits::SharedStore;
 use bellbird_providers::Registry;
 use bellbird_providers::http::ClientSettings;
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_reads::Reads;
-use bellbird_storage::{
-    SealedSecrets, Sealer, ServiceLock, Storage, StorageError, User, UserFilter,
-};
+use bellbird_storage::{SealedSecrets, Sealer, ServiceLock, Storage, StorageError, UserFilter};
 use bellbird_webhooks::Webhooks;
 use bellbird_webhooks::event::buffer::WebhookEventBuffer;
 use secrecy::ExposeSecret as _;
