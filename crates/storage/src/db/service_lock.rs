@@ -64,8 +64,8 @@ impl ServiceLock {
         is_empty && file_user::with_suffix(&database, "-lock").exists()
     }
 
-    /// Says what to do about a database that is not there while a process holds its lock. `None` for
-    /// every other database.
+    /// Says what to do about a database that is not there while a process holds its lock. `None`
+    /// for every other database.
     pub fn rescue(database_url: &str) -> Option<String> {
         let path = open_error::sqlite_file(database_url).ok()??;
         let database = file_user::resolve(&path).ok()?;

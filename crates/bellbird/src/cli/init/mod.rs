@@ -43,7 +43,7 @@ pub(super) struct InitArgs {
     #[arg(long, value_parser = arguments::email)]
     email: Option<String>,
 
-    /// IANA timezone of the operator; if not set, that of this machine, or Australia/Sydney if that is UTC
+    /// IANA timezone of the operator; if not set, that of this machine, or Australia/Sydney
     #[arg(long, value_name = "TZ", value_parser = arguments::timezone)]
     timezone: Option<String>,
 

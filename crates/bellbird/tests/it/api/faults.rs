@@ -238,7 +238,7 @@ async fn consent_that_ends_between_windows_ends_no_list() {
 }
 
 #[tokio::test]
-async fn lost_consent_is_503_and_an_empty_account_is_none() {
+async fn empty_account_is_no_lost_consent() {
     let app = App::start(short_timeouts()).await;
     let connection = app.ben.connections[0].id;
     let read = app.all_transactions(connection).by(&app.ben);
@@ -248,7 +248,11 @@ async fn lost_consent_is_503_and_an_empty_account_is_none() {
     }
     // Checked once, and cached for a minute.
     assert_eq!(app.fiskil().calls()["/v1/consent"], 1);
-    app.advance_clock(SignedDuration::from_mins(1));
+}
+
+#[tokio::test]
+async fn lost_consent_is_503() {
+    let app = App::start(short_timeouts()).await;
     lost_consent_triggers_a_refresh(&app).await;
     lost_consent_of_a_pending_connection_says_so(&app).await;
 }

@@ -29,7 +29,8 @@ const AXE: &str = concat!(
 /// fetch style sheets from a script, which the pages forbid. `resultTypes` leaves out the report on
 /// all that is right. What is not of colours is the same when it is dark.
 const RUN_AXE: &str = "axe.run({preload: false, resultTypes: ['violations'], \
-    runOnly: matchMedia('(prefers-color-scheme: dark)').matches ? ['cat.color'] : undefined}) \
+    runOnly: matchMedia('(prefers-color-scheme: dark)').matches \
+        ? ['color-contrast', 'link-in-text-block'] : undefined}) \
     .then(({violations}) => violations.flatMap(rule => rule.nodes.map(node => \
     `${rule.impact} ${rule.id} at ${node.target.join(' ')}: ${node.failureSummary.replace(/\\s+/g, ' ')}`)))";
 /// What sticks out, if the page is wider than the window.
