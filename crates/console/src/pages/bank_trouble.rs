@@ -146,12 +146,10 @@ pub(super) fn is_linkable(connection: &Connection, linkable: &[LinkableProvider]
 
 fn why_broken(status: ConnectionStatus) -> &'static str {
     match status {
+        ConnectionStatus::Revoked => "Your consent was withdrawn.",
         ConnectionStatus::PendingMfa => "It asks you to confirm your sign-in.",
         ConnectionStatus::Deleting => "It is being removed.",
-        // Before it is looked up, nobody knows whether it was withdrawn.
-        ConnectionStatus::Revoked | ConnectionStatus::Invalidated | ConnectionStatus::Active => {
-            "Your consent has ended."
-        }
+        ConnectionStatus::Invalidated | ConnectionStatus::Active => "Your consent has ended.",
     }
 }
 
@@ -191,7 +189,7 @@ mod tests {
         let trouble = bank.failed(&error);
         assert!(trouble.needs_consent() && !trouble.may_pass());
         assert_eq!(trouble.what(), "needs you.");
-        assert_eq!(trouble.why, "Your consent has ended.");
+        assert_eq!(trouble.why, "Your consent was withdrawn.");
         assert!(!trouble.name.contains('\u{202e}'));
         assert_eq!(bank.broken(), Some(trouble));
         bank.linkable.clear();
