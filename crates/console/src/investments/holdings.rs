@@ -10,6 +10,7 @@ use bellbird_interop::export::NameParts;
 use bellbird_interop::export::formats::CsvLines;
 use bellbird_reads::Trades;
 use futures_util::stream::{self, StreamExt as _};
+use http::Uri;
 use serde::Deserialize;
 
 use crate::api_client::{ApiError, List};
@@ -187,14 +188,19 @@ pub(super) async fn part(list: &RowList) -> String {
 }
 
 /// `GET /holdings.csv`: all holdings, for people.
-pub(crate) async fn download_holdings(session: Session) -> PageResult {
-    let list = RowList::load(session, Trades::PAGE, None).await?;
+/// With `partial`, without the brokers that fail while others do not.
+pub(crate) async fn download_holdings(session: Session, uri: Uri) -> PageResult {
+    let list = RowList::load(session, Trades::PAGE, uri.query()).await?;
     let mut lines = CsvLines::new(FOR_SPREADSHEETS);
     let mut file = Vec::new();
     lines.header(&COLUMNS, &mut file);
-    for (broker, read) in read_all(&list).await {
-        let holdings = match read {
+    let read = read_all(&list).await;
+    let leaves_out = list.filter.query.get("partial") == "true"
+        && read.iter().any(|(_, holdings)| holdings.is_ok());
+    for (broker, holdings) in read {
+        let holdings = match holdings {
             Ok(holdings) => holdings,
+            Err(_) if leaves_out => continue,
             Err(mut error) => {
                 // The others are not of one broker.
                 if ["reconnect_required", "provider_unavailable"].contains(&error.code.as_str()) {

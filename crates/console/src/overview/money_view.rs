@@ -100,6 +100,10 @@ impl ShownMoney {
         self.chosen == Some(*currency)
     }
 
+    fn may_pass(&self) -> bool {
+        self.troubles.iter().any(BankTrouble::may_pass)
+    }
+
     /// Of those months. `wanted` means nothing if there are no rows in it, unless an account that
     /// could not be read is in it: those are `unread`.
     pub(super) fn new(
