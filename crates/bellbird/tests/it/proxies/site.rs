@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,7 +14,7 @@ use serde_json::Value;
 
 use super::curl::{Curl, Response};
 use crate::support::deployment::Deployment;
-use crate::support::harness::{Database, eventually};
+use crate::support::harness::Database;
 use crate::support::port::free_port;
 use crate::support::process::{Addresses, RunningCommand, Workdir, errors, text};
 
@@ -124,7 +125,16 @@ impl Site {
             url,
             key,
         };
-        eventually(async || site.get("/health").status == 200).await;
+        // Long enough for what a proxy tries again after a minute. If it never works, its log says
+        // why.
+        let is_up = async {
+            while site.get("/health").status != 200 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let is_up = tokio::time::timeout(Duration::from_secs(75), is_up).await;
+        let log = || fs::read_to_string(&site.proxy.log).unwrap();
+        assert!(is_up.is_ok(), "{}", log());
         site
     }
 
