@@ -70,10 +70,10 @@ impl Reads {
             pages: Pages::default(),
             window: Window::new(page, self.inner.limits.row_cap),
             index,
+            seen: 0,
+            end: None,
         };
         let outcome = read.complete(rows).await;
-        let seen = read.window.row();
-        let seen_end = read.pages.is_ended().then_some(seen);
         if outcome.is_ok() {
             if call.calls() > 0 {
                 self.record_refresh(context);
@@ -83,10 +83,7 @@ impl Reads {
         }
         cursors.store(key, &cached, call.now).await;
         outcome.map_err(|error| ReadError::from_provider(&error, context.connection.status))?;
-        let index = index.lock();
-        // A concurrent request may have reset the index. The rows seen here still count.
-        let (counted, end) = (index.counted.max(seen), index.end.or(seen_end));
-        Ok(read.window.totals(counted, end))
+        Ok(read.totals())
     }
 }
 
@@ -98,6 +95,10 @@ struct WindowRead<'w> {
     /// At the first row of the next page.
     window: Window,
     index: &'w Mutex<CursorIndex>,
+    /// The rows before the last page that was read, and those in it.
+    seen: u64,
+    /// Where the list ended, if this read has come there.
+    end: Option<u64>,
 }
 
 impl WindowRead<'_> {
@@ -160,7 +161,7 @@ impl WindowRead<'_> {
             let frontier = {
                 let index = self.index.lock();
                 if index.end.is_some()
-                    || self.pages.is_ended()
+                    || self.end.is_some()
                     || self.window.uncounted(index.counted) == 0
                 {
                     return;
@@ -224,13 +225,25 @@ impl WindowRead<'_> {
 
     /// Stores the cursor of the next page, or the end of the list. An empty list is read again,
     /// because it may be that of a consent that has just ended.
-    fn learn(&self) {
+    fn learn(&mut self) {
         let (mut index, row) = (self.index.lock(), self.window.row());
+        self.seen = self.seen.max(row);
         match self.pages.cursor() {
             Some(cursor) => index.learn(row, cursor.clone()),
-            None if row > 0 => index.learn_end(row),
-            None => {}
+            None => {
+                self.end = Some(row);
+                if row > 0 {
+                    index.learn_end(row);
+                }
+            }
         }
+    }
+
+    /// A concurrent request may have reset the index. What was seen here still counts.
+    fn totals(&self) -> WindowTotals {
+        let index = self.index.lock();
+        let end = index.end.or(self.end);
+        self.window.totals(index.counted.max(self.seen), end)
     }
 }
 

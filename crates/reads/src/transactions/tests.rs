@@ -100,13 +100,14 @@ impl<'p> Client<'p> {
             pages: Pages::default(),
             window: Window::new(Page { limit, offset }, self.row_cap),
             index: &self.index,
+            seen: 0,
+            end: None,
         };
         let mut kept = Vec::new();
         read.complete(&mut |row, _| kept.push(row.id.to_string()))
             .await?;
         read.count(deadline).await;
-        let index = self.index.lock();
-        let totals = read.window.totals(index.counted, index.end);
+        let totals = read.totals();
         let calls = self.bank.simulated.calls.lock().len() - before;
         Ok((kept, totals, calls))
     }
@@ -255,6 +256,18 @@ async fn failed_window_keeps_the_cursors_it_learned() {
     assert_eq!(rows, bank.matching()[2_500..2_700]);
     // The read continued at its last cursor.
     assert!(calls <= 2, "{calls} calls");
+}
+
+/// It may be that of a consent that has just ended.
+#[tokio::test]
+async fn empty_list_ends_and_is_read_again() {
+    let bank = Bank::with_foreign(0, 0);
+    let client = Client::new(&bank);
+    for _ in 0..2 {
+        let (rows, totals, calls) = client.window(1, 5).await.unwrap();
+        assert_eq!((rows.len(), totals.total, calls), (0, 0, 1));
+        assert!(!totals.has_more);
+    }
 }
 
 proptest! {
