@@ -195,7 +195,7 @@ async fn restarted_service_resumes_linking() {
     let request = client().get(&callback_url);
     let service = linking.kill_amid("snaptrade", service, request, call).await;
     eventually(async || linking.works(&service.api, "snaptrade").await).await;
-    assert!(has_ended(&callback_url).await);
+    eventually(async || has_ended(&callback_url).await).await;
     linking.assert_connected(&session);
     linking.remove();
 
