@@ -75,6 +75,10 @@ impl Valkey {
         let mut child = self.child.take().unwrap();
         drop(child.stdin.take());
         child.wait().unwrap();
+        // The script kills the server, and does not wait for its end.
+        while TcpStream::connect((self.host(), self.port)).is_ok() {
+            std::thread::yield_now();
+        }
     }
 
     pub(crate) async fn empty(&self) {
