@@ -180,7 +180,8 @@ impl Kills {
         let services: Vec<Service> = (0..self.services_max())
             .map(|_| self.deployment.serve())
             .collect();
-        let timeout = Duration::from_secs(30);
+        // For all that services which lived for a moment have left.
+        let timeout = Duration::from_secs(120);
         self.deployment.finish_all_work(timeout).await;
         for service in services {
             service.stop();
