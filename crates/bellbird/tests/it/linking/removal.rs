@@ -146,7 +146,7 @@ async fn concurrent_removals_withdraw_each_consent_once() {
     let app = App::start(Setup::default()).await;
     let id = app.ben.connections[0].id;
     app.fiskil()
-        .add_fault(Fault::delay_ms(700).at("/v1/consent/"));
+        .add_fault(Fault::delay_ms(3_000).at("/v1/consent/"));
     let first = app.connections.removals().remove(id);
     let second = async {
         eventually(async || withdrawals(&app) > 0).await;
