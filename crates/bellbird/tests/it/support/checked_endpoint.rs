@@ -16,6 +16,7 @@ use serde_json::Value;
 use standardwebhooks::{
     HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHOOK_TIMESTAMP, Webhook,
 };
+use tokio::sync::watch;
 
 use crate::support::process::text;
 use crate::support::random::Random;
@@ -43,6 +44,8 @@ pub(crate) struct Endpoint {
     random: Arc<Mutex<Random>>,
     is_down: Arc<AtomicBool>,
     takes_any_time: Arc<AtomicBool>,
+    /// How many requests it accepts before further ones wait. None: all.
+    pauses_after: Arc<watch::Sender<Option<usize>>>,
 }
 
 /// What an endpoint has recorded.
@@ -88,6 +91,7 @@ impl Endpoint {
             seen: Arc::default(),
             is_down: Arc::default(),
             takes_any_time: Arc::default(),
+            pauses_after: Arc::new(watch::Sender::new(None)),
             behaviour,
             random: Arc::new(Mutex::new(Random::new(seed))),
         };
@@ -111,6 +115,16 @@ impl Endpoint {
     /// From now on, it verifies the signature, and not how old it is.
     pub(crate) fn take_any_time(&self) {
         self.takes_any_time.store(true, Ordering::SeqCst);
+    }
+
+    /// Once it has accepted so many requests, further ones wait for their response until
+    /// [`Self::go_on`].
+    pub(crate) fn pause_after(&self, accepted: usize) {
+        self.pauses_after.send_replace(Some(accepted));
+    }
+
+    pub(crate) fn go_on(&self) {
+        self.pauses_after.send_replace(None);
     }
 
     /// The accepted events in their order, repeated deliveries included.
@@ -249,6 +263,11 @@ async fn receive(State(endpoint): State<Endpoint>, headers: HeaderMap, body: Byt
         (Behaviour::Flaky, 1) | (Behaviour::Slow, _) => tokio::time::sleep(SLOW_ANSWER).await,
         _ => {}
     }
+    let accepted = endpoint.seen.lock().unwrap().accepted.len();
+    let mut pauses_after = endpoint.pauses_after.subscribe();
+    let is_open = |after: &Option<usize>| after.is_none_or(|after| accepted < after);
+    // The endpoint has the sender, so there is one.
+    drop(pauses_after.wait_for(is_open).await.unwrap());
     endpoint.seen.lock().unwrap().accept(event);
     StatusCode::NO_CONTENT
 }

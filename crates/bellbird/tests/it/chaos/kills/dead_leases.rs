@@ -1,13 +1,19 @@
 //! Nothing waits for the leases of a service that is gone. One that was only paused does no harm
 //! when it continues.
 
+use std::time::Duration;
+
 use crate::support::checked_endpoint::{Behaviour, Endpoint};
 use crate::support::deployment::{Deployment, EMAIL};
-use crate::support::harness::{also_on_postgres, eventually};
+use crate::support::harness::{also_on_postgres, eventually, eventually_within};
 use crate::support::process::Addresses;
 
 /// Requests that a service sends to one endpoint at once.
 const CONCURRENT_ATTEMPTS_MAX: usize = 16;
+/// The chunks that are accepted before the endpoint waits for the test.
+const CHUNKS_BEFORE: usize = 3;
+/// For all chunks, each of which takes its time.
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A user with one connection, and an endpoint that takes its time for each of many chunks.
 struct SlowDelivery {
@@ -24,6 +30,7 @@ impl SlowDelivery {
         let deployment = Deployment::start(&settings).await;
         deployment.add_user(EMAIL);
         let endpoint = Endpoint::start(Behaviour::Slow, 0).await;
+        endpoint.pause_after(CHUNKS_BEFORE);
         deployment.add_endpoint(EMAIL, &endpoint);
         deployment.import(EMAIL, "fiskil", 1);
         let due = "UPDATE jobs SET run_at = 0 WHERE kind = 'sync'";
@@ -38,15 +45,19 @@ impl SlowDelivery {
         usize::try_from(self.deployment.count(sql).await).unwrap()
     }
 
-    /// Waits until some chunks were accepted and many are left.
+    /// Waits until some chunks were accepted and many are left. The next one then waits for its
+    /// response, so the lease is held.
     async fn wait_until_amid_chunks(&self) {
-        eventually(async || self.endpoint.counts().accepted >= 3).await;
+        eventually(async || self.endpoint.counts().accepted >= CHUNKS_BEFORE).await;
         assert!(self.count(UNDELIVERED).await > 5);
     }
 
-    /// Waits until everything is delivered, and compares it with what the database planned.
+    /// Lets the endpoint respond again, waits until everything is delivered, and compares it with
+    /// what the database planned.
     async fn assert_all_delivered(&self) {
-        eventually(async || self.count(UNDELIVERED).await == 0).await;
+        self.endpoint.go_on();
+        let is_done = async || self.count(UNDELIVERED).await == 0;
+        eventually_within(DELIVERY_TIMEOUT, is_done).await;
         self.endpoint.assert_in_order();
         self.endpoint.assert_complete();
         let counts = self.endpoint.counts();
