@@ -2,6 +2,7 @@
 //! away nothing but the exactness of limits is lost.
 
 use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -11,13 +12,17 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::deployment::{Deployment, EMAIL, Service};
-use crate::support::harness::{Database, eventually, simulated_providers};
+use crate::support::harness::{Database, eventually, eventually_within, simulated_providers};
 use crate::support::process::{get, get_list, text};
 use crate::support::servers::Valkey;
 
 const INSTANCES: usize = 3;
 /// The rows of a window.
 const LIMIT: usize = 200;
+/// The calls of a full bucket.
+const BUCKET: usize = 60;
+/// Reads between two replacements of an instance.
+const READS_MIN: usize = 20;
 
 /// Three instances, of which each has written its log to a file.
 struct Instances {
@@ -177,6 +182,18 @@ impl Instances {
             .collect()
     }
 
+    /// How many outages of Valkey each instance has logged, and how many ends of them.
+    fn outages(&self) -> Vec<(usize, usize)> {
+        let counts = |log: &String| {
+            let count = |words: &str| log.matches(words).count();
+            (
+                count("shared store unavailable"),
+                count("shared store available again"),
+            )
+        };
+        self.logs().iter().map(counts).collect()
+    }
+
     /// Sends requests to the instances in turn, and counts those that each status got.
     async fn send(&self, requests: usize, path: &str) -> (usize, usize) {
         let (mut allowed, mut refused) = (0, 0);
@@ -238,7 +255,8 @@ async fn bad_keys_lock_no_other_key_out(instances: &Instances) {
 
 async fn live_requests_of_a_key_are_counted(instances: &Instances) {
     let path = instances.list("/v1/transactions", "akahu").await;
-    let slow = Fault::delay_ms(1_500);
+    // All come before the first one ends, also where an instance stands still for a moment.
+    let slow = Fault::delay_ms(3_000);
     instances.add_fault("akahu", slow).await;
     // Equal requests to one instance are one flight, but each holds a permit.
     let calls = (0..9).map(|number| instances.status(number, &path));
@@ -250,14 +268,18 @@ async fn live_requests_of_a_key_are_counted(instances: &Instances) {
     eventually(async || instances.status(1, &path).await == 200).await;
 }
 
+/// The calls that a bucket has got back at most: one a second.
+fn refilled_since(began: Instant) -> usize {
+    usize::try_from(began.elapsed().as_secs()).unwrap() + 1
+}
+
 async fn limit_is_exact(instances: &Instances) {
     let began = Instant::now();
     let (allowed, refused) = instances.send(10_000, "/v1/connections").await;
     assert_eq!(allowed + refused, 10_000);
-    // A full bucket of 60, and one call a second from then on.
-    let refilled = usize::try_from(began.elapsed().as_secs()).unwrap();
-    let is_exact = (60..=60 + refilled + 1).contains(&allowed);
-    assert!(is_exact, "{allowed} after {refilled} s");
+    let refilled = refilled_since(began);
+    let is_exact = (BUCKET..=BUCKET + refilled).contains(&allowed);
+    assert!(is_exact, "{allowed}, of which {refilled} came back");
     // A revoked key is rejected by all of them at once.
     let revoke = "key revoke unused --user me@example.com";
     instances.workdir.json(revoke);
@@ -273,23 +295,21 @@ async fn reads_go_on_without_valkey() {
     assert_eq!(allowed, 30);
     instances.valkey.stop();
     // Each instance goes on from what it knows, so at most each of them gives what was left.
+    let began = Instant::now();
     let (allowed, _) = instances.send(600, "/v1/connections").await;
-    assert!((30..=3 * 60).contains(&allowed), "{allowed}");
-    let logs = instances.logs().into_iter();
-    let warnings: Vec<usize> = logs
-        .map(|log| log.matches("shared store unavailable").count())
-        .collect();
-    assert_eq!(warnings, [1; INSTANCES]);
+    let most = INSTANCES * (BUCKET + refilled_since(began));
+    assert!((30..=most).contains(&allowed), "{allowed}");
+    // Each outage is logged once, and its end: on a busy machine, the server was late before.
+    let is_away = |(outages, ends): &(usize, usize)| *outages == ends + 1;
+    eventually(async || instances.outages().iter().all(is_away)).await;
     instances.valkey.start_again();
-    let recovered = |log: &str| log.contains("shared store available again");
-    let until = Instant::now() + Duration::from_secs(60);
-    while !instances.logs().iter().all(|log| recovered(log)) {
-        assert!(Instant::now() < until, "{:?}", instances.logs());
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    let is_back = |(outages, ends): &(usize, usize)| outages == ends;
+    let are_back = async || instances.outages().iter().all(is_back);
+    eventually_within(Duration::from_secs(60), are_back).await;
     // What the instances know corrects the new server, which knows nothing.
+    let began = Instant::now();
     let (allowed, _) = instances.send(300, "/v1/connections").await;
-    assert!(allowed <= 60, "{allowed}");
+    assert!(allowed <= BUCKET + refilled_since(began), "{allowed}");
     instances.stop();
 }
 
@@ -380,8 +400,13 @@ async fn replaced_instances_share_what_they_have_cached() {
     let urls: Arc<Mutex<Vec<String>>> =
         Arc::new(Mutex::new(instances.services.iter().map(api).collect()));
     let stop = CancellationToken::new();
-    let (key, all) = (instances.key.clone(), Arc::clone(&urls));
-    let reads = tokio::spawn(read_as_a_balancer(all, key, stop.clone()));
+    let (key, all, read) = (
+        instances.key.clone(),
+        Arc::clone(&urls),
+        Arc::<AtomicUsize>::default(),
+    );
+    let reader = read_as_a_balancer(all, key, Arc::clone(&read), stop.clone());
+    let reads = tokio::spawn(reader);
     let newer = "ALTER TABLE users ADD COLUMN nickname TEXT; INSERT INTO schema_migrations
         (version, name, sha256, oldest_compatible, applied_at) VALUES (2, '0002_newer', '', 1, 0)";
     instances.execute(newer).await;
@@ -393,11 +418,14 @@ async fn replaced_instances_share_what_they_have_cached() {
         replaced.stop();
         let ready = format!("{}/ready", instances.services[number].ops);
         assert_eq!(get(&ready, None).await.0, 200);
+        let enough = read.load(Ordering::Relaxed) + READS_MIN;
+        eventually(async || reads.is_finished() || read.load(Ordering::Relaxed) > enough).await;
     }
     let create = "key create --user me@example.com --name newer";
     instances.workdir.json(create);
     stop.cancel();
-    let read = reads.await.unwrap();
+    reads.await.unwrap();
+    let read = read.load(Ordering::Relaxed);
     assert!(read > 100, "{read}");
     println!("{read} reads");
 
@@ -455,14 +483,15 @@ async fn replaced_instances_share_what_they_have_cached() {
 }
 
 /// Reads until it stops, each time from the next instance, or the one behind it if that does not
-/// listen any more. Returns how often.
+/// listen any more. Counts how often.
 async fn read_as_a_balancer(
     urls: Arc<Mutex<Vec<String>>>,
     key: String,
+    read: Arc<AtomicUsize>,
     stop: CancellationToken,
-) -> usize {
+) {
     let client = reqwest::Client::new();
-    let (mut read, mut turn) = (0, 0);
+    let mut turn = 0;
     while !stop.is_cancelled() {
         turn += 1;
         let url = urls.lock().unwrap()[turn % INSTANCES].clone();
@@ -475,9 +504,8 @@ async fn read_as_a_balancer(
         assert_eq!(response.status(), 200);
         let body: Value = response.json().await.unwrap();
         assert_eq!(body["data"].as_array().unwrap().len(), 3);
-        read += 1;
+        read.fetch_add(1, Ordering::Relaxed);
     }
-    read
 }
 
 /// All texts in a response.
