@@ -44,8 +44,8 @@ pub(crate) struct Endpoint {
     random: Arc<Mutex<Random>>,
     is_down: Arc<AtomicBool>,
     takes_any_time: Arc<AtomicBool>,
-    /// How many requests it accepts before further ones wait. None: all.
-    pauses_after: Arc<watch::Sender<Option<usize>>>,
+    /// How many requests it accepts before further ones wait.
+    pauses_after: Arc<watch::Sender<usize>>,
 }
 
 /// What an endpoint has recorded.
@@ -91,7 +91,7 @@ impl Endpoint {
             seen: Arc::default(),
             is_down: Arc::default(),
             takes_any_time: Arc::default(),
-            pauses_after: Arc::new(watch::Sender::new(None)),
+            pauses_after: Arc::new(watch::Sender::new(usize::MAX)),
             behaviour,
             random: Arc::new(Mutex::new(Random::new(seed))),
         };
@@ -120,11 +120,11 @@ impl Endpoint {
     /// Once it has accepted so many requests, further ones wait for their response until
     /// [`Self::go_on`].
     pub(crate) fn pause_after(&self, accepted: usize) {
-        self.pauses_after.send_replace(Some(accepted));
+        self.pauses_after.send_replace(accepted);
     }
 
     pub(crate) fn go_on(&self) {
-        self.pauses_after.send_replace(None);
+        self.pauses_after.send_replace(usize::MAX);
     }
 
     /// The accepted events in their order, repeated deliveries included.
@@ -265,7 +265,7 @@ async fn receive(State(endpoint): State<Endpoint>, headers: HeaderMap, body: Byt
     }
     let accepted = endpoint.seen.lock().unwrap().accepted.len();
     let mut pauses_after = endpoint.pauses_after.subscribe();
-    let is_open = |after: &Option<usize>| after.is_none_or(|after| accepted < after);
+    let is_open = |after: &usize| accepted < *after;
     // The endpoint has the sender, so there is one.
     drop(pauses_after.wait_for(is_open).await.unwrap());
     endpoint.seen.lock().unwrap().accept(event);
