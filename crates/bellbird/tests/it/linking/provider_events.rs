@@ -73,11 +73,20 @@ impl App {
     /// seconds.
     async fn wait_for_status(&self, connection: &Connection, status: ConnectionStatus) {
         eventually(async || {
-            self.advance_clock(SignedDuration::from_secs(1));
-            self.run_due_jobs().await;
+            self.run_jobs_a_second_later(&connection.provider).await;
             self.status_of(connection).await == Some(status)
         })
         .await;
+    }
+
+    /// Leaves the clock as it is while an event is under way, which would become too old.
+    async fn run_jobs_a_second_later(&self, provider: &str) {
+        let deliveries = self.bank(provider).deliveries();
+        let is_under_way = |delivery: &Value| delivery["state"] == "waiting";
+        if !deliveries.iter().any(is_under_way) {
+            self.advance_clock(SignedDuration::from_secs(1));
+        }
+        self.run_due_jobs().await;
     }
 }
 
@@ -135,7 +144,7 @@ async fn consent_end_is_followed_and_bad_events_are_rejected() {
         let (fiskil, active) = (app.fiskil(), ConsentState::Active);
         fiskil.set_consent_until(&id, active, Some(until)).unwrap();
         eventually(async || {
-            app.run_jobs_after(SignedDuration::from_secs(1)).await;
+            app.run_jobs_a_second_later(provider).await;
             shown().await == new
         })
         .await;
