@@ -28,6 +28,8 @@ pub struct ConsoleSettings {
     pub console_forms_per_minute: u32,
     /// How long a page of trades counts, as their windows in the API. Zero caches none.
     pub trades_cache: Duration,
+    /// How long the first rows of a page wait for slower banks.
+    pub first_rows_within: Duration,
     /// None: users sign in by link only.
     pub oidc: Option<OidcSettings>,
     /// None: no e-mails.

@@ -37,6 +37,7 @@ pub(crate) struct TestConsole {
 pub(crate) fn settings() -> ConsoleSettings {
     ConsoleSettings {
         trades_cache: Duration::from_secs(600),
+        first_rows_within: Duration::from_millis(700),
         operator_name: Some("<Acme> Ltd".to_owned()),
         trusted_proxies: Vec::new(),
         failed_auth_per_minute: 3,

@@ -262,6 +262,7 @@ impl Settings {
         };
         let pages = ConsoleSettings {
             trades_cache,
+            first_rows_within: Duration::from_millis(700),
             operator_name,
             trusted_proxies: api_context.trusted_proxies.clone(),
             failed_auth_per_minute: from.limit("limits.failed_auth_per_minute", 60),

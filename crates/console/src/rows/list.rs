@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
-use std::time::Duration;
 
 use askama::Template;
 use bellbird_domain::{AccountId, Currency};
@@ -26,9 +25,6 @@ use crate::pages::{
     why_not_read,
 };
 use crate::session::Session;
-
-/// How long the first rows wait for slower banks.
-const FIRST_ROWS_WITHIN: Duration = Duration::from_millis(700);
 
 /// The rows, which come behind the head of the page.
 #[derive(Template)]
@@ -100,7 +96,8 @@ impl RowList {
         let found = async move { list.find::<K>().await }.boxed().shared();
         let (list, slow) = (Arc::clone(&self), found.clone());
         let early = async move {
-            let read = tokio::time::timeout(FIRST_ROWS_WITHIN, slow).await;
+            let within = list.session.settings.first_rows_within;
+            let read = tokio::time::timeout(within, slow).await;
             read.is_err().then(|| list.early_part())
         };
         let early = stream::once(early).filter_map(std::future::ready);
