@@ -264,9 +264,11 @@ mod chromium {
         app.set_plan(user, Plan::Professional).await;
         browser.open(&app.sign_in_link(user).await);
         browser.click("button.strong");
+        // No sync runs here, so the page awaits one of each new bank, and loads itself again.
         for provider in simulated_providers() {
             let before = app.connections_of(user).await.len();
             browser.click("nav a[href='/connections']");
+            browser.stay();
             browser.click(&format!("button[name=provider][value={provider}]"));
             leave_consent_pages(&mut browser, UserAction::Cancel);
             let text = browser.text();
@@ -285,6 +287,7 @@ mod chromium {
             browser.assert_accessible(&format!("console-linked-{provider}"));
             // Link another.
             browser.click("a.button.quiet[href='/connections']");
+            browser.stay();
             let after = app.connections_of(user).await;
             assert_eq!(after.len(), before + 1, "{provider}: {}", browser.text());
             assert!(
@@ -301,6 +304,7 @@ mod chromium {
         browser.wait_for(&format!("document.querySelector('{row} .question').open"));
         browser.assert_accessible("console-bank-remove");
         browser.click(&format!("{row} button[name=confirm-removal]"));
+        browser.stay();
         assert_eq!(app.connections_of(user).await.len(), linked.len() - 1);
         browser.assert_at("?done=removed&at=banks#done");
         browser.wait_for("document.activeElement.id === 'done'");
@@ -309,6 +313,7 @@ mod chromium {
         let row = format!("#bank-{}", linked[1].id);
         browser.press(&format!("{row} summary"));
         browser.click(&format!("{row} button[name=sync]"));
+        browser.stay();
         let text = browser.text();
         assert_has(&text, "Being read now");
         assert_has(&text, "within a minute");
@@ -325,11 +330,13 @@ mod chromium {
         browser.click("button.strong");
         browser.open(&format!("{}/overview", app.console_url));
         browser.click("nav a[href='/connections']");
+        browser.stay();
         browser.assert_accessible("console-banks-many");
         browser.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)");
         browser.assert_accessible("console-banks-many-open");
         browser.size(360, 780, false);
         browser.open(&format!("{}/connections", app.console_url));
+        browser.stay();
         let providers =
             browser.evaluate("document.querySelectorAll('button[name=provider]').length");
         assert_eq!(providers, simulated_providers().count());

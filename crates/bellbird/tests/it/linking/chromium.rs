@@ -190,6 +190,7 @@ async fn another_browser_is_asked_and_an_app_is_returned_to() {
     browser.assert_accessible("not-finished");
     browser.click("button[name=session]");
     browser.assert_shows("Waiting for Fiskil");
+    browser.stay();
     browser.assert_accessible("waiting");
 
     // With every end.
@@ -449,7 +450,10 @@ async fn user_continues_from_a_result() {
     browser.click("button[name=provider][value=fiskil]");
     complete_consent_pages(&mut browser, &app, UserAction::Approve);
     browser.assert_shows("not listed the accounts yet");
+    let url = browser.url();
+    browser.stay();
     browser.assert_accessible("late");
+    browser.open(&url);
     app.advance_clock(jiff::SignedDuration::from_secs(90));
     block(app.run_due_jobs());
     browser.wait_for("document.querySelector('.accounts .number')");

@@ -11,8 +11,8 @@ use tempfile::TempDir;
 
 use crate::support::process::Process;
 
-/// For one step, on a slow machine.
-const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
+/// For one step, on a slow machine. With a core of its own, axe takes seconds for the longest page.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(100);
 /// Chromium needs these as root and without a network: `--no-sandbox` for root, most others to stop
 /// background traffic. Without `--allow-pre-commit-input`, it drops what is pressed before a
 /// document is painted.
@@ -241,6 +241,12 @@ impl Browser {
             "new Promise(resolve => {{ const check = () => \
              ({condition}) ? resolve(true) : requestAnimationFrame(check); check(); }})"
         ));
+    }
+
+    /// Keeps a page as it is that would load itself again after some seconds, while it is used or
+    /// checked.
+    pub(crate) fn stay(&mut self) {
+        self.evaluate("window.stop()");
     }
 
     pub(crate) fn url(&mut self) -> String {

@@ -69,6 +69,7 @@ fn from_an_empty_folder_to_rows() {
     for path in ["overview", "connections"] {
         browser.open(&format!("{console}/{path}"));
         browser.wait_for("document.querySelector('.badge') !== null");
+        browser.stay();
         browser.assert_accessible(&format!("setup-{path}"));
     }
     browser.open(&format!("{console}/transactions"));
