@@ -1,7 +1,6 @@
 //! What operators enter for providers, and the instances that follow it.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use bellbird::config::Settings;
 use bellbird::provider_loader::simulate_others;
@@ -18,6 +17,7 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::support::harness::eventually;
 use crate::support::words::assert_has;
 
 const FISKIL: ProviderName = ProviderName::new("fiskil");
@@ -67,14 +67,7 @@ async fn use_sandbox(storage: &Storage) {
 
 async fn wait_for(registries: &[Registry], is_enabled: bool) {
     let is_there = |registry: &Registry| registry.find("fiskil").is_some() == is_enabled;
-    let all = async {
-        while !registries.iter().all(is_there) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(10), all)
-        .await
-        .expect("every instance follows");
+    eventually(async || registries.iter().all(is_there)).await;
 }
 
 #[tokio::test]
