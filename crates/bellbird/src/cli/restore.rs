@@ -87,7 +87,8 @@ pub(super) async fn run(settings: &SettingArgs, args: &RestoreArgs) -> anyhow::R
 }
 
 async fn restore(settings: &Settings, file: &Path, args: &RestoreArgs) -> anyhow::Result<()> {
-    let Some(lock) = ServiceLock::acquire(settings.database.url.expose_secret())? else {
+    let url = settings.database.url.expose_secret();
+    let Some(lock) = ServiceLock::acquire_for_restore(url)? else {
         bail!(
             "the database is PostgreSQL, which has its own tools: restore with `pg_restore` into a new database, as in \
              docs/backup.md, then run `bellbird restore --decide`"

@@ -122,7 +122,7 @@ pub struct StagedBackup {
     storage: Storage,
     copy: NamedTempFile,
     lock: ServiceLock,
-    _alone: OpenLock,
+    alone: OpenLock,
 }
 
 impl StagedBackup {
@@ -148,7 +148,7 @@ impl StagedBackup {
             storage,
             copy,
             lock,
-            _alone: alone,
+            alone,
         })
     }
 
@@ -164,26 +164,29 @@ impl StagedBackup {
         let Self {
             storage,
             copy,
-            lock,
-            _alone,
+            mut lock,
+            mut alone,
         } = self;
-        let database = lock.database();
+        let database = lock.database().to_owned();
         if database.exists() {
             // The file then has all of its rows without its log. One that SQLite cannot read is set
             // aside as it is.
-            if let Err(error @ StorageError::Backup(_)) = leave_wal(database.to_owned()).await {
+            if let Err(error @ StorageError::Backup(_)) = leave_wal(database.clone()).await {
                 return Err(error);
             }
         }
         storage.close().await;
         leave_wal(copy.path().to_owned()).await?;
         sync(copy.as_file())?;
-        let replaced = set_aside(database, now)?;
-        match_database(copy.as_file(), database);
+        // A failure from here on may leave no database, and the locks show that there was one.
+        lock.keep();
+        alone.keep();
+        let replaced = set_aside(&database, now)?;
+        match_database(copy.as_file(), &database);
         // The rename replaces the database in one step.
-        copy.persist(database)
+        copy.persist(&database)
             .map_err(|error| StorageError::unavailable(error.error))?;
-        sync_folder_of(database)?;
+        sync_folder_of(&database)?;
         Ok(replaced)
     }
 }

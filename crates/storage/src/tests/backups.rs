@@ -33,7 +33,7 @@ fn mode(file: &Path) -> u32 {
 }
 
 async fn stage(url: &str, file: &Path, sealer: &Sealer) -> Result<StagedBackup, StorageError> {
-    let lock = ServiceLock::acquire(url)?.unwrap();
+    let lock = ServiceLock::acquire_for_restore(url)?.unwrap();
     StagedBackup::new(file, lock, sealer.clone()).await
 }
 
@@ -179,6 +179,10 @@ fn backup_under_write_load_is_of_one_moment() {
 async fn restore_keeps_others_out() {
     let folder = tempfile::tempdir().unwrap();
     let (url, file, sealer) = closed(folder.path()).await;
+    let [lock, open] = ["test.db-lock", "test.db-open"].map(|name| folder.path().join(name));
+    fs::remove_file(&open).unwrap();
+    drop(stage(&url, &file, &sealer).await.unwrap());
+    assert!(!lock.exists() && !open.exists(), "given up");
     let staged = stage(&url, &file, &sealer).await.unwrap();
     assert_fails!(
         ServiceLock::acquire(&url),
@@ -188,6 +192,7 @@ async fn restore_keeps_others_out() {
     let opened = Storage::open(&url, sealer.clone()).await;
     assert_fails!(opened, Open(text) if text.contains("a restore replaces the SQLite database"));
     staged.put_in_place(at(0)).await.unwrap();
+    assert!(lock.exists() && open.exists());
     let restored = Storage::open(&url, sealer).await.unwrap();
     assert_eq!(restored.users().list().await.unwrap().len(), 1);
 }

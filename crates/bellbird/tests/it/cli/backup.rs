@@ -221,6 +221,16 @@ impl Access {
     }
 }
 
+/// What is in the folder, sorted.
+fn names_in(workdir: &Workdir) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(workdir.folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
 fn mode_of(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
@@ -639,6 +649,10 @@ async fn restore_fails_without_a_change() {
     ] {
         assert_has(&workdir.error(line, 1), reason);
     }
+    assert_eq!(
+        names_in(&workdir),
+        ["backup.db", "half.db", "own.db", "own.db-open", "text.db"]
+    );
     let lock = bellbird_storage::ServiceLock::acquire(&url).unwrap();
     let error = workdir.error("restore backup.db", 1);
     assert_has(&error, "a Bellbird service runs on");
@@ -658,13 +672,8 @@ async fn restore_fails_without_a_change() {
     for line in ["restore backup.db", "restore text.db"] {
         assert_has(&workdir.error(line, 2), "pass --yes to replace it");
     }
-    let mut names: Vec<_> = fs::read_dir(workdir.folder.path())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name())
-        .collect();
-    names.sort();
     assert_eq!(
-        names,
+        names_in(&workdir),
         [
             "backup.db",
             "half.db",

@@ -35,6 +35,17 @@ fn second_lock_is_rejected_until_the_first_is_dropped() {
 }
 
 #[test]
+fn lock_of_a_failed_restore_is_not_that_of_a_lost_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}/b.db", folder.path().display());
+    ServiceLock::acquire_for_restore(&url).unwrap();
+    assert!(!ServiceLock::database_is_gone(&url));
+    ServiceLock::acquire(&url).unwrap();
+    ServiceLock::acquire_for_restore(&url).unwrap();
+    assert!(ServiceLock::database_is_gone(&url), "of a service");
+}
+
+#[test]
 fn link_in_the_place_of_a_lock_is_not_followed() {
     let folder = tempfile::tempdir().unwrap();
     let (url, outside) = (
