@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use bellbird_domain::{ConnectionId, ConnectionStatus, TimestampExt as _};
 use bellbird_storage::{
-    ClaimedJob, ConnectionCount, DeliveryOverview, JobCounts, JobKey, Storage, StorageError,
+    ClaimedJob, ConnectionCount, DeliveryOverview, JobCounts, JobKey, LastFailure, Storage,
+    StorageError,
 };
 use jiff::{SignedDuration, Timestamp};
 use tokio::task::JoinHandle;
@@ -92,15 +93,16 @@ async fn pause(length: Duration, stop: &CancellationToken) -> bool {
 async fn record_queue_metrics(parts: &Parts, stop: &CancellationToken) {
     let (storage, clock) = (&parts.storage, &parts.clock);
     let (mut lease, mut counts, mut count_pause) = (None, None, CountPause::over());
+    let mut failure = LastFailure::default();
     loop {
-        lease = match hold_metrics_lease(storage, clock.now(), lease.as_ref()).await {
-            Ok(lease) => lease,
-            Err(error) => {
-                tracing::warn!(%error, "could not renew the lease of the queue metrics");
-                (counts, count_pause) = (None, CountPause::over());
-                lease
-            }
-        };
+        let held = hold_metrics_lease(storage, clock.now(), lease.as_ref()).await;
+        if let Some(error) = failure.news(&held) {
+            tracing::warn!(error, "could not renew the lease of the queue metrics");
+        }
+        match held {
+            Ok(held) => lease = held,
+            Err(_) => (counts, count_pause) = (None, CountPause::over()),
+        }
         if lease.is_some() {
             let read = QueueCounts::read(storage, clock.now());
             if let Some(read) = count_pause.unless_running(read).await {
@@ -251,10 +253,12 @@ fn seconds_since(time: Timestamp, now: Timestamp) -> f64 {
 
 /// Also at the stop, so that a restart loses few counts.
 async fn write_key_reads(parts: &Parts, stop: &CancellationToken) {
+    let mut failure = LastFailure::default();
     loop {
         let is_stopped = !pause(KEY_READS_INTERVAL, stop).await;
-        if let Err(error) = parts.api.context().write_key_reads().await {
-            tracing::warn!(%error, "could not write how often keys were used");
+        let written = parts.api.context().write_key_reads().await;
+        if let Some(error) = failure.news(&written) {
+            tracing::warn!(error, "could not write how often keys were used");
         }
         if is_stopped {
             return;
@@ -280,22 +284,23 @@ async fn evict_removed(parts: &Parts, stop: &CancellationToken) {
     // This process caches nothing about connections that were hidden before it started.
     let mut since = parts.clock.now();
     let mut evicted: HashSet<ConnectionId> = HashSet::new();
+    let mut failure = LastFailure::default();
     while pause(POLL_INTERVAL, stop).await {
         let (now, removals) = (parts.clock.now(), parts.connections.removals());
-        match removals.list_since(since.minus(CLOCK_SKEW_MAX)).await {
-            Ok(all) => {
-                for (user, connection) in &all {
-                    if !evicted.contains(connection) {
-                        parts.evict_connection(*user, *connection);
-                        tokio::task::yield_now().await;
-                    }
-                }
-                // The next read overlaps by CLOCK_SKEW_MAX and returns these again.
-                evicted = all.into_iter().map(|(_, connection)| connection).collect();
-                since = now;
-            }
-            Err(error) => tracing::warn!(%error, "could not list removed connections"),
+        let listed = removals.list_since(since.minus(CLOCK_SKEW_MAX)).await;
+        if let Some(error) = failure.news(&listed) {
+            tracing::warn!(error, "could not list removed connections");
         }
+        let Ok(all) = listed else { continue };
+        for (user, connection) in &all {
+            if !evicted.contains(connection) {
+                parts.evict_connection(*user, *connection);
+                tokio::task::yield_now().await;
+            }
+        }
+        // The next read overlaps by CLOCK_SKEW_MAX and returns these again.
+        evicted = all.into_iter().map(|(_, connection)| connection).collect();
+        since = now;
     }
 }
 

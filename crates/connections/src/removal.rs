@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
 use bellbird_providers::{Cause, Error};
-use bellbird_storage::{ClaimedJob, JobKey, job_kinds};
+use bellbird_storage::{ClaimedJob, JobKey, StorageError, job_kinds};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -192,8 +192,8 @@ impl Removals<'_> {
     pub async fn list_since(
         self,
         since: Timestamp,
-    ) -> Result<Vec<(UserId, ConnectionId)>, ConnectionsError> {
-        Ok(self.0.storage.connections().list_ended(since).await?)
+    ) -> Result<Vec<(UserId, ConnectionId)>, StorageError> {
+        self.0.storage.connections().list_ended(since).await
     }
 
     async fn attempt_removal(

@@ -168,3 +168,27 @@ pub enum SealError {
     #[error("could not seal a value: the operating system has no random numbers")]
     DoesNotSeal,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failure_that_lasts_is_news_once() {
+        let mut last = LastFailure::default();
+        let outcomes = ["refused", "refused", "", "refused", "timed out"].map(|why| match why {
+            "" => Ok(()),
+            why => Err(StorageError::unavailable(why)),
+        });
+        let news: Vec<_> = outcomes.iter().map(|outcome| last.news(outcome)).collect();
+        let text = |why: &str| Some(format!("the database is not available: {why}"));
+        let expected = [
+            text("refused"),
+            None,
+            None,
+            text("refused"),
+            text("timed out"),
+        ];
+        assert_eq!(news, expected);
+    }
+}
