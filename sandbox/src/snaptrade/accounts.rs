@@ -43,7 +43,7 @@ pub(super) async fn positions(Path(id): Path<String>, call: UserCall) -> Result<
     Ok(respond(&body))
 }
 
-/// Responds with 410: new customers of SnapTrade no longer get this endpoint
+/// Responds with 410: new customers of SnapTrade no longer get these endpoints
 /// (docs/providers/snaptrade.md#api-generations).
 pub(super) async fn retired(_: UserCall) -> Failure {
     Failure::of_status(StatusCode::GONE)

@@ -271,4 +271,8 @@ fn api() -> Router<Arc<SnapTrade>> {
         .route("/accounts/{id}/positions/all", get(accounts::positions))
         .route("/accounts/{id}/activities", get(activities::list))
         .route("/accounts/{id}/holdings", get(accounts::retired))
+        .route("/accounts/{id}/options", get(accounts::retired))
+        .route("/accounts/{id}/positions", get(accounts::retired))
+        .route("/activities", get(accounts::retired))
+        .route("/holdings", get(accounts::retired))
 }

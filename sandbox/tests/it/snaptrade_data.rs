@@ -210,11 +210,19 @@ async fn positions_are_of_every_kind() {
 }
 
 #[tokio::test]
-async fn retired_endpoint_answers_410() {
+async fn retired_endpoints_answer_410() {
     let client = client().await;
     let id = client.account("Lakeshore TFSA").await;
-    let path = format!("/accounts/{id}/holdings");
-    for path in [path.clone(), format!("/api/v1{path}")] {
+    let of_account = |end: &str| format!("/accounts/{id}/{end}");
+    let retired = [
+        of_account("holdings"),
+        of_account("options"),
+        of_account("positions"),
+        "/activities".to_owned(),
+        "/holdings".to_owned(),
+    ];
+    let paths = retired.map(|path| [path.clone(), format!("/api/v1{path}")]);
+    for path in paths.concat() {
         let answer = client.get(&path).await;
         assert_eq!(answer.status, 410, "{path}");
         assert_eq!(
