@@ -112,8 +112,11 @@ pub(super) async fn recover(storage: &Storage, args: &RecoverArgs) -> anyhow::Re
     } else {
         recovered = deliveries::recover(&mut change, &endpoint, user, since).await?;
     }
-    change.commit().await?;
-    if recovered == 0 {
+    if recovered > 0 {
+        change.commit().await?;
+    } else {
+        // Nothing to commit, so the audit has no row either.
+        drop(change);
         // The endpoint may have been disabled meanwhile.
         check_enabled(&args.endpoint.find(storage).await?)?;
     }

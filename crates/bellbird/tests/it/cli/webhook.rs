@@ -216,6 +216,10 @@ async fn an_endpoint_for_all_users_is_managed_by_commands() {
         all.run(&format!("webhook {line}"));
     }
     all.run(&format!("{add} {url} --user me@example.com"));
+    // Nothing has failed, so no recovery changed anything.
+    let audit = workdir.json("operator-key audit").to_string();
+    assert_has(&audit, "webhook_endpoint.enable");
+    assert_lacks(&audit, "delivery.recover");
     insta::assert_snapshot!(all.finish());
 }
 
