@@ -68,6 +68,15 @@ pub async fn request_sync(
     if !syncs::request(change.tx(), of, now, at_most_every).await? {
         return Err(Refusal::NotFound(CONNECTION));
     }
+    record_sync(change, connection).await
+}
+
+/// Records a sync that [`request_sync`] has requested, or that the caller runs itself after this.
+pub async fn record_sync(
+    change: &mut ManagementChange<'_>,
+    connection: &Connection,
+) -> Result<(), Refusal> {
+    require_owner(change, connection.user_id, CONNECTION)?;
     record_action(change, "connection.sync", connection).await
 }
 

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use anyhow::bail;
 use bellbird_connections::{Connections, ConnectionsError, SyncReport};
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus};
-use bellbird_storage::{AuditAction, Storage};
+use bellbird_management::connections;
+use bellbird_storage::Storage;
 use clap::{ArgGroup, Args};
 use futures_util::stream::{self, StreamExt as _};
 use serde_json::json;
@@ -72,8 +73,9 @@ pub(super) async fn run(
     }
     targets.retain(|one| one.status != ConnectionStatus::Deleting);
     for one in &targets {
-        let action = AuditAction::of_user("connection.sync", one.user_id).about(one.id);
-        actor::record(storage, &action).await?;
+        let mut change = actor::begin_change(storage).await?;
+        connections::record_sync(&mut change, one).await?;
+        change.commit().await?;
     }
     let synced = sync_all(connections, &targets).await;
 
