@@ -5,12 +5,12 @@ use std::path::Path;
 use bellbird::instances::{COMMIT, VERSION};
 use serde_json::{Value, json};
 
-use super::webhook::receiver;
 use crate::support::database::{execute, query};
 use crate::support::deployment::Deployment;
 use crate::support::fields::assert_fields;
 use crate::support::harness::{Database, also_on_postgres, eventually, postgres_database};
 use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, text};
+use crate::support::receiver::Receiver;
 use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
 /// A folder with settings for a migrated database, and the URL of the database.
@@ -305,7 +305,7 @@ mod postgres {
 }
 
 /// The running service decides by the settings of its start, whatever a command allows.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn warns_of_an_instance_that_rejects_the_address() {
     let Deployment {
         mut workdir,
@@ -313,7 +313,8 @@ async fn warns_of_an_instance_that_rejects_the_address() {
         ..
     } = Deployment::start_on(Database::Sqlite, 50, &[]).await;
     workdir.json("user add --email me@example.com");
-    let (url, sent) = receiver(204);
+    let receiver = Receiver::start().await;
+    let url = &receiver.url;
     let error = workdir.error(&format!("webhook add --user me@example.com --url {url}"), 1);
     let setting = "webhooks.allow_loopback = true (BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK=true)";
     assert_has(&error, "use https");
@@ -338,7 +339,7 @@ async fn warns_of_an_instance_that_rejects_the_address() {
     let ping = workdir.run(&format!("webhook ping {id}"));
     assert_eq!(ping.status.code(), Some(0), "it was delivered");
     assert_starts(&errors(&ping), &format!("{warning}Delivered: "));
-    assert_eq!(sent.recv().unwrap().header("webhook-id").len(), 36);
+    assert_eq!(receiver.drain()[0].id.len(), 36);
     let enable = workdir.run(&format!("webhook enable {id}"));
     assert_eq!(
         errors(&enable),

@@ -1,9 +1,5 @@
 //! `bellbird webhook`, where no running service is needed.
 
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::sync::mpsc::{Receiver, Sender, channel};
-
 use bellbird::instances::VERSION;
 use bellbird_webhooks::delivery::sign::Signer;
 use jiff::Timestamp;
@@ -18,6 +14,7 @@ use crate::support::fields::assert_fields;
 use crate::support::harness::Database;
 use crate::support::port::free_port;
 use crate::support::process::{Workdir, errors, names, text};
+use crate::support::receiver::{ReceivedEvent, Receiver, Reply};
 use crate::support::transcript::{Transcript, transcript};
 use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
@@ -42,75 +39,17 @@ fn instant(value: &Value, name: &str) -> Timestamp {
     text(value, name).parse().unwrap()
 }
 
-/// A request that a receiver has recorded.
-pub(super) struct Sent {
-    head: String,
-    body: Vec<u8>,
+/// The only request that came since the last call.
+fn only_request(receiver: &Receiver) -> ReceivedEvent {
+    let mut received = receiver.drain();
+    assert_eq!(received.len(), 1);
+    received.remove(0)
 }
 
-impl Sent {
-    pub(super) fn header(&self, name: &str) -> &str {
-        let lines = self.head.lines().filter_map(|line| line.split_once(':'));
-        let mut values = lines
-            .filter(|(other, _)| other.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value.trim());
-        values
-            .next()
-            .unwrap_or_else(|| panic!("no {name} in {}", self.head))
-    }
-
-    /// The signature of this request with one secret.
-    fn signature(&self, secret: &str) -> String {
-        let signer = Signer::new(&[&SecretString::from(secret)]).unwrap();
-        let timestamp = self.header("webhook-timestamp").parse().unwrap();
-        signer.signature(
-            self.header("webhook-id").parse().unwrap(),
-            timestamp,
-            &self.body,
-        )
-    }
-}
-
-/// Starts a receiver on this machine that responds to every request with one status.
-pub(super) fn receiver(status: u16) -> (String, Receiver<Sent>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let url = format!("http://{address}/hook?token=s3cret");
-    let (sender, sent) = channel();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let _ = answer(stream.unwrap(), status, &sender);
-        }
-    });
-    (url, sent)
-}
-
-fn answer(mut stream: TcpStream, status: u16, sender: &Sender<Sent>) -> std::io::Result<()> {
-    let mut bytes = Vec::new();
-    let (mut head, mut length) = (String::new(), usize::MAX);
-    while bytes.len() < length {
-        let mut piece = [0; 4096];
-        let read = stream.read(&mut piece)?;
-        if read == 0 {
-            return Ok(());
-        }
-        bytes.extend_from_slice(&piece[..read]);
-        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
-        if let Some(end) = end.filter(|_| length == usize::MAX) {
-            head = String::from_utf8_lossy(&bytes[..end]).into_owned();
-            let sent = Sent {
-                head: head.clone(),
-                body: Vec::new(),
-            };
-            length = end + 4 + sent.header("content-length").parse::<usize>().unwrap();
-        }
-    }
-    let body = bytes.split_off(head.len() + 4);
-    let _ = sender.send(Sent { head, body });
-    write!(
-        stream,
-        "HTTP/1.1 {status} X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-    )
+/// The signature of this request with one secret.
+fn signature(event: &ReceivedEvent, secret: &str) -> String {
+    let signer = Signer::new(&[&SecretString::from(secret)]).unwrap();
+    signer.signature(event.id.parse().unwrap(), event.timestamp, &event.raw)
 }
 
 #[tokio::test]
@@ -180,12 +119,13 @@ async fn a_user_has_twenty_endpoints_at_most() {
     workdir.json("webhook add --user other@example.com --url http://127.0.0.1:8099/");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn an_endpoint_for_all_users_is_managed_by_commands() {
     let workdir = workdir_with_user().await;
-    let (url, _sent) = receiver(204);
+    let receiver = Receiver::start().await;
+    let url = &receiver.url;
     let mut all = Transcript::new(&workdir);
-    all.name(&url, "URL");
+    all.name(url, "URL");
     let add = "webhook add --all-users --url";
     let added = all.json(&format!("{add} {url} --events connection.created"));
     let id = text(&added, "id");
@@ -266,29 +206,28 @@ async fn hostile_urls_are_rejected_and_not_echoed() {
     assert_eq!(workdir.json("webhook list"), json!([]));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_ping_is_sent_at_once_and_logged() {
     let workdir = workdir_with_user().await;
-    let (url, sent) = receiver(200);
-    let added = add(&workdir, &url);
+    let receiver = Receiver::start().await;
+    receiver.reply_with(Reply::Status(200));
+    let added = add(&workdir, &format!("{}?token=s3cret", receiver.url));
     let id = text(&added, "id");
     let mut all = Transcript::new(&workdir);
     let pinged = all.json(&format!("webhook ping {id}"));
     assert!(pinged["durationMs"].is_u64(), "{pinged}");
 
-    let ping = sent.recv().unwrap();
-    assert_starts(&ping.head, "POST /hook?token=s3cret HTTP/1.1\r\n");
+    let ping = only_request(&receiver);
+    assert_eq!(ping.request_line, "POST /hook?token=s3cret HTTP/1.1");
     let event = text(&pinged, "eventId");
-    assert_eq!(ping.header("webhook-id"), event);
-    assert_eq!(ping.header("bellbird-endpoint"), id);
-    let signature = ping.signature(text(&added, "secret"));
-    assert_eq!(ping.header("webhook-signature"), signature);
-    assert_eq!(ping.header("user-agent"), format!("Bellbird/{VERSION}"));
-    let body: Value = serde_json::from_slice(&ping.body).unwrap();
+    assert_eq!(ping.id, event);
+    assert_eq!(ping.endpoint, id);
+    assert_eq!(ping.signature, signature(&ping, text(&added, "secret")));
+    assert_eq!(ping.user_agent, format!("Bellbird/{VERSION}"));
     let data = json!({"new": [], "updated": []});
     let expected = json!({"type": "endpoint.ping", "id": event, "data": data});
-    assert_fields(&body, &expected);
-    assert_eq!(body["metadata"]["new_count"], 0);
+    assert_fields(&ping.body, &expected);
+    assert_eq!(ping.body["metadata"]["new_count"], 0);
 
     all.json(&format!("webhook deliveries {id}"));
     all.json(&format!("webhook deliveries {id} --event {event}"));
@@ -307,17 +246,18 @@ async fn a_ping_is_sent_at_once_and_logged() {
     insta::assert_snapshot!(all.finish());
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn failed_ping_exits_with_1_and_explains() {
     const REFUSED: &str = "connection refused";
     let workdir = workdir_with_user().await;
-    let (failing, _sent) = receiver(500);
+    let failing = Receiver::start().await;
+    failing.reply_with(Reply::Status(500));
     let closed = format!("http://127.0.0.1:{}/", free_port());
     for (url, status, stored, message, reason) in [
-        (failing, json!(500), "rejected", "status 500", " 500 "),
-        (closed, Value::Null, REFUSED, REFUSED, REFUSED),
+        (&failing.url, json!(500), "rejected", "status 500", " 500 "),
+        (&closed, Value::Null, REFUSED, REFUSED, REFUSED),
     ] {
-        let id = text(&add(&workdir, &url), "id").to_owned();
+        let id = text(&add(&workdir, url), "id").to_owned();
         let output = workdir.run(&format!("webhook ping {id} --json"));
         assert_eq!(output.status.code(), Some(1));
         let pinged: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -349,11 +289,11 @@ async fn failed_ping_exits_with_1_and_explains() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn both_secrets_sign_while_one_is_rotated() {
     let mut workdir = workdir_with_user().await;
-    let (url, sent) = receiver(204);
-    let added = add(&workdir, &url);
+    let receiver = Receiver::start().await;
+    let added = add(&workdir, &receiver.url);
     let id = text(&added, "id");
     let before = Timestamp::now();
     let rotated = workdir.json(&format!("webhook rotate-secret {id}"));
@@ -365,9 +305,9 @@ async fn both_secrets_sign_while_one_is_rotated() {
     assert_ne!(old, new);
     let assert_signed_with = |newer: &str, older: &str| {
         workdir.json(&format!("webhook ping {id}"));
-        let ping = sent.recv().unwrap();
-        let both = format!("{} {}", ping.signature(newer), ping.signature(older));
-        assert_eq!(ping.header("webhook-signature"), both);
+        let ping = only_request(&receiver);
+        let both = format!("{} {}", signature(&ping, newer), signature(&ping, older));
+        assert_eq!(ping.signature, both);
     };
     assert_signed_with(new, old);
     // The oldest of three secrets no longer signs.
@@ -378,13 +318,12 @@ async fn both_secrets_sign_while_one_is_rotated() {
     let other = "other:BAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
     workdir.set("BELLBIRD_SECRETS__KEY", other);
     assert_starts(&workdir.error(&format!("webhook ping {id}"), 1), "error: ");
-    assert!(sent.try_recv().is_err());
+    assert!(!receiver.has_requests());
     let rotated = workdir.json(&format!("webhook rotate-secret {id}"));
     assert_eq!(rotated["oldSecretExpiresAt"], Value::Null);
     workdir.json(&format!("webhook ping {id}"));
-    let ping = sent.recv().unwrap();
-    let signature = ping.signature(text(&rotated, "secret"));
-    assert_eq!(ping.header("webhook-signature"), signature);
+    let ping = only_request(&receiver);
+    assert_eq!(ping.signature, signature(&ping, text(&rotated, "secret")));
 }
 
 #[tokio::test]
@@ -542,11 +481,12 @@ async fn doctor_reports_due_and_failing_jobs() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn unknown_id_error_names_the_list_command() {
     let workdir = workdir_with_user().await;
-    let (url, _sent) = receiver(500);
-    let id = text(&add(&workdir, &url), "id").to_owned();
+    let receiver = Receiver::start().await;
+    receiver.reply_with(Reply::Status(500));
+    let id = text(&add(&workdir, &receiver.url), "id").to_owned();
     let mut all = Transcript::new(&workdir);
     let unknown_id = Uuid::nil().to_string();
     for line in [

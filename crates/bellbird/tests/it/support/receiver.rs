@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode, Uri, Version};
 use axum::response::{IntoResponse as _, Response};
 use bellbird_api::serve::{self, ServeOptions};
 use bellbird_connections::SyncReport;
@@ -32,6 +32,9 @@ pub(crate) enum Reply {
 
 #[derive(Debug, Clone)]
 pub(crate) struct ReceivedEvent {
+    /// Such as `POST /hook HTTP/1.1`.
+    pub(crate) request_line: String,
+    pub(crate) user_agent: String,
     pub(crate) id: String,
     pub(crate) timestamp: i64,
     pub(crate) signature: String,
@@ -212,6 +215,7 @@ impl Receiver {
 
 async fn receive(
     State(state): State<Arc<Mutex<ReceiverState>>>,
+    (method, uri, version): (Method, Uri, Version),
     headers: HeaderMap,
     raw: Bytes,
 ) -> Response {
@@ -219,6 +223,8 @@ async fn receive(
     let header = |name: &str| headers[name].to_str().unwrap().to_owned();
     assert_eq!(header("content-type"), "application/json");
     let received = ReceivedEvent {
+        request_line: format!("{method} {uri} {version:?}"),
+        user_agent: header("user-agent"),
         id: header("webhook-id"),
         timestamp: header("webhook-timestamp").parse().unwrap(),
         signature: header("webhook-signature"),
