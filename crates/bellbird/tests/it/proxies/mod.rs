@@ -126,7 +126,8 @@ behind_both_proxies! {
         let before = site.connections().len();
         let (session, page) = link(&site);
         assert_eq!(page.status, 200, "{}", page.text());
-        assert!(site.connections().len() > before, "{}", page.text());
+        // A browser waits some seconds for a provider, and the service goes on without it.
+        eventually(async || site.connections().len() > before).await;
 
         // Requests that fail are logged elsewhere, and so are those without TLS.
         let http = |url: &str| url.replace(&site.url, &format!("http://{}", site.http()));
@@ -141,8 +142,10 @@ behind_both_proxies! {
         }
         site.read("/v1/accounts?limit=7");
 
+        // nginx writes a line after the response.
+        let is_logged = |log: &str| log.contains("/v1/connections") && (log.contains("502") || log.contains("503"));
+        eventually(async || is_logged(&site.log())).await;
         let log = site.log();
-        assert!(log.contains("/v1/connections") && (log.contains("502") || log.contains("503")), "{log}");
         let parameters = || session.callback_url.query_pairs();
         let value = |name: &str| parameters().find(|(key, _)| key == name).unwrap().1.into_owned();
         let token = session.link_url.rsplit('/').next().unwrap();
@@ -264,8 +267,12 @@ behind_both_proxies! {
             // connection off.
             Program::Caddy => {
                 let received = String::from_utf8_lossy(&output.stdout).lines().count();
-                let noticed = eventually(async || aborted() > before);
-                let noticed = tokio::time::timeout(HANG / 3, noticed).await;
+                let noticed = async {
+                    while aborted() <= before {
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                    }
+                };
+                let noticed = tokio::time::timeout(HANG, noticed).await;
                 assert!(noticed.is_ok(), "{received} of {rows} rows: {}", site.log());
             }
             Program::Nginx => assert!(!output.status.success(), "a file that is not whole seems to be"),
@@ -292,10 +299,11 @@ behind_both_proxies! {
             let unknown_link = format!("{}/sign-in/{}", site.url, "0".repeat(64));
             site.curl.send(&["--interface", client, "--header", &claim, &unknown_link]).status
         };
-        // A new claim each time does not help.
-        let claims = ["203.0.113.1", "203.0.113.2", "203.0.113.3", "203.0.113.4"];
-        let statuses = claims.map(|claim| attempt("127.0.0.2", claim));
-        assert_eq!(statuses, [410, 410, 410, 429]);
+        // A new claim each time does not help. While a slow machine makes three attempts, the limit
+        // may allow further ones, one each 20 seconds.
+        let mut statuses = (1..20).map(|last| attempt("127.0.0.2", &format!("203.0.113.{last}")));
+        assert_eq!([(); 3].map(|()| statuses.next()), [Some(410); 3]);
+        assert_eq!(statuses.find(|status| *status != 410), Some(429));
         assert_eq!(attempt("127.0.0.3", "127.0.0.2"), 410, "another address");
     }
 }

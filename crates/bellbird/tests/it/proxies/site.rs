@@ -1,5 +1,5 @@
 //! The service behind a proxy that runs with its configuration from `deploy/`. Only names, places
-//! and ports differ.
+//! and ports differ, and with several instances how long a request looks for another one.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -255,6 +255,12 @@ fn start_caddy(places: &Places<'_>) -> (Proxy, PathBuf) {
     if places.api.len() > 1 {
         // As docs/several-instances.md says.
         replace(&mut configuration, "#health_", "health_");
+        // On a busy machine, an instance or the proxy may stand still for longer.
+        replace(
+            &mut configuration,
+            "lb_try_duration 5s",
+            "lb_try_duration 50s",
+        );
     }
     let path = places.folder.join("Caddyfile");
     fs::write(&path, configuration).unwrap();
@@ -321,6 +327,14 @@ fn start_nginx(places: &Places<'_>) -> (Proxy, PathBuf) {
         ("listen [::]:443 ssl http2;", ""),
     ] {
         replace(&mut site, line, new);
+    }
+    if places.api.len() > 1 {
+        // On a busy machine, an instance or the proxy may stand still for longer.
+        replace(
+            &mut site,
+            "proxy_next_upstream_timeout 10s",
+            "proxy_next_upstream_timeout 50s",
+        );
     }
     (run_nginx(places, &site), certificate)
 }
