@@ -156,14 +156,25 @@ fn doctor_notices_a_service_on_another_database() {
     assert_eq!(own.doctor("api.listen"), [elsewhere]);
     // There is no database yet, then an empty one, then one that is set up.
     let as_wrong = [wrong(&api), foreign(&console), wrong(&ops)];
-    assert_eq!(verdicts(&other, &api), as_wrong);
+    // The doctor waits three seconds for a service, in which a busy machine may not get to it.
+    let assert_wrong = || {
+        let mut found = verdicts(&other, &api);
+        for _ in 0..9 {
+            if found == as_wrong {
+                break;
+            }
+            found = verdicts(&other, &api);
+        }
+        assert_eq!(found, as_wrong);
+    };
+    assert_wrong();
     rusqlite::Connection::open(other.path().join("bellbird.db"))
         .unwrap()
         .execute_batch("VACUUM")
         .unwrap();
-    assert_eq!(verdicts(&other, &api), as_wrong);
+    assert_wrong();
     other.json("migrate");
-    assert_eq!(verdicts(&other, &api), as_wrong);
+    assert_wrong();
     // What responds otherwise is another program.
     assert_eq!(verdicts(&other, &console)[0], foreign(&console));
     service.end();
@@ -204,8 +215,14 @@ fn doctor_compares_the_clock_with_the_provider() {
     });
     let found = workdir.doctor("clock");
     assert_eq!(found.len(), 1, "{found:?}");
-    assert_starts(&found[0], "wrong this machine's clock is 60");
-    assert_has(&found[0], " s ahead of that of Fiskil at http://127.0.0.1:");
+    let (ahead, place) = found[0].split_once(" s ahead of that of ").unwrap();
+    assert_starts(place, "Fiskil at http://127.0.0.1:");
+    let ahead = ahead
+        .strip_prefix("wrong this machine's clock is ")
+        .unwrap();
+    // And as long as the response took.
+    let seconds: u64 = ahead.parse().unwrap();
+    assert!((600..720).contains(&seconds), "{seconds}");
 }
 
 #[test]

@@ -9,7 +9,9 @@ use crate::support::database::{execute, query};
 use crate::support::deployment::Deployment;
 use crate::support::fields::assert_fields;
 use crate::support::harness::{Database, also_on_postgres, eventually, postgres_database};
-use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, text};
+use crate::support::process::{
+    ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, send_signal, text,
+};
 use crate::support::receiver::Receiver;
 use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
@@ -283,15 +285,20 @@ mod postgres {
         let is_available =
             async |value: u32| metric(&service, "bellbird_database_available").await == Some(value);
         eventually(async || is_available(0).await).await;
-        let (status, body) = service.get("opsUrl", "/ready").await;
-        assert_eq!(status, 503, "{body}");
         let lacks = "lacks a table or column of this version";
-        assert_has(text(&body, "database"), lacks);
+        eventually(async || {
+            let (status, body) = service.get("opsUrl", "/ready").await;
+            status == 503 && text(&body, "database").contains(lacks)
+        })
+        .await;
+        // It renews each five seconds, and a command may take as long.
+        send_signal(service.id(), "-STOP");
         let dead = uuid::Uuid::nil().to_string();
         let kill = format!("UPDATE lost SET id = '{dead}', last_seen_at = last_seen_at - 60000000");
         execute(&url, &kill, "").await;
         execute(&url, "ALTER TABLE lost RENAME TO instances", "").await;
         assert_eq!(running(&workdir), [""; 0]);
+        send_signal(service.id(), "-CONT");
         eventually(async || {
             let ids = query(&url, "SELECT id FROM instances").await;
             ids.len() == 1 && ids[0] != [&*dead]
