@@ -289,6 +289,8 @@ async fn receivers_accept_what_the_service_sends() {
         receiver
             .wait_until_received(|events| counts(events) == RowCounts { new, updated })
             .await;
+        // A receiver prints an event before it responds.
+        finished_deliveries(&workdir, id);
     }
 
     let restart_with_new_secret = |((id, old), secret): ((String, Receiver), &Value)| {

@@ -1,7 +1,7 @@
 //! The programs of docs/recipes.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -39,7 +39,7 @@ async fn sheet_shows_every_row_as_text_or_number() {
 /// A running docs/recipes/wake_actual.mjs, which calls a stand-in for Actual. Dropping it kills the
 /// process.
 struct Waker {
-    _process: Process,
+    process: Process,
     url: String,
     folder: PathBuf,
     lines: Lines<String>,
@@ -59,15 +59,18 @@ impl Waker {
         symlink(stub, packages.join("@actual-app/api")).unwrap();
         let recipe = root().join("docs/recipes/wake_actual.mjs");
         fs::copy(recipe, folder.join("wake_actual.mjs")).unwrap();
+        let pauses = root().join("crates/bellbird/tests/it/clients/recipes/pauses.cjs");
         let port = free_port();
         let mut child = Command::new("node")
+            .arg("--require")
+            .arg(pauses)
             .args(["wake_actual.mjs", &port.to_string()])
             .current_dir(&folder)
             .env("BELLBIRD_WEBHOOK_SECRET", SECRET)
             .env("ACTUAL_SERVER_URL", "http://actual.example")
             .env("ACTUAL_PASSWORD", "pass")
             .env("ACTUAL_SYNC_ID", "budget")
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -84,7 +87,7 @@ impl Waker {
                 .try_for_each(|line| sender.send(line))
         });
         Self {
-            _process: Process(child),
+            process: Process(child),
             url,
             folder,
             lines,
@@ -97,9 +100,11 @@ impl Waker {
         event.post(&self.url).await
     }
 
-    /// Asserts the calls of Actual's library up to the line that reports the outcome of a run, and
-    /// the outcome.
-    fn assert_runs(&self, expected: &[&str], expected_outcome: &str) {
+    /// Ends the pause after the events so far. Asserts the calls of Actual's library up to the line
+    /// that reports the outcome of a run, and the outcome.
+    fn assert_runs(&mut self, expected: &[&str], expected_outcome: &str) {
+        let input = self.process.0.stdin.as_mut().unwrap();
+        input.write_all(b"\n").unwrap();
         let mut calls = Vec::new();
         loop {
             let line = self.lines.recv().expect("the program runs");
@@ -125,7 +130,7 @@ async fn changes_wake_actual_once() {
         "shutdown []",
     ];
     let workdir = Workdir::new();
-    let waker = Waker::start(&workdir);
+    let mut waker = Waker::start(&workdir);
     assert_eq!(waker.send("transactions.synced", ANOTHER).await, 400);
     for event_type in ["endpoint.ping", "trades.synced"] {
         assert_eq!(waker.send(event_type, SECRET).await, 204);
