@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock, Thread
+from threading import Condition, Thread
 from typing import Any, cast
 
 import pytest
@@ -16,10 +16,14 @@ from bellbird_client import AsyncClient, BellbirdError, Client, decimal
 from bellbird_client.types import Transaction
 
 
+# So many requests wait for each other, however long a busy machine takes to send them.
+AT_ONCE = {"/v1/holdings": 4, "/v1/connections": 5}
+
+
 @contextmanager
 def counting_server() -> Iterator[tuple[str, dict[str, int]]]:
     """Gives the URL and, for each path, the largest number of requests at one time."""
-    lock = Lock()
+    changed = Condition()
     now: dict[str, int] = {}
     most: dict[str, int] = {}
 
@@ -28,11 +32,14 @@ def counting_server() -> Iterator[tuple[str, dict[str, int]]]:
 
         def do_GET(self) -> None:
             path = self.path.split("?")[0]
-            with lock:
+            with changed:
                 now[path] = now.get(path, 0) + 1
                 most[path] = max(most.get(path, 0), now[path])
+                changed.notify_all()
+                changed.wait_for(lambda: most[path] >= AT_ONCE[path], timeout=20)
+            # One too many would come in this time.
             time.sleep(0.1)
-            with lock:
+            with changed:
                 now[path] -= 1
             self.send_response(200)
             self.send_header("Content-Length", "11")

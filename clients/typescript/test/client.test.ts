@@ -53,8 +53,14 @@ test("a_wait_takes_its_time", () =>
 test("an_abort_ends_a_wait", () =>
   withServer([unavailable("30")], async (url) => {
     const controller = new AbortController();
-    const call = new Bellbird({ url, key: KEY }).me({ signal: controller.signal });
-    setTimeout(() => controller.abort(), 100);
+    class Waiting extends Bellbird {
+      protected override sleep(seconds: number, signal?: AbortSignal): Promise<void> {
+        const wait = super.sleep(seconds, signal);
+        controller.abort();
+        return wait;
+      }
+    }
+    const call = new Waiting({ url, key: KEY }).me({ signal: controller.signal });
     await assert.rejects(call, { name: "AbortError" });
   }));
 

@@ -121,7 +121,7 @@ test("live: changes at the provider are followed", { skip: skip || !control }, a
   await ask("POST", "", { account_id: row.account_id, amount: "-1.25", description: added });
   await ask("DELETE", `/${removed.row.id}`);
   // The service syncs first, but only if its last sync is older than changes_max_age_seconds.
-  for (let tries = 0; tries < 40 && !descriptions().includes(added); tries += 1) {
+  for (let tries = 0; tries < 240 && !descriptions().includes(added); tries += 1) {
     await setTimeout(250);
     await follow();
   }
@@ -147,7 +147,7 @@ test("live: a removal is followed", { skip: skip || !akahu }, async () => {
   const copied = new Map(store.rows);
   const [[key, { row }]] = [...copied] as [Entry];
   await tell(akahu!, "DELETE", `/${row.id}`);
-  for (let tries = 0; tries < 40 && store.rows.has(key); tries += 1) {
+  for (let tries = 0; tries < 240 && store.rows.has(key); tries += 1) {
     await setTimeout(250);
     await follow();
   }
