@@ -24,12 +24,19 @@ const api = await import("@actual-app/api");
 
 const print = (value) => process.stdout.write(`${JSON.stringify(value)}\n`);
 
+/** Below the ports that the system gives to others, because the sync server binds it only later. */
 const freePort = async () => {
-  const server = createServer();
-  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return port;
+  for (;;) {
+    const port = 10_000 + Math.floor(Math.random() * 20_000);
+    const server = createServer();
+    const isFree = await new Promise((resolve) => {
+      server.on("error", () => resolve(false));
+      server.listen(port, "127.0.0.1", () => resolve(true));
+    });
+    if (!isFree) continue;
+    await new Promise((resolve) => server.close(resolve));
+    return port;
+  }
 };
 
 /** Starts the sync server and waits until it listens. */

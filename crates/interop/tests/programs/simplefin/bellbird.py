@@ -144,6 +144,10 @@ class Bellbird:
             holdings = {one["id"]: holding(one) for one in self.get("/v1/holdings", **ids)}
         return Account(account, balance, connection["institutionName"], rows, holdings, recent)
 
+    def recent(self, account):
+        """The rows of a request without dates, as they are now."""
+        return self.transactions(connectionId=account.connection, accountId=account.id)
+
     def transactions(self, **query):
         rows, page = [], True
         while page:
