@@ -31,13 +31,16 @@ quiet() {
     }
 }
 
+download="$(cd ../.. && pwd)/scripts/download"
+
 # The pip of the lock file serves the empty project too.
 pip() { "$bin/python" -m pip --disable-pip-version-check --quiet "$@"; }
 
 install() {
     if "$bin/python" --version >/dev/null 2>&1 && cmp --silent requirements-dev.txt "$place/installed"; then return; fi
     quiet "${PYTHON:-python3}" -m venv --clear "$place/venv"
-    quiet pip install --require-hashes --requirement requirements-dev.txt
+    quiet "$download" "$bin/python" -m pip --disable-pip-version-check --quiet install --require-hashes \
+        --requirement requirements-dev.txt
     cp requirements-dev.txt "$place/installed"
 }
 
@@ -49,7 +52,8 @@ try_package() {
     local python="$folder/venv/bin/python"
     quiet "$bin/python" -m venv --without-pip "$folder/venv"
     pip freeze >"$folder/constraints.txt"
-    quiet pip --python "$python" install --no-compile --constraint "$folder/constraints.txt" "$1[webhooks]"
+    quiet "$download" "$bin/python" -m pip --disable-pip-version-check --quiet --python "$python" install --no-compile \
+        --constraint "$folder/constraints.txt" "$1[webhooks]"
     cat >"$folder/project.py" <<'PYTHON'
 from collections.abc import Iterator
 

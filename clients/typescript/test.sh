@@ -16,6 +16,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 here="$PWD"
 node="${NODE:-node}"
+download="$(cd ../.. && pwd)/scripts/download"
 folder="$(mktemp -d)"
 trap 'rm -rf -- "$folder"' EXIT
 export npm_config_loglevel=error npm_config_fund=false npm_config_audit=false npm_config_update_notifier=false
@@ -33,7 +34,7 @@ quiet() {
 
 install() {
     if cmp --silent package-lock.json node_modules/.installed; then return; fi
-    quiet npm ci --ignore-scripts
+    quiet "$download" npm ci --ignore-scripts
     cp package-lock.json node_modules/.installed
 }
 
@@ -53,10 +54,10 @@ try_package() {
     ' README.md
     cd "$project"
     echo '{"private":true,"type":"module"}' >package.json
-    quiet npm install "$1"
+    quiet "$download" npm install "$1"
     quiet "$node" --input-type=module --eval \
         'import { Bellbird } from "bellbird-client"; new Bellbird({ url: "http://[::1]", key: "k" })'
-    quiet npm install "$library"
+    quiet "$download" npm install "$library"
     quiet "$node" --input-type=module --eval \
         'import { verifyWebhook } from "bellbird-client/webhooks"; verifyWebhook.call'
     quiet "$here/node_modules/.bin/tsc" --noEmit --strict --skipLibCheck --target es2022 --lib es2022 \
