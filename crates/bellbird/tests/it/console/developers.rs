@@ -240,7 +240,9 @@ async fn settings_and_keys_change_the_user_alone() {
     }
     let rotated = browser.post("/keys", &format!("rotate={record}")).await;
     let replaced = shown_key(&rotated.text).expect("a new key");
-    // The old one works for a day.
+    // The old one works for a day, in which nothing takes its place again.
+    rotated.assert_lacks(&format!("name=\"rotate\" value=\"{record}\""));
+    rotated.assert_has(&format!("name=\"revoke\" value=\"{record}\""));
     for key in [&key, &replaced] {
         assert_eq!(app.get_as(key, "/v1/me").await.status, 200);
     }
