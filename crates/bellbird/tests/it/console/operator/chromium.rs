@@ -75,6 +75,17 @@ async fn long_address_fits_on_a_phone() {
     browser.open(&format!("{}/operator/users?search=livia", app.console_url));
     let lines = "document.querySelector('a.what bdi').getClientRects().length";
     assert_eq!(browser.evaluate(lines), 1, "olivia@example.com has a line");
+    browser.size(320, 780, false);
+    let room = browser.evaluate(
+        "(() => { const field = document.querySelector('input[name=search]'); \
+         const { font, paddingLeft, paddingRight } = getComputedStyle(field); \
+         const pen = document.createElement('canvas').getContext('2d'); \
+         pen.font = font; \
+         return field.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight) \
+             - pen.measureText(field.placeholder).width; })()",
+    );
+    // The cross that empties the field stands beside it.
+    assert!(room.as_f64().unwrap() > 20.0, "the hint is cut: {room}");
     for path in PAGES.into_iter().chain([
         "/overview",
         "/transactions",
