@@ -181,6 +181,17 @@ async fn odd_numbers_fit_and_everyday_tasks_take_few_clicks() {
         }
     }
 
+    // A long word has a line on the narrowest phone.
+    browser.size(320, 800, false);
+    browser.open(&format!("{}/overview", app.console_url));
+    let lines = browser.evaluate(
+        "(() => { document.querySelectorAll('main details').forEach(one => one.open = !one.name); \
+         const name = document.querySelector('[slot=balances]:not(.awaited) .entries .what bdi'); \
+         name.textContent = 'International'; \
+         return name.getClientRects().length; })()",
+    );
+    assert_eq!(lines, 1);
+
     // On a phone, from the overview: a transaction of months ago in two clicks, whichever account
     // it is in, and the rows behind the sum of a category in one. When the plan reads nothing any
     // more, the user is told so, and offered nothing.
