@@ -321,6 +321,16 @@ async fn endpoint_is_made_tried_repaired_and_deleted() {
         .submit("/webhooks", &form, "secret-shown-before&at=endpoints")
         .await;
     assert_eq!(app.storage.endpoints().list(user).await.unwrap().len(), 1);
+
+    // Two with one URL are told apart.
+    make(&browser, &receiver.url).await;
+    let page = browser.get("/webhooks").await;
+    let endpoints = app.storage.endpoints().list(user).await.unwrap();
+    assert_eq!(endpoints.len(), 2);
+    for endpoint in endpoints {
+        let id = endpoint.id.to_string();
+        page.assert_has(&format!("<bdi>{} (…{})</bdi></h2>", receiver.url, &id[30..]));
+    }
 }
 
 /// The form has no boxes for what a plan does not include, and an edit keeps it for a higher one.

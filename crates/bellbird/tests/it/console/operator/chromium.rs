@@ -86,6 +86,7 @@ async fn long_address_fits_on_a_phone() {
     );
     // The cross that empties the field stands beside it.
     assert!(room.as_f64().unwrap() > 20.0, "the hint is cut: {room}");
+    browser.size(360, 780, false);
     for path in PAGES.into_iter().chain([
         "/overview",
         "/transactions",
