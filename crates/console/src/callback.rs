@@ -62,7 +62,7 @@ async fn handled(
     Ok(callback_response(
         &guest.frame,
         &callback,
-        return_link,
+        return_link.as_ref(),
         is_signed_in,
     ))
 }
@@ -117,7 +117,7 @@ fn returns_at_once(outcome: &CallbackOutcome) -> bool {
 fn callback_response(
     frame: &Frame,
     callback: &HandledCallback,
-    return_link: Option<ReturnLink>,
+    return_link: Option<&ReturnLink>,
     is_signed_in: bool,
 ) -> Response {
     if let Some(back) = callback
@@ -127,9 +127,10 @@ fn callback_response(
     {
         return Redirect::to(&back.url).into_response();
     }
+    let repaired = return_link.and_then(|link| link.repaired.as_ref());
     let way = match return_link {
         Some(link) if link.is_of_console && is_signed_in => {
-            WayBack::Console(Some(Retry(link.repaired)))
+            WayBack::Console(Some(Retry(repaired.map(|one| one.id))))
         }
         Some(link) if !link.is_of_console => WayBack::Link {
             is_repair: link.is_repair,
@@ -137,7 +138,7 @@ fn callback_response(
         _ if is_signed_in && callback.app_return.is_none() => WayBack::Console(None),
         _ => WayBack::Unknown,
     };
-    let notice = Notice::for_callback(callback, way, frame);
+    let notice = Notice::for_callback(callback, way, repaired, frame);
     let status = match callback.outcome {
         CallbackOutcome::UnknownState => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellbird_domain::{Confirmation, ConnectionId, LinkOutcome, LinkPhase};
+use bellbird_domain::{Confirmation, Connection, LinkOutcome, LinkPhase};
 use bellbird_providers::linking;
 use bellbird_storage::{ClaimedConsentSession, ConsentSession};
 use jiff::SignedDuration;
@@ -109,14 +109,14 @@ impl LinkResult {
 }
 
 /// A link that leads on from the result of one of its sessions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct ReturnLink {
     /// Whether it is for the repair of one connection.
     pub is_repair: bool,
     /// Whether the console made it for one of its buttons.
     pub is_of_console: bool,
     /// The connection that the session was to repair.
-    pub repaired: Option<ConnectionId>,
+    pub repaired: Option<Connection>,
 }
 
 impl CallbackOutcome {
@@ -382,10 +382,17 @@ impl Links<'_> {
         let link = open
             .map(|(link, _)| link)
             .filter(|link| link.user_id == session.user_id && !is_used_up(link));
-        Ok(link.map(|link| ReturnLink {
+        let Some(link) = link else {
+            return Ok(None);
+        };
+        let connections = self.0.storage.connections();
+        Ok(Some(ReturnLink {
             is_repair: link.connection_id.is_some(),
             is_of_console: link.console_session.is_some(),
-            repaired: session.connection_id,
+            repaired: match session.connection_id {
+                Some(id) => connections.find(session.user_id, id).await?,
+                None => None,
+            },
         }))
     }
 

@@ -1,7 +1,7 @@
 //! What came of a consent or of a removal, in words for the user, and where it leads.
 
 use bellbird_connections::{AppReturn, CallbackOutcome, HandledCallback, LinkResult, RemovalPage};
-use bellbird_domain::{ConnectionId, LinkOutcome};
+use bellbird_domain::{Connection, ConnectionId, LinkOutcome};
 use bellbird_providers::registry::{consents_place, provider_title};
 
 use super::frame::Frame;
@@ -108,8 +108,13 @@ impl Notice {
         .with_app_return(page.app_return.clone())
     }
 
-    /// The page after consent.
-    pub(crate) fn for_callback(callback: &HandledCallback, way: WayBack, frame: &Frame) -> Self {
+    /// The page after consent, which was to renew that of `repaired`.
+    pub(crate) fn for_callback(
+        callback: &HandledCallback,
+        way: WayBack,
+        repaired: Option<&Connection>,
+        frame: &Frame,
+    ) -> Self {
         let provider = &callback.provider;
         let (notice, next) = match &callback.outcome {
             CallbackOutcome::NeedsAnswer { is_urgent } => {
@@ -136,7 +141,7 @@ impl Notice {
                 Next::Banks,
             ),
             CallbackOutcome::Finished(result) => {
-                let (notice, next) = result_notice(result, provider, way);
+                let (notice, next) = result_notice(result, provider, way, repaired);
                 let connected = result.connections.iter().map(|one| Connected::of(one, frame));
                 (Self { connected: connected.collect(), ..notice }, next)
             }
@@ -230,7 +235,12 @@ fn question(provider: &str, is_urgent: bool) -> Notice {
         .with_button("quiet", ("answer", "no"), "No, withdraw the consent")
 }
 
-fn result_notice(result: &LinkResult, provider: &str, way: WayBack) -> (Notice, Next) {
+fn result_notice(
+    result: &LinkResult,
+    provider: &str,
+    way: WayBack,
+    repaired: Option<&Connection>,
+) -> (Notice, Next) {
     let (provider, consents) = (provider_title(provider), consents_place(provider));
     let connections = &result.connections;
     let subject = match &connections[..] {
@@ -280,11 +290,11 @@ fn result_notice(result: &LinkResult, provider: &str, way: WayBack) -> (Notice, 
         }
         LinkOutcome::Failed => {
             let why = result.reason.as_deref().map(sentence);
-            let (what, end) = match way.is_repair() {
-                true => ("Reconnecting", "Nothing has changed."),
-                false => ("Linking", "Nothing was linked."),
+            let (what, end) = match repaired.map(institution_name) {
+                Some(bank) => (format!("Reconnecting {bank}"), "Nothing has changed."),
+                None => (format!("Linking through {provider}"), "Nothing was linked."),
             };
-            let title = format!("{what} through {provider} did not work");
+            let title = format!("{what} did not work");
             let notice = Notice::new(Tone::Attention, title)
                 .with(why.as_deref().unwrap_or("The provider could not complete it."))
                 .with(end);
@@ -350,7 +360,9 @@ mod tests {
             outcome,
             app_return: None,
         };
-        Notice::for_callback(&callback, way, &Frame::default())
+        let repaired = connection("Repaired Bank", ConnectionStatus::Revoked);
+        let repaired = way.is_repair().then_some(&repaired);
+        Notice::for_callback(&callback, way, repaired, &Frame::default())
     }
 
     fn result_of(outcome: LinkOutcome, names: &[&str], reason: Option<&str>) -> LinkResult {
@@ -422,6 +434,11 @@ mod tests {
         );
         assert_eq!(kept.title, "Nothing has changed");
         assert_eq!(kept.paragraphs, ["You did not give your consent."]);
+        let failed = notice_with(
+            CallbackOutcome::Finished(result_of(LinkOutcome::Failed, &[], None)),
+            WayBack::Link { is_repair: true },
+        );
+        assert_eq!(failed.title, "Reconnecting Repaired Bank did not work");
         assert_eq!(
             notice_with(CallbackOutcome::RemovedSince, WayBack::Unknown).title,
             "This is not linked any more"

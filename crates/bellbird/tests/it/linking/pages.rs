@@ -120,6 +120,9 @@ async fn result_leads_back_to_a_link_of_the_same_user() {
     let repair = app.link_url(app.ben.user.id, bens_bank).await;
     let declined = app.answer_consent_page(&repair, "deny").await;
     open(declined).await.assert_shows(200, "Try again");
+    let failed = open(app.answer_consent_page(&repair, "error").await).await;
+    let name = &app.ben.connections[0].institution_name;
+    failed.assert_shows(200, &format!("Reconnecting {name} did not work"));
     let repaired = app.answer_consent_page(&repair, "accept").await;
     let repaired = open(repaired).await;
     repaired.assert_shows(200, "is reconnected");
