@@ -151,8 +151,8 @@ fn percent(part: &ExactSum, whole: &ExactSum) -> Option<String> {
     Some(Number::percent(percent.as_str()).text)
 }
 
-/// Of the accounts that the page shows.
-pub(super) async fn part(list: &RowList) -> String {
+/// Of the accounts that the page shows, with the brokers that it names as not read.
+pub(super) async fn part(list: &RowList) -> (String, Vec<BankTrouble>) {
     let filter = &list.filter;
     let (mut holdings, mut troubles) = (Vec::<Holding>::new(), Vec::<BankTrouble>::new());
     for (broker, read) in read_all(list).await {
@@ -173,7 +173,7 @@ pub(super) async fn part(list: &RowList) -> String {
     let currencies = currencies.map(|(code, holdings)| in_currency(filter, code, holdings));
     let count = |is: fn(&Holding) -> bool| holdings.iter().filter(|one| is(one)).count();
     let frame = list.session.frame("/investments");
-    rendered_part(&HoldingsPart {
+    let part = HoldingsPart {
         frame: &frame,
         filter,
         again: format!("{}/investments?{}", frame.root, filter.query.this_page()),
@@ -184,7 +184,8 @@ pub(super) async fn part(list: &RowList) -> String {
             one.value().is_some() && one.gain().is_none() && !one.is_future()
         }),
         futures: count(|one| one.value().is_some() && one.is_future()),
-    })
+    };
+    (rendered_part(&part), part.troubles)
 }
 
 /// `GET /holdings.csv`: all holdings, for people.

@@ -9,6 +9,7 @@ use bellbird_reads::Trades;
 use futures_util::FutureExt as _;
 use futures_util::stream::{FuturesOrdered, Stream};
 use http::Uri;
+use tokio::sync::oneshot;
 
 pub(crate) use self::holdings::download_holdings;
 use crate::error_page::PageResult;
@@ -21,11 +22,16 @@ pub(crate) async fn show(session: Session, uri: Uri) -> PageResult {
     page::show(session, Trades::PAGE, uri.query(), parts).await
 }
 
-/// In the order of the page. Both are read at the same time.
+/// In the order of the page. Both are read at the same time. A broker of which neither is read is
+/// named above the holdings only.
 fn parts(list: Arc<RowList>) -> impl Stream<Item = String> + Send + 'static {
     let held = Arc::clone(&list);
-    FuturesOrdered::from_iter([
-        async move { holdings::part(&held).await }.boxed(),
-        async move { list.whole_part::<Trades>().await }.boxed(),
-    ])
+    let (tell, told) = oneshot::channel();
+    let holdings = async move {
+        let (part, troubles) = holdings::part(&held).await;
+        let _ = tell.send(troubles);
+        part
+    };
+    let trades = async move { list.whole_part::<Trades>(told).await };
+    FuturesOrdered::from_iter([holdings.boxed(), trades.boxed()])
 }

@@ -136,6 +136,11 @@ impl BankTrouble {
     pub(crate) fn may_pass(&self) -> bool {
         self.remedy == Remedy::Time
     }
+
+    /// Whether both are of one bank, and the same helps.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        (self.id, self.remedy) == (other.id, other.remedy)
+    }
 }
 
 /// Whether users can link it themselves, by one of these providers.

@@ -11,6 +11,7 @@ use bellbird_storage::StorageError;
 use futures_util::stream::{self, Stream};
 use futures_util::{FutureExt as _, StreamExt as _};
 use jiff::civil::Date;
+use tokio::sync::oneshot;
 
 use super::filter::{Filter, PageStart, Period};
 use super::find::{Progress, READ_ROWS_MAX, find};
@@ -21,8 +22,8 @@ use super::{ListKind, RowsPage};
 use crate::list_query::{rows_between, rows_of_list};
 use crate::money_cache::InAndOut;
 use crate::pages::{
-    Money, Number, SignedInFrame, count as counted, day_of_week, rendered_part, shown_day,
-    why_not_read,
+    BankTrouble, Money, Number, SignedInFrame, count as counted, day_of_week, rendered_part,
+    shown_day, why_not_read,
 };
 use crate::session::Session;
 
@@ -39,6 +40,8 @@ struct RowsPart<'a> {
     asking: Option<Vec<&'a str>>,
     /// Why there are no rows.
     problem: Option<String>,
+    /// What the page has said above the rows.
+    told: &'a [BankTrouble],
 }
 
 /// The rows that a page is about.
@@ -101,12 +104,19 @@ impl RowList {
             read.is_err().then(|| list.early_part())
         };
         let early = stream::once(early).filter_map(std::future::ready);
-        early.chain(stream::once(async move { self.final_part(found.await) }))
+        early.chain(stream::once(
+            async move { self.final_part(found.await, &[]) },
+        ))
     }
 
-    /// All rows, when every bank has answered.
-    pub(crate) async fn whole_part<K: ListKind>(&self) -> String {
-        self.final_part(self.find::<K>().await)
+    /// All rows, when every bank has answered. `told` comes from the part above them, which is
+    /// shown before.
+    pub(crate) async fn whole_part<K: ListKind>(
+        &self,
+        told: oneshot::Receiver<Vec<BankTrouble>>,
+    ) -> String {
+        let (found, told) = tokio::join!(self.find::<K>(), told);
+        self.final_part(found, &told.unwrap_or_default())
     }
 
     /// An error is a sentence for the user.
@@ -138,30 +148,44 @@ impl RowList {
         // The newest first, as banks are listed.
         let asked = asked.iter().rev();
         let asking = asked.filter_map(|id| self.linked.names.find(*id));
-        self.part(&found, Some(asking.collect()), None)
-    }
-
-    fn final_part(&self, found: Result<Arc<Found>, String>) -> String {
-        match found {
-            Ok(found) => self.part(&found, None, None),
-            Err(problem) => self.part(&Found::default(), None, Some(problem)),
-        }
-    }
-
-    fn part(&self, found: &Found, asking: Option<Vec<&str>>, problem: Option<String>) -> String {
         rendered_part(&RowsPart {
-            frame: &self.session.frame(self.page.path),
+            asking: Some(asking.collect()),
+            ..self.part(&self.session.frame(self.page.path), &found)
+        })
+    }
+
+    fn final_part(&self, found: Result<Arc<Found>, String>, told: &[BankTrouble]) -> String {
+        let (found, problem) = match found {
+            Ok(found) => (found, None),
+            Err(problem) => (Arc::default(), Some(problem)),
+        };
+        rendered_part(&RowsPart {
+            problem,
+            told,
+            ..self.part(&self.session.frame(self.page.path), &found)
+        })
+    }
+
+    fn part<'a>(&'a self, frame: &'a SignedInFrame<'a>, found: &'a Found) -> RowsPart<'a> {
+        RowsPart {
+            frame,
             page: self.page,
             list: self,
             filter: &self.filter,
             found,
-            asking,
-            problem,
-        })
+            asking: None,
+            problem: None,
+            told: &[],
+        }
     }
 }
 
 impl RowsPart<'_> {
+    fn troubles(&self) -> impl Iterator<Item = &BankTrouble> {
+        let troubles = self.found.troubles.iter();
+        troubles.filter(move |one| !self.told.iter().any(|told| told.is_like(one)))
+    }
+
     /// To the rows of the page with a query.
     fn link(&self, query: impl Display) -> String {
         let RowsPage { path, anchor, .. } = self.page;
