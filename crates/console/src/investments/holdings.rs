@@ -15,6 +15,7 @@ use serde::Deserialize;
 
 use crate::api_client::{ApiError, List};
 use crate::error_page::PageResult;
+use crate::overview::balances::ReadBalance;
 use crate::pages::names::sanitized;
 use crate::pages::{BankTrouble, Money, Number, SignedInFrame, rendered_part};
 use crate::rows::file::{FOR_SPREADSHEETS, csv_headers, not_read};
@@ -39,6 +40,8 @@ struct HoldingsPart<'a> {
     /// This page again.
     again: String,
     troubles: Vec<BankTrouble>,
+    /// Of the account that is chosen.
+    balance: Option<ReadBalance>,
     currencies: Vec<InCurrency<'a>>,
     /// Holdings without a value, which are in no total.
     without_value: usize,
@@ -155,7 +158,8 @@ fn percent(part: &ExactSum, whole: &ExactSum) -> Option<String> {
 pub(super) async fn part(list: &RowList) -> (String, Vec<BankTrouble>) {
     let filter = &list.filter;
     let (mut holdings, mut troubles) = (Vec::<Holding>::new(), Vec::<BankTrouble>::new());
-    for (broker, read) in read_all(list).await {
+    let (read, balance) = tokio::join!(read_all(list), list.balance());
+    for (broker, read) in read {
         match read {
             Ok(some) => holdings.extend(some),
             Err(error) => {
@@ -178,6 +182,7 @@ pub(super) async fn part(list: &RowList) -> (String, Vec<BankTrouble>) {
         filter,
         again: format!("{}/investments?{}", frame.root, filter.query.this_page()),
         troubles,
+        balance,
         currencies: currencies.filter(|one| !one.holdings.is_empty()).collect(),
         without_value: count(|one| one.value().is_none()),
         without_cost: count(|one| {

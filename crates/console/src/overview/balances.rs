@@ -72,6 +72,34 @@ struct InstitutionBalances<'a> {
     rows: Vec<(&'a Account, Option<Money>)>,
 }
 
+/// A balance, and when it was read.
+pub(crate) type ReadBalance = (Money, String);
+
+/// None: there is no balance of the account now.
+pub(crate) async fn balance_of(session: &Session, account: AccountId) -> Option<ReadBalance> {
+    let (balances, as_of) = read(session, &[account], None).await.ok()?;
+    Some((balances.first()?.amount()?, session.zone().time(as_of)))
+}
+
+/// The balances of accounts, and the time of the oldest.
+async fn read(
+    session: &Session,
+    accounts: &[AccountId],
+    not_before: Option<Timestamp>,
+) -> Result<(Vec<Balance>, Timestamp), ApiError> {
+    let Session { caller, now, .. } = session;
+    let mut list = Vec::with_capacity(accounts.len());
+    let mut age = SignedDuration::ZERO;
+    for some in accounts.chunks(ACCOUNTS_MAX) {
+        let ids: Vec<String> = some.iter().map(ToString::to_string).collect();
+        let path = format!("/v1/balances?accountIds={}", ids.join(","));
+        let read: Aged<List<Balance>> = session.api.get(caller, &path, not_before).await?;
+        age = age.max(read.age);
+        list.extend(read.value.data);
+    }
+    Ok((list, now.checked_sub(age).unwrap_or(*now)))
+}
+
 /// What the part is about.
 pub(super) struct BalancesOf {
     pub(super) session: Arc<Session>,
@@ -83,7 +111,8 @@ pub(super) struct BalancesOf {
 
 impl BalancesOf {
     pub(super) async fn part(self) -> String {
-        match self.read().await {
+        let accounts: Vec<AccountId> = self.accounts.iter().map(|account| account.id).collect();
+        match read(&self.session, &accounts, self.query.not_before).await {
             Ok((balances, as_of)) => {
                 // The age has whole seconds, so the time may be a second late.
                 let after = as_of.as_second().saturating_add(1);
@@ -101,22 +130,6 @@ impl BalancesOf {
     /// currencies of its accounts, and the accounts that show at once.
     pub(super) fn expected(&self) -> String {
         self.rendered(BalancesState::Awaited, &[])
-    }
-
-    /// The balances of all accounts, and the time of the oldest.
-    async fn read(&self) -> Result<(Vec<Balance>, Timestamp), ApiError> {
-        let Session { caller, now, .. } = &*self.session;
-        let mut list = Vec::with_capacity(self.accounts.len());
-        let mut age = SignedDuration::ZERO;
-        for some in self.accounts.chunks(ACCOUNTS_MAX) {
-            let ids: Vec<String> = some.iter().map(|account| account.id.to_string()).collect();
-            let path = format!("/v1/balances?accountIds={}", ids.join(","));
-            let api = &self.session.api;
-            let read: Aged<List<Balance>> = api.get(caller, &path, self.query.not_before).await?;
-            age = age.max(read.age);
-            list.extend(read.value.data);
-        }
-        Ok((list, now.checked_sub(age).unwrap_or(*now)))
     }
 
     fn rendered(&self, state: BalancesState, balances: &[Balance]) -> String {

@@ -3,7 +3,7 @@
 //! fails spoils no other.
 
 mod attention;
-mod balances;
+pub(crate) mod balances;
 mod chart;
 mod money;
 mod money_view;

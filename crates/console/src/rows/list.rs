@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use askama::Template;
-use bellbird_domain::{AccountId, Currency};
+use bellbird_domain::{AccountId, ConnectionStatus, Currency};
 use bellbird_storage::StorageError;
 use futures_util::stream::{self, Stream};
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -21,6 +21,7 @@ use super::row::Row;
 use super::{ListKind, RowsPage};
 use crate::list_query::{rows_between, rows_of_list};
 use crate::money_cache::InAndOut;
+use crate::overview::balances::{ReadBalance, balance_of};
 use crate::pages::{
     BankTrouble, Money, Number, SignedInFrame, count as counted, day_of_week, rendered_part,
     shown_day, why_not_read,
@@ -42,6 +43,8 @@ struct RowsPart<'a> {
     problem: Option<String>,
     /// What the page has said above the rows.
     told: &'a [BankTrouble],
+    /// Of the account that is chosen.
+    balance: Option<ReadBalance>,
 }
 
 /// The rows that a page is about.
@@ -96,7 +99,8 @@ impl RowList {
     ) -> impl Stream<Item = String> + Send + 'static {
         self.progress.begin();
         let list = Arc::clone(&self);
-        let found = async move { list.find::<K>().await }.boxed().shared();
+        let found = async move { tokio::join!(list.find::<K>(), list.balance()) };
+        let found = found.boxed().shared();
         let (list, slow) = (Arc::clone(&self), found.clone());
         let early = async move {
             let within = list.session.settings.first_rows_within;
@@ -104,9 +108,10 @@ impl RowList {
             read.is_err().then(|| list.early_part())
         };
         let early = stream::once(early).filter_map(std::future::ready);
-        early.chain(stream::once(
-            async move { self.final_part(found.await, &[]) },
-        ))
+        early.chain(stream::once(async move {
+            let (found, balance) = found.await;
+            self.final_part(found, &[], balance)
+        }))
     }
 
     /// All rows, when every bank has answered. `told` comes from the part above them, which is
@@ -116,7 +121,15 @@ impl RowList {
         told: oneshot::Receiver<Vec<BankTrouble>>,
     ) -> String {
         let (found, told) = tokio::join!(self.find::<K>(), told);
-        self.final_part(found, &told.unwrap_or_default())
+        self.final_part(found, &told.unwrap_or_default(), None)
+    }
+
+    /// Of the account that is chosen. None: it has none now, or its bank needs the user.
+    pub(crate) async fn balance(&self) -> Option<ReadBalance> {
+        let account = self.filter.account?;
+        let (bank, _) = self.linked.find(account)?;
+        let is_read = bank.connection.status == ConnectionStatus::Active;
+        balance_of(&self.session, is_read.then_some(account)?).await
     }
 
     /// An error is a sentence for the user.
@@ -154,7 +167,12 @@ impl RowList {
         })
     }
 
-    fn final_part(&self, found: Result<Arc<Found>, String>, told: &[BankTrouble]) -> String {
+    fn final_part(
+        &self,
+        found: Result<Arc<Found>, String>,
+        told: &[BankTrouble],
+        balance: Option<ReadBalance>,
+    ) -> String {
         let (found, problem) = match found {
             Ok(found) => (found, None),
             Err(problem) => (Arc::default(), Some(problem)),
@@ -162,6 +180,7 @@ impl RowList {
         rendered_part(&RowsPart {
             problem,
             told,
+            balance,
             ..self.part(&self.session.frame(self.page.path), &found)
         })
     }
@@ -176,6 +195,7 @@ impl RowList {
             asking: None,
             problem: None,
             told: &[],
+            balance: None,
         }
     }
 }

@@ -114,6 +114,20 @@ async fn overview_shows_what_the_api_says() {
     let text = plain_text(&page);
     assert_has(&text, &format!("AUD {net_worth}"));
     assert_has(&text, "As of ");
+
+    // The page of an account has the same balance, for one call.
+    let balance = &balances[0];
+    let amount = shown(balance.current_balance.as_deref().unwrap());
+    let currency = balance.currency.as_deref().unwrap();
+    let said = plain_text(&format!("Balance {currency} {amount} as of "));
+    let path = format!("/transactions?account={}", balance.account_id);
+    for calls_max in [1, 0] {
+        app.reset_calls();
+        assert_has(&plain_text(&browser.get(&path).await.text), &said);
+        let calls = app.fiskil().calls();
+        let calls = calls.get("/v1/banking/balances").copied();
+        assert!(calls.unwrap_or_default() <= calls_max, "{calls:?}");
+    }
     refresh_reads_again(&app, &browser).await;
 
     // What the longest period has read answers for the others, for as long as balances are kept.
@@ -629,6 +643,7 @@ async fn an_account_a_period_and_a_text_filter_the_investments(
     let (held, traded) = page.split_once("<h2 id=\"trades\">").unwrap();
     let (_, held) = held.split_once("<h2 id=\"holdings\">").unwrap();
     assert_eq!(held.matches("<li").count(), holdings.len());
+    assert_has(&text_of(held), "Balance USD ");
     assert_lacks(held, "EXTM");
     assert_lacks(traded, "Margin");
     let other = browser.get("/investments?account=0191e7a0-7c3b-7def-8000-00aabbccddee");
