@@ -32,6 +32,8 @@ pub(crate) async fn inject_faults<P: Provider>(
         .extensions()
         .get::<MatchedPath>()
         .map_or("(unknown)", MatchedPath::as_str);
+    // Before the call is counted: whoever sees it in the count may release it.
+    let released = provider.faults.released();
     provider.calls.count(request.method(), route);
     let uri = request.uri();
     let fault = provider.faults.take_match(
@@ -40,7 +42,7 @@ pub(crate) async fn inject_faults<P: Provider>(
     );
     match fault {
         None => next.run(request).await,
-        Some(fault) => apply_fault(P::error_body, &fault, request, next).await,
+        Some(fault) => apply_fault(P::error_body, &fault, released, request, next).await,
     }
 }
 
@@ -50,12 +52,13 @@ type ErrorBody = fn(&str, StatusCode) -> (&'static str, Vec<u8>);
 async fn apply_fault(
     error_body: ErrorBody,
     fault: &Fault,
+    released: impl Future<Output = ()>,
     request: Request,
     next: Next,
 ) -> Response {
     let delay = fault.first_delay();
     if !delay.is_zero() {
-        tokio::time::sleep(delay).await;
+        let _ = tokio::time::timeout(delay, released).await;
     }
     let connection_control = request
         .extensions()

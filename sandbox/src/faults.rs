@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
 
 use crate::refused::Refused;
 
@@ -147,24 +148,39 @@ impl Fault {
 
 /// Oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Faults(Mutex<Vec<Fault>>);
+pub(crate) struct Faults {
+    all: Mutex<Vec<Fault>>,
+    /// Ends the delays of the calls that wait.
+    released: Notify,
+}
 
 impl Faults {
     pub(crate) fn add(&self, fault: Fault) {
-        self.0.lock().push(fault);
+        self.all.lock().push(fault);
     }
 
     pub(crate) fn list(&self) -> Vec<Fault> {
-        self.0.lock().clone()
+        self.all.lock().clone()
     }
 
     pub(crate) fn clear(&self) {
-        self.0.lock().clear();
+        self.all.lock().clear();
+    }
+
+    /// Clears the faults, and lets the calls go on that one delays.
+    pub(crate) fn release(&self) {
+        self.clear();
+        self.released.notify_waiters();
+    }
+
+    /// Ends with the next [`Self::release`] after this is called.
+    pub(crate) fn released(&self) -> impl Future<Output = ()> {
+        self.released.notified()
     }
 
     /// Returns the oldest fault that matches, and counts it as used once.
     pub(crate) fn take_match(&self, path_and_query: &str) -> Option<Fault> {
-        let mut faults = self.0.lock();
+        let mut faults = self.all.lock();
         let index = faults
             .iter()
             .position(|fault| path_and_query.starts_with(&fault.path))?;
