@@ -144,10 +144,7 @@ async fn invalid_parameters_are_rejected(app: &App) {
 
 #[tokio::test]
 async fn a_failing_connection_is_confined_to_its_accounts() {
-    let app = App::start(Setup::with(|settings| {
-        settings.provider_timeout = Duration::from_secs(2);
-    }))
-    .await;
+    let app = App::start(Setup::default()).await;
     let connections = &app.olivia.connections;
     app.set_consent(&connections[0], ConsentState::Revoked)
         .await;

@@ -153,11 +153,12 @@ async fn connection_removed_during_read_is_not_found(app: &App) {
     let connection = app.ben.connections[0].id;
     app.reset_calls();
     app.fiskil()
-        .add_fault(Fault::delay_ms(700).at("/v1/banking/transactions"));
+        .add_fault(Fault::delay_ms(600_000).at("/v1/banking/transactions"));
     let path = format!("/v1/transactions?connectionId={connection}");
     let removal = async {
         eventually(async || app.transaction_calls() > 0).await;
         app.remove(connection).await;
+        app.fiskil().release_calls();
     };
     let (answer, ()) = tokio::join!(app.get_as(&app.ben.key, &path), removal);
     answer.error(404);

@@ -223,7 +223,7 @@ async fn head_is_read_up_to_the_librarys_limits() {
 #[tokio::test]
 async fn silent_client_is_disconnected_and_slow_handler_is_not() {
     let options = ServeOptions {
-        head_timeout: Duration::from_millis(50),
+        head_timeout: Duration::from_secs(1),
         ..ServeOptions::default()
     };
     let server = start(options).await;
@@ -266,6 +266,8 @@ async fn client_that_does_not_read_is_disconnected() {
 async fn connections_above_the_limit_wait() {
     let server = start(ServeOptions {
         connections_max: 1,
+        // Else the first one gives way as soon as it has been idle for a second.
+        idle_min: Duration::MAX,
         ..ServeOptions::default()
     })
     .await;
