@@ -26,6 +26,8 @@ pub(crate) enum Reply {
     Status(u16),
     /// A status and a header.
     WithHeader(u16, &'static str, String),
+    /// A status, at the next [`Receiver::release`].
+    Held(u16),
     /// Reads the request and never responds.
     Never,
 }
@@ -120,6 +122,8 @@ impl SyncCounts {
 struct ReceiverState {
     default_reply: Reply,
     next_replies: VecDeque<Reply>,
+    /// Cancelled by the next [`Receiver::release`].
+    released: CancellationToken,
     received: Vec<ReceivedEvent>,
     in_flight: usize,
     in_flight_max: usize,
@@ -163,6 +167,7 @@ impl Receiver {
         let state = Arc::new(Mutex::new(ReceiverState {
             default_reply: Reply::Status(204),
             next_replies: VecDeque::new(),
+            released: CancellationToken::new(),
             received: Vec::new(),
             in_flight: 0,
             in_flight_max: 0,
@@ -190,6 +195,11 @@ impl Receiver {
     /// Sets the replies to the next requests. The requests after those get the default reply.
     pub(crate) fn reply_next_with(&self, replies: impl IntoIterator<Item = Reply>) {
         self.state.lock().unwrap().next_replies = replies.into_iter().collect();
+    }
+
+    /// Responds to the requests whose responses are held.
+    pub(crate) fn release(&self) {
+        std::mem::take(&mut self.state.lock().unwrap().released).cancel();
     }
 
     /// Whether a request came since the last [`Receiver::drain`].
@@ -232,18 +242,21 @@ async fn receive(
         body: serde_json::from_slice(&raw).unwrap(),
         raw,
     };
-    let reply = {
+    let (reply, released) = {
         let mut state = state.lock().unwrap();
         state.received.push(received);
-        state
-            .next_replies
-            .pop_front()
-            .unwrap_or_else(|| state.default_reply.clone())
+        let next = state.next_replies.pop_front();
+        let reply = next.unwrap_or_else(|| state.default_reply.clone());
+        (reply, state.released.clone())
     };
     let status = |status| StatusCode::from_u16(status).unwrap();
     match reply {
         Reply::Status(code) => status(code).into_response(),
         Reply::WithHeader(code, name, value) => (status(code), [(name, value)]).into_response(),
+        Reply::Held(code) => {
+            released.cancelled().await;
+            status(code).into_response()
+        }
         Reply::Never => std::future::pending().await,
     }
 }

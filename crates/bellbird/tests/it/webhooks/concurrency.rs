@@ -1,7 +1,6 @@
 //! Concurrent workers send each event once and in order.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use bellbird_domain::DeliveryState;
 
@@ -51,16 +50,16 @@ async fn concurrent_workers_send_everything_once() {
 
 #[tokio::test]
 async fn in_flight_result_of_disabled_endpoint_is_ignored() {
-    let setup = Setup::with(|settings| settings.webhooks.timeout = Duration::from_millis(300));
-    let app = App::start(setup).await;
+    let app = App::start(Setup::default()).await;
     let connection = &app.olivia.connections[0];
     let hook = app.hook(&app.olivia.user).await;
     let before = app.clock.now();
     app.sync(connection).await;
-    hook.receiver.reply_with(Reply::Never);
+    hook.receiver.reply_with(Reply::Held(500));
     let disable = async || {
         eventually(async || hook.receiver.has_requests()).await;
         assert_eq!(app.disable_hook(&hook, "by command").await, 1, "cancelled");
+        hook.receiver.release();
     };
     tokio::join!(app.webhooks.run_due_deliveries(), disable());
     let delivery = app.deliveries_to(&hook).await.remove(0);

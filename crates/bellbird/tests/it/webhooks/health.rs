@@ -31,7 +31,7 @@ impl App {
 
 #[tokio::test]
 async fn failing_endpoint_gets_fewer_attempts_until_a_success() {
-    let setup = Setup::with(|settings| settings.webhooks.timeout = Duration::from_millis(200));
+    let setup = Setup::with(|settings| settings.webhooks.timeout = Duration::from_secs(1));
     let app = App::start(setup).await;
     let connection = &app.olivia.connections[0];
     let hook = app.hook_on(connection).await;

@@ -1,8 +1,6 @@
 //! What happens to attempts while something else happens: a removal, a redelivery, a lost lease, a
 //! failing database.
 
-use std::time::Duration;
-
 use bellbird_domain::DeliveryState;
 use bellbird_sandbox::Fault;
 use jiff::SignedDuration;
@@ -17,24 +15,20 @@ const CONCURRENT: usize = 16;
 /// Longer than any lease of an endpoint.
 const LEASE_EXPIRED: SignedDuration = SignedDuration::from_secs(120);
 
-async fn with_short_timeout() -> App {
-    let setup = Setup::with(|settings| settings.webhooks.timeout = Duration::from_millis(300));
-    App::start(setup).await
-}
-
 /// By a redelivery, by an instance that takes the lease over, and by a removal.
 #[tokio::test]
 async fn attempts_are_interrupted_by_what_happens_meanwhile() {
-    let app = with_short_timeout().await;
+    let app = App::start(Setup::default()).await;
     let connection = &app.olivia.connections[0];
     let hook = app.hook_on(connection).await;
     app.add_event(connection, "SENT TWICE").await;
     let event = app.last_delivery(&hook).await.event_id;
-    hook.receiver.reply_next_with([Reply::Never]);
+    hook.receiver.reply_next_with([Reply::Held(500)]);
     let redelivering = async {
         eventually(async || hook.receiver.has_requests()).await;
         app.advance_own_clock(SignedDuration::from_secs(1));
         app.redeliver(&hook, event).await.unwrap();
+        hook.receiver.release();
     };
     tokio::join!(app.webhooks.run_due_deliveries(), redelivering);
     assert_eq!(
@@ -53,7 +47,7 @@ async fn attempts_are_interrupted_by_what_happens_meanwhile() {
     app.advance_clock(BODY_EXPIRED);
     app.reset_calls();
     app.fiskil()
-        .add_fault(Fault::delay_ms(500).at("/v1/banking/transactions").times(1));
+        .add_fault(Fault::delay_ms(600_000).at("/v1/banking/transactions"));
     let other_instance = async {
         eventually(async || app.transaction_calls() > 0).await;
         // As if this one had been paused meanwhile.
@@ -62,12 +56,12 @@ async fn attempts_are_interrupted_by_what_happens_meanwhile() {
         let deliveries = app.storage.deliveries();
         let claims = deliveries.claim_endpoints(now, now + HOUR, 9, false).await;
         assert_eq!(claims.unwrap().len(), 1);
+        app.fiskil().release_calls();
     };
     tokio::join!(app.webhooks.run_due_deliveries(), other_instance);
     assert!(hook.drain().is_empty());
 
     // A removal stops the deliveries that are loaded.
-    app.clear_faults();
     app.delete_hook(&hook).await;
     let hook = app.hook(&app.olivia.user).await;
     for number in 0..CONCURRENT + 4 {
@@ -75,10 +69,11 @@ async fn attempts_are_interrupted_by_what_happens_meanwhile() {
     }
     // The consent cannot be withdrawn now, so the removal takes long.
     app.fiskil().add_fault(Fault::status(503).at("/v1/consent"));
-    hook.receiver.reply_with(Reply::Never);
+    hook.receiver.reply_with(Reply::Held(500));
     let removing = async {
         eventually(async || hook.receiver.request_count() == CONCURRENT).await;
         let _ = app.connections.removals().remove(connection.id).await;
+        hook.receiver.release();
     };
     tokio::join!(app.webhooks.run_due_deliveries(), removing);
     assert_eq!(

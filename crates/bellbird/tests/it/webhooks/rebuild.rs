@@ -6,7 +6,7 @@ use bellbird_domain::{Connection, DeliveryState, User};
 use bellbird_sandbox::Fault;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use tokio::net::TcpStream;
+use tokio::net::TcpSocket;
 
 use super::{BODY_EXPIRED, DAY, HOUR, with_chunks_of};
 use crate::support::database::execute;
@@ -177,11 +177,14 @@ async fn endpoints_share_reads_and_unreachable_ones_cost_none() {
     app.complete_initial_sync(connection, &hook).await;
     app.add_recent_row(connection, "UNDELIVERED").await;
     app.sync(connection).await;
-    // The dropped receiver closes its port.
+    // The dropped receiver closes its port, which this socket takes without listening, so that
+    // nobody else gets it.
     hook.receiver = Receiver::start().await;
     let url: reqwest::Url = hook.endpoint.url.parse().unwrap();
     let address = url.socket_addrs(|| None).unwrap()[0];
-    eventually(async || TcpStream::connect(address).await.is_err()).await;
+    let closed = TcpSocket::new_v4().unwrap();
+    closed.set_reuseaddr(true).unwrap();
+    eventually(async || closed.bind(address).is_ok()).await;
     for attempt in 1..=2 {
         app.reset_calls();
         app.webhooks.run_due_deliveries().await;

@@ -265,8 +265,7 @@ async fn given_up_chunk_releases_the_next() {
 #[tokio::test]
 async fn silent_endpoint_blocks_no_other() {
     let setup = Setup::with(|settings| {
-        (settings.webhooks.timeout, settings.webhooks.chunk_rows) =
-            (Duration::from_millis(300), 10);
+        (settings.webhooks.timeout, settings.webhooks.chunk_rows) = (Duration::from_secs(5), 10);
     });
     let app = App::start(setup).await;
     let connection = &app.olivia.connections[0];
