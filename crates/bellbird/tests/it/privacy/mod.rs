@@ -7,6 +7,7 @@ mod memory;
 mod pending_events;
 mod record;
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use serde_json::Value;
@@ -17,7 +18,7 @@ use crate::support::process::Workdir;
 /// Shorter texts occur in times and ids by chance.
 const LENGTH_MIN: usize = 6;
 
-/// Every file below a folder, with its content.
+/// Every file below a folder, with its content. A running program may replace some meanwhile.
 pub(crate) fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in folder.read_dir().unwrap() {
@@ -25,7 +26,10 @@ pub(crate) fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
         if path.is_dir() {
             found.extend(files(&path));
         } else {
-            found.push((path.display().to_string(), std::fs::read(&path).unwrap()));
+            match std::fs::read(&path) {
+                Ok(bytes) => found.push((path.display().to_string(), bytes)),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound, "{error}"),
+            }
         }
     }
     found

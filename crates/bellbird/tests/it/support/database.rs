@@ -98,6 +98,7 @@ pub(crate) async fn tables(database: &str) -> Vec<(String, Vec<String>)> {
 }
 
 /// Every table that contains one of these texts in any column, as text or as bytes, with that text.
+/// Between letters or digits, a number is none of these: random ids contain a short one by chance.
 pub(crate) async fn tables_containing(
     database: &str,
     needles: &[String],
@@ -116,10 +117,15 @@ pub(crate) async fn tables_containing(
             .flatten()
         {
             for form in search.find_overlapping_iter(value) {
-                found.insert((
-                    table.clone(),
-                    needles[form.pattern().as_usize() / 3].clone(),
-                ));
+                let at = form.pattern().as_usize();
+                let (needle, is_hex) = (&needles[at / 3], at % 3 == 1);
+                let is_number = needle.bytes().all(|byte| byte.is_ascii_digit());
+                let (before, after) = (&value[..form.start()], &value[form.end()..]);
+                let is_within = before.ends_with(char::is_alphanumeric)
+                    || after.starts_with(char::is_alphanumeric);
+                if is_hex || !is_number || !is_within {
+                    found.insert((table.clone(), needle.clone()));
+                }
             }
         }
     }
