@@ -12,9 +12,9 @@ use crate::support::provider_spec::ProviderSpec;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// For bodies that would take longer than a test.
-const DRIP_TIMEOUT: Duration = Duration::from_millis(300);
+const DRIP_TIMEOUT: Duration = Duration::from_secs(2);
 /// The same, with time for a second attempt that succeeds.
-const DRIP_ONCE_TIMEOUT: Duration = Duration::from_secs(1);
+const DRIP_ONCE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// All transient failures.
 fn faults() -> [Fault; 8] {

@@ -118,8 +118,9 @@ async fn export_that_fails_or_is_ended_leaves_no_file(deployment: &Deployment) {
     } = deployment;
     let out = workdir.path().join("out");
     fs::create_dir(&out).unwrap();
-    // The command tries again after a while.
-    deployment.fail_provider().await;
+    // The command waits for a provider that does not respond.
+    let hang = Fault::delay_ms(600_000).at("/v1/banking/transactions");
+    deployment.add_fault(hang).await;
     let line = format!("{USER} --format csv --output out/a.csv");
     let mut command = workdir.command(&line).spawn().unwrap();
     while deployment.files().is_empty() {
@@ -133,6 +134,9 @@ async fn export_that_fails_or_is_ended_leaves_no_file(deployment: &Deployment) {
     assert!(deployment.files().is_empty());
 
     // An older file stays.
+    let sandbox = sandbox.json();
+    control(&sandbox, "fiskil", Method::DELETE, "faults", json!({})).await;
+    deployment.fail_provider().await;
     fs::write(out.join("old.csv"), "old").unwrap();
     for name in ["old.csv", "new.csv"] {
         let line = format!("{USER} --format csv --json --output out/{name}");
@@ -144,7 +148,6 @@ async fn export_that_fails_or_is_ended_leaves_no_file(deployment: &Deployment) {
     let output = workdir.run(&format!("{USER} --format csv"));
     assert_eq!(output.status.code(), Some(1));
     fs::remove_dir_all(&out).unwrap();
-    let sandbox = sandbox.json();
     control(&sandbox, "fiskil", Method::DELETE, "faults", json!({})).await;
 }
 

@@ -72,8 +72,8 @@ async fn requests_have_a_bucket_of_their_own() {
 #[tokio::test]
 async fn nothing_to_show_is_an_error_and_not_an_empty_set() {
     let setup = Setup::with(|settings| {
-        settings.reads.deadline = Duration::from_secs(4);
-        settings.provider_timeout = Duration::from_millis(700);
+        settings.reads.deadline = Duration::from_secs(10);
+        settings.provider_timeout = Duration::from_secs(1);
     });
     let app = App::start(setup).await;
     for path in ["/v1/banking/balances", "/v1/banking/transactions"] {
@@ -130,7 +130,8 @@ async fn window_that_ends_before_it_starts_is_noted(app: &App) {
 #[tokio::test]
 async fn slow_provider_delays_no_other() {
     let app = App::start(Setup::with(|settings| {
-        settings.reads.deadline = Duration::from_secs(2);
+        // Enough for the other provider on a slow machine.
+        settings.reads.deadline = Duration::from_secs(8);
     }))
     .await;
     let person = person_of_both(&app).await;
