@@ -26,7 +26,7 @@ async fn limited(calls_per_minute: u32) -> (App, Person, Person) {
     let mut setup = Setup::default();
     setup.settings.api_context.provider_calls_per_minute = calls_per_minute;
     // A request waits for its share until then, and a share takes nearly a minute.
-    setup.settings.reads.deadline = Duration::from_secs(15);
+    setup.settings.reads.deadline = Duration::from_secs(10);
     let app = App::start(setup).await;
     let credentials = app.credentials_of(PROVIDER);
     let greedy = app
