@@ -50,8 +50,9 @@ pub(crate) const NO_RESPONSE: &str = "the server does not respond";
 const WAIT_TIMEOUT: Duration = Duration::from_secs(5);
 const RECYCLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Far longer than any statement takes. A server that does not respond in this time counts as
-/// unavailable. Longer than the server's own limit, which leaves the connection usable.
-const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// unavailable. Longer than the server's own limit, which leaves the connection usable. In tests of
+/// the steps of operations it also covers the steps of others.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 90 } else { 10 });
 /// Time limits at the server, where a client that vanished is not noticed otherwise.
 /// docs/database.md has the same limits for a role, because a pooler does not pass settings of a
 /// session on.
@@ -130,8 +131,12 @@ impl Postgres {
         };
         let set_limits = Hook::async_fn(|client, _| {
             Box::pin(async move {
+                #[cfg(not(test))]
+                let limits = SESSION;
+                #[cfg(test)]
+                let limits = crate::tests::support::session_limits(SESSION);
                 client
-                    .batch_execute(SESSION)
+                    .batch_execute(limits)
                     .await
                     .map_err(HookError::Backend)
             })

@@ -57,7 +57,8 @@ const READERS_MAX: usize = 16;
 const READERS_MIN: usize = 2;
 /// Compiled statements that a connection keeps: more than there are.
 const STATEMENT_CACHE_SIZE: usize = 256;
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longer in tests of many writers, because SQLite serves those that wait in no order.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 90 } else { 5 });
 /// The longest time for closing. A reader in another process can delay the checkpoint.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 const PRAGMAS: &str = "PRAGMA synchronous = FULL;

@@ -139,7 +139,6 @@ fn backup_is_private_complete_and_new() {
 #[test]
 fn backup_under_write_load_is_of_one_moment() {
     on_sqlite(async |db| {
-        let file = beside(db, "backup.db");
         let user = db.user("a@x").await.id;
         // So large that the copy takes many writes.
         db.raw(
@@ -147,30 +146,35 @@ fn backup_under_write_load_is_of_one_moment() {
             SELECT randomblob(1000) AS bytes FROM n",
         )
         .await;
-        let mut written = 0;
-        let mut backup = std::pin::pin!(db.back_up(&file));
-        let contents = loop {
-            let (consent, accounts) = (format!("c{written}"), [new_account("acc", "Everyday")]);
-            let write = db.connection(user, &consent, &accounts);
-            tokio::select! {
-                contents = &mut backup => break contents.unwrap(),
-                _ = write => written += 1,
+        let (mut written, mut beside_backup, mut backups) = (0, 0, 0);
+        // The disk may hold up the writes beside one backup, but not beside all.
+        while beside_backup <= 2 {
+            let file = beside(db, &format!("backup{backups}.db"));
+            (beside_backup, backups) = (0, backups + 1);
+            let mut backup = std::pin::pin!(db.back_up(&file));
+            let contents = loop {
+                let (consent, accounts) = (format!("c{written}"), [new_account("acc", "Everyday")]);
+                let write = db.connection(user, &consent, &accounts);
+                tokio::select! {
+                    contents = &mut backup => break contents.unwrap(),
+                    _ = write => (written, beside_backup) = (written + 1, beside_backup + 1),
+                }
+            };
+            let url = format!("sqlite:{}", file.display());
+            let copy = TestDb::attach(url, db.sealer.clone()).await;
+            // One transaction writes a row of each.
+            for table in [
+                "connections",
+                "accounts",
+                "secrets WHERE purpose = 'credentials'",
+                "jobs WHERE kind = 'refresh'",
+            ] {
+                assert_eq!(
+                    copy.rows(table).await as u64,
+                    contents.connections,
+                    "{table}"
+                );
             }
-        };
-        assert!(written > 2, "{written} writes beside the backup");
-        let copy = TestDb::attach(format!("sqlite:{}", file.display()), db.sealer.clone()).await;
-        // One transaction writes a row of each.
-        for table in [
-            "connections",
-            "accounts",
-            "secrets WHERE purpose = 'credentials'",
-            "jobs WHERE kind = 'refresh'",
-        ] {
-            assert_eq!(
-                copy.rows(table).await as u64,
-                contents.connections,
-                "{table}"
-            );
         }
     });
 }

@@ -1,6 +1,7 @@
 //! Databases for tests. Each test runs twice: on a new SQLite file and on a new PostgreSQL
 //! database.
 
+use std::cell::Cell;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
@@ -418,6 +419,25 @@ pub(crate) fn on_empty_postgres(body: impl AsyncFnOnce(&TestDb)) {
     ));
     if let Err(panic) = outcome {
         resume_unwind(panic);
+    }
+}
+
+thread_local! {
+    static HAS_PRODUCT_LIMITS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From now on, sessions of this test have the time limits of the product.
+pub(crate) fn use_product_limits() {
+    HAS_PRODUCT_LIMITS.set(true);
+}
+
+/// What a new session sets. The limits of the product would end what waits for a test that a busy
+/// machine has stopped.
+pub(crate) fn session_limits(product: &'static str) -> &'static str {
+    if HAS_PRODUCT_LIMITS.get() {
+        product
+    } else {
+        ""
     }
 }
 

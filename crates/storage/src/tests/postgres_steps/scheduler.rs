@@ -21,8 +21,8 @@ use crate::tests::support::{TestDb, connect};
 pub(super) const PLACES_MAX: usize = 3;
 /// How long a statement may run before the scheduler asks whether it waits for a lock.
 const BLOCKED_AFTER: Duration = Duration::from_millis(1);
-/// Longer than PostgreSQL takes to find a deadlock, and than any lock is waited for.
-const HANG: Duration = Duration::from_secs(8);
+/// Far longer than PostgreSQL takes to find a deadlock.
+const HANG: Duration = Duration::from_secs(60);
 /// The sessions that wait for a lock that another one holds.
 const BLOCKED: &str = "SELECT application_name FROM pg_stat_activity
     WHERE datname = current_database() AND wait_event_type = 'Lock' AND cardinality(pg_blocking_pids(pid)) > 0";
