@@ -10,7 +10,6 @@ use redis::{
     Cmd, ConnectionInfo, IntoConnectionInfo as _, Pipeline, RedisFuture, RedisResult, Value,
 };
 
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The connection is closed if sent data stays unacknowledged for this long.
 const TCP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often a command follows a slot to another node. A fail-over needs one.
@@ -26,7 +25,11 @@ pub(super) enum Connection {
 impl Connection {
     /// Connects when it is first used. A cluster may have the URLs of several nodes, separated by
     /// commas. Any of them tells the others.
-    pub(super) fn open(urls: &str, is_cluster: bool) -> RedisResult<Self> {
+    pub(super) fn open(
+        urls: &str,
+        is_cluster: bool,
+        connect_timeout: Duration,
+    ) -> RedisResult<Self> {
         if is_cluster {
             let nodes: Vec<_> = urls
                 .split(',')
@@ -36,7 +39,7 @@ impl Connection {
                 .tcp_settings(tcp_settings())
                 .retries(CLUSTER_RETRIES)
                 .build()?;
-            let config = ClusterConfig::new().set_connection_timeout(CONNECT_TIMEOUT);
+            let config = ClusterConfig::new().set_connection_timeout(connect_timeout);
             return Ok(Self::Cluster(
                 client.get_pending_async_connection_with_config(config),
             ));
@@ -45,7 +48,7 @@ impl Connection {
         let client = redis::Client::open(info.set_tcp_settings(tcp_settings()))?;
         let config = ConnectionManagerConfig::new()
             .set_number_of_retries(1)
-            .set_connection_timeout(Some(CONNECT_TIMEOUT))
+            .set_connection_timeout(Some(connect_timeout))
             .set_response_timeout(None);
         Ok(Self::One(ConnectionManager::new_lazy_with_config(
             client, config,

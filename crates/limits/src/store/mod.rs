@@ -22,14 +22,16 @@ use tokio::runtime::Handle;
 use tokio::time::MissedTickBehavior;
 
 use crate::gcra::{self, Decision, Limit};
-use connection::{CONNECT_TIMEOUT, Connection};
+use connection::Connection;
 use permits::PERMIT_LASTS;
 pub(crate) use permits::SharedPermit;
 pub use values::Generation;
 
-/// What a request waits for the server, which responds within a millisecond. One that is late is as
-/// good as down.
-const CALL_TIMEOUT: Duration = Duration::from_millis(500);
+/// A server that is late is as good as down.
+const TIME_LIMITS: TimeLimits = TimeLimits {
+    call: Duration::from_millis(500),
+    connect: Duration::from_secs(1),
+};
 /// Calls that fail one after the other until the server counts as down. Then only a probe calls it.
 const FAILURES_MAX: u32 = 3;
 /// How often a server that does not respond is probed.
@@ -43,6 +45,14 @@ const PROBE: &str = "#!lua flags=allow-oom\nredis.call('SET', KEYS[1], '', 'PX',
 
 /// Gauge: whether the server responds.
 const AVAILABLE: &str = "bellbird_shared_store_available";
+
+#[derive(Clone, Copy)]
+struct TimeLimits {
+    /// What a request waits for the server, which responds within a millisecond.
+    call: Duration,
+    /// What a connection, and a probe, waits for it.
+    connect: Duration,
+}
 
 #[derive(Debug, Clone)]
 pub struct StoreSettings {
@@ -79,6 +89,7 @@ pub struct SharedStore {
 
 struct Inner {
     connection: Connection,
+    limits: TimeLimits,
     admit: Script,
     put: Script,
     add_call: Script,
@@ -118,13 +129,22 @@ impl SharedStore {
     /// # Errors
     /// If the URL cannot be used. The text does not hold it, because it may have a password.
     pub fn open(settings: &StoreSettings, key: &[u8; 32]) -> Result<Self, String> {
+        Self::open_with(settings, key, TIME_LIMITS)
+    }
+
+    fn open_with(
+        settings: &StoreSettings,
+        key: &[u8; 32],
+        limits: TimeLimits,
+    ) -> Result<Self, String> {
         let invalid = |_| {
             "expected redis://HOST:PORT or rediss://HOST:PORT, with user and password if needed"
                 .to_owned()
         };
+        let (url, is_cluster) = (settings.url.expose_secret(), settings.is_cluster);
         let inner = Arc::new(Inner {
-            connection: Connection::open(settings.url.expose_secret(), settings.is_cluster)
-                .map_err(invalid)?,
+            connection: Connection::open(url, is_cluster, limits.connect).map_err(invalid)?,
+            limits,
             admit: Script::new(include_str!("admit.lua")),
             put: Script::new(include_str!("put.lua")),
             add_call: Script::new(include_str!("add_call.lua")),
@@ -151,9 +171,8 @@ impl SharedStore {
         let mut connection = self.inner.connection.clone();
         let mut info = redis::cmd("INFO");
         info.arg("memory");
-        let reply =
-            tokio::time::timeout(CONNECT_TIMEOUT, info.query_async::<String>(&mut connection))
-                .await;
+        let within = self.inner.limits.connect;
+        let reply = tokio::time::timeout(within, info.query_async::<String>(&mut connection)).await;
         let text = reply.ok()?.ok()?;
         text.lines()
             .find_map(|line| line.strip_prefix("maxmemory_policy:"))
@@ -275,7 +294,10 @@ impl Inner {
             .arg(1)
             .arg(name(&self.tag(b"probe"), "probe"));
         let outcome = self
-            .attempt(probe.query_async::<()>(&mut connection), CONNECT_TIMEOUT)
+            .attempt(
+                probe.query_async::<()>(&mut connection),
+                self.limits.connect,
+            )
             .await;
         metrics::gauge!(AVAILABLE).set(u8::from(!self.is_down()));
         outcome
@@ -286,7 +308,7 @@ impl Inner {
         if self.is_down() {
             None
         } else {
-            self.attempt(work, CALL_TIMEOUT).await.ok()
+            self.attempt(work, self.limits.call).await.ok()
         }
     }
 
@@ -296,7 +318,7 @@ impl Inner {
         if self.is_down() {
             return None;
         }
-        match tokio::time::timeout(CALL_TIMEOUT, work).await {
+        match tokio::time::timeout(self.limits.call, work).await {
             Ok(Ok(reply)) => return Some(reply),
             Ok(Err(error)) if error.code().is_some() => {}
             Ok(Err(error)) => self.failed(error.category()),

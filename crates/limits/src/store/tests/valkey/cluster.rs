@@ -1,18 +1,28 @@
 //! Tests with a real cluster: three nodes, and a replica of the first.
 
-use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
+use std::ops::Range;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::{GENERATION, NAME_KEY, limiter, now, permits, put, until_it_responds};
+use super::{
+    GENERATION, NAME_KEY, free_port, limiter, now, patient, permits, put, until_it_responds,
+};
 use crate::store::{SharedStore, StoreSettings};
 use crate::{CallKind, CallWindow, admit};
 
 const NODES: usize = 4;
 /// Nodes talk to each other on a port as much higher.
 const BUS: u16 = 10_000;
+/// Ports of nodes, so that nothing takes those of their talk: they lie between those that tests
+/// choose and those that the system gives.
+const PORTS: Range<u16> = 20_000..22_700;
+/// After how many milliseconds a replica takes over, and a time that no node is stopped for.
+const SOON: &str = "1000";
+const NEVER: &str = "60000";
+/// More than the calls of a test.
+const CALLS: u32 = 1_000;
 
 struct Cluster {
     ports: Vec<u16>,
@@ -20,26 +30,19 @@ struct Cluster {
 }
 
 impl Cluster {
-    fn start() -> Self {
-        let mut ports = BTreeSet::new();
-        while ports.len() < NODES {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let port = listener.local_addr().unwrap().port();
-            if port
-                .checked_add(BUS)
-                .is_some_and(|bus| TcpListener::bind(("127.0.0.1", bus)).is_ok())
-            {
-                ports.insert(port);
-            }
-        }
-        Self::start_at(ports.into_iter().collect())
+    fn start(timeout_ms: &str) -> Self {
+        let has_bus = |port: &u16| {
+            PORTS.contains(port) && TcpListener::bind(("127.0.0.1", port + BUS)).is_ok()
+        };
+        let ports = std::iter::repeat_with(free_port).filter(has_bus);
+        Self::start_at(ports.take(NODES).collect(), timeout_ms)
     }
 
-    fn start_at(ports: Vec<u16>) -> Self {
+    fn start_at(ports: Vec<u16>, timeout_ms: &str) -> Self {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/test-server");
         let mut command = Command::new(script);
         command
-            .arg("valkey-cluster")
+            .args(["valkey-cluster", timeout_ms])
             .args(ports.iter().map(u16::to_string))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
@@ -52,20 +55,21 @@ impl Cluster {
         Self { ports, child }
     }
 
-    /// An instance that knows these nodes.
-    fn store(&self, nodes: &[usize]) -> SharedStore {
+    /// Of an instance that knows these nodes.
+    fn settings(&self, nodes: &[usize]) -> StoreSettings {
         let urls: Vec<String> = nodes
             .iter()
             .map(|node| format!("redis://127.0.0.1:{}", self.ports[*node]))
             .collect();
-        SharedStore::open(
-            &StoreSettings {
-                url: urls.join(",").into(),
-                is_cluster: true,
-            },
-            &NAME_KEY,
-        )
-        .unwrap()
+        StoreSettings {
+            url: urls.join(",").into(),
+            is_cluster: true,
+        }
+    }
+
+    /// A store with the time limits of the product.
+    fn hasty_store(&self, nodes: &[usize]) -> SharedStore {
+        SharedStore::open(&self.settings(nodes), &NAME_KEY).unwrap()
     }
 
     fn command(&self, node: usize, words: &[&str]) -> redis::RedisResult<redis::Value> {
@@ -95,8 +99,8 @@ impl Drop for Cluster {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn limits_permits_and_values_are_those_of_a_cluster() {
-    let cluster = Cluster::start();
-    let (one, two) = (cluster.store(&[0]), cluster.store(&[2, 1]));
+    let cluster = Cluster::start(NEVER);
+    let [one, two] = [&[0][..], &[2, 1]].map(|nodes| patient(&cluster.settings(nodes)));
     assert!(one.check().await.is_ok() && two.check().await.is_ok());
     let limits = [limiter(&one, 10), limiter(&two, 10)];
     for key in 0..30 {
@@ -155,23 +159,23 @@ async fn limits_permits_and_values_are_those_of_a_cluster() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replica_takes_over_and_then_another_cluster() {
-    let cluster = Cluster::start();
-    let store = cluster.store(&[0, 1]);
-    let limit = limiter(&store, 10);
+    let cluster = Cluster::start(SOON);
+    let store = cluster.hasty_store(&[0, 1]);
+    let limit = limiter(&store, CALLS);
     let take = async |key: u32| limit.take(format!("key {key}"), now()).await;
     for key in 0..30 {
-        assert_eq!(take(key).await.remaining, 9);
+        assert_eq!(take(key).await.remaining, CALLS - 1);
     }
     let _ended = cluster.command(0, &["SHUTDOWN", "NOSAVE"]);
     // Some keys lie on the other nodes, but all of them are decided meanwhile, by what is known.
     for key in 0..30 {
-        assert!(take(key).await.remaining <= 8);
+        assert!(take(key).await.remaining <= CALLS - 2);
     }
     // The replica counts for the keys of its node, which a second instance sees.
-    let other = cluster.store(&[1, 2]);
-    let seen = limiter(&other, 10);
+    let other = cluster.hasty_store(&[1, 2]);
+    let seen = limiter(&other, CALLS);
     for key in 0..30 {
-        while seen.peek(&format!("key {key}"), now()).await.remaining > 9 {
+        while seen.peek(&format!("key {key}"), now()).await.remaining == CALLS {
             take(key).await;
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -181,18 +185,18 @@ async fn replica_takes_over_and_then_another_cluster() {
     }
 
     // Another cluster at the same addresses is found.
-    let store = cluster.store(&[0, 1, 2]);
-    let limit = limiter(&store, 10);
+    let store = cluster.hasty_store(&[0, 1, 2]);
+    let limit = limiter(&store, CALLS);
     assert!(limit.take("a".to_owned(), now()).await.allowed);
     let ports = cluster.ports.clone();
     drop(cluster);
     while !store.is_down() {
-        assert!(limit.take("a".to_owned(), now()).await.remaining <= 9);
+        assert!(limit.take("a".to_owned(), now()).await.remaining < CALLS);
     }
-    let _again = Cluster::start_at(ports);
+    let _again = Cluster::start_at(ports, SOON);
     until_it_responds(&store).await;
     for key in 0..30 {
         assert!(limit.take(format!("key {key}"), now()).await.allowed);
     }
-    assert!(!store.is_down());
+    until_it_responds(&store).await;
 }

@@ -4,17 +4,21 @@ mod calls;
 mod cluster;
 mod outages;
 mod permits;
+#[path = "../../../../../bellbird/tests/it/support/port.rs"]
+mod port;
 mod rate_limits;
 mod values;
 
 use std::io::Read as _;
-use std::net::TcpListener;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{NAME_KEY, settings};
+use self::port::free_port;
+
+use super::{NAME_KEY, patient, settings};
+use crate::gcra::Limit;
 use crate::store::{Generation, SharedStore};
 use crate::{CallKind, InFlight, Permit, RateLimiter, admit};
 
@@ -34,12 +38,7 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        Self::start_at(port)
+        Self::start_at(free_port())
     }
 
     fn start_at(port: u16) -> Self {
@@ -77,6 +76,11 @@ impl Server {
     }
 
     fn store(&self) -> SharedStore {
+        patient(&settings(&self.url()))
+    }
+
+    /// A store with the time limits of the product.
+    fn hasty_store(&self) -> SharedStore {
         SharedStore::open(&settings(&self.url()), &NAME_KEY).unwrap()
     }
 
@@ -90,6 +94,14 @@ impl Server {
         self.send(&command).await
     }
 
+    /// The server's process.
+    async fn pid(&self) -> String {
+        let info: String = self.ask(&["INFO", "server"]).await;
+        let mut lines = info.lines();
+        let pid = lines.find_map(|line| line.strip_prefix("process_id:"));
+        pid.expect("a process").to_owned()
+    }
+
     async fn restore(&self, key: &str, value: &[u8]) {
         let mut command = redis::cmd("SET");
         command.arg(key).arg(value);
@@ -98,7 +110,13 @@ impl Server {
 
     async fn send<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> T {
         let client = redis::Client::open(self.url()).unwrap();
-        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let config = redis::AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None);
+        let mut connection = client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+            .unwrap();
         command.query_async(&mut connection).await.unwrap()
     }
 
@@ -113,10 +131,23 @@ impl Server {
     }
 }
 
+/// Sends a signal to a process.
+fn signal(pid: &str, name: &str) {
+    let sent = Command::new("kill").args([name, pid]).status();
+    assert!(sent.unwrap().success());
+}
+
+/// A limit that gives no call back while a test runs.
+fn slow_limit(calls: u32) -> Limit {
+    Limit {
+        calls,
+        period_us: 365 * 24 * 3_600_000_000,
+        credit: 0,
+    }
+}
+
 fn limiter(store: &SharedStore, calls: u32) -> RateLimiter<String> {
-    RateLimiter::per_minute(calls)
-        .unwrap()
-        .shared(Some(store), "test")
+    RateLimiter::new(slow_limit(calls)).shared(Some(store), "test")
 }
 
 /// How many of some calls of one key a limit allows.

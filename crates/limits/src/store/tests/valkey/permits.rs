@@ -41,20 +41,27 @@ async fn permits_are_those_of_all_instances() {
     );
 }
 
-/// The permits that the server counts, and in how many seconds each ends.
+/// A minute, which a permit lasts, in microseconds.
+const MINUTE_US: i64 = 60_000_000;
+
+/// The time of the server in microseconds.
+async fn time_us(server: &Server) -> i64 {
+    let (seconds, micros): (i64, i64) = server.ask(&["TIME"]).await;
+    seconds * 1_000_000 + micros
+}
+
+/// The permits that the server counts, and when each ends.
 async fn permits_in(server: &Server) -> Vec<(String, String, i64)> {
-    let time: (i64, i64) = server.ask(&["TIME"]).await;
     let names: Vec<String> = server.ask(&["KEYS", "*:permits"]).await;
     let mut found = Vec::new();
     for name in names {
         let members: Vec<(String, i64)> = server
             .ask(&["ZRANGE", &name, "0", "-1", "WITHSCORES"])
             .await;
-        let left = |ends_us: i64| ends_us / 1_000_000 - time.0;
         found.extend(
             members
                 .into_iter()
-                .map(|(id, ends_us)| (name.clone(), id, left(ends_us))),
+                .map(|(id, ends_us)| (name.clone(), id, ends_us)),
         );
     }
     found
@@ -71,11 +78,13 @@ async fn permit_of_an_instance_that_died_ends_by_itself() {
     let server = Server::start();
     let (one, two) = (server.store(), server.store());
     let (here, there) = (permits(&one, 1), permits(&two, 1));
+    let before = time_us(&server).await;
     // It gives nothing back.
     std::mem::forget(acquire(&here).await.unwrap());
+    let minute = before + MINUTE_US..=time_us(&server).await + MINUTE_US;
     assert!(acquire(&there).await.is_none());
-    let (name, id, left) = one_permit_in(&server).await;
-    assert!((55..=60).contains(&left), "{left}");
+    let (name, id, ends_us) = one_permit_in(&server).await;
+    assert!(minute.contains(&ends_us), "{ends_us} {minute:?}");
     server.run(&["ZADD", &name, "XX", "1", &id]).await;
     assert!(acquire(&there).await.is_some());
 }
@@ -90,14 +99,19 @@ async fn permit_is_renewed_unless_it_has_ended() {
         assert!(acquire(&there).await.is_none(), "which leaves no permit");
     }
     let (name, id, _) = one_permit_in(&server).await;
-    let in_ten_seconds = (now().as_microsecond() + 10_000_000).to_string();
+    let in_ten_seconds = time_us(&server).await + 10_000_000;
     server
-        .run(&["ZADD", &name, "XX", &in_ten_seconds, &id])
+        .run(&["ZADD", &name, "XX", &in_ten_seconds.to_string(), &id])
         .await;
-    assert!(one_permit_in(&server).await.2 <= 10);
+    assert_eq!(one_permit_in(&server).await.2, in_ten_seconds);
+    let before = time_us(&server).await;
     held.renew(now()).await;
-    let (_, same, left) = one_permit_in(&server).await;
-    assert!(same == id && (55..=60).contains(&left), "{left}");
+    let minute = before + MINUTE_US..=time_us(&server).await + MINUTE_US;
+    let (_, same, ends_us) = one_permit_in(&server).await;
+    assert!(
+        same == id && minute.contains(&ends_us),
+        "{ends_us} {minute:?}"
+    );
     // One that has ended leaves its place to whom has taken it.
     server.run(&["ZADD", &name, "XX", "1", &id]).await;
     let other = acquire(&there).await;

@@ -1,6 +1,7 @@
 //! Calls of a key, counted for all instances.
 
-use super::{Server, allowed, limiter, now};
+use super::{Server, allowed, limiter, now, slow_limit};
+use crate::RateLimiter;
 use crate::gcra;
 use crate::store::Bucket;
 
@@ -12,7 +13,8 @@ async fn instances_together_take_what_the_limit_allows() {
     for _ in 0..3 {
         let store = server.store();
         tasks.push(tokio::spawn(async move {
-            allowed(&limiter(&store, 60), 3_400).await
+            let limiter = RateLimiter::per_minute(60).unwrap();
+            allowed(&limiter.shared(Some(&store), "test"), 3_400).await
         }));
     }
     let mut sum = 0;
@@ -30,12 +32,12 @@ async fn instances_together_take_what_the_limit_allows() {
 #[tokio::test]
 async fn server_decides_as_an_instance_does() {
     let server = Server::start();
-    let (store, limit) = (server.store(), gcra::Limit::per_minute(7));
+    let (store, limit) = (server.store(), slow_limit(7));
     let limiter = limiter(&store, 7);
     let mut full_at = 0;
     for _ in 0..7 {
         let decision = limiter.take("a".to_owned(), now()).await;
-        let server_us = decision.full_at_us - 60_000_000 / 7;
+        let server_us = decision.full_at_us - limit.period_us / 7;
         assert!(decision.allowed && decision.full_at_us > full_at && server_us > 0);
         full_at = decision.full_at_us;
     }
@@ -123,11 +125,12 @@ async fn clock_of_the_server_set_back_empties_a_bucket_once() {
     let server = Server::start();
     let store = server.store();
     assert_eq!(allowed(&limiter(&store, 60), 1).await, 1);
-    let names: Vec<String> = server.ask(&["KEYS", "*"]).await;
+    // Without that of a probe.
+    let names: Vec<String> = server.ask(&["KEYS", "*:test"]).await;
     let [name] = &names[..] else {
         panic!("{names:?}")
     };
-    let ahead = now().as_microsecond() + 3_600_000_000;
+    let ahead = now().as_microsecond() + 2 * slow_limit(60).period_us;
     server.restore(name, ahead.to_string().as_bytes()).await;
 
     let refused = limiter(&store, 60).take("a".to_owned(), now()).await;

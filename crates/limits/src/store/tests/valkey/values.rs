@@ -54,7 +54,7 @@ async fn value_is_there_for_other_instances_and_sealed() {
     put(&one, b"large", &large).await;
     assert_eq!(one.get("test", b"large").await, None);
 
-    let keys: Vec<String> = server.ask(&["KEYS", "*"]).await;
+    let keys: Vec<String> = server.ask(&["KEYS", "*:test"]).await;
     let [key] = &keys[..] else { panic!("{keys:?}") };
     assert!(!key.contains("name"), "{key}");
     let sealed: Vec<u8> = server.ask(&["GET", key]).await;

@@ -297,9 +297,10 @@ async fn closed_connection_is_reported() {
 
 #[tokio::test]
 async fn closed_port_is_not_reached() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    // It does not listen, and nobody else gets its port.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let address = socket.local_addr().unwrap();
     for scheme in ["http", "https"] {
         let url = format!("{scheme}://{address}/").parse().unwrap();
         assert_fails(&url, "connection refused").await;
