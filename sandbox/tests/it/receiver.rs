@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use crate::client::text_of;
 
 /// Longer than any wait of these tests.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(90);
 
 #[derive(Clone)]
 pub(crate) struct ReceivedRequest {

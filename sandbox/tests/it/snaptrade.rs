@@ -47,7 +47,7 @@ async fn calls_are_rejected_in_documented_order() {
             (401, "1076", "Invalid timestamp"),
         ),
         (
-            -290,
+            -200,
             &stranger,
             key.as_str(),
             (401, "1083", "Invalid userID or userSecret provided"),

@@ -13,6 +13,8 @@ async fn state_is_the_same_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let options = Options {
         state: Some(folder.path().join("sandbox")),
+        // Another day would have more rows.
+        now: Some("2026-11-20T09:24:00Z".parse().unwrap()),
         rows: 300,
         ..Options::default()
     };
