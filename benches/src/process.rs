@@ -202,9 +202,8 @@ mod tests {
     fn clock_and_memory_are_read() {
         let own = [std::process::id()];
         let start = Clock::read(&own).unwrap();
-        let until = std::time::Instant::now() + std::time::Duration::from_millis(30);
-        while std::time::Instant::now() < until {}
-        assert!(Clock::read(&own).unwrap().since(&start) > 1_000.0);
+        // Until what this process has run shows, on a busy machine too.
+        while Clock::read(&own).unwrap().since(&start) <= 1_000.0 {}
         assert!(resident_mb(own[0]).unwrap() > 0.5);
     }
 }

@@ -199,13 +199,13 @@ mod tests {
         assert_eq!(file.claim_page_save(), Some(Duration::ZERO));
         assert_eq!(file.claim_page_save(), None, "one is pending");
         assert!(file.is_save_pending());
+        let begun = Instant::now();
         file.save(|| Ok(b"{}".to_vec())).unwrap();
         assert!(!file.is_save_pending());
         let wait = file.claim_page_save().unwrap();
-        assert!(
-            wait > Duration::ZERO && wait <= PAGE_SAVE_INTERVAL,
-            "{wait:?}"
-        );
+        // The disk may have taken most of it.
+        let least = PAGE_SAVE_INTERVAL.saturating_sub(begun.elapsed());
+        assert!((least..=PAGE_SAVE_INTERVAL).contains(&wait), "{wait:?}");
     }
 
     #[test]

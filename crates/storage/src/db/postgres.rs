@@ -41,6 +41,8 @@ use crate::db::statement::{Bound, Param, Sql, numbered};
 use crate::error::{Result, StorageError};
 #[cfg(test)]
 use crate::tests::postgres_steps::gate as step_gate;
+#[cfg(test)]
+use crate::tests::support::session_limits;
 
 type PgResult<T> = std::result::Result<T, tokio_postgres::Error>;
 
@@ -134,7 +136,7 @@ impl Postgres {
                 #[cfg(not(test))]
                 let limits = SESSION;
                 #[cfg(test)]
-                let limits = crate::tests::support::session_limits(SESSION);
+                let limits = session_limits(SESSION);
                 client
                     .batch_execute(limits)
                     .await

@@ -15,6 +15,6 @@ mod migrate;
 pub(crate) mod postgres_steps;
 mod secrets;
 mod stolen_file;
-mod support;
+pub(crate) mod support;
 mod users;
 mod webhooks;

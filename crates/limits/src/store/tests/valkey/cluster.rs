@@ -20,7 +20,7 @@ const BUS: u16 = 10_000;
 const PORTS: Range<u16> = 20_000..22_700;
 /// After how many milliseconds a replica takes over, and a time that no node is stopped for.
 const SOON: &str = "1000";
-const NEVER: &str = "60000";
+const NEVER: &str = "15000";
 /// More than the calls of a test.
 const CALLS: u32 = 1_000;
 

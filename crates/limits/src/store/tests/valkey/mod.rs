@@ -16,7 +16,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use self::port::free_port;
-
 use super::{NAME_KEY, patient, settings};
 use crate::gcra::Limit;
 use crate::store::{Generation, SharedStore};
