@@ -329,7 +329,11 @@ async fn endpoint_is_made_tried_repaired_and_deleted() {
     assert_eq!(endpoints.len(), 2);
     for endpoint in endpoints {
         let id = endpoint.id.to_string();
-        page.assert_has(&format!("<bdi>{} (…{})</bdi></h2>", receiver.url, &id[30..]));
+        page.assert_has(&format!(
+            "<bdi>{} (…{})</bdi></h2>",
+            receiver.url,
+            &id[30..]
+        ));
     }
 }
 
