@@ -80,16 +80,6 @@ impl WebhooksPage<'_> {
             _ => EndpointFields::of(endpoint),
         }
     }
-
-    /// The URL, and of several endpoints with it also the end of the id.
-    fn name_of(&self, endpoint: &Endpoint) -> String {
-        let (url, id) = (&endpoint.url, endpoint.id.to_string());
-        let same = self.rows.iter().filter(|row| row.endpoint.url == *url);
-        match same.count() {
-            1 => url.clone(),
-            _ => format!("{url} (…{})", &id[id.len() - 6..]),
-        }
-    }
 }
 
 /// `GET /webhooks`
