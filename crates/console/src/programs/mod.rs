@@ -105,7 +105,7 @@ pub(crate) async fn change(form: OwnForm) -> PageResult {
     };
     let made = match made {
         Ok(Some(secret)) => Ok(secret),
-        Ok(None) => return Ok(shown_before.redirect(session, "/programs", program.id)),
+        Ok(None) => return Ok(shown_before.redirect(session, "/programs", &program.id)),
         Err(Refusal::TooMany(text)) => Err(text),
         Err(refusal) => return Err(refusal.into()),
     };
