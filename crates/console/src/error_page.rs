@@ -197,18 +197,12 @@ fn cross_site_form(console_url: &str) -> Notice {
 }
 
 fn form_body_error(error: BodyError) -> Notice {
-    let (status, text) = match error {
-        BodyError::TooLarge => (
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "The form is too large. The limit is 4 KiB.",
-        ),
-        BodyError::TooSlow => (
-            StatusCode::REQUEST_TIMEOUT,
-            "The form was not received in time.",
-        ),
-        BodyError::Incomplete => (StatusCode::BAD_REQUEST, "The form could not be read."),
+    let text = match error {
+        BodyError::TooLarge => "The form is too large. The limit is 4 KiB.",
+        BodyError::TooSlow => "The form was not received in time.",
+        BodyError::Incomplete => "The form could not be read.",
     };
-    did_not_work(status, text)
+    did_not_work(error.status(), text)
 }
 
 fn connections_error(error: &ConnectionsError) -> Notice {

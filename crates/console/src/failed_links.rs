@@ -4,7 +4,6 @@
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use bellbird_limits::gcra;
 use http::{Method, StatusCode};
 
 use crate::error_page;
@@ -33,8 +32,7 @@ pub(crate) async fn limit(
         return next.run(request).await;
     }
     let decision = limit.peek(&address, console.clock.now()).await;
-    if !decision.allowed {
-        let seconds = gcra::whole_seconds(decision.wait_us);
+    if let Some(seconds) = decision.seconds_to_wait() {
         return error_page::too_many_requests(seconds).response(&console.frame);
     }
     let response = next.run(request).await;

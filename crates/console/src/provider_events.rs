@@ -74,21 +74,12 @@ fn too_many_events() -> Response {
 }
 
 fn event_body_error(error: BodyError) -> Response {
-    let (status, message) = match error {
-        BodyError::TooLarge => (
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "The event is too large: the limit is 256 KiB",
-        ),
-        BodyError::TooSlow => (
-            StatusCode::REQUEST_TIMEOUT,
-            "The event was not received in time: send it within 10 seconds",
-        ),
-        BodyError::Incomplete => (
-            StatusCode::BAD_REQUEST,
-            "The event could not be read: send it again",
-        ),
+    let message = match error {
+        BodyError::TooLarge => "The event is too large: the limit is 256 KiB",
+        BodyError::TooSlow => "The event was not received in time: send it within 10 seconds",
+        BodyError::Incomplete => "The event could not be read: send it again",
     };
-    error_page::json(status, message)
+    error_page::json(error.status(), message)
 }
 
 /// An unknown provider name is not logged, because the client chose it.

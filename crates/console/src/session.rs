@@ -13,7 +13,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequest, FromRequestParts, OptionalFromRequestParts, Path, Request};
 use bellbird_api::http::body;
 use bellbird_domain::{Actor, Caller, UserId};
-use bellbird_limits::{RateLimiter, gcra};
+use bellbird_limits::RateLimiter;
 use bellbird_management::{ManagementChange, Refusal};
 use bellbird_storage::{SignedIn, StorageError};
 use http::HeaderMap;
@@ -167,8 +167,7 @@ impl Session {
         };
         if let Some(limit) = limit {
             let decision = limit.take(caller.user_id, now).await;
-            if !decision.allowed {
-                let seconds = gcra::whole_seconds(decision.wait_us);
+            if let Some(seconds) = decision.seconds_to_wait() {
                 return Err(Failure::TooManyOfUser(seconds));
             }
         }
@@ -255,8 +254,7 @@ impl FromRequest<Console> for OwnForm {
     type Rejection = Failure;
 
     async fn from_request(request: Request, console: &Console) -> Result<Self, Failure> {
-        let (parts, form) = request.into_parts();
-        reject_other_origin(console, &parts.headers)?;
+        let (parts, form) = own_form(request, console)?;
         let session = Session::find(&parts, console, console.form_limit.as_ref()).await?;
         let session = session.ok_or(Failure::NotSignedIn(None))?;
         let fields = read_fields(&parts.headers, form).await?;
@@ -347,8 +345,7 @@ impl FromRequest<Console> for GuestForm {
     type Rejection = Failure;
 
     async fn from_request(request: Request, console: &Console) -> Result<Self, Failure> {
-        let (parts, form) = request.into_parts();
-        reject_other_origin(console, &parts.headers)?;
+        let (parts, form) = own_form(request, console)?;
         let fields = read_fields(&parts.headers, form).await?;
         let guest = Guest::new(parts, console);
         Ok(Self { guest, fields })
@@ -356,9 +353,10 @@ impl FromRequest<Console> for GuestForm {
 }
 
 /// Every form begins here, because every one is read by an extractor of this file.
-fn reject_other_origin(console: &Console, headers: &HeaderMap) -> Result<(), Failure> {
-    match is_own_form(&console.site.console_url, headers) {
-        true => Ok(()),
+fn own_form(request: Request, console: &Console) -> Result<(Parts, Body), Failure> {
+    let (parts, form) = request.into_parts();
+    match is_own_form(&console.site.console_url, &parts.headers) {
+        true => Ok((parts, form)),
         false => Err(Failure::CrossSite),
     }
 }

@@ -64,6 +64,14 @@ pub struct Decision {
     pub full_at_us: i64,
 }
 
+impl Decision {
+    /// After how many seconds the next call is allowed. None: this one is.
+    #[must_use]
+    pub fn seconds_to_wait(&self) -> Option<u64> {
+        (!self.allowed).then(|| whole_seconds(self.wait_us))
+    }
+}
+
 /// Takes one call out of the bucket at `now_us`. `full_at_us` comes from the previous decision; any
 /// time in the past, such as 0, means a full bucket. A rejected call costs nothing.
 #[must_use]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::HeaderMap;
 use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt as _;
 
 /// A larger body is read up to here and discarded. A client that still sends would see a broken
@@ -20,6 +20,16 @@ pub enum BodyError {
     Incomplete,
     /// It was not complete within 10 seconds.
     TooSlow,
+}
+
+impl BodyError {
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Incomplete => StatusCode::BAD_REQUEST,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
+        }
+    }
 }
 
 /// Reads a body of at most so many bytes.

@@ -8,7 +8,6 @@ use askama::Template;
 use axum::extract::Path;
 use axum::response::{IntoResponse as _, Response};
 use bellbird_domain::Actor;
-use bellbird_limits::gcra;
 use bellbird_management::first_start::{self, FirstOperator};
 use bellbird_management::{Refusal, values};
 use bellbird_storage::{FirstStart, StorageError};
@@ -192,8 +191,7 @@ fn page(console: &Console, status: StatusCode, form: Option<OperatorFields<'_>>)
 async fn wrong_code(guest: &Guest) -> Response {
     if let (Some(limit), Some(address)) = (&guest.failed_auth_limit, guest.address()) {
         let decision = limit.take(address, guest.now).await;
-        if !decision.allowed {
-            let seconds = gcra::whole_seconds(decision.wait_us);
+        if let Some(seconds) = decision.seconds_to_wait() {
             return error_page::too_many_requests(seconds).into_response();
         }
     }
