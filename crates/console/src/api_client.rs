@@ -37,6 +37,17 @@ pub(crate) struct ApiError {
     pub(crate) retry_after: Option<u64>,
 }
 
+impl ApiError {
+    pub(crate) fn new(message: String) -> Self {
+        Self {
+            message,
+            code: String::new(),
+            status: StatusCode::BAD_GATEWAY,
+            retry_after: None,
+        }
+    }
+}
+
 /// A list of the API.
 #[derive(Deserialize)]
 pub(crate) struct List<T> {
@@ -132,10 +143,5 @@ async fn read_whole(body: Body) -> Result<Bytes, ApiError> {
 }
 
 fn unreadable() -> ApiError {
-    ApiError {
-        message: UNREADABLE.to_owned(),
-        code: String::new(),
-        status: StatusCode::BAD_GATEWAY,
-        retry_after: None,
-    }
+    ApiError::new(UNREADABLE.to_owned())
 }

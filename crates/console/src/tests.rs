@@ -560,10 +560,12 @@ async fn files_keep_what_the_listener_must_know() {
     let console = TestConsole::new().await;
     let router = console.router(console.site());
     let cookie = sign_in(&console, &router).await;
-    let file = request("GET", "/transactions.csv", &[("cookie", &cookie)], "");
-    let file = router.oneshot(file).await.unwrap();
-    assert_eq!(file.status(), 200);
-    assert!(file.extensions().get::<ResponseTimeout>().is_some());
+    for path in ["/transactions.csv", "/holdings.csv"] {
+        let file = request("GET", path, &[("cookie", &cookie)], "");
+        let file = router.clone().oneshot(file).await.unwrap();
+        assert_eq!(file.status(), 200);
+        assert!(file.extensions().get::<ResponseTimeout>().is_some());
+    }
 
     // One of the API is passed on with it.
     let path = "/v1/export/transactions.ofx";

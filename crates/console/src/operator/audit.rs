@@ -2,19 +2,15 @@
 //! all that happened to one user. `/operator/audit.csv` is the same as a file.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 
 use askama::Template;
-use axum::Extension;
-use axum::body::Body;
 use axum::response::IntoResponse as _;
-use bellbird_api::serve::ResponseTimeout;
 use bellbird_domain::{Actor, ActorKind};
+use bellbird_interop::export::NameParts;
 use bellbird_interop::export::formats::CsvLines;
 use bellbird_storage::{AuditFilter, AuditRow, Storage, StorageError, UserFilter};
 use futures_util::stream;
-use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
-use http::{HeaderName, StatusCode, Uri};
+use http::{StatusCode, Uri};
 use jiff::SignedDuration;
 
 use super::{Emails, Operator, PAGE_ROWS};
@@ -23,7 +19,7 @@ use crate::list_query::{Chip, ListQuery, Pages};
 use crate::own_data;
 use crate::pages::names::sanitized;
 use crate::pages::{LocalTime, SignedInFrame, page_response};
-use crate::rows::file::FOR_SPREADSHEETS;
+use crate::rows::file::{FOR_SPREADSHEETS, csv_response};
 
 /// What a query chooses. `by` is a kind of actor, or one with its id, such as `command:root`.
 const FILTERS: [&str; 4] = ["what", "by", "user", "days"];
@@ -65,13 +61,6 @@ const PERIODS: [(&str, &str); 6] = [
     ("365", "Last year"),
 ];
 const FILE_ROWS_MAX: u32 = 10_000;
-const FILE_HEADERS: [(HeaderName, &str); 2] = [
-    (CONTENT_TYPE, "text/csv; charset=utf-8"),
-    (
-        CONTENT_DISPOSITION,
-        "attachment; filename=\"bellbird-audit.csv\"",
-    ),
-];
 const FILE_COLUMNS: [&str; 9] = [
     "at",
     "action",
@@ -289,11 +278,17 @@ pub(super) async fn download(Operator(session): Operator, uri: Uri) -> PageResul
         lines.end_line(&mut file);
     }
     // A stream, because only streams have a timeout, and so that the permit is held to its end.
-    let parts = stream::unfold((Some(file), permit), |(file, permit)| async move {
-        Some((Ok::<_, Infallible>(file?), (None, permit)))
+    let pieces = stream::unfold((Some(file), permit), |(file, permit)| async move {
+        Some((Ok(file?), (None, permit)))
     });
-    let timeout = Extension(ResponseTimeout(own_data::TIMEOUT));
-    Ok((FILE_HEADERS, timeout, Body::from_stream(parts)).into_response())
+    let name = NameParts {
+        institution: None,
+        account: None,
+        resource: Some("bellbird-audit"),
+        days: (None, None),
+        extension: "csv",
+    };
+    Ok(csv_response(&name.name(), pieces))
 }
 
 #[cfg(test)]

@@ -75,9 +75,12 @@ struct InstitutionBalances<'a> {
 /// A balance, and when it was read.
 pub(crate) type ReadBalance = (Money, String);
 
-/// None: there is no balance of the account now.
-pub(crate) async fn balance_of(session: &Session, account: AccountId) -> Option<ReadBalance> {
-    let (balances, as_of) = read(session, &[account], None).await.ok()?;
+/// Of the account that a page is about. None: there is none now.
+pub(crate) async fn balance_of(
+    session: &Session,
+    account: Option<AccountId>,
+) -> Option<ReadBalance> {
+    let (balances, as_of) = read(session, &[account?], None).await.ok()?;
     Some((balances.first()?.amount()?, session.zone().time(as_of)))
 }
 

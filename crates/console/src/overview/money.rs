@@ -93,10 +93,6 @@ impl MoneyOf {
 
     async fn read(&self, months: Months) -> Result<(MoneySums, Vec<BankTrouble>), Problem> {
         let (session, names) = (&*self.session, &*self.names);
-        let api = &session.context;
-        let permit = api
-            .admit(&api.quotas().live, &session.caller, session.now)
-            .await?;
         let dates = DateFilter {
             from: Some(Bound::Day(months.first)),
             to: Some(Bound::Day(months.end(session.today()))),
@@ -109,7 +105,7 @@ impl MoneyOf {
         }
         let read: Vec<Option<BankTrouble>> =
             stream::iter(reads).buffered(LISTS_AT_ONCE).collect().await;
-        drop(permit);
+        drop(lists.permit);
         let mut troubles = lists.troubles;
         troubles.extend(read.into_iter().flatten());
         troubles.sort_unstable();

@@ -11,12 +11,12 @@ use bellbird_api::http::{LivePermit, Problem};
 use bellbird_api::serve::ResponseTimeout;
 use bellbird_domain::Caller;
 use bellbird_interop::export::formats::{CsvLines, Layout, Options};
-use bellbird_interop::export::{FileName, NameParts};
+use bellbird_interop::export::{CutOff, FileName, NameParts};
 use bellbird_reads::Merged;
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::stream::{self, Stream, TryStreamExt as _};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
-use http::{HeaderName, HeaderValue, StatusCode, Uri, Version};
+use http::{HeaderValue, StatusCode, Uri, Version};
 use tokio::time::Instant;
 
 use super::ListKind;
@@ -25,6 +25,7 @@ use super::find::{Lists, errors_of, failed};
 use super::list::RowList;
 use crate::api_client::ApiError;
 use crate::error_page::PageResult;
+use crate::pages::names::with_number;
 use crate::pages::{BankTrouble, Notice, Tone, why_not_read};
 use crate::session::Session;
 
@@ -42,11 +43,6 @@ const PIECE_BYTES: usize = 64 * 1024;
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 const OLD_HTTP: &str = "Files need HTTP/1.1: with an older version, a file that breaks off looks \
                         whole.";
-
-/// The rest of the file is not sent.
-#[derive(Debug, thiserror::Error)]
-#[error("the file was cut off")]
-struct CutOff;
 
 /// A file that is being sent.
 struct File<K: ListKind> {
@@ -69,10 +65,10 @@ pub(crate) async fn download<K: ListKind>(
     version: Version,
     uri: Uri,
 ) -> PageResult {
-    let list = RowList::load(session, K::PAGE, uri.query()).await?;
-    if version < Version::HTTP_11 {
-        return Ok(no_file(StatusCode::BAD_REQUEST, OLD_HTTP));
+    if let Some(refusal) = refusal(version) {
+        return Ok(refusal);
     }
+    let list = RowList::load(session, K::PAGE, uri.query()).await?;
     if let Err(error) = list.filter.days {
         return Ok(no_file(StatusCode::BAD_REQUEST, error.text));
     }
@@ -84,20 +80,30 @@ pub(crate) async fn download<K: ListKind>(
         let piece = file.next_piece().await?;
         Ok::<_, CutOff>(piece.map(|piece| (piece, file)))
     });
-    let timeout = Extension(ResponseTimeout(FILE_TIMEOUT));
-    let body = Body::from_stream(pieces);
-    Ok((csv_headers(&name), timeout, body).into_response())
+    Ok(csv_response(&name, pieces))
 }
 
-pub(crate) fn csv_headers(name: &FileName) -> [(HeaderName, HeaderValue); 2] {
+/// Of a client that cannot see that a file is cut off.
+pub(crate) fn refusal(version: Version) -> Option<Response> {
+    (version < Version::HTTP_11).then(|| no_file(StatusCode::BAD_REQUEST, OLD_HTTP))
+}
+
+/// A file that is sent while it is read.
+pub(crate) fn csv_response(
+    name: &FileName,
+    pieces: impl Stream<Item = Result<impl Into<Bytes>, CutOff>> + Send + 'static,
+) -> Response {
     let content_type = HeaderValue::from_static("text/csv; charset=utf-8; header=present");
-    [
+    let headers = [
         (CONTENT_TYPE, content_type),
         (CONTENT_DISPOSITION, name.content_disposition()),
-    ]
+    ];
+    let timeout = Extension(ResponseTimeout(FILE_TIMEOUT));
+    let pieces = pieces.inspect_err(|_| tracing::warn!("file of the console cut off"));
+    (headers, timeout, Body::from_stream(pieces)).into_response()
 }
 
-pub(super) fn no_file(status: StatusCode, why: &str) -> Response {
+pub(crate) fn no_file(status: StatusCode, why: &str) -> Response {
     notice(status, why).into_response()
 }
 
@@ -135,8 +141,7 @@ impl<K: ListKind> File<K> {
     /// so.
     async fn open(list: &Arc<RowList>) -> Result<(Box<Self>, FileName), ApiError> {
         let (session, filter, names) = (&list.session, &list.filter, &list.linked.names);
-        let (api, caller, now) = (&session.context, &session.caller, session.now);
-        let permit = api.admit(K::quota(api.quotas()), caller, now).await?;
+        let (api, caller) = (&session.context, &session.caller);
         let lists = Lists::<K>::select(session, names, filter.account, filter.dates()).await?;
         let name = name_of(&lists, filter);
         let mut lines = CsvLines::new(FOR_SPREADSHEETS);
@@ -149,7 +154,12 @@ impl<K: ListKind> File<K> {
             let mut line = Vec::new();
             if K::is_wanted(row, &of_rows.filter) {
                 let day = K::day(row, place, &of_rows.session.caller.timezone);
-                K::write(row, day, &mut lines, &mut line);
+                let account = K::account(row);
+                let institution = account.institution_name.as_deref();
+                lines.plain(&day.to_string(), &mut line);
+                lines.text(&with_number(&account.name, account), &mut line);
+                lines.text(institution.unwrap_or_default(), &mut line);
+                K::write(row, &mut lines, &mut line);
                 lines.end_line(&mut line);
             }
             Some(line)
@@ -164,18 +174,12 @@ impl<K: ListKind> File<K> {
         if !troubles.is_empty() && (is_nothing_left || filter.query.get("partial") != "true") {
             troubles.sort_unstable();
             let why = troubles.iter().map(BankTrouble::sentences);
-            let why = why.collect::<Vec<_>>().join(" ");
-            return Err(ApiError {
-                message: why,
-                code: String::new(),
-                status: StatusCode::BAD_GATEWAY,
-                retry_after: None,
-            });
+            return Err(ApiError::new(why.collect::<Vec<_>>().join(" ")));
         }
         let mut file = Self {
             list: Arc::clone(list),
             caller: caller.clone(),
-            permit,
+            permit: lists.permit,
             merged,
             lists_left_out,
             piece: header,
@@ -221,11 +225,7 @@ impl<K: ListKind> File<K> {
             .next_with_retries(&|| api.call_context(caller))
             .await;
         let is_whole = self.merged.failed() == self.lists_left_out && !self.merged.is_stopped();
-        let Some(next) = next.ok().filter(|_| is_whole) else {
-            tracing::warn!(rows = self.rows, "file of the console cut off");
-            return Err(CutOff);
-        };
-        self.push(next);
+        self.push(next.ok().filter(|_| is_whole).ok_or(CutOff)?);
         Ok(())
     }
 

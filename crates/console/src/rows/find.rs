@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
-use bellbird_api::http::Problem;
 use bellbird_api::http::problem::problem_for_category;
+use bellbird_api::http::{LivePermit, Problem};
 use bellbird_domain::{AccountId, ConnectionId, DateFilter};
 use bellbird_reads::merged::{self, Awaited, ListState, PositionLost};
 use bellbird_reads::{ConnectionContext, Merged, Range, ReadError, SelectError, Selection};
@@ -74,17 +74,21 @@ pub(crate) struct Lists<K: ListKind> {
     pub(crate) contexts: BTreeMap<ConnectionId, Arc<ConnectionContext>>,
     /// Of banks that cannot be read at all.
     pub(crate) troubles: Vec<BankTrouble>,
+    /// Of the read.
+    pub(crate) permit: LivePermit,
 }
 
 impl<K: ListKind> Lists<K> {
-    /// Those of one account, or of all. Calls no provider.
+    /// Those of one account, or of all, and the permit to read them. Calls no provider.
     pub(crate) async fn select(
         session: &Session,
         names: &BankNames,
         account: Option<AccountId>,
         dates: DateFilter,
     ) -> Result<Self, Problem> {
-        let (reads, caller, now) = (session.context.reads(), &session.caller, session.now);
+        let (api, caller, now) = (&session.context, &session.caller, session.now);
+        let permit = api.admit(K::quota(api.quotas()), caller, now).await?;
+        let reads = api.reads();
         let category = K::PAGE.category;
         let selection = Selection {
             account_ids: account.as_ref().map(std::slice::from_ref),
@@ -99,6 +103,7 @@ impl<K: ListKind> Lists<K> {
             ranges: Vec::new(),
             contexts: BTreeMap::new(),
             troubles: Vec::new(),
+            permit,
         };
         for connection in selected.connections {
             let accounts = match connection {
@@ -177,12 +182,12 @@ pub(super) async fn find<K: ListKind>(
     filter: &Filter,
     progress: &Progress,
 ) -> Result<Found, Problem> {
-    let (api, caller, now) = (&session.context, &session.caller, session.now);
-    let permit = api.admit(K::quota(api.quotas()), caller, now).await?;
+    let (api, caller) = (&session.context, &session.caller);
     let Lists {
         mut ranges,
         contexts,
         troubles,
+        permit,
     } = Lists::<K>::select(session, names, filter.account, filter.dates()).await?;
     let after = filter.start().map(|start| start.after);
     if !filter.leaves_rows_out() {
@@ -208,7 +213,7 @@ pub(super) async fn find<K: ListKind>(
     let mut found = Found {
         revision: caller.revision,
         today: filter.today,
-        read_at: now,
+        read_at: session.now,
         troubles,
         ..Found::default()
     };

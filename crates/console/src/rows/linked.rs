@@ -63,12 +63,6 @@ impl Linked {
         let mut banks = self.banks.iter();
         banks.find_map(|bank| Some((bank, bank.name_of(id)?)))
     }
-
-    /// Those of the chosen account, or all.
-    pub(crate) fn chosen(&self, account: Option<AccountId>) -> impl Iterator<Item = &Bank> {
-        let is_chosen = move |bank: &&Bank| account.is_none_or(|id| bank.name_of(id).is_some());
-        self.banks.iter().filter(is_chosen)
-    }
 }
 
 impl Bank {

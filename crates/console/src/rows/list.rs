@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use askama::Template;
-use bellbird_domain::{AccountId, ConnectionStatus, Currency};
+use bellbird_domain::{AccountId, Currency};
 use bellbird_storage::StorageError;
 use futures_util::stream::{self, Stream};
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -99,7 +99,10 @@ impl RowList {
     ) -> impl Stream<Item = String> + Send + 'static {
         self.progress.begin();
         let list = Arc::clone(&self);
-        let found = async move { tokio::join!(list.find::<K>(), list.balance()) };
+        let found = async move {
+            let balance = balance_of(&list.session, list.filter.account);
+            tokio::join!(list.find::<K>(), balance)
+        };
         let found = found.boxed().shared();
         let (list, slow) = (Arc::clone(&self), found.clone());
         let early = async move {
@@ -122,14 +125,6 @@ impl RowList {
     ) -> String {
         let (found, told) = tokio::join!(self.find::<K>(), told);
         self.final_part(found, &told.unwrap_or_default(), None)
-    }
-
-    /// Of the account that is chosen. None: it has none now, or its bank needs the user.
-    pub(crate) async fn balance(&self) -> Option<ReadBalance> {
-        let account = self.filter.account?;
-        let (bank, _) = self.linked.find(account)?;
-        let is_read = bank.connection.status == ConnectionStatus::Active;
-        balance_of(&self.session, is_read.then_some(account)?).await
     }
 
     /// An error is a sentence for the user.

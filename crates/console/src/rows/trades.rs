@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use super::filter::{Filter, Period};
 use super::row::{Facts, Row, shown_text, shown_time};
 use super::{ListKind, RowsPage, Symbol};
-use crate::pages::names::{sanitized, with_number};
+use crate::pages::names::sanitized;
 use crate::pages::{Money, Number, is_nonzero};
 
 impl ListKind for Trades {
@@ -124,11 +124,7 @@ impl ListKind for Trades {
         }
     }
 
-    fn write(row: &Trade<'_>, day: Date, lines: &mut CsvLines, out: &mut Vec<u8>) {
-        let institution = row.account.institution_name.as_deref();
-        lines.plain(&day.to_string(), out);
-        lines.text(&with_number(&row.account.name, row.account), out);
-        lines.text(institution.unwrap_or_default(), out);
+    fn write(row: &Trade<'_>, lines: &mut CsvLines, out: &mut Vec<u8>) {
         lines.plain(kind_of(row), out);
         lines.text(&row.symbol, out);
         lines.text(row.name.as_deref().unwrap_or_default(), out);

@@ -15,7 +15,7 @@ use super::row::{Facts, Row, shown_text, shown_time};
 use super::{ListKind, RowsPage, file, page};
 use crate::error_page::PageResult;
 use crate::pages::Money;
-use crate::pages::names::{sanitized, with_number};
+use crate::pages::names::sanitized;
 use crate::session::Session;
 
 const NO_TEXT: &str = "No description";
@@ -113,12 +113,8 @@ impl ListKind for Transactions {
         }
     }
 
-    fn write(row: &Transaction<'_>, day: Date, lines: &mut CsvLines, out: &mut Vec<u8>) {
-        let institution = row.account.institution_name.as_deref();
+    fn write(row: &Transaction<'_>, lines: &mut CsvLines, out: &mut Vec<u8>) {
         let currency = row.currency.unwrap_or(row.account.currency);
-        lines.plain(&day.to_string(), out);
-        lines.text(&with_number(&row.account.name, row.account), out);
-        lines.text(institution.unwrap_or_default(), out);
         lines.text(&row.description, out);
         lines.text(row.merchant_name.as_deref().unwrap_or_default(), out);
         lines.plain(row.category.map_or("", Category::label), out);

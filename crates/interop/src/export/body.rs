@@ -35,7 +35,7 @@ const CHECK_AFTER: Duration = Duration::from_secs(5);
 /// The rest of the file is not sent.
 #[derive(Debug, thiserror::Error)]
 #[error("the file was cut off")]
-pub(crate) struct CutOff;
+pub struct CutOff;
 
 /// A file that is being sent.
 pub(crate) struct FileBody {

@@ -8,6 +8,7 @@ mod queries;
 mod request;
 mod routes;
 
+pub use body::CutOff;
 pub use file::{Export, ExportError, OpenError, Retries};
 pub use formats::Resource;
 pub use names::{FileName, NameParts};

@@ -670,8 +670,9 @@ async fn an_account_a_period_and_a_text_filter_the_investments(
     let days: Vec<&str> = lines.map(|line| &line[..10]).collect();
     assert_eq!(days.len(), rows.len());
     assert!(days.is_sorted_by(|one, next| one >= next), "{days:?}");
-    let held = browser.get("/holdings.csv").await.text;
-    let (columns, held) = held.split_once("\r\n").unwrap();
+    let held = browser.get("/holdings.csv").await;
+    assert!(!held.headers.contains_key("content-length"), "streamed");
+    let (columns, held) = held.text.split_once("\r\n").unwrap();
     assert_eq!(
         columns,
         "\u{feff}Account,Broker,Symbol,Name,Quantity,Price,Value,Gain,Currency"
@@ -726,6 +727,12 @@ async fn a_broker_that_fails_spoils_no_other(app: &App, person: &Person, browser
     let file = browser.get("/trades.csv").await;
     file.assert_shows(502, "There is no file");
     let file = browser.get("/trades.csv?partial=true").await;
+    file.assert_status(200);
+    file.assert_lacks(&broken.institution_name);
+    let file = browser.get("/holdings.csv").await;
+    file.assert_shows(502, "There is no file");
+    file.assert_has(&broken.institution_name);
+    let file = browser.get("/holdings.csv?partial=true").await;
     file.assert_status(200);
     file.assert_lacks(&broken.institution_name);
     // Trades need the highest plan, in a file too.

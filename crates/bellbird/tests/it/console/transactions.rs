@@ -166,6 +166,8 @@ async fn rows_of_all_accounts_are_listed_newest_first(app: &App, browser: &Signe
             break;
         };
         page.assert_has(&format!("{first} to {last} "));
+        // A sum of one page of many would mean nothing.
+        page.assert_lacks("Sum: ");
         path = next;
     }
     let mut days: Vec<&String> = rows.iter().map(|row| &row.day).collect();

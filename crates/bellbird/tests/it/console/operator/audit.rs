@@ -51,7 +51,8 @@ async fn audit_is_filtered_and_downloaded() {
         assert_eq!(file.text.lines().count(), rows + 1, "{days}: {}", file.text);
     }
     let file = browser.get("/operator/audit.csv?what=user").await;
-    assert_eq!(file.headers["content-type"], "text/csv; charset=utf-8");
+    let content_type = "text/csv; charset=utf-8; header=present";
+    assert_eq!(file.headers["content-type"], content_type);
     let is_stream = !file.headers.contains_key("content-length");
     assert!(is_stream, "only a stream has a timeout");
     assert_starts(&file.text, "\u{feff}at,action,");
