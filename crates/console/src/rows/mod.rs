@@ -64,6 +64,6 @@ pub(crate) trait ListKind: RowKind {
 
     fn shown(row: &Self::Row<'_>, day: Date, zone: &TimeZone) -> Row;
 
-    /// The fields of the file behind the day, the account and the bank, in the order of its columns.
+    /// The fields of the file behind the day, the account and the bank, as its columns.
     fn write(row: &Self::Row<'_>, lines: &mut CsvLines, out: &mut Vec<u8>);
 }
