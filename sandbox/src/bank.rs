@@ -43,7 +43,7 @@ impl Bank {
         self.0.shared().faults.clear();
     }
 
-    /// Clears the faults, and lets the calls go on at once that one delays.
+    /// Clears the faults, and ends the delays of calls that wait.
     pub fn release_calls(&self) {
         self.0.shared().faults.release();
     }

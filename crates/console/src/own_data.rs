@@ -21,7 +21,7 @@ use crate::pages::{Notice, Tone};
 use crate::session::Session;
 
 /// A slow client holds a page of rows for so long.
-const TIMEOUT: Duration = Duration::from_secs(600);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(600);
 const RETRY_AFTER_SECONDS: u64 = 5;
 const HEADERS: [(HeaderName, &str); 2] = [
     (CONTENT_TYPE, "application/json"),

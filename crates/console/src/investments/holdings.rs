@@ -5,29 +5,28 @@ use std::collections::BTreeMap;
 use std::future::ready;
 
 use askama::Template;
-use bellbird_domain::{AccountId, ConnectionCategory, ConnectionStatus, Decimal, ExactSum};
+use bellbird_domain::{AccountId, Decimal, ExactSum};
+use bellbird_interop::export::NameParts;
 use bellbird_interop::export::formats::CsvLines;
-use bellbird_interop::export::{CutOff, NameParts};
 use bellbird_reads::Trades;
 use futures_util::stream::{self, StreamExt as _};
-use http::{StatusCode, Uri, Version};
+use http::Uri;
 use serde::Deserialize;
 
 use crate::api_client::{ApiError, List};
 use crate::error_page::PageResult;
-use crate::overview::balances::{ReadBalance, balance_of};
+use crate::overview::balances::{ReadBalance, with_balance_of};
 use crate::pages::names::sanitized;
-use crate::pages::{BankNames, BankTrouble, Money, Number, SignedInFrame, rendered_part};
-use crate::rows::file::{FOR_SPREADSHEETS, csv_response, no_file, not_read, refusal};
+use crate::pages::{BankTrouble, Money, Number, SignedInFrame, rendered_part};
+use crate::rows::file::{FOR_SPREADSHEETS, csv_response, not_read};
 use crate::rows::filter::Filter;
-use crate::rows::linked::{Bank, Linked};
+use crate::rows::linked::Bank;
 use crate::rows::list::RowList;
 use crate::rows::{ListKind as _, Symbol};
 use crate::session::Session;
 
 /// Brokers read at the same time. The trades are read meanwhile, and a session has few permits.
 const BROKERS_AT_ONCE: usize = 2;
-const NONE_READ: &str = "None of your brokers could be read.";
 /// Of the file.
 const COLUMNS: [&str; 9] = [
     "Account", "Broker", "Symbol", "Name", "Quantity", "Price", "Value", "Gain", "Currency",
@@ -159,21 +158,12 @@ fn percent(part: &ExactSum, whole: &ExactSum) -> Option<String> {
 pub(super) async fn part(list: &RowList) -> (String, Vec<BankTrouble>) {
     let filter = &list.filter;
     let (mut holdings, mut troubles) = (Vec::<Holding>::new(), Vec::<BankTrouble>::new());
-    let mut reads = Vec::new();
-    for broker in &list.linked.banks {
-        let has = |id| broker.name_of(id).is_some();
-        if filter.account.is_none_or(has) {
-            let (session, names) = (&list.session, &list.linked.names);
-            reads.push(read(session, names, filter.account, broker));
-        }
-    }
-    let reads = stream::iter(reads).buffered(BROKERS_AT_ONCE);
-    let balance = balance_of(&list.session, filter.account);
-    let (reads, balance) = tokio::join!(reads.collect::<Vec<_>>(), balance);
-    for read in reads {
+    let account = list.account_with_balance();
+    let (reads, balance) = with_balance_of(&list.session, account, read_all(list)).await;
+    for (broker, read) in reads {
         match read {
             Ok(some) => holdings.extend(some),
-            Err(not_read) => troubles.push(not_read.0),
+            Err(error) => troubles.push(trouble(list, broker, &error)),
         }
     }
     let mut by_currency: BTreeMap<&str, Vec<&Holding>> = BTreeMap::new();
@@ -201,97 +191,81 @@ pub(super) async fn part(list: &RowList) -> (String, Vec<BankTrouble>) {
     (rendered_part(&part), part.troubles)
 }
 
-/// `GET /holdings.csv`: all holdings, for people, of one broker after the other.
+/// `GET /holdings.csv`: all holdings, for people. The file is short, and begins when all is read, so
+/// that a broker that fails is named on a page.
 /// With `partial`, without the brokers that fail while others do not.
-pub(crate) async fn download_holdings(session: Session, version: Version, uri: Uri) -> PageResult {
-    if let Some(refusal) = refusal(version) {
-        return Ok(refusal);
+pub(crate) async fn download_holdings(session: Session, uri: Uri) -> PageResult {
+    let list = RowList::load(session, Trades::PAGE, uri.query()).await?;
+    let mut lines = CsvLines::new(FOR_SPREADSHEETS);
+    let mut file = Vec::new();
+    lines.header(&COLUMNS, &mut file);
+    let reads = read_all(&list).await;
+    let leaves_out = list.filter.query.get("partial") == "true"
+        && reads.iter().any(|(_, holdings)| holdings.is_ok());
+    for (broker, holdings) in reads {
+        let holdings = match holdings {
+            Ok(holdings) => holdings,
+            Err(_) if leaves_out => continue,
+            Err(mut error) => {
+                // The others are not of one broker.
+                if ["reconnect_required", "provider_unavailable"].contains(&error.code.as_str()) {
+                    error.message = trouble(&list, broker, &error).sentences();
+                }
+                return Ok(not_read(&error));
+            }
+        };
+        for one in holdings {
+            let account = broker.name_of(one.account_id);
+            lines.text(account.unwrap_or(&one.account_name), &mut file);
+            lines.text(&broker.name, &mut file);
+            lines.text(&one.symbol, &mut file);
+            lines.text(one.name.as_deref().unwrap_or_default(), &mut file);
+            lines.plain(&one.quantity, &mut file);
+            for number in [one.current_price, one.market_value, one.unrealized_pnl] {
+                lines.plain(&number.unwrap_or_default(), &mut file);
+            }
+            lines.text(&one.currency, &mut file);
+            lines.end_line(&mut file);
+        }
     }
-    let Linked { mut banks, names } = Linked::load(&session, ConnectionCategory::Brokerage).await?;
-    // What is known to fail does so before the file begins.
-    banks.sort_by_key(|broker| broker.connection.status == ConnectionStatus::Active);
     let parts = NameParts {
         institution: None,
         account: None,
         resource: Some("holdings"),
-        days: (None, Some(session.today())),
+        days: (None, Some(list.session.today())),
         extension: "csv",
     };
-    let is_partial = uri.query() == Some("partial=true");
-    let has_brokers = !banks.is_empty();
-    let brokers = (session, names, banks.into_iter());
-    let pieces = stream::unfold(brokers, |mut state| async move {
-        let broker = state.2.next()?;
-        let lines = lines_of(&state.0, &state.1, &broker).await;
-        Some((lines, state))
-    });
-    let pieces = pieces.filter(move |piece| {
-        // The others are of a limit, or of the plan.
-        let codes = ["reconnect_required", "provider_unavailable"];
-        let is_of_broker = |error: &ApiError| codes.contains(&error.code.as_str());
-        ready(!is_partial || !piece.as_ref().is_err_and(is_of_broker))
-    });
-    let mut pieces = Box::pin(pieces.peekable());
-    match pieces.as_mut().peek().await {
-        Some(Err(error)) => return Ok(not_read(error)),
-        None if has_brokers => return Ok(no_file(StatusCode::BAD_GATEWAY, NONE_READ)),
-        _ => {}
-    }
-    let mut header = Vec::new();
-    CsvLines::new(FOR_SPREADSHEETS).header(&COLUMNS, &mut header);
-    let pieces = pieces.map(|piece| piece.map_err(|_| CutOff));
-    let pieces = stream::once(ready(Ok(header))).chain(pieces);
-    Ok(csv_response(&parts.name(), pieces))
+    Ok(csv_response(&parts.name(), stream::once(ready(Ok(file)))))
 }
 
-/// The lines of a broker. A user who signs out, or whose plan ends, gets no further ones.
-async fn lines_of(
-    session: &Session,
-    names: &BankNames,
-    broker: &Bank,
-) -> Result<Vec<u8>, ApiError> {
-    let api = &session.context;
-    let quota = Trades::quota(api.quotas());
-    api.check_again(quota, &session.caller, None).await?;
-    let read = read(session, names, None, broker).await;
-    let holdings = read.map_err(|not_read| not_read.1)?;
-    let (mut lines, mut file) = (CsvLines::new(FOR_SPREADSHEETS), Vec::new());
-    for one in holdings {
-        let account = broker.name_of(one.account_id);
-        lines.text(account.unwrap_or(&one.account_name), &mut file);
-        lines.text(&broker.name, &mut file);
-        lines.text(&one.symbol, &mut file);
-        lines.text(one.name.as_deref().unwrap_or_default(), &mut file);
-        lines.plain(&one.quantity, &mut file);
-        for number in [one.current_price, one.market_value, one.unrealized_pnl] {
-            lines.plain(&number.unwrap_or_default(), &mut file);
+/// Of each broker of the accounts that the page shows.
+async fn read_all(list: &RowList) -> Vec<(&Bank, Result<Vec<Holding>, ApiError>)> {
+    let mut reads = Vec::new();
+    for broker in &list.linked.banks {
+        let has = |id| broker.name_of(id).is_some();
+        if list.filter.account.is_none_or(has) {
+            reads.push(read(list, broker));
         }
-        lines.text(&one.currency, &mut file);
-        lines.end_line(&mut file);
     }
-    Ok(file)
+    let reads = stream::iter(reads).buffered(BROKERS_AT_ONCE);
+    reads.collect().await
 }
 
-/// Fails with the bank for the page, and the same for a file.
-async fn read(
-    session: &Session,
-    names: &BankNames,
-    account: Option<AccountId>,
-    broker: &Bank,
-) -> Result<Vec<Holding>, Box<(BankTrouble, ApiError)>> {
-    let connection = &broker.connection;
-    let account = account.map(|id| format!("&accountId={id}"));
+async fn read<'b>(list: &RowList, broker: &'b Bank) -> (&'b Bank, Result<Vec<Holding>, ApiError>) {
+    let session = &list.session;
+    let account = list.filter.account.map(|id| format!("&accountId={id}"));
     let account = account.unwrap_or_default();
-    let path = format!("/v1/holdings?connectionId={}{account}", connection.id);
-    let api = &session.api;
-    let read = api.get::<List<Holding>>(&session.caller, &path, None).await;
-    let holdings = read.map(|read| read.value.data);
-    holdings.map_err(|error| {
-        let bank = session.asked(connection, names);
-        let trouble = bank.failed_by_api(&error.code, error.retry_after);
-        let message = trouble.sentences();
-        Box::new((trouble, ApiError { message, ..error }))
-    })
+    let id = broker.connection.id;
+    let path = format!("/v1/holdings?connectionId={id}{account}");
+    let read = session
+        .api
+        .get::<List<Holding>>(&session.caller, &path, None);
+    (broker, read.await.map(|read| read.value.data))
+}
+
+fn trouble(list: &RowList, broker: &Bank, error: &ApiError) -> BankTrouble {
+    let bank = list.session.asked(&broker.connection, &list.linked.names);
+    bank.failed_by_api(&error.code, error.retry_after)
 }
 
 fn in_currency<'a>(

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use askama::Template;
 use axum::response::IntoResponse as _;
+use bellbird_api::serve::ResponseTimeout;
 use bellbird_domain::{Actor, ActorKind};
 use bellbird_interop::export::NameParts;
 use bellbird_interop::export::formats::CsvLines;
@@ -288,7 +289,11 @@ pub(super) async fn download(Operator(session): Operator, uri: Uri) -> PageResul
         days: (None, None),
         extension: "csv",
     };
-    Ok(csv_response(&name.name(), pieces))
+    let mut response = csv_response(&name.name(), pieces);
+    // Shorter than for files that are read meanwhile, because one at a time may be sent.
+    let timeout = ResponseTimeout(own_data::TIMEOUT);
+    response.extensions_mut().insert(timeout);
+    Ok(response)
 }
 
 #[cfg(test)]

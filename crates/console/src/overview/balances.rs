@@ -1,12 +1,14 @@
 //! Net worth by currency, and the balances of each institution, from `/v1/balances`.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 
 use askama::Template;
 use bellbird_domain::{
     Account, AccountId, Connection, ConnectionCategory, ConnectionStatus, Currency, ExactSum,
 };
+use futures_util::future::{self, Either};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
@@ -75,13 +77,25 @@ struct InstitutionBalances<'a> {
 /// A balance, and when it was read.
 pub(crate) type ReadBalance = (Money, String);
 
-/// Of the account that a page is about. None: there is none now.
-pub(crate) async fn balance_of(
+/// What is read for a page, and the balance of the account that it is about, which keeps the rest
+/// waiting for a moment only. None: there is none now.
+pub(crate) async fn with_balance_of<T>(
     session: &Session,
     account: Option<AccountId>,
-) -> Option<ReadBalance> {
-    let (balances, as_of) = read(session, &[account?], None).await.ok()?;
-    Some((balances.first()?.amount()?, session.zone().time(as_of)))
+    rest: impl Future<Output = T>,
+) -> (T, Option<ReadBalance>) {
+    let balance = async {
+        let (balances, as_of) = read(session, &[account?], None).await.ok()?;
+        Some((balances.first()?.amount()?, session.zone().time(as_of)))
+    };
+    match future::select(pin!(rest), pin!(balance)).await {
+        Either::Left((rest, balance)) => {
+            let within = session.settings.first_rows_within;
+            let balance = tokio::time::timeout(within, balance).await;
+            (rest, balance.ok().flatten())
+        }
+        Either::Right((balance, rest)) => (rest.await, balance),
+    }
 }
 
 /// The balances of accounts, and the time of the oldest.

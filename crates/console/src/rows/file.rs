@@ -14,7 +14,7 @@ use bellbird_interop::export::formats::{CsvLines, Layout, Options};
 use bellbird_interop::export::{CutOff, FileName, NameParts};
 use bellbird_reads::Merged;
 use bytes::Bytes;
-use futures_util::stream::{self, Stream, TryStreamExt as _};
+use futures_util::stream::{self, Stream};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode, Uri, Version};
 use tokio::time::Instant;
@@ -65,8 +65,9 @@ pub(crate) async fn download<K: ListKind>(
     version: Version,
     uri: Uri,
 ) -> PageResult {
-    if let Some(refusal) = refusal(version) {
-        return Ok(refusal);
+    // An older client cannot see that a file is cut off.
+    if version < Version::HTTP_11 {
+        return Ok(no_file(StatusCode::BAD_REQUEST, OLD_HTTP));
     }
     let list = RowList::load(session, K::PAGE, uri.query()).await?;
     if let Err(error) = list.filter.days {
@@ -83,11 +84,6 @@ pub(crate) async fn download<K: ListKind>(
     Ok(csv_response(&name, pieces))
 }
 
-/// Of a client that cannot see that a file is cut off.
-pub(crate) fn refusal(version: Version) -> Option<Response> {
-    (version < Version::HTTP_11).then(|| no_file(StatusCode::BAD_REQUEST, OLD_HTTP))
-}
-
 /// A file that is sent while it is read.
 pub(crate) fn csv_response(
     name: &FileName,
@@ -99,11 +95,10 @@ pub(crate) fn csv_response(
         (CONTENT_DISPOSITION, name.content_disposition()),
     ];
     let timeout = Extension(ResponseTimeout(FILE_TIMEOUT));
-    let pieces = pieces.inspect_err(|_| tracing::warn!("file of the console cut off"));
     (headers, timeout, Body::from_stream(pieces)).into_response()
 }
 
-pub(crate) fn no_file(status: StatusCode, why: &str) -> Response {
+pub(super) fn no_file(status: StatusCode, why: &str) -> Response {
     notice(status, why).into_response()
 }
 
@@ -225,7 +220,11 @@ impl<K: ListKind> File<K> {
             .next_with_retries(&|| api.call_context(caller))
             .await;
         let is_whole = self.merged.failed() == self.lists_left_out && !self.merged.is_stopped();
-        self.push(next.ok().filter(|_| is_whole).ok_or(CutOff)?);
+        let Some(next) = next.ok().filter(|_| is_whole) else {
+            tracing::warn!(rows = self.rows, "file of the console cut off");
+            return Err(CutOff);
+        };
+        self.push(next);
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use askama::Template;
-use bellbird_domain::{AccountId, Currency};
+use bellbird_domain::{AccountId, ConnectionStatus, Currency};
 use bellbird_storage::StorageError;
 use futures_util::stream::{self, Stream};
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -21,7 +21,7 @@ use super::row::Row;
 use super::{ListKind, RowsPage};
 use crate::list_query::{rows_between, rows_of_list};
 use crate::money_cache::InAndOut;
-use crate::overview::balances::{ReadBalance, balance_of};
+use crate::overview::balances::{ReadBalance, with_balance_of};
 use crate::pages::{
     BankTrouble, Money, Number, SignedInFrame, count as counted, day_of_week, rendered_part,
     shown_day, why_not_read,
@@ -100,8 +100,8 @@ impl RowList {
         self.progress.begin();
         let list = Arc::clone(&self);
         let found = async move {
-            let balance = balance_of(&list.session, list.filter.account);
-            tokio::join!(list.find::<K>(), balance)
+            let account = list.account_with_balance();
+            with_balance_of(&list.session, account, list.find::<K>()).await
         };
         let found = found.boxed().shared();
         let (list, slow) = (Arc::clone(&self), found.clone());
@@ -125,6 +125,13 @@ impl RowList {
     ) -> String {
         let (found, told) = tokio::join!(self.find::<K>(), told);
         self.final_part(found, &told.unwrap_or_default(), None)
+    }
+
+    /// The account that is chosen, unless its bank needs the user.
+    pub(crate) fn account_with_balance(&self) -> Option<AccountId> {
+        let account = self.filter.account?;
+        let (bank, _) = self.linked.find(account)?;
+        (bank.connection.status == ConnectionStatus::Active).then_some(account)
     }
 
     /// An error is a sentence for the user.

