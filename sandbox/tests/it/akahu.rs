@@ -338,6 +338,7 @@ async fn refresh_completes_later_and_is_rate_limited() {
         )
     };
     let before = refreshed().await;
+    let asked = akahu.bank().now();
     assert_eq!(refresh().await, (200, json!({"success": true})));
     // Turned back, so that a slow test still sees that it takes seconds.
     akahu.advance(-60);
@@ -347,6 +348,9 @@ async fn refresh_completes_later_and_is_rate_limited() {
     assert_eq!((status, body["success"].clone()), (429, json!(false)));
     akahu.advance(3);
     let after = refreshed().await;
+    let completed: jiff::Timestamp = text_of(&after["balance"]).parse().unwrap();
+    let took = completed.duration_since(asked);
+    assert!(took.as_secs() >= 1, "it takes seconds: {took:?}");
     for name in ["balance", "meta", "transactions"] {
         assert!(after[name].as_str() > before[name].as_str(), "{name}");
     }

@@ -274,7 +274,8 @@ async fn bring_forward(
 struct Clocks {
     /// The database's time when it was asked.
     now: Timestamp,
-    /// By how much this machine is ahead of it. The way to the database counts half.
+    /// By how much this machine is ahead of it. The way to the database counts half, and where it
+    /// was long, this is the least that is certain.
     ahead_ms: i64,
     /// How long ago that was at most. None if it took longer than [`CLOCK_ROUND_TRIP_MAX`].
     age_max: Option<SignedDuration>,
@@ -284,11 +285,18 @@ async fn clocks(storage: &Storage) -> Result<Clocks, StorageError> {
     let asked = Instant::now();
     let before = Timestamp::now();
     let now = storage.instances().database_time(before).await?;
-    let after = Timestamp::now();
-    let ahead = (before.as_millisecond() + after.as_millisecond()) / 2 - now.as_millisecond();
+    let (before, after) = (before.as_millisecond(), Timestamp::now().as_millisecond());
     let age_max = SignedDuration::try_from(asked.elapsed())
         .ok()
         .filter(|age| *age <= CLOCK_ROUND_TRIP_MAX);
+    // Of an answer that came late, only what the wait does not explain.
+    let unsure = if age_max.is_some() {
+        0
+    } else {
+        (after - before).abs() / 2
+    };
+    let ahead = (before + after) / 2 - now.as_millisecond();
+    let ahead = ahead - ahead.clamp(-unsure, unsure);
     Ok(Clocks {
         now,
         ahead_ms: if storage.kind() == "sqlite" { 0 } else { ahead },

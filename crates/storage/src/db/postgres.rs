@@ -42,7 +42,7 @@ use crate::error::{Result, StorageError};
 #[cfg(test)]
 use crate::tests::postgres_steps::gate as step_gate;
 #[cfg(test)]
-use crate::tests::support::session_limits;
+use crate::tests::support::{has_product_limits, session_limits};
 
 type PgResult<T> = std::result::Result<T, tokio_postgres::Error>;
 
@@ -52,9 +52,8 @@ pub(crate) const NO_RESPONSE: &str = "the server does not respond";
 const WAIT_TIMEOUT: Duration = Duration::from_secs(5);
 const RECYCLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Far longer than any statement takes. A server that does not respond in this time counts as
-/// unavailable. Longer than the server's own limit, which leaves the connection usable. In tests of
-/// the steps of operations it also covers the steps of others.
-const STATEMENT_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 90 } else { 10 });
+/// unavailable. Longer than the server's own limit, which leaves the connection usable.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limits at the server, where a client that vanished is not noticed otherwise.
 /// docs/database.md has the same limits for a role, because a pooler does not pass settings of a
 /// session on.
@@ -243,7 +242,7 @@ impl Postgres {
     pub(crate) async fn batch(&self, statements: &[Bound<'_>]) -> Result<Vec<Option<i64>>> {
         let mut client = self.client().await?;
         let outcome = timeout(
-            STATEMENT_TIMEOUT,
+            statement_timeout(),
             batch(client.start()?, self.prepares, statements),
         )
         .await;
@@ -316,7 +315,7 @@ impl Postgres {
     pub(crate) async fn check(&self, sql: Sql) -> Result<usize> {
         let mut client = self.client().await?;
         let outcome = timeout(
-            STATEMENT_TIMEOUT,
+            statement_timeout(),
             client.start()?.prepare(&numbered(sql.postgres)),
         )
         .await;
@@ -347,7 +346,7 @@ impl PooledClient {
     ) -> Result<Vec<T>> {
         let prepares = self.prepares;
         let outcome = timeout(
-            STATEMENT_TIMEOUT,
+            statement_timeout(),
             query(self.start()?, prepares, sql, params),
         )
         .await;
@@ -360,7 +359,7 @@ impl PooledClient {
     pub(crate) async fn run(&mut self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
         let prepares = self.prepares;
         let outcome = timeout(
-            STATEMENT_TIMEOUT,
+            statement_timeout(),
             execute(self.start()?, prepares, sql, params),
         )
         .await;
@@ -372,7 +371,7 @@ impl PooledClient {
         step_gate::pass_simple(text).await;
         // The caller may leave while BEGIN is on its way. A ROLLBACK too many does no harm.
         self.in_transaction |= in_transaction;
-        let outcome = timeout(STATEMENT_TIMEOUT, self.start()?.batch_execute(text)).await;
+        let outcome = timeout(statement_timeout(), self.start()?.batch_execute(text)).await;
         self.finish(outcome)?;
         self.in_transaction = in_transaction;
         Ok(())
@@ -432,6 +431,15 @@ impl Drop for PooledClient {
 /// Returns a connection to the pool once its statement has ended and its transaction is rolled
 /// back, or else cancels and closes it. Until then it counts as in use. `last` is sent after that
 /// statement, and the server responds in order.
+/// In tests it also covers the steps of others.
+fn statement_timeout() -> Duration {
+    #[cfg(test)]
+    if !has_product_limits() {
+        return Duration::from_secs(90);
+    }
+    STATEMENT_TIMEOUT
+}
+
 async fn settle(client: Object, last: &'static str, cancel: Cancel) {
     if !matches!(
         timeout(SETTLE_GRACE, client.batch_execute(last)).await,

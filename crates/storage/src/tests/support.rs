@@ -431,14 +431,14 @@ pub(crate) fn use_product_limits() {
     HAS_PRODUCT_LIMITS.set(true);
 }
 
+pub(crate) fn has_product_limits() -> bool {
+    HAS_PRODUCT_LIMITS.get()
+}
+
 /// What a new session sets. The limits of the product would end what waits for a test that a busy
 /// machine has stopped.
 pub(crate) fn session_limits(product: &'static str) -> &'static str {
-    if HAS_PRODUCT_LIMITS.get() {
-        product
-    } else {
-        ""
-    }
+    if has_product_limits() { product } else { "" }
 }
 
 fn runtime() -> tokio::runtime::Runtime {

@@ -260,7 +260,7 @@ async fn lost_consent_is_503() {
 
 #[tokio::test]
 async fn slow_provider_is_cut_off_at_the_deadline() {
-    let setup = Setup::with(|settings| settings.reads.deadline = Duration::from_secs(6));
+    let setup = Setup::with(|settings| settings.reads.deadline = Duration::from_secs(4));
     let app = App::start(Setup {
         rows: 12_000,
         ..setup

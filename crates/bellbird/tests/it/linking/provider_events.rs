@@ -200,7 +200,8 @@ async fn wrong_signature_is_rejected() {
         let rejected = |status: &Value| *status == 401 || (provider == "akahu" && *status == 503);
         let are_rejected = statuses.iter().all(rejected) && statuses[0] == 401;
         assert!(are_rejected, "{provider}: {statuses:?}");
-        app.run_due_jobs().await;
+        // When a refresh for it would be due.
+        app.run_jobs_after(SignedDuration::from_mins(1)).await;
         let status = app.status_of(&connection).await;
         assert_eq!(
             status,
@@ -248,17 +249,25 @@ async fn refresh_requested_by_event_is_retried() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
         let (_, connection) = app.subscribed(provider).await;
+        // Else the refresh would wait, because the last one began at this instant.
+        app.advance_clock(SignedDuration::from_mins(1));
         // The provider sends an event, but its API fails.
         let route = spec(provider).consent_route;
         app.bank(provider).add_fault(Fault::status(503).at(route));
         app.set_consent(&connection, ConsentState::Expired).await;
         app.delivered(provider).await;
         app.run_due_jobs().await;
+        // The background may have claimed the refresh, and run it still.
+        let id = connection.id.to_string();
+        eventually(async || {
+            let failing = app.storage.jobs().list_failing(9).await.unwrap();
+            failing.iter().any(|job| job.subject == id)
+        })
+        .await;
         app.bank(provider).clear_faults();
         let status = app.status_of(&connection).await;
         assert_eq!(status, Some(ConnectionStatus::Active), "{provider}");
         app.run_jobs_after(SignedDuration::from_mins(2)).await;
-        // The background may have claimed the refresh, and run it still.
         let expected = Some(ConnectionStatus::Invalidated);
         eventually(async || app.status_of(&connection).await == expected).await;
     }

@@ -131,7 +131,7 @@ async fn window_that_ends_before_it_starts_is_noted(app: &App) {
 async fn slow_provider_delays_no_other() {
     let app = App::start(Setup::with(|settings| {
         // Enough for the other provider on a slow machine.
-        settings.reads.deadline = Duration::from_secs(8);
+        settings.reads.deadline = Duration::from_secs(5);
     }))
     .await;
     let person = person_of_both(&app).await;

@@ -1,6 +1,8 @@
 //! Time limits of PostgreSQL: what waits at the server ends there, and what is given up is
 //! cancelled.
 
+use std::time::{Duration, Instant};
+
 use bellbird_domain::UserId;
 use futures_util::FutureExt as _;
 use tokio::task::JoinSet;
@@ -13,6 +15,8 @@ use crate::tests::support::{TestDb, assert_fails, connect, on_postgres, use_prod
 use crate::{PostgresOptions, Storage, UserChange, in_tx};
 
 const ROUNDS: u32 = 3;
+/// For what the server does a moment later.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const SETTING: Sql = Sql::new("SETTING", "").on_postgres("SELECT current_setting($1)");
 const LOCK: Sql = Sql::new("LOCK", "").on_postgres("SELECT 1 FROM users WHERE id = $1 FOR UPDATE");
@@ -154,7 +158,10 @@ fn postgres_cancels_what_is_given_up() {
                     );
                 }
                 // A session that was closed ends at the server a moment later.
-                while locked.sessions().await > idle(db) {}
+                let until = Instant::now() + PATIENCE;
+                while locked.sessions().await > idle(db) {
+                    assert!(Instant::now() < until, "a closed session is still there");
+                }
             }
             assert!(db.users().find(locked.user).await.unwrap().is_some());
         })
@@ -184,10 +191,13 @@ fn postgres_transaction_that_is_given_up_while_it_begins_is_rolled_back() {
             observer: &observer,
         };
         // The rollback is on its way.
+        let until = Instant::now() + PATIENCE;
         while open
             .count("application_name = 'bellbird' AND state = 'idle in transaction'")
             .await
             > 0
-        {}
+        {
+            assert!(Instant::now() < until, "not rolled back");
+        }
     });
 }

@@ -56,6 +56,8 @@ impl SlowDelivery {
     /// what the database planned.
     async fn assert_all_delivered(&self) {
         self.endpoint.go_on();
+        // A lease that nobody gave up lasts longer than this waits.
+        eventually(async || self.endpoint.counts().accepted > CHUNKS_BEFORE).await;
         let is_done = async || self.count(UNDELIVERED).await == 0;
         eventually_within(DELIVERY_TIMEOUT, is_done).await;
         self.endpoint.assert_in_order();

@@ -3,7 +3,8 @@
 const pauses = new Map();
 let last = 0;
 
-globalThis.setTimeout = (run, _milliseconds, ...values) => {
+globalThis.setTimeout = (run, milliseconds, ...values) => {
+  if (!(milliseconds >= 1_000)) throw new Error(`no pause: ${milliseconds} ms`);
   last += 1;
   pauses.set(last, () => run(...values));
   return last;
