@@ -3,6 +3,7 @@
 
 use std::sync::LazyLock;
 
+use bellbird_connections::provider_names;
 use bellbird_domain::{ApiVersion, EventId, EventType};
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -47,6 +48,8 @@ pub(super) fn describe(document: &mut Value) {
     if let Some(schemas) = components["schemas"].as_object_mut() {
         schemas.append(&mut parts.schemas);
     }
+    components["schemas"]["EventConnection"]["properties"]["provider"]["enum"] =
+        provider_names().collect();
     for (name, event) in &parts.events {
         let body = page::example(document, &reference(&event["schema"]), event.get("example"));
         let content = &mut document["webhooks"][name]["post"]["requestBody"]["content"];
