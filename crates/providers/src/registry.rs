@@ -7,15 +7,15 @@ use arc_swap::ArcSwap;
 use bellbird_domain::ProviderName;
 use tokio::sync::watch;
 
+use crate::Provider;
 use crate::http::ClientSettings;
 use crate::settings::{Declaration, Form, Values};
-use crate::{Provider, akahu, fiskil, snaptrade};
 
 /// All providers. A new provider is a folder and a line here.
 pub const PROVIDERS: &[&Declaration] = &[
-    &fiskil::DECLARATION,
-    &akahu::DECLARATION,
-    &snaptrade::DECLARATION,
+    &crate::fiskil::DECLARATION,
+    &crate::akahu::DECLARATION,
+    &crate::snaptrade::DECLARATION,
 ];
 
 /// The settings of all providers, by provider name.
