@@ -13,10 +13,8 @@ pub struct Options {
     pub seed: u64,
     /// Posted rows of the busiest account, all in the past.
     pub rows: u32,
-    /// Port 0 takes any free one, here and below.
-    pub fiskil_listen: SocketAddr,
-    pub akahu_listen: SocketAddr,
-    pub snaptrade_listen: SocketAddr,
+    /// In the order of [`crate::PROVIDERS`]. Port 0 takes any free one.
+    pub listen: [SocketAddr; 3],
     /// The folder with the state of an earlier sandbox, to go on with and to save into. Without it,
     /// consents end with the process.
     pub state: Option<PathBuf>,
@@ -32,9 +30,7 @@ impl Default for Options {
         Self {
             seed: 1,
             rows: 2000,
-            fiskil_listen: any,
-            akahu_listen: any,
-            snaptrade_listen: any,
+            listen: [any; 3],
             state: None,
             webhooks_anywhere: false,
             now: None,

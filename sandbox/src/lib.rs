@@ -174,11 +174,11 @@ impl Sandbox {
 /// cannot be bound.
 pub async fn start(options: Options) -> std::io::Result<Sandbox> {
     let keys = state::Keys::load(&options)?;
-    let (fiskil_socket, address) = serve::bind(options.fiskil_listen).await?;
+    let (fiskil_socket, address) = serve::bind(options.listen[0]).await?;
     let fiskil = Arc::new(fiskil::Fiskil::new(&options, &keys, address)?);
-    let (akahu_socket, address) = serve::bind(options.akahu_listen).await?;
+    let (akahu_socket, address) = serve::bind(options.listen[1]).await?;
     let akahu = Arc::new(akahu::Akahu::new(&options, &keys, address)?);
-    let (snaptrade_socket, address) = serve::bind(options.snaptrade_listen).await?;
+    let (snaptrade_socket, address) = serve::bind(options.listen[2]).await?;
     let snaptrade = Arc::new(snaptrade::SnapTrade::new(&options, &keys, address)?);
     let banks = [
         Bank(Arc::clone(&fiskil) as _),

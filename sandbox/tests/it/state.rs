@@ -24,7 +24,7 @@ async fn state_is_the_same_after_a_restart() {
     };
     let first = start(options.clone()).await.unwrap();
     let consents = first.description().credentials.clone();
-    for name in PROVIDERS {
+    for (name, url) in first.origins() {
         let credentials = consents
             .iter()
             .find(|credentials| provider(credentials) == name)
@@ -35,11 +35,6 @@ async fn state_is_the_same_after_a_restart() {
             Credentials::SnapTrade {
                 authorization_id, ..
             } => authorization_id,
-        };
-        let url = match name {
-            "fiskil" => first.description().fiskil.base_url.clone(),
-            "akahu" => first.description().akahu.oauth_url.clone(),
-            _ => first.description().snaptrade.base_url.clone(),
         };
         // Over HTTP, because a call saves what it changed before it responds.
         let response = reqwest::Client::new()

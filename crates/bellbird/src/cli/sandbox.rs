@@ -85,9 +85,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &SandboxArgs) -> anyhow::R
     let _log = telemetry::start_log(&settings.log, None);
     let stop = wiring::stop_on_signal(STOP_TIMEOUT)?;
     let options = Options {
-        fiskil_listen: args.fiskil_listen,
-        akahu_listen: args.akahu_listen,
-        snaptrade_listen: args.snaptrade_listen,
+        listen: [args.fiskil_listen, args.akahu_listen, args.snaptrade_listen],
         webhooks_anywhere: args.webhooks_anywhere,
         state: args.state.clone(),
         ..args.data.options()

@@ -35,9 +35,7 @@ pub(super) fn assert_described(sandbox: &Value) {
         assert_has(person.as_str().unwrap(), ", ");
     }
     assert!(all_credentials.is_sorted_by_key(|credentials| {
-        ["fiskil", "akahu", "snaptrade"]
-            .iter()
-            .position(|name| credentials["provider"] == *name)
+        simulated_providers().position(|name| credentials["provider"] == name)
     }));
     for credentials in all_credentials {
         let form = match text(credentials, "provider") {
