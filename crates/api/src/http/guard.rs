@@ -9,7 +9,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use bellbird_domain::{ApiKey, Caller, OperatorKeyId};
 use bellbird_limits::RateLimiter;
-use bellbird_limits::gcra::{self, Decision};
+use bellbird_limits::gcra::Decision;
 use http::request::Parts;
 use http::{Extensions, HeaderMap};
 use http_body_util::BodyExt as _;
@@ -139,11 +139,11 @@ impl Authenticated<'_> {
             }
             Self::Operator(..) => {
                 let decision = self.take(now).await;
-                let rejected = decision.filter(|decision| !decision.allowed);
-                let admitted = rejected.map_or(Ok(None), |rejected| {
-                    let wait = gcra::whole_seconds(rejected.wait_us);
-                    Err(Problem::TooManyRequests(wait))
-                });
+                let seconds_to_wait = decision.and_then(|decision| decision.seconds_to_wait());
+                let admitted = match seconds_to_wait {
+                    Some(seconds) => Err(Problem::TooManyRequests(seconds)),
+                    None => Ok(None),
+                };
                 (decision, admitted)
             }
         }

@@ -112,12 +112,11 @@ impl QuotaClass {
             has_permit,
             permit,
         } = admit(self.limit.as_deref(), permits, caller.key_id, now).await;
-        let admitted = match decision {
+        let seconds_to_wait = decision.and_then(|decision| decision.seconds_to_wait());
+        let admitted = match seconds_to_wait {
             _ if !has_permit => Err(Problem::TooManyAtOnce),
-            Some(rejected) if !rejected.allowed => Err(Problem::TooManyRequests(
-                gcra::whole_seconds(rejected.wait_us),
-            )),
-            _ => self.check_plan(caller.plan).map(|()| permit.map(Arc::new)),
+            Some(seconds) => Err(Problem::TooManyRequests(seconds)),
+            None => self.check_plan(caller.plan).map(|()| permit.map(Arc::new)),
         };
         (decision, admitted)
     }
