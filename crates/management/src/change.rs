@@ -1,8 +1,8 @@
 //! What operations ask of the change in which they write.
 
-use bellbird_domain::{TimestampExt as _, UserId};
+use bellbird_domain::UserId;
 use bellbird_storage::ManagementChange;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::refusal::Refusal;
 
@@ -19,10 +19,6 @@ pub(crate) fn require_owner(
         Some(user) if user != owner => Err(Refusal::NotFound(noun)),
         _ => Ok(()),
     }
-}
-
-pub(crate) fn after(change: &ManagementChange<'_>, length: SignedDuration) -> Timestamp {
-    change.now().plus(length)
 }
 
 /// Fails if a new key would have expired already.

@@ -1,7 +1,9 @@
 //! Webhook endpoints of users and of the installation: create, change, enable, disable, rotate the
 //! secret, remove.
 
-use bellbird_domain::{ActorKind, ApiVersion, EndpointId, EndpointStatus, EventType, UserId};
+use bellbird_domain::{
+    ActorKind, ApiVersion, EndpointId, EndpointStatus, EventType, TimestampExt as _, UserId,
+};
 use bellbird_storage::writes::endpoints;
 use bellbird_storage::{
     AuditAction, DISABLED_BY_COMMAND, DISABLED_BY_OPERATOR, DISABLED_BY_USER, Endpoint,
@@ -14,7 +16,7 @@ use bellbird_webhooks::endpoint::{
 use jiff::Timestamp;
 use secrecy::SecretString;
 
-use crate::change::{NOTHING_CHANGED, after, require_owner};
+use crate::change::{NOTHING_CHANGED, require_owner};
 use crate::refusal::{ENDPOINT, Refusal, USER};
 
 /// An endpoint to create.
@@ -170,7 +172,7 @@ pub async fn rotate_secret(
     id: EndpointId,
 ) -> Result<RotatedSecret, Refusal> {
     let endpoint = find(change, id).await?;
-    let (secret, old_until) = (new_secret(), after(change, OLD_SECRET_LIFE));
+    let (secret, old_until) = (new_secret(), change.now().plus(OLD_SECRET_LIFE));
     let (of, secrets) = ((endpoint.user_id, id), change.storage().secrets());
     let rotated = endpoints::rotate_secret(change.tx(), secrets, of, &secret, old_until).await?;
     let old_expires_at = rotated.ok_or(Refusal::NotFound(ENDPOINT))?.old_expires_at;

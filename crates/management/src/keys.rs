@@ -1,11 +1,11 @@
 //! API keys of users: create, rotate, revoke.
 
-use bellbird_domain::{ApiKey, KeyId, KeyStatus, UserId};
+use bellbird_domain::{ApiKey, KeyId, KeyStatus, TimestampExt as _, UserId};
 use bellbird_storage::writes::keys;
 use bellbird_storage::{AuditAction, KeyRecord, ManagementChange};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::change::{after, require_future, require_owner};
+use crate::change::{require_future, require_owner};
 use crate::refusal::{KEY, Refusal, USER};
 use crate::values::KeyName;
 
@@ -72,11 +72,8 @@ pub async fn rotate(
     grace: SignedDuration,
 ) -> Result<RotatedKey, Refusal> {
     let old = find_working(change, id).await?;
-    let (key, now, ends_at) = (
-        bellbird_storage::new_key(),
-        change.now(),
-        after(change, grace),
-    );
+    let (key, now) = (bellbird_storage::new_key(), change.now());
+    let ends_at = now.plus(grace);
     let (record, replaced) = keys::rotate(change.tx(), &old, &key, ends_at, now).await?;
     record_action(change, "key.rotate", &old).await?;
     Ok(RotatedKey {

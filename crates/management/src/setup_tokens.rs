@@ -2,14 +2,14 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bellbird_domain::{SetupToken, UserId};
+use bellbird_domain::{SetupToken, TimestampExt as _, UserId};
 use bellbird_storage::writes::setup_tokens;
 use bellbird_storage::{AuditAction, ManagementChange, NewSetupToken};
 use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
 use uuid::Uuid;
 
-use crate::change::{after, require_owner};
+use crate::change::require_owner;
 use crate::refusal::{Refusal, USER};
 use crate::values::KeyName;
 
@@ -53,7 +53,7 @@ pub async fn create(
     require_owner(change, user_id, USER)?;
     let name = name.map_or(DEFAULT_NAME, |name| name);
     let (token, now) = (bellbird_storage::new_setup_token(), change.now());
-    let expires_at = after(change, LIFETIME);
+    let expires_at = now.plus(LIFETIME);
     let new = NewSetupToken {
         user_id,
         token: &token,
