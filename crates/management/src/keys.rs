@@ -71,8 +71,11 @@ pub async fn rotate(
     id: KeyId,
     grace: SignedDuration,
 ) -> Result<RotatedKey, Refusal> {
-    let old = find_working(change, id).await?;
-    let (key, now) = (bellbird_storage::new_key(), change.now());
+    let (old, now) = (find(change, id).await?, change.now());
+    if old.status(now) != KeyStatus::Active {
+        return Err(Refusal::KeyEnded);
+    }
+    let key = bellbird_storage::new_key();
     let ends_at = now.plus(grace);
     let (record, replaced) = keys::rotate(change.tx(), &old, &key, ends_at, now).await?;
     record_action(change, "key.rotate", &old).await?;
@@ -89,14 +92,6 @@ pub async fn revoke(change: &mut ManagementChange<'_>, id: KeyId) -> Result<KeyR
     let revoked = keys::revoke(change.tx(), id, now).await?;
     record_action(change, "key.revoke", &revoked).await?;
     Ok(revoked)
-}
-
-async fn find_working(change: &mut ManagementChange<'_>, id: KeyId) -> Result<KeyRecord, Refusal> {
-    let key = find(change, id).await?;
-    match key.status(change.now()) {
-        KeyStatus::Active => Ok(key),
-        KeyStatus::Expired | KeyStatus::Revoked => Err(Refusal::KeyEnded),
-    }
 }
 
 async fn find(change: &mut ManagementChange<'_>, id: KeyId) -> Result<KeyRecord, Refusal> {

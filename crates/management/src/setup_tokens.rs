@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bellbird_domain::{SetupToken, TimestampExt as _, UserId};
-use bellbird_storage::writes::setup_tokens;
+use bellbird_storage::writes::{setup_tokens, user};
 use bellbird_storage::{AuditAction, ManagementChange, NewSetupToken};
 use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
@@ -71,7 +71,9 @@ pub async fn create(
 /// Revokes the tokens of a user that no program has claimed. Returns their number.
 pub async fn revoke(change: &mut ManagementChange<'_>, user_id: UserId) -> Result<u64, Refusal> {
     require_owner(change, user_id, USER)?;
-    crate::users::find(change, user_id).await?;
+    if user::find(change.tx(), user_id).await?.is_none() {
+        return Err(Refusal::NotFound(USER));
+    }
     let now = change.now();
     let revoked = setup_tokens::revoke_unclaimed(change.tx(), user_id, now).await?;
     let action = AuditAction::of_user("setup_token.revoke", user_id);

@@ -145,9 +145,3 @@ pub async fn begin_removal(change: &mut ManagementChange<'_>, id: UserId) -> Res
         .record(&AuditAction::of_user("user.remove", id))
         .await?)
 }
-
-pub(crate) async fn find(change: &mut ManagementChange<'_>, id: UserId) -> Result<User, Refusal> {
-    user::find(change.tx(), id)
-        .await?
-        .ok_or(Refusal::NotFound(USER))
-}
