@@ -27,9 +27,10 @@ pub(crate) fn require_future(
     expires_at: Option<Timestamp>,
 ) -> Result<(), Refusal> {
     match expires_at {
-        Some(at) if at <= change.now() => {
-            Err(Refusal::invalid("expiresAt", "Must be in the future"))
-        }
+        Some(at) if at <= change.now() => Err(Refusal::Invalid {
+            field: "expiresAt",
+            fault: "Must be in the future",
+        }),
         _ => Ok(()),
     }
 }

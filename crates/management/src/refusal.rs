@@ -1,7 +1,5 @@
 //! Why an operation changed nothing.
 
-use std::borrow::Cow;
-
 use bellbird_connections::ConnectionsError;
 use bellbird_domain::EventType;
 use bellbird_storage::{NO_CONSOLE_SIGN_IN, StorageError, USER_BEING_REMOVED};
@@ -29,7 +27,7 @@ pub enum Refusal {
     Invalid {
         /// As the operator's API calls it.
         field: &'static str,
-        fault: Cow<'static, str>,
+        fault: &'static str,
     },
     /// What is to be unique, such as an e-mail address.
     #[error("There is {0} already")]
@@ -89,15 +87,6 @@ pub enum Refusal {
     Connections(ConnectionsError),
     #[error(transparent)]
     Storage(StorageError),
-}
-
-impl Refusal {
-    pub(crate) fn invalid(field: &'static str, fault: impl Into<Cow<'static, str>>) -> Self {
-        Self::Invalid {
-            field,
-            fault: fault.into(),
-        }
-    }
 }
 
 impl From<StorageError> for Refusal {

@@ -67,7 +67,7 @@ impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::NotFound(noun) => Self::NotFound(noun),
-            Refusal::Invalid { field, fault } => invalid_member(field, &fault),
+            Refusal::Invalid { field, fault } => invalid_member(field, fault),
             Refusal::ForAllUsersOnly(_) => invalid_member("events", &refusal.to_string()),
             Refusal::UserRequired => invalid_member("userId", &refusal.to_string()),
             Refusal::Url(EndpointUrlError::Resolver(_)) => Self::Internal,
