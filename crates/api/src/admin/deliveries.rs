@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::admin::change::{ChangeRequest, IdempotencyKey, Rejection, commit};
 use crate::admin::inputs::{DeliveryStateName, Time, UserIdText};
 use crate::admin::list::{Cursor, Item, Page, PageLimit, page_size};
-use crate::admin::state::{Admin, invalid_parameter};
+use crate::admin::state::Admin;
 use crate::admin::webhook_endpoints::{TAG, find};
 use crate::http::json::respond;
 use crate::http::{PathId, PathIds, Problem, Query, Resource as _};
@@ -117,7 +117,10 @@ struct Recovered {
 fn user_of_query(endpoint: &Endpoint, given: Option<UserIdText>) -> Result<UserId, Problem> {
     let found = deliveries::user_of_event(endpoint, given.map(|user| user.0));
     found.map_err(|refusal| match refusal {
-        Refusal::UserRequired => invalid_parameter("userId", &refusal.to_string()),
+        Refusal::UserRequired => Problem::BadRequest {
+            message: "Invalid query parameters".into(),
+            details: vec![format!("userId: {refusal}")],
+        },
         other => other.into(),
     })
 }

@@ -54,14 +54,6 @@ pub(crate) fn invalid_member(member: &str, fault: &str) -> Problem {
     }
 }
 
-/// As [`invalid_member`], of the query.
-pub(crate) fn invalid_parameter(name: &str, fault: &str) -> Problem {
-    Problem::BadRequest {
-        message: "Invalid query parameters".into(),
-        details: vec![format!("{name}: {fault}")],
-    }
-}
-
 /// The error of an operation.
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
