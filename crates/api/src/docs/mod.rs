@@ -211,10 +211,8 @@ impl Template {
     fn complete(&self, operation: &mut Operation, needs_key: bool) {
         join_lines(&mut operation.description);
         let takes = |place: ParameterIn| {
-            let parameters = operation.parameters.iter().flatten();
-            parameters
-                .filter_map(parameter)
-                .any(|one| one.parameter_in == place)
+            let mut parameters = operation.parameters.iter().flatten();
+            parameters.any(|one| matches!(one, RefOr::T(one) if one.parameter_in == place))
         };
         let of_parts = [
             (
@@ -260,15 +258,6 @@ impl Template {
         if !needs_key {
             operation.security = Some(vec![SecurityRequirement::default()]);
         }
-    }
-}
-
-fn parameter(
-    parameter: &RefOr<utoipa::openapi::path::Parameter>,
-) -> Option<&utoipa::openapi::path::Parameter> {
-    match parameter {
-        RefOr::T(parameter) => Some(parameter),
-        RefOr::Ref(_) => None,
     }
 }
 

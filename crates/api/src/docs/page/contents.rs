@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use askama::Template;
+use bellbird_domain::EventType;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::schema::{self, Member, entries, items, string};
 use super::text::{Span, Text};
-use crate::docs::{DocsPaths, webhooks};
+use crate::docs::DocsPaths;
 
 #[derive(Template)]
 #[template(path = "docs.html")]
@@ -161,7 +162,10 @@ impl Group {
             methods.map(|method| ((path.as_str(), method), &document["paths"][path][method]))
         });
         let operations = all.filter(|(_, operation)| operation["tags"][0] == tag["name"]);
-        let events = webhooks::types().map(|name| (name, &document["webhooks"][name]["post"]));
+        let events = EventType::ALL.iter().map(|event| {
+            let name = event.as_str();
+            (name, &document["webhooks"][name]["post"])
+        });
         let events: Vec<_> = events
             .filter(|(_, event)| event["tags"][0] == tag["name"])
             .collect();

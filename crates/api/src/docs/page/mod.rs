@@ -18,18 +18,13 @@ use http::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue};
-use serde_json::Value;
 
 use crate::docs::{DocsPaths, Document};
 use contents::Contents;
+pub(super) use schema::example;
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
-/// An example of a schema of the document, as the page shows it, with these values.
-pub(super) fn example(document: &Value, schema: &Value, values: Option<&Value>) -> String {
-    schema::example(document, schema, values)
-}
 
 /// A file in memory, also compressed.
 pub(crate) struct File {

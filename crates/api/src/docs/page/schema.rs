@@ -141,7 +141,7 @@ pub(super) fn kind(schema: &Value) -> String {
 
 /// An example of a body, indented. Optional members are left out. `values`, of a whole body or of
 /// parts of it, replace the examples of their members.
-pub(super) fn example(document: &Value, schema: &Value, values: Option<&Value>) -> String {
+pub(in crate::docs) fn example(document: &Value, schema: &Value, values: Option<&Value>) -> String {
     let mut text = String::new();
     write_example(document, schema, values, "\n", &mut text);
     text
