@@ -233,18 +233,16 @@ impl Interface {
 
     /// Rejects every request.
     fn rejecting(&self, known_to: UnknownPath, style: WireStyle, problem: Problem) -> Router {
-        let guard = self.rejecting_guard(known_to);
+        let guard = match known_to {
+            UnknownPath::Public => None,
+            UnknownPath::Users => {
+                let quota = self.context.quotas().metadata.clone();
+                Some(self.guard(Gate::Users(self.style.key, quota)))
+            }
+            UnknownPath::Operators => Some(self.guard(Gate::Operators)),
+        };
         let reject = move |request: Request| reject(guard.clone(), request, problem.clone());
         with_layers(Router::new().fallback(reject), &self.context, style, None)
-    }
-
-    fn rejecting_guard(&self, known_to: UnknownPath) -> Option<Arc<Guard>> {
-        let metadata = || self.context.quotas().metadata.clone();
-        match known_to {
-            UnknownPath::Public => None,
-            UnknownPath::Users => Some(self.guard(Gate::Users(self.style.key, metadata()))),
-            UnknownPath::Operators => Some(self.guard(Gate::Operators)),
-        }
     }
 }
 
