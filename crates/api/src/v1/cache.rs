@@ -105,15 +105,6 @@ pub(crate) struct CachedBalances {
     pub revision: Arc<AtomicI64>,
 }
 
-/// Approximate memory of a cache entry.
-pub(crate) fn holdings_bytes(_: &HoldingsKey, accounts: &CachedHoldings) -> usize {
-    accounts
-        .iter()
-        .map(|(_, rows)| rows.0.len() + 100)
-        .sum::<usize>()
-        + 100
-}
-
 /// The holdings of one connection, as read with one API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub(crate) struct HoldingsKey {

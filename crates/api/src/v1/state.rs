@@ -12,7 +12,7 @@ use http::HeaderValue;
 use crate::http::{ApiContext, UserState};
 use crate::v1::cache::{
     AccountHoldings, BalancesKey, CachedBalances, CachedHoldings, CachedTrades, HoldingsKey,
-    ResponseCache, holdings_bytes,
+    ResponseCache,
 };
 use crate::v1::live::LiveFlights;
 use crate::v1::metadata_cache::MetadataCache;
@@ -91,7 +91,10 @@ impl V1State {
                 "holdings",
                 settings.holdings_cache,
                 store,
-                holdings_bytes,
+                |_, cached: &CachedHoldings| {
+                    let rows = cached.iter().map(|(_, rows)| rows.0.len() + 100);
+                    100 + rows.sum::<usize>()
+                },
             ),
             trades_cache: ResponseCache::new(
                 "trades",
