@@ -4,8 +4,8 @@
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_domain::{ApiVersion, EndpointId, EventId, SubscribableEvent, UserId};
-use bellbird_management::endpoints::{self, EndpointChange, NewEndpoint};
-use bellbird_management::{Refusal, endpoints::require_events_of};
+use bellbird_management::Refusal;
+use bellbird_management::endpoints::{self, EndpointChange, NewEndpoint, require_events_of};
 use bellbird_storage::{Endpoint, Storage};
 use bellbird_webhooks::PingOutcome;
 use bellbird_webhooks::endpoint::EndpointUrl;
