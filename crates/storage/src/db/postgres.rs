@@ -428,9 +428,6 @@ impl Drop for PooledClient {
     }
 }
 
-/// Returns a connection to the pool once its statement has ended and its transaction is rolled
-/// back, or else cancels and closes it. Until then it counts as in use. `last` is sent after that
-/// statement, and the server responds in order.
 /// In tests it also covers the steps of others.
 fn statement_timeout() -> Duration {
     #[cfg(test)]
@@ -440,6 +437,9 @@ fn statement_timeout() -> Duration {
     STATEMENT_TIMEOUT
 }
 
+/// Returns a connection to the pool once its statement has ended and its transaction is rolled
+/// back, or else cancels and closes it. Until then it counts as in use. `last` is sent after that
+/// statement, and the server responds in order.
 async fn settle(client: Object, last: &'static str, cancel: Cancel) {
     if !matches!(
         timeout(SETTLE_GRACE, client.batch_execute(last)).await,
