@@ -9,6 +9,7 @@ use bellbird_sandbox::Fault;
 use jiff::SignedDuration;
 use reqwest::Method;
 
+use crate::support::client::misspelled;
 use crate::support::harness::{App, Database, Setup, also_on_postgres, eventually};
 use crate::support::words::assert_has;
 
@@ -252,7 +253,7 @@ async fn wrong_keys_do_not_make_a_valid_one_fail(app: &App) {
     let revoked = app.add_person(email, Plan::Developer, &[]).await;
     app.revoke_key(app.keys_of(revoked.user.id).await[0].id)
         .await;
-    let misspelled = format!("{}x", &app.olivia.key[..app.olivia.key.len() - 1]);
+    let misspelled = misspelled(&app.olivia.key);
     for number in 0..70 {
         for wrong in [&revoked.key, &misspelled, "nonsense", &made_up_key(number)] {
             app.get_as(wrong, path).await.error(401);

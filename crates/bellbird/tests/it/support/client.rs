@@ -234,3 +234,9 @@ impl<R: DeserializeOwned> Query<'_, R> {
         self.send().await.rows()
     }
 }
+
+/// With another last character, whatever it is.
+pub(crate) fn misspelled(key: &str) -> String {
+    let (rest, last) = key.split_at(key.len() - 1);
+    format!("{rest}{}", if last == "x" { 'y' } else { 'x' })
+}

@@ -11,6 +11,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::support::client::misspelled;
 use crate::support::deployment::{Deployment, EMAIL, Service};
 use crate::support::harness::{Database, eventually, eventually_within, simulated_providers};
 use crate::support::process::{get, get_list, text};
@@ -236,7 +237,7 @@ async fn bad_keys_lock_no_other_key_out(instances: &Instances) {
     let made = workdir.json("key create --user me@example.com --name revoked");
     workdir.json(&format!("key revoke {}", text(&made, "id")));
     let revoked = text(&made, "key");
-    let misspelled = format!("{}x", &revoked[..revoked.len() - 1]);
+    let misspelled = misspelled(revoked);
     let path = "/v1/connections";
     for number in 0..100 {
         let bad = if number % 2 == 0 {
