@@ -4,12 +4,14 @@
 use std::time::Duration;
 
 use bellbird_domain::TimestampExt as _;
+use bellbird_providers::registry::PROVIDERS;
 use bellbird_storage::{ClaimedJob, StorageError, job_kinds};
 
+use crate::ConnectionsError;
 use crate::jobs::{JobKind, require_lease};
 use crate::linking::Links;
+use crate::removal;
 use crate::state::part;
-use crate::{ConnectionsError, provider_names, removal};
 
 /// How often the job looks whether all connections are removed. The last removal requests a run
 /// too.
@@ -34,8 +36,8 @@ impl UserRemovals<'_> {
     /// a service.
     pub fn wake(self) {
         self.0.wake(&KIND, "");
-        for provider in provider_names() {
-            self.0.wake(&removal::KIND, provider);
+        for provider in PROVIDERS {
+            self.0.wake(&removal::KIND, provider.name.as_str());
         }
     }
 

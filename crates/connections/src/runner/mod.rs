@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_limits::jitter::{self, jittered};
+use bellbird_providers::registry::PROVIDERS;
 use bellbird_storage::{JobKey, LastFailure, StorageError};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
@@ -22,7 +23,7 @@ use crate::jobs::JobKind;
 use crate::linking::{poll, provider_user};
 use crate::provider_events::ProviderEvents;
 use crate::state::part;
-use crate::{ConnectionsError, cleanup, provider_names, refresh, removal, sync, user_removal};
+use crate::{ConnectionsError, cleanup, refresh, removal, sync, user_removal};
 
 /// Every kind of job.
 pub(crate) static KINDS: &[&JobKind] = &[
@@ -171,7 +172,10 @@ impl Jobs<'_> {
 /// The providers whose jobs have a limit of their own.
 fn lanes_of(kind: &JobKind) -> Vec<&'static str> {
     if kind.has_provider {
-        provider_names().collect()
+        PROVIDERS
+            .iter()
+            .map(|provider| provider.name.as_str())
+            .collect()
     } else {
         vec![""]
     }

@@ -191,8 +191,8 @@ pub(super) async fn part(list: &RowList) -> (String, Vec<BankTrouble>) {
     (rendered_part(&part), part.troubles)
 }
 
-/// `GET /holdings.csv`: all holdings, for people. The file is short, and begins when all is read, so
-/// that a broker that fails is named on a page.
+/// `GET /holdings.csv`: all holdings, for people. The file is short, and begins when all is read,
+/// so that a broker that fails is named on a page.
 /// With `partial`, without the brokers that fail while others do not.
 pub(crate) async fn download_holdings(session: Session, uri: Uri) -> PageResult {
     let list = RowList::load(session, Trades::PAGE, uri.query()).await?;
