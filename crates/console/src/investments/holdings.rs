@@ -13,11 +13,11 @@ use futures_util::stream::{self, StreamExt as _};
 use http::Uri;
 use serde::Deserialize;
 
-use crate::api_client::{ApiError, List};
+use crate::api_client::{Aged, ApiError, List};
 use crate::error_page::PageResult;
 use crate::overview::balances::{ReadBalance, with_balance_of};
 use crate::pages::names::sanitized;
-use crate::pages::{BankTrouble, Money, Number, SignedInFrame, rendered_part};
+use crate::pages::{AskedBank, BankTrouble, Money, Number, SignedInFrame, rendered_part};
 use crate::rows::file::{FOR_SPREADSHEETS, csv_response, not_read};
 use crate::rows::filter::Filter;
 use crate::rows::linked::Bank;
@@ -40,6 +40,8 @@ struct HoldingsPart<'a> {
     /// This page again.
     again: String,
     troubles: Vec<BankTrouble>,
+    /// The time of the oldest read. None: no broker was read.
+    as_of: Option<String>,
     /// Of the account that is chosen.
     balance: Option<ReadBalance>,
     currencies: Vec<InCurrency<'a>>,
@@ -154,16 +156,24 @@ fn percent(part: &ExactSum, whole: &ExactSum) -> Option<String> {
     Some(Number::percent(percent.as_str()).text)
 }
 
-/// Of the accounts that the page shows, with the brokers that it names as not read.
+/// Of the accounts that the page shows, with the brokers that it names because they were not read
+/// or need the user.
 pub(super) async fn part(list: &RowList) -> (String, Vec<BankTrouble>) {
     let filter = &list.filter;
     let (mut holdings, mut troubles) = (Vec::<Holding>::new(), Vec::<BankTrouble>::new());
     let account = list.account_with_balance();
     let (reads, balance) = with_balance_of(&list.session, account, read_all(list)).await;
+    let mut age = None;
     for (broker, read) in reads {
+        let bank = asked(list, broker);
         match read {
-            Ok(some) => holdings.extend(some),
-            Err(error) => troubles.push(trouble(list, broker, &error)),
+            Ok(read) => {
+                // A broker may give its last report after the consent has ended.
+                troubles.extend(bank.broken());
+                age = age.max(Some(read.age));
+                holdings.extend(read.value.data);
+            }
+            Err(error) => troubles.push(bank.failed_by_api(&error.code, error.retry_after)),
         }
     }
     let mut by_currency: BTreeMap<&str, Vec<&Holding>> = BTreeMap::new();
@@ -174,12 +184,14 @@ pub(super) async fn part(list: &RowList) -> (String, Vec<BankTrouble>) {
     let currencies = by_currency.into_iter();
     let currencies = currencies.map(|(code, holdings)| in_currency(filter, code, holdings));
     let count = |is: fn(&Holding) -> bool| holdings.iter().filter(|one| is(one)).count();
-    let frame = list.session.frame("/investments");
+    let (frame, now) = (list.session.frame("/investments"), list.session.now);
+    let as_of = age.map(|age| now.checked_sub(age).unwrap_or(now));
     let part = HoldingsPart {
         frame: &frame,
         filter,
         again: format!("{}/investments?{}", frame.root, filter.query.this_page()),
         troubles,
+        as_of: as_of.map(|at| list.session.zone().time(at)),
         balance,
         currencies: currencies.filter(|one| !one.holdings.is_empty()).collect(),
         without_value: count(|one| one.value().is_none()),
@@ -204,12 +216,14 @@ pub(crate) async fn download_holdings(session: Session, uri: Uri) -> PageResult 
         && reads.iter().any(|(_, holdings)| holdings.is_ok());
     for (broker, holdings) in reads {
         let holdings = match holdings {
-            Ok(holdings) => holdings,
+            Ok(read) => read.value.data,
             Err(_) if leaves_out => continue,
             Err(mut error) => {
                 // The others are not of one broker.
                 if ["reconnect_required", "provider_unavailable"].contains(&error.code.as_str()) {
-                    error.message = trouble(&list, broker, &error).sentences();
+                    let bank = asked(&list, broker);
+                    let trouble = bank.failed_by_api(&error.code, error.retry_after);
+                    error.message = trouble.sentences();
                 }
                 return Ok(not_read(&error));
             }
@@ -238,8 +252,11 @@ pub(crate) async fn download_holdings(session: Session, uri: Uri) -> PageResult 
     Ok(csv_response(&parts.name(), stream::once(ready(Ok(file)))))
 }
 
+/// A broker, and what was read of it.
+type HoldingsRead<'b> = (&'b Bank, Result<Aged<List<Holding>>, ApiError>);
+
 /// Of each broker of the accounts that the page shows.
-async fn read_all(list: &RowList) -> Vec<(&Bank, Result<Vec<Holding>, ApiError>)> {
+async fn read_all(list: &RowList) -> Vec<HoldingsRead<'_>> {
     let mut reads = Vec::new();
     for broker in &list.linked.banks {
         let has = |id| broker.name_of(id).is_some();
@@ -251,21 +268,17 @@ async fn read_all(list: &RowList) -> Vec<(&Bank, Result<Vec<Holding>, ApiError>)
     reads.collect().await
 }
 
-async fn read<'b>(list: &RowList, broker: &'b Bank) -> (&'b Bank, Result<Vec<Holding>, ApiError>) {
+async fn read<'b>(list: &RowList, broker: &'b Bank) -> HoldingsRead<'b> {
     let session = &list.session;
     let account = list.filter.account.map(|id| format!("&accountId={id}"));
     let account = account.unwrap_or_default();
     let id = broker.connection.id;
     let path = format!("/v1/holdings?connectionId={id}{account}");
-    let read = session
-        .api
-        .get::<List<Holding>>(&session.caller, &path, None);
-    (broker, read.await.map(|read| read.value.data))
+    (broker, session.api.get(&session.caller, &path, None).await)
 }
 
-fn trouble(list: &RowList, broker: &Bank, error: &ApiError) -> BankTrouble {
-    let bank = list.session.asked(&broker.connection, &list.linked.names);
-    bank.failed_by_api(&error.code, error.retry_after)
+fn asked<'a>(list: &'a RowList, broker: &'a Bank) -> AskedBank<'a> {
+    list.session.asked(&broker.connection, &list.linked.names)
 }
 
 fn in_currency<'a>(

@@ -30,7 +30,7 @@ pub(crate) struct BankRows<'a> {
 pub(crate) struct BankRow {
     pub(crate) connection: Connection,
     pub(crate) institution: Institution,
-    /// Whether nothing is read from it until the user reconnects it.
+    /// Whether nothing new comes from it until the user reconnects it.
     pub(crate) is_broken: bool,
     pub(crate) state: BankState,
     /// What it has, and for one of several of this name, which.

@@ -616,6 +616,27 @@ async fn trades_of_all_brokers_follow_each_other(
     }
 }
 
+/// After a consent has ended, a broker gives its last report, which looks as if all was well.
+#[tokio::test]
+async fn broker_that_needs_the_user_keeps_its_last_report() {
+    let app = App::start(Setup::default()).await;
+    let person = app.person_at("snaptrade").await;
+    let browser = app.sign_in(person.user.id).await;
+    let held = |page: &str| {
+        let (held, _) = page.split_once("<h2 id=\"trades\">").unwrap();
+        assert_has(&text_of(held), "Holdings As of ");
+        held.matches("<li class=\"leads\">").count()
+    };
+    let before = held(&browser.get("/investments").await.text);
+    let broker = &person.connections[0];
+    let status = app.change_consent(broker, ConsentState::Expired).await;
+    assert_ne!(status, ConnectionStatus::Active);
+    let page = browser.get("/investments").await.text;
+    assert!(before > 0 && held(&page) == before, "{page}");
+    let button = format!("name=\"connection\"\n value=\"{}\"", broker.id);
+    assert_eq!(page.matches(&button).count(), 1, "{page}");
+}
+
 /// Whoever pages faster than the limit of live reads learns when to go on, in both parts.
 #[tokio::test]
 async fn a_limit_says_when_to_try_again() {
