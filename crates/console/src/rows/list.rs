@@ -253,7 +253,7 @@ impl RowsPart<'_> {
         self.filter.account.is_none().then_some((account, bank))
     }
 
-    /// Such as `8 found since 29 Nov 2025 in 28 accounts.`
+    /// Such as `Rows 1 to 50 since 29 Nov 2025 in 28 accounts.`
     fn summary(&self) -> String {
         let Self { filter, found, .. } = self;
         let (before, last) = (self.before(), self.last());
@@ -263,10 +263,10 @@ impl RowsPart<'_> {
         }
         let (is_all, is_filtered) = (found.older.is_none(), filter.leaves_rows_out());
         let first = before.saturating_add(1);
-        let range = match (is_all, before) {
-            (true, 0) => counted(last, "row"),
-            (true, _) => rows_of_list(first, last, last),
-            (false, _) => rows_between(first, last),
+        let rows = if first == last { "Row" } else { "Rows" };
+        let range = match is_all {
+            true => rows_of_list(first, last, last),
+            false => rows_between(first, last),
         };
         let count = match (is_empty, before) {
             (true, 0) if found.stopped.is_some() => "None found yet".to_owned(),
@@ -274,10 +274,7 @@ impl RowsPart<'_> {
             (true, 0) => format!("No {}", self.page.name),
             (true, _) if found.stopped.is_some() => "No older ones yet".to_owned(),
             (true, _) => "No older ones".to_owned(),
-            (false, _) if !is_filtered => range,
-            (false, 0) if is_all => format!("{last} found"),
-            (false, 0) => format!("Showing the newest {last}"),
-            (false, _) => format!("{range} found"),
+            (false, _) => format!("{rows} {range}"),
         };
         let days = match (filter.days, filter.period) {
             (Ok(Some((from, to))), None | Some(Period::LastMonth)) => {
@@ -357,7 +354,8 @@ impl RowsPart<'_> {
         let is_first = filter.start().is_none() && found.stopped.is_none();
         let is_usual =
             self.page.has_categories && !filter.has_chosen_days && !filter.leaves_rows_out();
-        let is_said = is_first && (found.rows.is_empty() || is_usual);
+        // A balance was read from the only bank that is asked.
+        let is_said = is_first && self.balance.is_none() && (found.rows.is_empty() || is_usual);
         is_said.then(|| self.list.linked.names.nothing_came_from(&found.silent))?
     }
 
@@ -370,9 +368,13 @@ impl RowsPart<'_> {
             _ => {
                 let is_filtered = self.filter.leaves_rows_out();
                 let found = if is_filtered { " found" } else { "" };
+                let others = match self.found.troubles.is_empty() {
+                    true => String::new(),
+                    false => format!(" at the other {}s", self.page.bank),
+                };
                 let mut days = self.filter.days_label();
                 days[..1].make_ascii_lowercase();
-                format!("all rows{found}, {days}")
+                format!("all rows{found}{others}, {days}")
             }
         }
     }

@@ -722,8 +722,9 @@ async fn an_account_a_period_and_a_text_filter_the_investments(
     let all = app.trades(&account).by(person).limit(500).rows().await;
     let expected = all.iter().filter(|trade| trade.symbol == "ETH").count();
     let said = match expected {
-        1..=50 => format!(">{expected} found. As of "),
-        _ => ">Showing the newest 50. As of ".to_owned(),
+        1 => ">Row 1 of 1. As of ".to_owned(),
+        2..=50 => format!(">Rows 1 to {expected} of {expected}. As of "),
+        _ => ">Rows 1 to 50. As of ".to_owned(),
     };
     assert!(
         expected > 0 && traded.contains(&said),

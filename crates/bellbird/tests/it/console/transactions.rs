@@ -289,7 +289,7 @@ async fn search_reads_a_year_and_says_so(app: &App, browser: &SignedIn<'_>) {
     let expected = sorted(expected.map(Listed::of).collect());
     assert_eq!(sorted(listed(&page.text)), expected);
     assert!(!expected.is_empty());
-    page.assert_has(&format!("{} found since 20 Nov 2025 in ", expected.len()));
+    page.assert_has(&format!("{0} of {0} since 20 Nov 2025 in ", expected.len()));
     page.assert_has("?period=24m&#38;search=%24");
 
     let word = old.description.split(' ').next().unwrap().to_uppercase();
