@@ -62,7 +62,7 @@ done! {
     SessionHasEnded => "session-has-ended", "That browser was signed out already.";
     ExampleDelivered => "example-delivered", "The example was sent, and your program accepted it.";
     ExampleNotDelivered => "example-not-delivered",
-        "The example was sent, but your program did not accept it. Send a test event to see its response.";
+        "The example was not delivered. Send a test event to see why.";
     ExampleNotSent => "example-not-sent",
         "No example was sent. Wait a minute, or send a test event to see why.";
 }
@@ -84,25 +84,31 @@ impl Done {
 /// What was done, and the place on the page of the line that says it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DoneAt {
-    text: &'static str,
+    done: Done,
     place: String,
 }
 
 impl DoneAt {
     pub(crate) fn of_query(query: Option<&str>) -> Option<Self> {
-        let (mut text, mut place) = (None, String::new());
+        let (mut done, mut place) = (None, String::new());
         for (name, value) in form_urlencoded::parse(query?.as_bytes()) {
             match &*name {
-                "done" => text = Done::ALL.iter().find(|(_, word, _)| *word == value),
+                "done" => done = Done::ALL.iter().find(|(_, word, _)| *word == value),
                 "at" => place = value.into_owned(),
                 _ => {}
             }
         }
-        text.map(|(_, _, text)| Self { text, place })
+        done.map(|(done, ..)| Self { done: *done, place })
     }
 
     pub(crate) fn text_at(&self, place: &str) -> Option<&'static str> {
-        (self.place == place).then_some(self.text)
+        let (.., text) = Done::ALL[self.done as usize];
+        (self.place == place).then_some(text)
+    }
+
+    /// Whether the form did not do what it is for.
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.done, Done::ExampleNotDelivered | Done::ExampleNotSent)
     }
 }
 

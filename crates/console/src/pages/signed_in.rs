@@ -98,6 +98,11 @@ impl SignedInFrame<'_> {
     pub(crate) fn done_at(&self, place: impl ToString) -> Option<&'static str> {
         self.done.and_then(|done| done.text_at(&place.to_string()))
     }
+
+    /// Whether that form did not do what it is for.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.done.is_some_and(DoneAt::has_failed)
+    }
 }
 
 impl Deref for SignedInFrame<'_> {

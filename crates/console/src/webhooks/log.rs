@@ -37,6 +37,8 @@ struct LogPage<'a> {
     frame: &'a SignedInFrame<'a>,
     zone: LocalTime,
     endpoint: &'a Endpoint,
+    /// Of the endpoint, as on the page of all. None: there is no other.
+    number: Option<u32>,
     rows: Vec<DeliveryRow>,
     query: &'a ListQuery,
     pages: Pages,
@@ -99,6 +101,8 @@ async fn page(
         let bank = bank.map(|bank| bank.unwrap_or("a bank that was removed"));
         row.about = bank.unwrap_or_default().to_owned();
     }
+    let own = session.storage().endpoints().list(session.user()).await?;
+    let found = (1..).zip(&own).find(|(_, one)| one.id == endpoint.id);
     let status = match not_sent {
         Some(_) => StatusCode::CONFLICT,
         None => StatusCode::OK,
@@ -107,6 +111,7 @@ async fn page(
         frame: &session.frame("/webhooks"),
         zone: session.zone(),
         endpoint,
+        number: found.filter(|_| own.len() > 1).map(|(number, _)| number),
         rows,
         query: &query,
         pages,

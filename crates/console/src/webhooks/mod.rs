@@ -43,7 +43,7 @@ enum Shown {
     Nothing,
     /// A secret, shown now and never again.
     Secret {
-        url: String,
+        id: EndpointId,
         secret: SecretString,
         kind: SecretKind,
     },
@@ -206,7 +206,7 @@ async fn save(form: &OwnForm, mut fields: EndpointFields) -> PageResult {
     };
     session.commit(change).await?;
     let shown = Shown::Secret {
-        url: created.endpoint.url,
+        id: created.endpoint.id,
         secret: created.secret,
         kind: SecretKind::OfNewEndpoint,
     };
@@ -243,7 +243,7 @@ async fn act(form: &OwnForm, action: &str, endpoint: &Endpoint) -> PageResult {
             }
             session.commit(change).await?;
             let shown = Shown::Secret {
-                url: new.endpoint.url,
+                id,
                 secret: new.secret,
                 kind: match endpoint.disabled_reason.as_deref() {
                     Some("secret broken") => SecretKind::Replaced,

@@ -243,6 +243,7 @@ async fn settings_and_keys_change_the_user_alone() {
     // The old one works for a day, in which nothing takes its place again.
     rotated.assert_lacks(&format!("name=\"rotate\" value=\"{record}\""));
     rotated.assert_has(&format!("name=\"revoke\" value=\"{record}\""));
+    rotated.assert_has(" Replaced. Works until ");
     for key in [&key, &replaced] {
         assert_eq!(app.get_as(key, "/v1/me").await.status, 200);
     }

@@ -329,6 +329,14 @@ async fn endpoint_is_made_tried_repaired_and_deleted() {
         page.assert_has(&format!("{number}. <bdi>{}</bdi></h2>", receiver.url));
         page.assert_has(&format!(">{number}. {}</option>", receiver.url));
     }
+    let endpoints = app.storage.endpoints().list(user).await.unwrap();
+    for (number, endpoint) in (1..).zip(endpoints) {
+        let said = format!("<p>{number}. <bdi>{}</bdi></p>", receiver.url);
+        let path = format!("/webhooks/endpoints/{}", endpoint.id);
+        browser.get(&path).await.assert_has(&said);
+        let rotation = format!("rotate={}&rotated=", endpoint.id);
+        browser.post("/webhooks", &rotation).await.assert_has(&said);
+    }
 }
 
 /// The form has no boxes for what a plan does not include, and an edit keeps it for a higher one.
@@ -383,6 +391,8 @@ async fn event_types_follow_the_plan_and_have_examples() {
     let form = format!("example={id}&type=trades.synced");
     let rejected = browser.post("/webhooks", &form).await;
     rejected.assert_leads_to("/webhooks?done=example-not-delivered&at=example-trades.synced#done");
+    let page = browser.get("/webhooks?done=example-not-delivered&at=example-trades.synced");
+    page.await.assert_has("<p class=\"done wrong\"");
     let log = browser.get(&format!("/webhooks/endpoints/{id}")).await;
     log.assert_has("Nothing was sent to this endpoint");
 }
