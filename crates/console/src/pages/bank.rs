@@ -188,7 +188,7 @@ fn holds(accounts: &[AccountRow], is_one_of_several: bool) -> String {
 pub(crate) fn status_text(status: ConnectionStatus) -> &'static str {
     match status {
         ConnectionStatus::Active => "Works again",
-        ConnectionStatus::Invalidated => "Your consent has expired",
+        ConnectionStatus::Invalidated => "Your consent has ended",
         ConnectionStatus::PendingMfa => "It asks you to confirm your sign-in",
         ConnectionStatus::Revoked => "Your consent was withdrawn",
         ConnectionStatus::Deleting => "It is being removed",

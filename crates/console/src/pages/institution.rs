@@ -6,7 +6,7 @@ use bellbird_connections::{LinkedConnection, Url};
 use bellbird_domain::{Account, AccountId, Connection};
 
 use super::frame::Frame;
-use super::names::{institution_name, sanitized};
+use super::names::{institution_name, number_of, sanitized};
 
 /// Longer than any address of a logo.
 const URL_BYTES_MAX: usize = 1024;
@@ -89,10 +89,7 @@ pub(crate) fn account_rows(linked: &LinkedConnection) -> Vec<AccountRow> {
         id: account.id,
         href: None,
         name: sanitized(&account.name),
-        number: account
-            .number
-            .as_ref()
-            .map(|number| number.as_str().to_owned()),
+        number: number_of(account).map(str::to_owned),
     };
     linked.accounts.iter().map(row).collect()
 }

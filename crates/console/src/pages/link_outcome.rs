@@ -27,14 +27,6 @@ pub(crate) enum WayBack {
 }
 
 impl WayBack {
-    /// Whether it was to renew the consent of a connection.
-    fn is_repair(self) -> bool {
-        matches!(
-            self,
-            Self::Console(Some(Retry(Some(_)))) | Self::Link { is_repair: true }
-        )
-    }
-
     fn is_console(self) -> bool {
         matches!(self, Self::Console(_))
     }
@@ -282,9 +274,12 @@ fn result_notice(
             Next::Banks,
         ),
         LinkOutcome::Declined => {
-            let (title, text) = match way.is_repair() {
-                true => ("Nothing has changed", "You did not give your consent."),
-                false => ("You did not give your consent", "Nothing was changed."),
+            let (title, text) = match repaired.map(institution_name) {
+                Some(bank) => (
+                    format!("{bank} was not reconnected"),
+                    "You did not give your consent. Nothing has changed.",
+                ),
+                None => ("You did not give your consent".to_owned(), "Nothing was changed."),
             };
             (Notice::new(Tone::Neutral, title).with(text), Next::Retry)
         }
@@ -361,7 +356,11 @@ mod tests {
             app_return: None,
         };
         let repaired = connection("Repaired Bank", ConnectionStatus::Revoked);
-        let repaired = way.is_repair().then_some(&repaired);
+        let is_repair = matches!(
+            way,
+            WayBack::Console(Some(Retry(Some(_)))) | WayBack::Link { is_repair: true }
+        );
+        let repaired = is_repair.then_some(&repaired);
         Notice::for_callback(&callback, way, repaired, &Frame::default())
     }
 
@@ -432,8 +431,9 @@ mod tests {
             CallbackOutcome::Finished(result_of(LinkOutcome::Declined, &[], None)),
             WayBack::Link { is_repair: true },
         );
-        assert_eq!(kept.title, "Nothing has changed");
-        assert_eq!(kept.paragraphs, ["You did not give your consent."]);
+        assert_eq!(kept.title, "Repaired Bank was not reconnected");
+        let said = "You did not give your consent. Nothing has changed.";
+        assert_eq!(kept.paragraphs, [said]);
         let failed = notice_with(
             CallbackOutcome::Finished(result_of(LinkOutcome::Failed, &[], None)),
             WayBack::Link { is_repair: true },

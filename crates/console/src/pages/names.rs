@@ -15,11 +15,18 @@ pub(crate) fn institution_name(connection: &Connection) -> String {
     }
 }
 
+/// The masked number of an account, unless its name ends with it.
+pub(crate) fn number_of(account: &Account) -> Option<&str> {
+    let number = account.number.as_ref().map(MaskedNumber::as_str);
+    number.filter(|number| !account.name.ends_with(*number))
+}
+
 /// A name with the masked number of its account behind it.
 pub(crate) fn with_number(name: &str, account: &Account) -> String {
-    let number = account.number.as_ref().map(MaskedNumber::as_str);
-    let number = number.map(|number| format!(" {number}"));
-    name.to_owned() + &number.unwrap_or_default()
+    match number_of(account) {
+        Some(number) => format!("{name} {number}"),
+        None => name.to_owned(),
+    }
 }
 
 /// Removes control characters and bidirectional controls, which could reverse the text around the
@@ -46,7 +53,7 @@ mod tests {
     use bellbird_domain::ConnectionStatus;
 
     use super::*;
-    use crate::pages::fixtures::connection;
+    use crate::pages::fixtures::{account, connection};
 
     #[test]
     fn institution_names_are_sanitized() {
@@ -56,5 +63,14 @@ mod tests {
         assert_eq!(shown(" \u{200f} "), "Unnamed institution");
         assert_eq!(shown(&"ā".repeat(81)), format!("{}…", "ā".repeat(80)));
         assert_eq!(shown(&"ā".repeat(80)), "ā".repeat(80));
+    }
+
+    #[test]
+    fn number_of_an_account_is_said_once() {
+        let bank = connection("Bank", ConnectionStatus::Active);
+        for name in ["Card", "Card xxxx5678"] {
+            let account = account(&bank, name);
+            assert_eq!(with_number(name, &account), "Card xxxx5678");
+        }
     }
 }

@@ -166,7 +166,7 @@ fn error_message(error_code: &str) -> &'static str {
         "1012" => "The broker could not be linked in this way. Please start again.",
         "1023" => {
             "This login differs from the linked one. Please start again with the same login, or link this one as a new \
-             connection."
+             bank."
         }
         "1140" => {
             "The broker's API key has no permission to read accounts. Please add it at the broker and start again."
