@@ -225,7 +225,7 @@ pub(crate) async fn download_holdings(session: Session, uri: Uri) -> PageResult 
                     let trouble = bank.failed_by_api(&error.code, error.retry_after);
                     error.message = trouble.sentences();
                 }
-                return Ok(not_read(&error));
+                return Ok(not_read(&list, &error));
             }
         };
         for one in holdings {

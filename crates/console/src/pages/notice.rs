@@ -66,8 +66,8 @@ pub(crate) struct Notice {
 
 pub(super) struct PageLink {
     class: &'static str,
-    /// Of the console. None: the page's own URL.
-    path: Option<&'static str>,
+    /// Of the console, with its query. None: the page's own URL.
+    path: Option<String>,
     label: &'static str,
 }
 
@@ -170,12 +170,13 @@ impl Notice {
         self.with_link("button", Some(path), label)
     }
 
-    pub(super) fn with_link(
+    pub(crate) fn with_link(
         mut self,
         class: &'static str,
-        path: Option<&'static str>,
+        path: Option<&str>,
         label: &'static str,
     ) -> Self {
+        let path = path.map(str::to_owned);
         self.links.push(PageLink { class, path, label });
         self
     }

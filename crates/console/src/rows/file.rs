@@ -65,17 +65,17 @@ pub(crate) async fn download<K: ListKind>(
     version: Version,
     uri: Uri,
 ) -> PageResult {
+    let list = RowList::load(session, K::PAGE, uri.query()).await?;
     // An older client cannot see that a file is cut off.
     if version < Version::HTTP_11 {
-        return Ok(no_file(StatusCode::BAD_REQUEST, OLD_HTTP));
+        return Ok(no_file(&list, StatusCode::BAD_REQUEST, OLD_HTTP));
     }
-    let list = RowList::load(session, K::PAGE, uri.query()).await?;
     if let Err(error) = list.filter.days {
-        return Ok(no_file(StatusCode::BAD_REQUEST, error.text));
+        return Ok(no_file(&list, StatusCode::BAD_REQUEST, error.text));
     }
     let (file, name) = match File::<K>::open(&list).await {
         Ok(opened) => opened,
-        Err(error) => return Ok(not_read(&error)),
+        Err(error) => return Ok(not_read(&list, &error)),
     };
     let pieces = stream::try_unfold(file, |mut file| async move {
         let piece = file.next_piece().await?;
@@ -98,25 +98,29 @@ pub(crate) fn csv_response(
     (headers, timeout, Body::from_stream(pieces)).into_response()
 }
 
-pub(super) fn no_file(status: StatusCode, why: &str) -> Response {
-    notice(status, why).into_response()
+pub(super) fn no_file(list: &RowList, status: StatusCode, why: &str) -> Response {
+    notice(list, status, why).into_response()
 }
 
-fn notice(status: StatusCode, why: &str) -> Notice {
+/// Leads back to the page, which has the file without the banks that it names.
+fn notice(list: &RowList, status: StatusCode, why: &str) -> Notice {
+    let query = list.filter.query.with(&[("partial", "")]);
+    let page = format!("{}?{query}", list.page.path);
     Notice::new(Tone::Attention, "There is no file")
         .with(why)
         .with_retry_link()
+        .with_link("button quiet", Some(&page), "Back to the page")
         .with_status(status)
 }
 
 /// A wait is said of a limit of the user's only.
-pub(crate) fn not_read(error: &ApiError) -> Response {
+pub(crate) fn not_read(list: &RowList, error: &ApiError) -> Response {
     match error.retry_after {
         Some(seconds) if error.status == StatusCode::TOO_MANY_REQUESTS => {
-            let notice = notice(error.status, &error.message);
+            let notice = notice(list, error.status, &error.message);
             notice.with_retry_after(seconds).into_response()
         }
-        _ => no_file(StatusCode::BAD_GATEWAY, &error.message),
+        _ => no_file(list, StatusCode::BAD_GATEWAY, &error.message),
     }
 }
 

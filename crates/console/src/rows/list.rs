@@ -50,7 +50,7 @@ struct RowsPart<'a> {
 /// The rows that a page is about.
 pub(crate) struct RowList {
     pub(crate) session: Session,
-    page: &'static RowsPage,
+    pub(super) page: &'static RowsPage,
     pub(crate) linked: Linked,
     pub(crate) filter: Filter,
     progress: Progress,

@@ -138,9 +138,10 @@ pub(crate) async fn download_ofx(session: Session, version: Version, uri: Uri) -
     let account = account.or_else(|| list.linked.first_account());
     let Some(query) = account.and_then(|account| list.api_query(Some(account))) else {
         let why = "Choose an account and its days again.";
-        return Ok(file::no_file(StatusCode::BAD_REQUEST, why));
+        return Ok(file::no_file(&list, StatusCode::BAD_REQUEST, why));
     };
     let path = format!("/v1/export/transactions.ofx?{query}");
     let opened = list.session.api.open(&list.session.caller, &path, version);
-    Ok(opened.await.unwrap_or_else(|error| file::not_read(&error)))
+    let opened = opened.await;
+    Ok(opened.unwrap_or_else(|error| file::not_read(&list, &error)))
 }

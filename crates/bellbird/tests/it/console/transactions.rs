@@ -448,6 +448,7 @@ async fn broken_bank_has_a_way_back_and_spoils_no_other(
 
     let whole = browser.get("/transactions.csv").await;
     whole.assert_shows(502, "There is no file");
+    whole.assert_has("href=\"/transactions?\">Back to the page</a>");
     page.assert_has("/transactions.csv?partial=true");
     let file = browser.get("/transactions.csv?partial=true").await;
     file.assert_status(200);
