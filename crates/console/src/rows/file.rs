@@ -120,6 +120,7 @@ pub(crate) fn not_read(list: &RowList, error: &ApiError) -> Response {
             let notice = notice(list, error.status, &error.message);
             notice.with_retry_after(seconds).into_response()
         }
+        _ if error.status == StatusCode::FORBIDDEN => no_file(list, error.status, &error.message),
         _ => no_file(list, StatusCode::BAD_GATEWAY, &error.message),
     }
 }

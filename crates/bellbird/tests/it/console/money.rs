@@ -754,6 +754,8 @@ async fn a_broker_that_fails_spoils_no_other(app: &App, person: &Person, browser
     assert!(before.iter().any(is_broken), "{before:?}");
     assert!(!left.is_empty() && !left.iter().any(is_broken), "{left:?}");
     page.assert_lacks("Sum: ");
+    // A browser would hide the page that says why there is no file.
+    page.assert_lacks(" download>");
     let file = browser.get("/trades.csv").await;
     file.assert_shows(502, "There is no file");
     let file = browser.get("/trades.csv?partial=true").await;
@@ -769,7 +771,7 @@ async fn a_broker_that_fails_spoils_no_other(app: &App, person: &Person, browser
     app.set_plan(person.user.id, Plan::Developer).await;
     for path in ["/trades.csv", "/holdings.csv"] {
         let file = browser.get(path).await;
-        file.assert_shows(502, "There is no file");
+        file.assert_shows(403, "There is no file");
         file.assert_has("plan");
     }
 }
