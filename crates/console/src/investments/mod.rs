@@ -26,12 +26,12 @@ pub(crate) async fn show(session: Session, uri: Uri) -> PageResult {
 /// named above the holdings only.
 fn parts(list: Arc<RowList>) -> impl Stream<Item = String> + Send + 'static {
     let held = Arc::clone(&list);
-    let (tell, told) = oneshot::channel();
+    let (name, named_above) = oneshot::channel();
     let holdings = async move {
         let (part, troubles) = holdings::part(&held).await;
-        let _ = tell.send(troubles);
+        let _ = name.send(troubles);
         part
     };
-    let trades = async move { list.whole_part::<Trades>(told).await };
+    let trades = async move { list.whole_part::<Trades>(named_above).await };
     FuturesOrdered::from_iter([holdings.boxed(), trades.boxed()])
 }

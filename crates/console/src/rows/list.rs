@@ -42,7 +42,7 @@ struct RowsPart<'a> {
     /// Why there are no rows.
     problem: Option<String>,
     /// What the page has said above the rows.
-    told: &'a [BankTrouble],
+    named_above: &'a [BankTrouble],
     /// Of the account that is chosen.
     balance: Option<ReadBalance>,
 }
@@ -117,14 +117,14 @@ impl RowList {
         }))
     }
 
-    /// All rows, when every bank has answered. `told` comes from the part above them, which is
-    /// shown before.
+    /// All rows, when every bank has answered. The part above them is shown first, and its banks
+    /// are not named again.
     pub(crate) async fn whole_part<K: ListKind>(
         &self,
-        told: oneshot::Receiver<Vec<BankTrouble>>,
+        named_above: oneshot::Receiver<Vec<BankTrouble>>,
     ) -> String {
-        let (found, told) = tokio::join!(self.find::<K>(), told);
-        self.final_part(found, &told.unwrap_or_default(), None)
+        let (found, named_above) = tokio::join!(self.find::<K>(), named_above);
+        self.final_part(found, &named_above.unwrap_or_default(), None)
     }
 
     /// The account that is chosen, unless its bank needs the user.
@@ -172,7 +172,7 @@ impl RowList {
     fn final_part(
         &self,
         found: Result<Arc<Found>, String>,
-        told: &[BankTrouble],
+        named_above: &[BankTrouble],
         balance: Option<ReadBalance>,
     ) -> String {
         let (found, problem) = match found {
@@ -181,7 +181,7 @@ impl RowList {
         };
         rendered_part(&RowsPart {
             problem,
-            told,
+            named_above,
             balance,
             ..self.part(&self.session.frame(self.page.path), &found)
         })
@@ -196,7 +196,7 @@ impl RowList {
             found,
             asking: None,
             problem: None,
-            told: &[],
+            named_above: &[],
             balance: None,
         }
     }
@@ -205,7 +205,12 @@ impl RowList {
 impl RowsPart<'_> {
     fn troubles(&self) -> impl Iterator<Item = &BankTrouble> {
         let troubles = self.found.troubles.iter();
-        troubles.filter(move |one| !self.told.iter().any(|told| told.is_like(one)))
+        troubles.filter(move |one| {
+            !self
+                .named_above
+                .iter()
+                .any(|named_above| named_above.is_like(one))
+        })
     }
 
     /// To the rows of the page with a query.

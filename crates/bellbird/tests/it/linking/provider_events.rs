@@ -79,7 +79,7 @@ impl App {
         .await;
     }
 
-    /// Leaves the clock as it is while an event is under way, which would become too old.
+    /// Leaves the clock as it is while an event is on its way, which would become too old.
     async fn run_jobs_a_second_later(&self, provider: &str) {
         let deliveries = self.bank(provider).deliveries();
         let is_under_way = |delivery: &Value| delivery["state"] == "waiting";

@@ -16,7 +16,7 @@ use crate::{PostgresOptions, Storage, UserChange, in_tx};
 
 const ROUNDS: u32 = 3;
 /// For what the server does a moment later.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
 const SETTING: Sql = Sql::new("SETTING", "").on_postgres("SELECT current_setting($1)");
 const LOCK: Sql = Sql::new("LOCK", "").on_postgres("SELECT 1 FROM users WHERE id = $1 FOR UPDATE");
@@ -158,7 +158,7 @@ fn postgres_cancels_what_is_given_up() {
                     );
                 }
                 // A session that was closed ends at the server a moment later.
-                let until = Instant::now() + PATIENCE;
+                let until = Instant::now() + WAIT_MAX;
                 while locked.sessions().await > idle(db) {
                     assert!(Instant::now() < until, "a closed session is still there");
                 }
@@ -191,7 +191,7 @@ fn postgres_transaction_that_is_given_up_while_it_begins_is_rolled_back() {
             observer: &observer,
         };
         // The rollback is on its way.
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + WAIT_MAX;
         while open
             .count("application_name = 'bellbird' AND state = 'idle in transaction'")
             .await
