@@ -247,8 +247,9 @@ async fn insert_as(
 }
 
 /// Stores a new key with the name and the expiry of an old one, which from now on expires at
-/// `ends_at` or at its own expiry. Returns the new record and the changed old one.
-/// [`StorageError::TooMany`] as for a new key.
+/// `ends_at` or at its own expiry. If the old one was rotated before, the expiry is the one that it
+/// had then. Returns the new record and the changed old one. [`StorageError::TooMany`] as for a new
+/// key.
 pub async fn rotate(
     tx: &mut Tx,
     old: &KeyRecord,
@@ -260,6 +261,7 @@ pub async fn rotate(
     if !lock_user_if_exists(tx, old.user_id).await? {
         return Err(StorageError::NotFound("key"));
     }
+    let expires_at = expiry_before_rotations(tx, old.id).await?;
     let id = KeyId::new();
     let replaced = tx
         .one(REPLACE, params![old.id, ends_at, id], record)
@@ -268,8 +270,20 @@ pub async fn rotate(
     let replaced = replaced
         .filter(|old| old.revoked_at.is_none())
         .ok_or(StorageError::NotFound("key"))?;
-    let new = insert_as(tx, (old.user_id, id), new, &old.name, old.expires_at, now).await?;
+    let new = insert_as(tx, (old.user_id, id), new, &old.name, expires_at, now).await?;
     Ok((new, replaced))
+}
+
+/// A rotated key ends with its grace period. Only the key that took its place still has the expiry.
+async fn expiry_before_rotations(tx: &mut Tx, id: KeyId) -> Result<Option<Timestamp>> {
+    let mut key = find(tx, id).await?.ok_or(StorageError::NotFound("key"))?;
+    while let Some(next) = key.replaced_by {
+        let Some(found) = find(tx, next).await? else {
+            break;
+        };
+        key = found;
+    }
+    Ok(key.expires_at)
 }
 
 /// Revokes a key. Revoking it again keeps the first time.

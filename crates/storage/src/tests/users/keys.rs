@@ -70,8 +70,14 @@ both! {
         assert_eq!(old.expires_at, Some(at(50)));
         assert!(db.keys().find_caller(&key(1), at(50)).await.unwrap().is_none());
         let without_expiry = db.key(user.id, 4).await;
-        let (_, old) = in_tx!(db, keys::rotate(&without_expiry, &key(5), at(70), at(10))).await.unwrap();
-        assert_eq!(old.expires_at, Some(at(70)));
+        let (new, old) = in_tx!(db, keys::rotate(&without_expiry, &key(5), at(70), at(10))).await.unwrap();
+        assert_eq!((new.expires_at, old.expires_at), (None, Some(at(70))));
+        // However often the old one is rotated, a new key does not end with its grace period.
+        in_tx!(db, keys::rotate(&new, &key(6), at(60), at(20))).await.unwrap();
+        for number in [7, 8] {
+            let (new, again) = in_tx!(db, keys::rotate(&old, &key(number), at(80), at(30))).await.unwrap();
+            assert_eq!((new.expires_at, again.expires_at), (None, Some(at(70))));
+        }
     }
 
     async fn lists_only_the_users_keys_oldest_first(db) {
