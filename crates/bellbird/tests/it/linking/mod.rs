@@ -5,5 +5,5 @@ pub(crate) mod chromium;
 mod confirmation;
 mod pages;
 mod provider_events;
-pub(crate) mod removal;
+mod removal;
 mod sessions;

@@ -1,5 +1,5 @@
 //! Removing a connection: it is hidden at once, its consent is withdrawn with retries, and then it
-//! is deleted. Failures do not change that; for crashes see `chaos/kills/removal.rs`.
+//! is deleted. Failures do not change that; for crashes see `chaos/kills/removal_process.rs`.
 
 use bellbird_connections::{Connections, Removal};
 use bellbird_domain::{ConnectionId, Plan};
@@ -12,12 +12,12 @@ use crate::support::harness::{App, Setup, also_on_postgres, eventually, simulate
 use crate::support::provider_spec::spec;
 
 /// Longer than a lease.
-pub(crate) const PAST_LEASE: SignedDuration = SignedDuration::from_mins(3);
+const PAST_LEASE: SignedDuration = SignedDuration::from_mins(3);
 const DELETE_CONSENT: &str = "/v1/consent/{arrangement_id}";
 
 /// Advances the clocks of the service and of SnapTrade, which rejects signatures of another time.
 /// That of Fiskil stays, so that its token is valid and a withdrawal is one call.
-pub(crate) fn advance_clock(app: &App, time: SignedDuration) {
+fn advance_clock(app: &App, time: SignedDuration) {
     app.advance_own_clock(time);
     app.bank("snaptrade").advance_clock(time);
 }
@@ -29,11 +29,11 @@ async fn removal_steps(app: &App, id: ConnectionId) -> Vec<String> {
 }
 
 /// An instance on which no provider is configured.
-pub(crate) fn without_providers(app: &App) -> Connections {
+fn without_providers(app: &App) -> Connections {
     Connections::new(app.storage.clone(), Registry::default(), app.clock.clone())
 }
 
-pub(crate) async fn assert_gone(app: &App, id: ConnectionId) {
+async fn assert_gone(app: &App, id: ConnectionId) {
     assert_eq!(app.storage.connections().find_any(id).await.unwrap(), None);
     let secrets = app.storage.secrets();
     let credentials = secrets.find_credentials(app.olivia.user.id, id).await;
@@ -43,7 +43,7 @@ pub(crate) async fn assert_gone(app: &App, id: ConnectionId) {
     assert_eq!(app.removals().await.len(), 0);
 }
 
-pub(crate) fn withdrawals(app: &App) -> u64 {
+fn withdrawals(app: &App) -> u64 {
     let calls = app.fiskil().calls();
     calls.get(DELETE_CONSENT).copied().unwrap_or(0)
 }

@@ -29,16 +29,6 @@ pub(crate) enum CrashPoint {
     BeforeSessionEnds,
 }
 
-impl CrashPoint {
-    /// While an instance waits for a response that the provider has not begun, after so many calls.
-    pub(crate) fn at_call(after: u64) -> Self {
-        Self::AtCall {
-            after,
-            applied: false,
-        }
-    }
-}
-
 pub(crate) struct RunOutcome {
     pub(crate) finished: bool,
     /// How often its runtime was polled.

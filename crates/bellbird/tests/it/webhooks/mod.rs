@@ -1,6 +1,5 @@
 //! Tests of webhook events.
 
-mod concurrency;
 mod events;
 mod health;
 mod installation;

@@ -334,7 +334,11 @@ async fn unsent_code_exchange_is_resumed_in_time() {
     let run = async move |connections: Connections| {
         answer_callback(&connections, &answer).await;
     };
-    let outcome = app.run_until_crash("akahu", CrashPoint::at_call(0), run);
+    let unsent = CrashPoint::AtCall {
+        after: 0,
+        applied: false,
+    };
+    let outcome = app.run_until_crash("akahu", unsent, run);
     assert!(!outcome.await.finished);
     // A code is valid for one minute.
     app.advance_clock(SignedDuration::from_secs(30));

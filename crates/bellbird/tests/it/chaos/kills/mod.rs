@@ -6,11 +6,8 @@ mod changes_process;
 mod dead_leases;
 mod linking;
 mod linking_process;
-mod removal;
 mod removal_process;
-mod status_steps;
 mod sync_random;
-mod sync_steps;
 
 /// How many times more often than usual a test crashes the service: `BELLBIRD_TEST_PERCENT`.
 fn kill_factor() -> u32 {
