@@ -439,15 +439,6 @@ async fn peer_without_transactions(body: &'static str, accounts: &'static str) -
 }
 
 #[tokio::test]
-async fn empty_page_can_have_a_next_page() {
-    let empty = r#"{"success": true, "items": [], "cursor": {"next": "on"}}"#;
-    let peer = always(200, empty).await;
-    let next = Some(Cursor("on".to_owned()));
-    assert_eq!(page(&peer, false, None).await, (0, Ok(next)));
-    assert_eq!(peer.lines().len(), 1);
-}
-
-#[tokio::test]
 async fn errors_by_status() {
     for (status, expected) in [
         (401, REVOKED),
@@ -511,19 +502,6 @@ async fn empty_page_counts_only_with_a_live_consent() {
         assert_eq!(found, (0, expected), "{one_account} {rows:?}");
         assert_eq!(peer.lines().len(), if accounts.is_empty() { 1 } else { 2 });
     }
-}
-
-#[tokio::test]
-async fn accounts_of_one_login() {
-    let peer = always(200, ACCOUNTS).await;
-    let akahu = akahu(&peer.base_url, None);
-    let [asb, gone] = [ASB, "authorisation_gone"].map(|login| credentials("user_token_1", login));
-    let found = akahu.accounts(&context(), &asb).await;
-    assert_eq!(found.unwrap().len(), 3);
-    assert_eq!(akahu.accounts(&context(), &gone).await, Err(REVOKED));
-    let consent = akahu.consent(&context(), &gone).await;
-    let revoked = ConsentStatus::Broken(ConnectionStatus::Revoked);
-    assert_eq!(consent, Ok(revoked.into()));
 }
 
 #[tokio::test]

@@ -379,36 +379,6 @@ async fn balance_calls_run_concurrently() {
 }
 
 #[tokio::test]
-async fn missing_list_fails_its_own_accounts_only() {
-    let peer = Peer::new(|_, line| match line {
-        "GET /authorizations/other/accounts" => GONE,
-        _ => (200, "", "[]"),
-    })
-    .await;
-    let (own, other) = (
-        credentials(),
-        SecretString::from(r#"{"authorizationId": "other"}"#),
-    );
-    let accounts = [account("a1"), account("a2")];
-    let broken = SecretString::from("{}");
-    let queries = [&own, &other, &broken].map(|credentials| BalancesQuery {
-        credentials,
-        accounts: &accounts,
-    });
-    let found = peer.adapter.balances(&context(), &queries).await;
-    let nothing = Balance {
-        currency: Currency::parse("AUD"),
-        ..Balance::default()
-    };
-    assert_eq!(found[0], vec![Ok(nothing); 2]);
-    let revoked = Error::ReconnectNeeded(ConnectionStatus::Revoked);
-    assert_eq!(found[1], vec![Err(revoked); 2]);
-    let is_invalid =
-        |outcome: &Result<Balance, Error>| matches!(outcome, Err(Error::InvalidCredentials(_)));
-    assert!(found[2].iter().all(is_invalid));
-}
-
-#[tokio::test]
 async fn missing_account_checks_consent_once() {
     for (connection, expected) in [
         (GONE, Error::ReconnectNeeded(ConnectionStatus::Revoked)),

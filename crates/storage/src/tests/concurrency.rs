@@ -4,7 +4,7 @@ use bellbird_domain::{ApiKey, Plan};
 use tokio::task::JoinSet;
 
 use crate::tests::support::{assert_fails, at, both, new_account, new_connection};
-use crate::{Sealer, Storage, StorageError, UserChange, in_tx};
+use crate::{Sealer, Storage, UserChange, in_tx};
 
 /// Writes by each task.
 const ROUNDS: u8 = 12;
@@ -65,24 +65,6 @@ both! {
             assert_fails!(rejected[0], Conflict(_));
         }
         assert_eq!(db.connections().list_all().await.unwrap().len(), 8);
-    }
-
-    async fn key_of_a_user_who_is_being_removed_is_not_found(db) {
-        let handles = [db.reopen().await, db.reopen().await];
-        for round in 0..ROUNDS {
-            let user = db.user(&format!("{round}@x")).await.id;
-            let (key, other) = (key_of(0, round), key_of(1, round));
-            let old = in_tx!(db, keys::insert(user, &key_of(2, round), "k", None, at(0))).await.unwrap();
-            let (inserted, rotated, removed) = tokio::join!(
-                in_tx!(handles[0], keys::insert(user, &key, "k", None, at(0))),
-                in_tx!(db, keys::rotate(&old, &other, at(9), at(0))),
-                in_tx!(handles[1], user::delete(user, at(900))),
-            );
-            removed.unwrap();
-            for result in [inserted, rotated.map(|(new, _)| new)] {
-                assert!(matches!(result, Ok(_) | Err(StorageError::NotFound("user" | "key"))), "{result:?}");
-            }
-        }
     }
 }
 

@@ -262,22 +262,6 @@ async fn pending_rows_are_dropped_and_odd_ones_are_read(
 }
 
 #[tokio::test]
-async fn twelve_thousand_rows_are_paged_cheaply() {
-    let app = App::start(Setup::with_rows(12_000)).await;
-    let (account, _) = app.busiest().await;
-    for limit in [200, 500] {
-        app.reset_calls();
-        let (rows, calls) = read_all(&app, &account, limit).await;
-        assert_eq!(rows.len(), 12_000);
-        let ids: BTreeSet<&str> = rows.iter().map(|row| row.id.as_str()).collect();
-        assert_eq!(ids.len(), 12_000, "every row once");
-        assert!(calls[1..].iter().all(|calls| *calls <= 2), "{calls:?}");
-        let (all, most) = (calls.iter().sum::<u64>(), (12_000 / limit + 12) as u64);
-        assert!(all <= most, "{all} calls for pages of {limit}");
-    }
-}
-
-#[tokio::test]
 async fn rows_up_to_the_cap_cost_40_calls_and_those_past_it_are_reachable() {
     let app = App::start(Setup::with_rows(5_000)).await;
     let (account, provider_id) = app.busiest().await;
@@ -326,27 +310,6 @@ async fn paging_is_stable_and_a_poll_sees_new_rows(
     let polled = page(0).await;
     assert_eq!(polled[0].id, new);
     assert_eq!(polled[1..], first[..9]);
-}
-
-#[tokio::test]
-async fn rejected_cursor_restarts_paging_and_empty_pages_are_not_its_end() {
-    let app = App::start(Setup::with_rows(1_500)).await;
-    let (account, _) = app.busiest().await;
-    // Dates of its own, so that the second part has learned no end.
-    let read = app.transactions(&account).from("1999-01-01").limit(100);
-    read.send().await;
-    let undisturbed = read.clone().offset(300).rows().await;
-    // All three attempts with the stored cursor fail. Reading from the start succeeds.
-    app.fiskil()
-        .add_fault(Fault::status(503).at("/v1/banking/transactions").times(3));
-    let restarted = read.offset(300).page().await;
-    assert_eq!(restarted.rows, undisturbed);
-    assert_eq!(restarted.pagination.total, 1_500);
-
-    app.clear_faults();
-    app.fiskil().empty_pages(2);
-    let (rows, _) = read_all(&app, &account, 400).await;
-    assert_eq!(rows.len(), 1_500);
 }
 
 async fn concurrent_equal_requests_share_one_call(app: &App, account: &Account) {

@@ -1,8 +1,6 @@
 //! Syncs: which rows they report as new or updated, their date ranges, and the fingerprints that
 //! they store.
 
-use std::collections::BTreeSet;
-
 use bellbird_connections::ConnectionsError;
 use bellbird_domain::{Connection, ConnectionStatus};
 use bellbird_sandbox::{ConsentState, Fault, WebhookSettings};
@@ -306,38 +304,6 @@ async fn failing_provider_is_retried_and_broken_connection_is_not_read() {
 }
 
 #[tokio::test]
-async fn two_instances_sync_a_connection_once() {
-    let mut counted = Vec::new();
-    for instances in [1, 2] {
-        let app = App::start(Setup::default()).await;
-        let hook = app.hook(&app.olivia.user).await;
-        app.run_jobs_after(HOUR).await;
-        app.reset_calls();
-        // Slow enough for the other instance to interfere.
-        app.fiskil()
-            .add_fault(Fault::delay_ms(100).at("/v1/banking/transactions"));
-        let other = app.shared.new_instance().await;
-        let first = async || app.connections.jobs().run_due("sync").await.unwrap();
-        let second = async || {
-            if instances == 2 {
-                other.jobs().run_due("sync").await.unwrap();
-            }
-        };
-        tokio::join!(first(), second());
-        counted.push(app.fiskil().calls());
-        let received = app.delivered_to(&hook).await;
-        let metadata = received.iter().map(|event| &event.body["metadata"]);
-        let runs: BTreeSet<&str> = metadata.map(|of| text(of, "sync_run_id")).collect();
-        assert_eq!(runs.len(), 2, "{instances}");
-        let rows = all_rows(&received, "new");
-        let ids: BTreeSet<&str> = rows.iter().map(|row| text(row, "id")).collect();
-        assert_eq!(ids.len(), rows.len(), "{instances}");
-    }
-    let row_calls = |at: usize| counted[at]["/v1/banking/transactions"];
-    assert_eq!(row_calls(0), row_calls(1));
-}
-
-#[tokio::test]
 async fn command_waits_for_another_instance_and_for_a_long_sync() {
     let app = App::start(Setup::default()).await;
     let connection = &app.olivia.connections[0];
@@ -478,4 +444,4 @@ async fn failed_sync_stores_and_announces_nothing() {
     assert_eq!(counts, RowCounts { new, updated });
 }
 
-also_on_postgres! { two_instances_sync_a_connection_once command_waits_for_another_instance_and_for_a_long_sync }
+also_on_postgres! { command_waits_for_another_instance_and_for_a_long_sync }

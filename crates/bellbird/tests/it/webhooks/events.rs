@@ -11,11 +11,11 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{BODY_EXPIRED, DAY, HOUR, with_chunks_of};
+use super::{BODY_EXPIRED, DAY, HOUR};
 use crate::support::harness::{App, Person, Setup, simulated_providers};
 use crate::support::process::{names, text};
 use crate::support::provider_spec::spec;
-use crate::support::receiver::{ChunkPosition, Hook, ReceivedEvent, Reply, RowCounts, chunks};
+use crate::support::receiver::{ChunkPosition, Hook, ReceivedEvent, Reply, RowCounts};
 use crate::support::rows::all_rows;
 use crate::support::schema::check;
 
@@ -195,63 +195,6 @@ async fn assert_announced_as_shown(app: &App, person: &Person, connection: &Conn
         assert_envelope(event, &event_type, Some(connection.id), now);
     }
     app.delete_hook(&hook).await;
-}
-
-#[tokio::test]
-async fn chunks_are_delivered_in_order() {
-    let app = with_chunks_of(5).await;
-    let connection = &app.olivia.connections[0];
-    let hook = app.hook(&app.olivia.user).await;
-    let report = app.sync(connection).await;
-    assert!(report.events > 3, "{report:?}");
-    assert_eq!(report.events, report.new_count.div_ceil(5));
-    // The endpoint rejects the second chunk three times. Later chunks wait for it.
-    hook.receiver
-        .reply_next_with([204, 500, 500, 500].map(Reply::Status));
-    let mut all = Vec::new();
-    for _ in 0..4 {
-        all.extend(app.delivered_to(&hook).await);
-        app.advance_to_next_attempt(&hook).await;
-    }
-    let total = u64::try_from(report.events).unwrap();
-    let expected: Vec<u64> = [1, 2, 2, 2].into_iter().chain(2..=total).collect();
-    assert_eq!(chunks(&all), expected);
-    assert!(all.iter().all(|event| {
-        let position = event.chunk_position();
-        position.total == total && event.rows("new").len() == 5 || position.chunk == total
-    }));
-    assert_eq!(all[1].raw, all[4].raw, "from memory and read again");
-    app.assert_all_delivered(&hook).await;
-}
-
-#[tokio::test]
-async fn new_rows_come_before_changed_ones() {
-    let app = with_chunks_of(3).await;
-    let connection = &app.olivia.connections[0];
-    let hook = app.hook(&app.olivia.user).await;
-    let mut ids = Vec::new();
-    for text in ["OLD 0", "OLD 1", "OLD 2", "OLD 3"] {
-        ids.push(app.add_recent_row(connection, text).await);
-    }
-    app.complete_initial_sync(connection, &hook).await;
-    for id in &ids {
-        app.change_row(connection, id, json!({"amount": "-99.99"}));
-    }
-    for text in ["NEW 0", "NEW 1", "NEW 2", "NEW 3"] {
-        app.add_recent_row(connection, text).await;
-    }
-    let report = app.sync(connection).await;
-    let counts = (report.new_count, report.updated_count, report.events);
-    assert_eq!(counts, (4, 4, 3));
-    let received = app.delivered_to(&hook).await;
-    let expected = [(3, 0), (1, 2), (0, 2)].map(|(new, updated)| RowCounts { new, updated });
-    let counts: Vec<_> = received.iter().map(ReceivedEvent::counts).collect();
-    assert_eq!(counts, expected);
-    let expected = [1, 2, 3].map(|chunk| ChunkPosition { chunk, total: 3 });
-    let positions: Vec<_> = received.iter().map(ReceivedEvent::chunk_position).collect();
-    assert_eq!(positions, expected);
-    let mut updated = all_rows(&received, "updated").into_iter();
-    assert!(updated.all(|row| row["amount"] == -9999));
 }
 
 #[tokio::test]

@@ -9,7 +9,6 @@ use jiff::SignedDuration;
 use super::{DAY, HOUR, with_chunks_of};
 use crate::support::harness::{App, Setup};
 use crate::support::receiver::{Hook, Receiver, Reply, chunks};
-use crate::support::rows::all_rows;
 
 /// The delays in seconds before the second to the tenth attempt (docs/contract.md#webhook-retries).
 const WAITS: [i64; 9] = [5, 60, 300, 1_800, 3_600, 7_200, 18_000, 28_800, 39_600];
@@ -203,63 +202,6 @@ async fn five_days_of_failures_disable_and_old_events_return() {
     let delivery = app.deliveries_to(&hook).await.remove(0);
     assert_eq!(delivery.state, DeliveryState::Delivered);
     assert_eq!(app.attempts_of(&hook, &delivery).await.len(), 3);
-}
-
-#[tokio::test]
-async fn missed_events_are_recovered_in_order() {
-    let app = with_chunks_of(5).await;
-    let connection = &app.olivia.connections[0];
-    let hook = app.hook(&app.olivia.user).await;
-    let before = app.clock.now();
-    app.disable_hook(&hook, "by command").await;
-    let report = app.sync(connection).await;
-    assert_eq!(report.events, 0, "none is sent");
-    assert!(app.delivered_to(&hook).await.is_empty());
-    let event = app.last_delivery(&hook).await.event_id;
-    app.redeliver(&hook, event).await.unwrap_err();
-
-    app.advance_clock(3 * DAY);
-    let while_disabled = app.recover(&hook, before).await;
-    assert_eq!(while_disabled, None, "the endpoint is disabled");
-    app.enable_hook(&hook).await;
-    let received = app.delivered_to(&hook).await;
-    assert!(received.is_empty(), "nothing is sent without a recovery");
-    let failed_since = app.recover(&hook, app.clock.now()).await;
-    assert_eq!(failed_since, Some(0), "no delivery has failed since then");
-    let events = report.new_count.div_ceil(5) as u64;
-    assert!(events > 2);
-    assert_eq!(app.recover(&hook, before).await, Some(events));
-    let received = app.delivered_to(&hook).await;
-    assert_eq!(chunks(&received), (1..=events).collect::<Vec<_>>());
-    let rows = all_rows(&received, "new").len();
-    assert_eq!(rows, report.new_count, "the rows were read again");
-    app.assert_all_delivered(&hook).await;
-}
-
-#[tokio::test]
-async fn given_up_chunk_releases_the_next() {
-    let app = with_chunks_of(5).await;
-    let connection = &app.olivia.connections[0];
-    let hook = app.hook(&app.olivia.user).await;
-    let (before, report) = (app.clock.now(), app.sync(connection).await);
-    hook.receiver
-        .reply_next_with([204].into_iter().chain([500; 10]).map(Reply::Status));
-    let mut sent = app.delivered_to(&hook).await;
-    for _ in 0..10 {
-        app.advance_to_next_attempt(&hook).await;
-        sent.extend(app.delivered_to(&hook).await);
-    }
-    let total = u64::try_from(report.events).unwrap();
-    let expected = [1].into_iter().chain([2; 10]).chain(3..=total);
-    assert_eq!(chunks(&sent), expected.collect::<Vec<_>>());
-    let [delivered, failed] = [DeliveryState::Delivered, DeliveryState::Failed];
-    assert_eq!(
-        app.states_at(&hook).await[..3],
-        [delivered, failed, delivered]
-    );
-
-    assert_eq!(app.recover(&hook, before).await, Some(1));
-    assert_eq!(chunks(&app.delivered_to(&hook).await), [2]);
 }
 
 #[tokio::test]
