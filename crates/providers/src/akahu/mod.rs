@@ -419,24 +419,29 @@ impl Banking for Akahu {
                 },
             )
             .await?;
-        match read {
+        let has_no_row = match &read {
             // The list of all accounts silently leaves out the rows of an authorisation that has
             // ended.
-            Some((None, 0)) if account_id.is_none() => self
-                .check_consent_exists(context, &authorisation)
-                .await
-                .map(|()| None),
-            Some((next, _)) => Ok(next),
-            None => {
-                self.check_consent_exists(context, &authorisation).await?;
-                // Without a requested account, as in the list of all: it has no row there. A list
-                // that had rows does not end so.
-                if query.one_account || page.cursor.is_some() {
-                    Err(Error::Rejected { status: 404 })
-                } else {
-                    Ok(None)
-                }
+            Some((None, 0)) => account_id.is_none(),
+            Some(_) => false,
+            None => true,
+        };
+        if has_no_row {
+            // Behind other rows it ends the list early if the authorisation ended between the
+            // pages, so an earlier answer does not count.
+            if page.cursor.is_some() {
+                self.consent_statuses.evict(&authorisation.id);
             }
+            self.check_consent_exists(context, &authorisation).await?;
+        }
+        match read {
+            Some((next, _)) => Ok(next),
+            // Without a requested account, as in the list of all: it has no row there. A list that
+            // had rows does not end so.
+            None if query.one_account || page.cursor.is_some() => {
+                Err(Error::Rejected { status: 404 })
+            }
+            None => Ok(None),
         }
     }
 }

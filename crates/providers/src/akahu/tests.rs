@@ -2,6 +2,7 @@
 //! provider.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bellbird_domain::{Bound, DateRange};
@@ -352,7 +353,15 @@ async fn page_of(
     one_account: bool,
     cursor: Option<&str>,
 ) -> (usize, Result<Option<Cursor>, Error>) {
-    let akahu = akahu(&peer.base_url, None);
+    page_from(&*akahu(&peer.base_url, None), accounts, one_account, cursor).await
+}
+
+async fn page_from(
+    akahu: &dyn Provider,
+    accounts: &[Account],
+    one_account: bool,
+    cursor: Option<&str>,
+) -> (usize, Result<Option<Cursor>, Error>) {
     let Kind::Banking(banking) = akahu.kind() else {
         panic!("banking")
     };
@@ -502,6 +511,29 @@ async fn empty_page_counts_only_with_a_live_consent() {
         assert_eq!(found, (0, expected), "{one_account} {rows:?}");
         assert_eq!(peer.lines().len(), if accounts.is_empty() { 1 } else { 2 });
     }
+}
+
+/// Even if the login was looked up just before.
+#[tokio::test]
+async fn login_that_ends_between_pages_ends_no_list() {
+    let is_ended = Arc::new(AtomicBool::new(false));
+    let ended = Arc::clone(&is_ended);
+    let peer = peer(move |line| {
+        let is_empty = line.contains("transactions") || ended.load(Ordering::Relaxed);
+        let list = if is_empty { NOTHING } else { ACCOUNTS };
+        (200, list.to_owned())
+    })
+    .await;
+    let akahu = akahu(&peer.base_url, None);
+    let login = credentials("user_token_1", ASB);
+    let consent = akahu.consent(&context(), &login).await;
+    assert!(consent.is_ok());
+    is_ended.store(true, Ordering::Relaxed);
+    let accounts = [account(1, EVERYDAY), account(2, VISA)];
+    let first = page_from(&*akahu, &accounts, false, None).await;
+    assert_eq!(first, (0, Ok(None)), "the answer counts for a minute");
+    let later = page_from(&*akahu, &accounts, false, Some("on")).await;
+    assert_eq!(later, (0, Err(REVOKED)));
 }
 
 #[tokio::test]
