@@ -159,17 +159,18 @@ fn error_message(error_type: &str) -> &'static str {
 mod tests {
     use std::sync::Arc;
 
+    use bellbird_domain::ConnectionStatus;
     use secrecy::ExposeSecret;
     use serde_json::json;
 
     use super::*;
-    use crate::Provider;
     use crate::fiskil::open;
     use crate::settings::Values;
     use crate::test_support::{
         MockResponse, Peer, RecordedRequest, assert_hint, authorize, context, finish,
         mock_response, parameters,
     };
+    use crate::{ConsentStatus, Provider};
 
     const REFERENCE: &str = "bellbird 0194";
     const ADDED: &str = r#"{"end_user_id": "eu_1"}"#;
@@ -224,6 +225,10 @@ mod tests {
 
     fn provider_user() -> SecretString {
         SecretString::from(r#"{"endUserId":"eu_1"}"#)
+    }
+
+    fn arrangement() -> SecretString {
+        SecretString::from(r#"{"endUserId":"eu_1","arrangementId":"arr"}"#)
     }
 
     #[tokio::test]
@@ -335,6 +340,14 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn consent_of_a_deleted_end_user_is_revoked() {
+        let (_peer, fiskil) = peer(|_, _| mock_response(404, GONE)).await;
+        let revoked = ConsentStatus::Broken(ConnectionStatus::Revoked);
+        let consent = fiskil.consent(&context(), &arrangement()).await;
+        assert_eq!(consent, Ok(revoked.into()));
+    }
+
+    #[tokio::test]
     async fn auth_session_for_link_and_repair() {
         let (peer, fiskil) = peer(|_, _| {
             mock_response(
@@ -343,7 +356,7 @@ mod tests {
             )
         })
         .await;
-        let stored = SecretString::from(r#"{"endUserId":"eu_1","arrangementId":"arr"}"#);
+        let stored = arrangement();
         let (provider_user, redirect_uri_with_state) = (
             provider_user(),
             "https://b.example/link/callback?state=s7&via=bellbird",

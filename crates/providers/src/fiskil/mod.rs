@@ -125,11 +125,15 @@ impl Fiskil {
         context: &CallContext,
         arrangement: &Arrangement,
     ) -> Result<Consent, Error> {
-        let consents = self.api.consents(context, &arrangement.end_user_id).await?;
+        let gone = ConsentStatus::Broken(ConnectionStatus::Revoked);
+        let consents = match self.api.consents(context, &arrangement.end_user_id).await {
+            // The end user is gone, and so are the consents.
+            Err(Error::ReconnectNeeded(_)) => return Ok(gone.into()),
+            consents => consents?,
+        };
         let consent = consents
             .iter()
             .find(|consent| consent.arrangement_id == arrangement.id);
-        let gone = ConsentStatus::Broken(ConnectionStatus::Revoked);
         Ok(consent.map_or(gone.into(), |consent| map::consent(consent, context.now)))
     }
 
