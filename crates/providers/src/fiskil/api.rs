@@ -257,18 +257,23 @@ impl Api {
         }
     }
 
-    /// Withdraws a consent. The provider also returns 204 for an unknown consent.
+    /// Withdraws a consent. The provider also returns 204 for an unknown consent. A 404 of its own
+    /// means that there is none; one from a proxy is an error.
     pub(super) async fn delete_consent(
         &self,
         context: &CallContext,
         arrangement_id: &str,
     ) -> Result<(), Error> {
         let url = self.url(&["v1", "consent", arrangement_id]);
+        let withdrawn = |response: &Response| match response.status {
+            StatusCode::NOT_FOUND if error_body(response).name.is_some() => Ok(()),
+            _ => success(response).map(|_| ()),
+        };
         self.authorised(
             context,
             "delete_consent",
             || RequestBuilder::delete(&url),
-            |response| success(response).map(|_| ()),
+            withdrawn,
         )
         .await
     }

@@ -340,6 +340,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn withdrawal_is_idempotent() {
+        let rejected = |status| Err(Error::Rejected { status });
+        for (status, body, expected) in [
+            (204, "", Ok(())),
+            (404, GONE, Ok(())),
+            (404, r#"{"name": "not_found"}"#, Ok(())),
+            (404, "{}", rejected(404)),
+            (404, "<html>", rejected(404)),
+            (400, r#"{"name": "bad_request"}"#, rejected(400)),
+        ] {
+            let (peer, fiskil) = peer(move |_, _| mock_response(status, body)).await;
+            let outcome = fiskil.withdraw(&context(), &arrangement()).await;
+            assert_eq!(outcome, expected, "{status} {body}");
+            assert_eq!(lines(&peer), ["DELETE /v1/consent/arr"]);
+        }
+    }
+
+    #[tokio::test]
     async fn consent_of_a_deleted_end_user_is_revoked() {
         let (_peer, fiskil) = peer(|_, _| mock_response(404, GONE)).await;
         let revoked = ConsentStatus::Broken(ConnectionStatus::Revoked);
