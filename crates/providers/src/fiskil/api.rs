@@ -20,12 +20,14 @@ use crate::{CallContext, Cursor, Error, PageRequest, TransactionQuery, linking};
 const VERSION: &str = "v3";
 /// The largest page. The provider reduces larger sizes to it (docs/providers/fiskil.md#pages).
 pub(super) const PAGE_ROWS_MAX: u32 = 1_000;
+/// The same as a parameter, of lists that are read whole.
+const PAGE_SIZE: (&str, &str) = ("page[size]", "1000");
 /// A token is renewed this long before it expires.
 const TOKEN_MARGIN: Duration = Duration::from_secs(30);
 /// Caps the lifetime that the provider states. The documented lifetime is 900 s
 /// (docs/providers/fiskil.md#tokens).
 const TOKEN_LIFE_SECONDS_MAX: u64 = 86_400;
-/// The most pages of accounts, balances or end users. A page has up to 1,000 rows.
+/// The most pages of a list that is read whole.
 const PAGES_MAX: usize = 20;
 const CREDENTIALS: &str = "fiskil.client_id and fiskil.client_secret";
 /// The error of a call whose token is not valid any more.
@@ -165,9 +167,9 @@ impl Api {
             context,
             "end_users",
             &["v1", "end-users"],
-            ("email", email),
-            |body| {
-                let (users, links) = match parse_json(body)? {
+            &[("email", email), PAGE_SIZE],
+            |response| {
+                let (users, links) = match parse_json(success(response)?.json_body()?)? {
                     wire::EndUsers::Envelope { end_users, links } => (end_users, links),
                     wire::EndUsers::Bare(users) => (users, None),
                 };
@@ -230,31 +232,36 @@ impl Api {
         .await
     }
 
-    /// All consents of an end user, including those that have ended.
+    /// All consents of an end user, including those that have ended. The list is not known to have
+    /// a size parameter.
     pub(super) async fn consents(
         &self,
         context: &CallContext,
         end_user_id: &str,
     ) -> Result<Vec<wire::Consent>, Error> {
-        let url = self.url(&["v1", "consent"]);
-        let query = [("end_user_id", end_user_id)];
-        let read = |response: &Response| match response.status {
-            StatusCode::NOT_FOUND if is_named(response, "end_user_not_found") => {
-                Err(Error::ReconnectNeeded(ConnectionStatus::Revoked))
-            }
-            _ => read_json(response),
-        };
-        match self
-            .authorised(
-                context,
-                "consents",
-                || RequestBuilder::get(&with_query(&url, &query)),
-                read,
-            )
-            .await?
-        {
-            wire::Consents::Envelope { consents } | wire::Consents::Bare(consents) => Ok(consents),
-        }
+        let mut found = Vec::new();
+        self.read_all(
+            context,
+            "consents",
+            &["v1", "consent"],
+            &[("end_user_id", end_user_id)],
+            |response| {
+                if response.status == StatusCode::NOT_FOUND
+                    && is_named(response, "end_user_not_found")
+                {
+                    return Err(Error::ReconnectNeeded(ConnectionStatus::Revoked));
+                }
+                let (consents, links) = match parse_json(success(response)?.json_body()?)? {
+                    wire::Consents::Envelope { consents, links } => (consents, links),
+                    wire::Consents::Bare(consents) => (consents, None),
+                };
+                let next = self.next(links)?;
+                found.extend(consents);
+                Ok(next)
+            },
+        )
+        .await?;
+        Ok(found)
     }
 
     /// Withdraws a consent. The provider also returns 204 for an unknown consent. A 404 of its own
@@ -304,9 +311,9 @@ impl Api {
             context,
             "accounts",
             &["v1", "banking", "accounts"],
-            ("end_user_id", end_user_id),
-            |body| {
-                let page: wire::AccountsPage<'_> = parse_json(body)?;
+            &[("end_user_id", end_user_id), PAGE_SIZE],
+            |response| {
+                let page: wire::AccountsPage<'_> = parse_json(success(response)?.json_body()?)?;
                 page.accounts.iter().for_each(&mut each);
                 self.next(page.links)
             },
@@ -325,9 +332,9 @@ impl Api {
             context,
             "balances",
             &["v1", "banking", "balances"],
-            ("end_user_id", end_user_id),
-            |body| {
-                let page: wire::BalancesPage<'_> = parse_json(body)?;
+            &[("end_user_id", end_user_id), PAGE_SIZE],
+            |response| {
+                let page: wire::BalancesPage<'_> = parse_json(success(response)?.json_body()?)?;
                 page.balances.iter().for_each(&mut each);
                 self.next(page.links)
             },
@@ -335,29 +342,24 @@ impl Api {
         .await
     }
 
+    /// Reads all pages of a list. `read` gets any response and returns the cursor of the next page.
     async fn read_all(
         &self,
         context: &CallContext,
         operation: &'static str,
         path: &[&str],
-        end_user: (&str, &str),
-        mut read: impl FnMut(&[u8]) -> Result<Option<Cursor>, Error> + Send,
+        query: &[(&str, &str)],
+        mut read: impl FnMut(&Response) -> Result<Option<Cursor>, Error> + Send,
     ) -> Result<(), Error> {
-        let url = self.url(path);
-        let size = PAGE_ROWS_MAX.to_string();
+        let url = with_query(&self.url(path), query);
         let mut cursor: Option<Cursor> = None;
         for _ in 0..PAGES_MAX {
-            let mut query = vec![end_user, ("page[size]", &size)];
-            query.extend(
-                cursor
-                    .as_ref()
-                    .map(|cursor| ("page[after]", cursor.0.as_str())),
-            );
-            let build = || RequestBuilder::get(&with_query(&url, &query));
+            let after = cursor
+                .as_ref()
+                .map(|cursor| ("page[after]", cursor.0.as_str()));
+            let build = || RequestBuilder::get(&with_query(&url, after.as_slice()));
             let next = self
-                .authorised(context, operation, build, |response| {
-                    read(success(response)?.json_body()?)
-                })
+                .authorised(context, operation, build, &mut read)
                 .await?;
             if next.is_none() {
                 return Ok(());

@@ -340,6 +340,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn consents_are_found_on_any_page() {
+        let (peer, fiskil) = peer(|_, recorded| {
+            let (id, links) = match recorded.line.contains("after") {
+                true => ("arr", json!({})),
+                false => ("other", json!({"next": "/v1/consent?page[after]=n"})),
+            };
+            let consent = json!({"arrangement_id": id, "active": true, "institution_id": "1"});
+            let page = json!({"consents": [consent], "links": links});
+            mock_response(200, &page.to_string())
+        })
+        .await;
+        let consent = fiskil.consent(&context(), &arrangement()).await;
+        assert_eq!(consent, Ok(ConsentStatus::Active.into()));
+        let list = "GET /v1/consent?end_user_id=eu_1";
+        let next = format!("{list}&page%5Bafter%5D=n");
+        assert_eq!(lines(&peer), [list.to_owned(), next]);
+    }
+
+    #[tokio::test]
     async fn withdrawal_is_idempotent() {
         let rejected = |status| Err(Error::Rejected { status });
         for (status, body, expected) in [

@@ -86,8 +86,12 @@ pub(super) struct EventData {
 /// `GET /v1/consent`: an envelope in v3, a bare array in older versions.
 #[derive(Deserialize)]
 #[serde(untagged)]
-pub(super) enum Consents {
-    Envelope { consents: Vec<Consent> },
+pub(super) enum Consents<'a> {
+    Envelope {
+        consents: Vec<Consent>,
+        #[serde(borrow, default)]
+        links: Option<Links<'a>>,
+    },
     Bare(Vec<Consent>),
 }
 
