@@ -78,15 +78,16 @@ impl MaskedNumber {
     #[must_use]
     pub fn hide_in(name: &str, number: &str) -> String {
         let number_digits: String = number.chars().filter(char::is_ascii_digit).collect();
-        // First the provider's exact spelling, letters included. Four digits need no mask: a mask
-        // shows them anyway.
-        let as_sent = Some(number)
-            .filter(|_| number_digits.len() > 4)
-            .and_then(Self::mask);
-        let name = as_sent.map_or_else(
-            || name.to_owned(),
-            |mask| name.replace(number, mask.as_str()),
-        );
+        // First the provider's exact spelling, letters included. Four characters need no mask: a
+        // mask shows them anyway.
+        let is_longer = number_digits.len() >= 4
+            && number.chars().filter(|sign| sign.is_alphanumeric()).count() > 4;
+        let name = if is_longer {
+            let mask = Self::mask(number);
+            name.replace(number, mask.as_ref().map_or("xxxx", Self::as_str))
+        } else {
+            name.to_owned()
+        };
         let mut secrets: Vec<Range<usize>> = Vec::new();
         if number_digits.len() > 4 {
             let apart = |between: &str| !between.contains(char::is_alphanumeric);
@@ -233,6 +234,9 @@ mod tests {
             IRA Q6542138443 | Q6542138443 | IRA xxxx8443
             IRA 6542-138443 | Q6542138443 | IRA xxxx8443
             IRA ****8443 | ****8443 | IRA ****8443
+            IRA xxxx8443 | xxxx8443 | IRA xxxx8443
+            IRA ABC1234 | ABC1234 | IRA xxxx1234
+            Alpaca PA2X4K9QW1 | PA2X4K9QW1 | Alpaca xxxx
             Account 1 | 1 | Account 1
             | |",
         ) {
