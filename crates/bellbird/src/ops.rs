@@ -4,9 +4,11 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use axum::extract::State;
+use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use bellbird_api::http::log::request_span;
 use bellbird_api::http::problem::ErrorBody;
 use bellbird_storage::Storage;
 use http::StatusCode;
@@ -63,6 +65,7 @@ pub fn router(storage: Storage, metrics: PrometheusHandle, service: ServiceInfo)
         .method_not_allowed_fallback(async || {
             error(StatusCode::METHOD_NOT_ALLOWED, "Use GET or HEAD.")
         })
+        .layer(from_fn(request_span))
         .with_state(Ops {
             storage,
             metrics,

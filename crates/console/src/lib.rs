@@ -38,7 +38,7 @@ mod programs;
 mod provider_control;
 mod provider_events;
 mod qr_code;
-mod request_span;
+mod request_count;
 mod rows;
 mod security_headers;
 mod session;
@@ -160,7 +160,7 @@ pub fn router(
         .layer(from_fn_with_state(console, failed_links::limit))
         .layer(CatchPanicLayer::custom(|_| error_page::panic_response()))
         .layer(map_response(security_headers::add))
-        .layer(from_fn(request_span::enter))
+        .layer(from_fn(request_count::count))
 }
 
 /// Frees sums and rows that have expired, until the console is gone.

@@ -109,15 +109,32 @@ pub(crate) async fn access_log(
             (response, work.take_value().unwrap_or_default())
         }
     };
+    set_request_id(&mut response, &request_log.id);
     let headers = response.headers_mut();
-    if let Ok(value) = HeaderValue::from_str(&request_log.id) {
-        headers.insert(X_REQUEST_ID, value);
-    }
     if !headers.contains_key(CACHE_CONTROL) {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
     }
     request_log.emit(response.status().as_u16(), &facts);
     response
+}
+
+/// The layer of listeners without an access log: gives a request its id, and the span of all lines
+/// that it causes. The span has the template of the path, because paths and queries of the console
+/// contain link tokens.
+pub async fn request_span(request: Request, next: Next) -> Response {
+    let id = Uuid::new_v4().hyphenated().to_string();
+    let matched = request.extensions().get::<MatchedPath>().cloned();
+    let route = matched.as_ref().map_or(UNKNOWN_ROUTE, MatchedPath::as_str);
+    let span = tracing::error_span!("request", request_id = id, route);
+    let mut response = next.run(request).instrument(span).await;
+    set_request_id(&mut response, &id);
+    response
+}
+
+fn set_request_id(response: &mut Response, id: &str) {
+    if let Ok(value) = HeaderValue::from_str(id) {
+        response.headers_mut().insert(X_REQUEST_ID, value);
+    }
 }
 
 /// A request in progress. Dropping it without a response means that the client disconnected, which

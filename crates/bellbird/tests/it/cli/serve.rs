@@ -47,6 +47,11 @@ async fn serve_says_that_it_is_ready_and_stops_on_sigterm() {
         assert_eq!(status, 404);
         assert!(body["error"]["message"].is_string(), "{body}");
     }
+    for path in ["/live", "/ready", "/metrics", "/nowhere"] {
+        let response = reqwest::get(format!("{}{path}", service.url("opsUrl")));
+        let headers = response.await.unwrap().headers().clone();
+        assert!(headers.contains_key("x-request-id"), "{path}");
+    }
     if cfg!(target_os = "linux") {
         // It writes no core file.
         let limits = std::fs::read_to_string(format!("/proc/{}/limits", service.id())).unwrap();
