@@ -7,20 +7,9 @@ use crate::config::{Settings, client};
 
 const NAME: &str = "settings";
 
-/// Words that stand for a value in examples, in lower case.
-const PLACEHOLDERS: [&str; 12] = [
-    "id",
-    "secret",
-    "key",
-    "token",
-    "client_id",
-    "client_secret",
-    "app_token",
-    "app_secret",
-    "consumer_key",
-    "changeme",
-    "todo",
-    "example",
+/// Words that stand for a value in examples, beside the names of the settings. In lower case.
+const PLACEHOLDERS: [&str; 7] = [
+    "id", "secret", "key", "token", "changeme", "todo", "example",
 ];
 
 pub(super) fn check(checks: &mut Checks, settings: &Settings) {
@@ -97,7 +86,9 @@ pub(super) fn placeholders(settings: &Settings, provider: &str) -> Vec<&'static 
 /// Whether a value is most likely copied from an example: `...`, `ID`, `<token>`, `your-secret`.
 fn looks_like_placeholder(value: &str) -> bool {
     let value = value.trim().to_lowercase();
-    PLACEHOLDERS.contains(&value.as_str())
+    let mut settings = PROVIDERS.iter().flat_map(|provider| provider.settings);
+    settings.any(|setting| setting.name == value)
+        || PLACEHOLDERS.contains(&value.as_str())
         || value.chars().all(|c| matches!(c, '.' | '…' | 'x' | '*'))
         || (value.starts_with('<') && value.ends_with('>'))
         || value.starts_with("your")
@@ -121,6 +112,10 @@ mod tests {
             " ... ",
         ] {
             assert!(looks_like_placeholder(text), "{text}");
+        }
+        for setting in PROVIDERS.iter().flat_map(|provider| provider.settings) {
+            let text = setting.name.to_uppercase();
+            assert!(looks_like_placeholder(&text), "{text}");
         }
         for text in ["s3cret", "app_token_cl1x2", "BELLBIRD-TEST", "0123", "x1"] {
             assert!(!looks_like_placeholder(text), "{text}");
