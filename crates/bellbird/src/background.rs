@@ -94,6 +94,7 @@ async fn record_queue_metrics(parts: &Parts, stop: &CancellationToken) {
     let (storage, clock) = (&parts.storage, &parts.clock);
     let (mut lease, mut counts, mut count_pause) = (None, None, CountPause::over());
     let mut failure = LastFailure::default();
+    let (mut counts_failure, mut small_failure) = (LastFailure::default(), LastFailure::default());
     loop {
         let held = hold_metrics_lease(storage, clock.now(), lease.as_ref()).await;
         if let Some(error) = failure.news(&held) {
@@ -106,12 +107,13 @@ async fn record_queue_metrics(parts: &Parts, stop: &CancellationToken) {
         if lease.is_some() {
             let read = QueueCounts::read(storage, clock.now());
             if let Some(read) = count_pause.unless_running(read).await {
-                counts = noted(read);
+                counts = noted(read, &mut counts_failure);
             }
             // Set each time, because what is not set vanishes.
             if let Some(counts) = &counts {
                 counts.record(clock.now());
-                noted(record_small_metrics(storage, clock.now()).await);
+                let recorded = record_small_metrics(storage, clock.now()).await;
+                noted(recorded, &mut small_failure);
             }
         }
         if !pause(METRICS_INTERVAL, stop).await {
@@ -162,10 +164,11 @@ async fn hold_metrics_lease(
     storage.jobs().claim(&key, now, until).await
 }
 
-fn noted<T>(counted: Result<T, StorageError>) -> Option<T> {
-    counted
-        .inspect_err(|error| tracing::warn!(%error, "could not collect queue metrics"))
-        .ok()
+fn noted<T>(counted: Result<T, StorageError>, failure: &mut LastFailure) -> Option<T> {
+    if let Some(error) = failure.news(&counted) {
+        tracing::warn!(error, "could not collect queue metrics");
+    }
+    counted.ok()
 }
 
 /// What takes longer the more there is.

@@ -16,7 +16,7 @@ use bellbird_providers::http::ClientSettings;
 use bellbird_providers::registry::{self, Enabled, PROVIDERS, ProviderSettings};
 use bellbird_providers::settings::{Declaration, Form};
 use bellbird_providers::{CallContext, Cause, Registry};
-use bellbird_storage::{Storage, StorageError, StoredProviderSettings};
+use bellbird_storage::{LastFailure, Storage, StorageError, StoredProviderSettings};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::sync::Mutex;
@@ -219,9 +219,13 @@ impl ProviderLoader {
     /// Applies changes until `stop`. They are read with each renewal of the instance's row.
     pub async fn follow(&self, stop: &CancellationToken) {
         let mut changes = self.storage.provider_settings().changes();
+        let mut failure = LastFailure::default();
         while let Some(Ok(())) = stop.run_until_cancelled(changes.changed()).await {
-            if let Err(error) = self.apply().await {
-                tracing::warn!(%error, "could not read the settings of providers");
+            let applied = self.apply().await;
+            if let Some(error) = failure.news(&applied) {
+                tracing::warn!(error, "could not read the settings of providers");
+            }
+            if applied.is_err() {
                 // The next renewal may read the same revision, which would be no change.
                 changes.mark_changed();
                 let pause = tokio::time::sleep(Duration::from_secs(5));

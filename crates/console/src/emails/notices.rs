@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellbird_domain::{Clock, TimestampExt as _};
-use bellbird_storage::{JobKey, Storage, StorageError};
+use bellbird_storage::{JobKey, LastFailure, Storage, StorageError};
 use jiff::SignedDuration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -23,13 +23,15 @@ const REJECTED_AGAIN_AFTER: SignedDuration = SignedDuration::from_hours(24);
 impl Mailer {
     /// Sends, each minute, what is due, until `stop`.
     pub async fn run(&self, storage: &Storage, clock: &Clock, stop: &CancellationToken) {
+        let mut failure = LastFailure::default();
         while stop
             .run_until_cancelled(tokio::time::sleep(INTERVAL))
             .await
             .is_some()
         {
-            if let Err(error) = self.send_due(storage, clock, stop).await {
-                tracing::warn!(%error, "could not read which e-mails are due");
+            let sent = self.send_due(storage, clock, stop).await;
+            if let Some(error) = failure.news(&sent) {
+                tracing::warn!(error, "could not read which e-mails are due");
             }
         }
     }
