@@ -275,8 +275,12 @@ impl Instances<'_> {
 
     /// As `storage.instances().delete_dead`, for an instance that listens at its URL of its
     /// machine: whoever listened there since the boot was killed. Whoever did before it, or does on
-    /// another machine of the same name, is dead only after [`INSTANCE_TIMEOUT`].
+    /// another machine of the same name, is dead only after [`INSTANCE_TIMEOUT`]. So is everybody
+    /// if the boot is unknown.
     pub async fn delete_predecessors(self, instance: &Instance) -> Result<u64> {
+        if instance.boot_id.is_empty() {
+            return Ok(0);
+        }
         let values = params![&instance.host, &instance.api_url, &instance.boot_id];
         self.delete_and_free(DELETE_PREDECESSORS, values).await
     }

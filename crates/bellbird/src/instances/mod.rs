@@ -419,3 +419,15 @@ fn settings_digests(settings: &Settings, sealer: &Sealer) -> BTreeMap<String, St
         .map(|(section, digest)| (section, shortened(digest)))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn boot_is_known_also_in_the_unit() {
+        assert_eq!(super::boot_id().len(), 36);
+        let unit = include_str!("../../../../deploy/systemd/bellbird.service");
+        let is_hidden = unit.lines().any(|line| line.starts_with("ProcSubset="));
+        assert!(!is_hidden, "/proc/sys is not there with ProcSubset=pid");
+    }
+}

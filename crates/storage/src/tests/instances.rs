@@ -133,6 +133,10 @@ both! {
         for other in [new_instance(1), of_its_name] {
             assert_eq!(db.instances().delete_predecessors(&other).await.unwrap(), 0, "{other:?}");
         }
+        let unknown = Instance { id: Uuid::from_u128(4), boot_id: String::new(), ..alive.clone() };
+        db.instances().renew(&unknown, at(20)).await.unwrap();
+        let as_unknown = Instance { id: Uuid::from_u128(5), ..unknown };
+        assert_eq!(db.instances().delete_predecessors(&as_unknown).await.unwrap(), 0);
         assert_eq!(db.instances().delete_predecessors(&restarted).await.unwrap(), 1);
         let freed = db.jobs().claim_due("of_alive", "", at(21), at(90)).await.unwrap();
         assert!(freed.is_some(), "another one listens there");
