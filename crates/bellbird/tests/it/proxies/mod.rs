@@ -6,6 +6,7 @@ mod roll;
 mod site;
 mod walk;
 
+use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -306,4 +307,22 @@ behind_both_proxies! {
         assert_eq!(statuses.find(|status| *status != 410), Some(429));
         assert_eq!(attempt("127.0.0.3", "127.0.0.2"), 410, "another address");
     }
+}
+
+/// They pause for as long as a provider does, and longer where a search finds few rows.
+#[test]
+fn nginx_waits_for_the_files_of_the_console() {
+    let routes = include_str!("../../../../console/src/lib.rs");
+    let is_file = |text: &&str| text.starts_with('/') && text.ends_with(".csv");
+    let files: BTreeSet<&str> = routes.split('"').filter(is_file).collect();
+    let names: Vec<&str> = files
+        .iter()
+        .map(|file| file.trim_matches('/').trim_end_matches(".csv"))
+        .collect();
+    let location = format!(
+        "location ~ ^/({})\\.(csv|ofx)$ {{\n        proxy_read_timeout 65m;",
+        names.join("|")
+    );
+    let site = include_str!("../../../../../deploy/nginx/bellbird.conf");
+    assert!(site.contains(&location), "no {location}");
 }
