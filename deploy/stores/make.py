@@ -189,6 +189,9 @@ def files():
         }
     )
 
+    # A folder that is not there would belong to root.
+    yield here / "umbrel/data/.gitkeep", ""
+
     yield here / "mcp/manifest.json", json_file(
         {
             "manifest_version": "0.3",

@@ -119,4 +119,8 @@ fn umbrel_takes_the_app() {
             .iter()
             .all(|own| !own.starts_with(&port))
     );
+    // Docker would make it for root.
+    let volume = services["server"]["volumes"][0].as_str().unwrap();
+    assert_eq!(volume, "${APP_DATA_DIR}/data:/data");
+    assert!(root().join("deploy/stores/umbrel/data").is_dir());
 }
