@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver as Lines, channel};
 use jiff::SignedDuration;
 
 use super::receivers::Signed;
-use crate::repository::root;
+use crate::repository::{read, root};
 use crate::support::port::free_port;
 use crate::support::process::{ANY_PORTS, Process, RunningCommand, Workdir, errors, text};
 
@@ -34,6 +34,27 @@ async fn sheet_shows_every_row_as_text_or_number() {
     let printed = String::from_utf8(output.stdout).unwrap();
     let rows: usize = printed.trim().parse().unwrap();
     assert!(rows > 300, "{rows}");
+}
+
+/// A row may be in another currency than its account.
+#[test]
+fn excel_query_replaces_nothing_that_a_row_says() {
+    let document = bellbird::openapi::document().value();
+    let row = &document["components"]["schemas"]["Transaction"]["properties"];
+    let query = read(&root().join("docs/recipes/excel.pq"));
+    let (_, added) = query
+        .split_once("each _ & [")
+        .expect("columns of the account are added");
+    let names: Vec<&str> = added
+        .lines()
+        .take_while(|line| line.trim() != "]")
+        .filter_map(|line| Some(line.split_once(" = ")?.0.trim()))
+        .collect();
+    let is_new = |name: &&str| row[*name].is_null();
+    assert!(
+        names.len() > 1 && names.iter().all(is_new) && row["currency"].is_object(),
+        "{names:?}"
+    );
 }
 
 /// A running docs/recipes/wake_actual.mjs, which calls a stand-in for Actual. Dropping it kills the
