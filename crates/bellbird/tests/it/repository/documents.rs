@@ -185,6 +185,21 @@ fn lines_are_short() {
     );
 }
 
+/// In the `sh` of Debian and in zsh, `echo` replaces escapes such as the `\n` of a JSON string, and
+/// what is left is no JSON.
+#[test]
+fn examples_pipe_variables_as_they_are() {
+    let mut echoed = Vec::new();
+    for document in markdown() {
+        for (at, line) in read(&root().join(&document)).lines().enumerate() {
+            if line.contains("echo \"$") && line.contains(" | ") {
+                echoed.push(format!("{document}:{}", at + 1));
+            }
+        }
+    }
+    assert_none(&echoed, "write `printf '%s' \"$variable\" |` in place of:");
+}
+
 /// The Markdown pages of the repository.
 fn markdown() -> Vec<String> {
     files("", ".md")
