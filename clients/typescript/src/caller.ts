@@ -57,7 +57,7 @@ export class Caller {
     for (let failures = 0; ; ) {
       try {
         const send = () => this.#send(url, request);
-        return (await (live ? this.#live.run(send) : send())) as Body;
+        return (await (live ? this.#live.run(send, signal) : send())) as Body;
       } catch (error) {
         if (!(error instanceof BellbirdError)) throw error;
         const delay = error.status === null ? FAILURE_DELAYS[failures++] : delayOf(error);

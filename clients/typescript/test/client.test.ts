@@ -43,6 +43,37 @@ test("four_live_requests_at_once", async () => {
   }
 });
 
+test("an_abort_ends_a_wait_for_other_requests", async () => {
+  const pending: ServerResponse[] = [];
+  let isReleased = false;
+  const server = createServer(({ url }, response) => {
+    if (url === "/v1/me" || isReleased) response.end('{"data":[]}');
+    else pending.push(response);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  const client = new Bellbird({ url: `http://127.0.0.1:${port}`, key: KEY });
+  const controller = new AbortController();
+  const read = (signal?: AbortSignal) => client.holdings({ connectionId: "c" }, { signal });
+  try {
+    const others = Array.from({ length: 4 }, () => read());
+    let failure: unknown;
+    const aborted = read(controller.signal).catch((error: unknown) => (failure = error));
+    const last = read();
+    controller.abort();
+    // Meanwhile the others run, because the server sends no response to them.
+    await client.me();
+    assert.equal((failure as Error | undefined)?.name, "AbortError");
+    isReleased = true;
+    for (const response of pending) response.end('{"data":[]}');
+    assert.equal((await Promise.all([...others, last])).length, 5);
+    await aborted;
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
+});
+
 test("a_wait_takes_its_time", () =>
   withServer([unavailable("1"), me], async (url) => {
     const started = performance.now();
