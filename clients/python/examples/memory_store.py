@@ -21,13 +21,14 @@ class MemoryStore:
 
     def apply(self, batch: Batch[Mapping[str, Any]]) -> None:
         self.rows.update(batch.upserts)
-        self._marked -= batch.upserts.keys()
-        gone = set(batch.removals)
-        if batch.complete_from is not None:
-            gone |= {key for key in self._marked if _day(self.rows[key]) >= batch.complete_from}
-            self._marked = set()
-        for key in gone:
+        for key in batch.removals:
             self.rows.pop(key, None)
+        self._marked -= batch.upserts.keys() | batch.removals
+        if batch.complete_from is not None:
+            for key in self._marked:
+                if _day(self.rows[key]) >= batch.complete_from:
+                    del self.rows[key]
+            self._marked = set()
         self._cursor = batch.cursor
 
 

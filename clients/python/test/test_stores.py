@@ -19,6 +19,16 @@ def test_rows_that_are_not_watched_stay(store: tuple[Table, Rows]) -> None:
     assert table.cursor() == "c2"
 
 
+def test_row_that_a_page_removes_is_no_longer_marked(store: tuple[Table, Rows]) -> None:
+    table, rows = store
+    table.apply(Batch({"old": OLD, "new": NEW}, set(), "c0", None))
+    table.begin()
+    table.apply(Batch({}, {"new"}, "c1", None))
+    table.apply(Batch({}, set(), "c2", "2026-10-23"))
+    assert rows() == {"old": OLD}
+    assert table.cursor() == "c2"
+
+
 def test_nothing_is_removed_before_the_last_page(store: tuple[Table, Rows]) -> None:
     table, rows = store
     table.apply(Batch({"new": NEW}, set(), "c0", None))
