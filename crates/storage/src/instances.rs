@@ -23,10 +23,27 @@ pub const INSTANCE_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
 const WRONG_CLOCK: &str =
     "the clock of this machine differs from that of the database by 20 s or more";
 
-/// Leases of instances that have no row.
-macro_rules! of_no_instance {
-    () => {
-        "lease_until > 0 AND holder IS NOT NULL AND holder NOT IN (SELECT id FROM instances)"
+/// Frees the leases of instances that have no row. On PostgreSQL, `$lock` skips rows that another
+/// transaction has locked, whose leases end by themselves. To wait for them could be a deadlock:
+/// other transactions lock queues before jobs, or jobs before queues.
+macro_rules! free {
+    ($table:literal, $key:literal, $lock:literal) => {
+        concat!(
+            "WITH held AS MATERIALIZED (SELECT ",
+            $key,
+            " FROM ",
+            $table,
+            " WHERE lease_until > 0 AND holder IS NOT NULL
+                AND holder NOT IN (SELECT id FROM instances)",
+            $lock,
+            ") UPDATE ",
+            $table,
+            " SET lease_until = 0 WHERE (",
+            $key,
+            ") IN (SELECT ",
+            $key,
+            " FROM held)"
+        )
     };
 }
 
@@ -60,7 +77,8 @@ statements! {
 
     /// An instance that is not dead, but was cut off from the database, finds that its fences are
     /// lost.
-    FREE_JOBS = concat!("UPDATE jobs SET lease_until = 0 WHERE ", of_no_instance!());
+    FREE_JOBS = free!("jobs", "user_id, kind, subject", ""),
+        on_postgres = free!("jobs", "user_id, kind, subject", " FOR UPDATE SKIP LOCKED");
 
     /// The two columns are compared with each other.
     BRING_JOBS_FORWARD = "UPDATE jobs SET run_at = CASE WHEN run_at > $1 THEN run_at - $2 ELSE run_at END,
@@ -74,7 +92,8 @@ statements! {
 
     BRING_QUEUES_FORWARD = "UPDATE webhook_queues SET due_at = due_at - $2 WHERE due_at > $1";
 
-    FREE_QUEUES = concat!("UPDATE webhook_queues SET lease_until = 0 WHERE ", of_no_instance!());
+    FREE_QUEUES = free!("webhook_queues", "user_id, endpoint_id", ""),
+        on_postgres = free!("webhook_queues", "user_id, endpoint_id", " FOR UPDATE SKIP LOCKED");
 }
 
 /// A running instance, as it describes itself. Serialized as `bellbird status --json` prints it.

@@ -6,6 +6,7 @@
 //! * Claiming, renewing, requesting and releasing a job lock that one row of `jobs` and nothing
 //!   else. A transaction that also changes another table locks the user's row before the job's.
 //! * Delivery attempts lock the endpoint's row (see `webhooks/endpoints.rs`).
+//! * Freeing the leases of an instance that is gone skips what is locked, so it waits for nothing.
 //! * Cleanup of links and events and key rotation serve all users. Key rotation locks secrets in
 //!   the order of their keys.
 

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::tests::fixtures::{
     SYNCS_AND_CHANGES, chunk, connection_to_sync, endpoint, finish_sync_with,
 };
-use crate::tests::support::{at, both};
+use crate::tests::support::{at, both, connect, on_postgres};
 use crate::{Instance, JobKey, ProviderCalls, Storage};
 
 pub(crate) fn new_instance(number: u128) -> Instance {
@@ -66,6 +66,13 @@ async fn hosts(db: &Storage, now: Timestamp) -> Vec<String> {
         .into_iter()
         .map(|instance| instance.host)
         .collect()
+}
+
+/// Claims queues until 90.
+async fn claimed_queues(db: &Storage, now: i64) -> usize {
+    let deliveries = db.deliveries();
+    let claims = deliveries.claim_endpoints(at(now), at(90), 8, false).await;
+    claims.unwrap().len()
 }
 
 both! {
@@ -178,4 +185,47 @@ both! {
             assert!((before..=after).contains(&time), "{before} {time} {after}");
         }
     }
+}
+
+/// The removal of a connection holds a queue and wants a job, and the end of a sync the reverse.
+#[test]
+fn postgres_frees_leases_without_waiting() {
+    on_postgres(async |db| {
+        let dead = new_instance(1);
+        let dead_db = db.storage().held_by(dead.id);
+        db.instances().renew(&dead, at(0)).await.unwrap();
+        let user = db.user("a@x").await.id;
+        let connection = connection_to_sync(db, user, "c", 0).await;
+        endpoint(db, user, SYNCS_AND_CHANGES).await;
+        finish_sync_with(db, (user, connection), 0, &[chunk(1, 1)]).await;
+        for kind in ["idle", "in_use"] {
+            let key = JobKey::of_service(kind);
+            db.jobs().insert(&key, "", at(0)).await.unwrap();
+            let claim = dead_db.jobs().claim_due(kind, "", at(1), at(90)).await;
+            assert!(claim.unwrap().is_some());
+        }
+        assert_eq!(claimed_queues(&dead_db, 1).await, 1);
+
+        let working = connect(&db.url).await;
+        let locks = "BEGIN; UPDATE webhook_queues SET fence = fence;
+            UPDATE jobs SET fence = fence WHERE kind = 'in_use'";
+        working.batch_execute(locks).await.unwrap();
+        assert_eq!(db.instances().delete_dead(at(20)).await.unwrap(), 1);
+        working.batch_execute("COMMIT").await.unwrap();
+
+        let job = async |kind: &'static str, now: i64| {
+            let claim = db.jobs().claim_due(kind, "", at(now), at(99)).await;
+            claim.unwrap().is_some()
+        };
+        assert!(job("idle", 20).await, "free at once");
+        for (now, are_free) in [(89, false), (90, true)] {
+            assert_eq!(
+                job("in_use", now).await,
+                are_free,
+                "{now}: when its lease ends"
+            );
+            let queues = claimed_queues(db, now).await;
+            assert_eq!(queues, usize::from(are_free), "{now}");
+        }
+    });
 }
