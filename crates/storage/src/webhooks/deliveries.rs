@@ -25,7 +25,8 @@ const DELIVERED_AT_STEP: SignedDuration = SignedDuration::from_mins(1);
 
 /// Claims up to `$3` due rows until `$2` for the instance `$4`, all with the fence `$6`, as in
 /// `jobs/mod.rs`. SQLite returns no column of a joined table, so those of the endpoint and the user
-/// are looked up by their keys.
+/// are looked up by their keys. The last column, of an endpoint of the installation: whether the
+/// queue that failed first since the endpoint's last success has failed for a minute.
 macro_rules! claim_due {
     ($lock:literal) => {
         concat!(
@@ -51,7 +52,14 @@ macro_rules! claim_due {
                 (SELECT p.delivered_at FROM webhook_endpoints p
                     WHERE p.user_id = owner_id AND p.id = webhook_queues.endpoint_id),
                 (SELECT u.plan FROM users u WHERE u.id = webhook_queues.user_id),
-                COALESCE((SELECT u.reference FROM users u WHERE u.id = webhook_queues.user_id), user_reference)"
+                COALESCE((SELECT u.reference FROM users u WHERE u.id = webhook_queues.user_id), user_reference),
+                CASE WHEN owner_id = '00000000-0000-0000-0000-000000000000' THEN (SELECT f.is_failing
+                    FROM webhook_queues f
+                    WHERE f.endpoint_id = webhook_queues.endpoint_id AND f.failing_since >= (
+                        SELECT CASE WHEN p.delivered_at > p.enabled_at THEN p.delivered_at ELSE p.enabled_at END
+                        FROM webhook_endpoints p
+                        WHERE p.user_id = webhook_queues.owner_id AND p.id = webhook_queues.endpoint_id)
+                    ORDER BY f.failing_since LIMIT 1) END"
         )
     };
 }
@@ -102,6 +110,11 @@ statements! {
                 WHEN CAST(:last AS BIGINT) - :first >= 60000000 THEN 1 ELSE 0 END
         WHERE user_id = :user AND endpoint_id = :endpoint AND fence = :fence AND lease_until IS NOT NULL
         RETURNING fence";
+
+    JOIN_FAILING = "UPDATE webhook_queues SET is_failing = 1,
+            unhealthy_since = CASE WHEN unhealthy_since >= :enabled THEN unhealthy_since ELSE :now END
+        WHERE user_id = :user AND endpoint_id = :endpoint AND fence = :fence AND lease_until IS NOT NULL
+            AND is_failing = 0";
 
     SET_DELIVERED_AT = "UPDATE webhook_endpoints SET delivered_at = $3
         WHERE user_id = $1 AND id = $2 AND (delivered_at IS NULL OR delivered_at < $3)";
@@ -169,6 +182,9 @@ pub struct ClaimedEndpoint {
     pub is_unhealthy: bool,
     /// Whether exchanges have failed for a minute or longer.
     pub is_failing: bool,
+    /// Whether exchanges for another user have failed for a minute, without a success of anybody
+    /// since. Only known of endpoints of the installation.
+    fails_another: bool,
     /// The operator's own name of the user, also of a removed one.
     pub user_reference: Option<String>,
     /// None: the user was removed.
@@ -330,6 +346,24 @@ impl Deliveries<'_> {
             ));
         }
         Ok(self.db.batch(&statements).await?[0].is_some())
+    }
+
+    /// Puts a queue at an endpoint of the installation among the failing ones if exchanges for
+    /// another user have failed for a minute, and the endpoint has accepted nothing since then.
+    /// Otherwise the queues of many users would take all permits of the healthy ones. Returns
+    /// whether it did: then the claim is to be released.
+    pub async fn join_failing(self, claim: &ClaimedEndpoint, now: Timestamp) -> Result<bool> {
+        if claim.is_failing || !claim.fails_another {
+            return Ok(false);
+        }
+        let (join, values) = JOIN_FAILING.with(named![
+            user = claim.user_id,
+            endpoint = claim.endpoint_id,
+            fence = claim.fence,
+            enabled = claim.enabled_at,
+            now = now,
+        ]);
+        self.db.changes(join, &values).await
     }
 
     /// As `writes::endpoints::disable`, for the holder of a claim, who has sent to the endpoint as
@@ -508,6 +542,7 @@ fn claimed(row: &Row<'_>) -> Result<ClaimedEndpoint> {
         failing_since: since(row.get(4)?).map(|at| delivered_at.map_or(at, |last| at.max(last))),
         is_unhealthy,
         is_failing: is_unhealthy && row.get(6)?,
+        fails_another: row.get::<Option<bool>>(15)?.unwrap_or_default(),
         user_reference: row.get(14)?,
         plan: row.get(13)?,
         fence: row.get(3)?,

@@ -135,17 +135,21 @@ impl Webhooks {
     }
 
     /// Finds where the deliveries of a claim go, and what signs them. None if nothing can be sent:
-    /// the endpoint is disabled or removed, or this disables it.
+    /// the endpoint is disabled or removed, or this disables it, or the queue joins the failing
+    /// ones.
     pub(super) async fn open_slice(
         &self,
         claim: &ClaimedEndpoint,
     ) -> Result<Option<Arc<TimeSlice>>, ServeError> {
         let started_at = Instant::now();
+        let (deliveries, now) = (self.inner.storage.deliveries(), self.inner.clock.now());
         let Some(url) = &claim.url else {
-            let (deliveries, now) = (self.inner.storage.deliveries(), self.inner.clock.now());
             deliveries.end_deliveries(claim, now).await?;
             return Ok(None);
         };
+        if deliveries.join_failing(claim, now).await? {
+            return Ok(None);
+        }
         let Ok(url) = check_url(url, self.inner.settings.rules) else {
             self.disable(claim, "address not allowed").await?;
             return Ok(None);

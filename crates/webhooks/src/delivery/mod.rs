@@ -5,8 +5,10 @@
 //! lease and serves it for a time slice of ten seconds. No other instance serves it meanwhile. Each
 //! queue has its own time slice, so a slow or dead endpoint delays only itself. The number of
 //! concurrent time slices is limited, separately for queues that have been failing for a minute, so
-//! those cannot crowd out the others. Such a queue gets one event in each time slice, until the
-//! endpoint accepts one (`health.rs`).
+//! those cannot crowd out the others. If exchanges with an endpoint of the installation have failed
+//! for a minute for one user, and it has accepted nothing since, the queues of its other users join
+//! them. Such a queue gets one event in each time slice, until the endpoint accepts one
+//! (`health.rs`).
 //!
 //! A time slice ends long before the lease. So no two instances send the same event, except for
 //! attempts that were running when a process was killed. Deliveries that were loaded a while ago

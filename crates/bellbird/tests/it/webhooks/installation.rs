@@ -105,6 +105,28 @@ async fn what_happens_to_it_concerns_everyone() {
 }
 
 #[tokio::test]
+async fn fails_for_all_users_once_it_has_failed_one_for_a_minute() {
+    let app = App::start(Setup::default()).await;
+    let shared = app.hook_for_all(SYNCED).await;
+    shared.receiver.reply_with(Reply::Status(500));
+    let (first, second) = (app.person_at("fiskil").await, app.person_at("akahu").await);
+    app.sync(&first.connections[0]).await;
+    for _ in 0..3 {
+        assert_of(&received(&app, &shared).await, &[&first]);
+        app.advance_to_next_attempt(&shared).await;
+    }
+    app.sync(&second.connections[0]).await;
+    assert_of(&received(&app, &shared).await, &[&first, &second]);
+
+    let (deliveries, now) = (app.storage.deliveries(), app.clock.now() + DAY);
+    let claimed = async |failing| {
+        let claims = deliveries.claim_endpoints(now, now + DAY, 9, failing).await;
+        claims.unwrap().len()
+    };
+    assert_eq!((claimed(false).await, claimed(true).await), (0, 2));
+}
+
+#[tokio::test]
 async fn events_follow_the_plan() {
     let app = App::start(Setup::default()).await;
     let (trader, saver) = (

@@ -201,6 +201,44 @@ both! {
         assert_eq!(states(db, ben, shared).await, [DeliveryState::Delivered]);
     }
 
+    async fn endpoint_that_fails_one_user_fails_all_until_a_success(db) {
+        let shared = endpoint(db, OWNER, SYNCS_AND_CHANGES).await;
+        let joins = async |claim: &ClaimedEndpoint, now| {
+            db.deliveries().join_failing(claim, at(now)).await.unwrap()
+        };
+        synced(db, "a@x", 1).await;
+        for now in [30, 90] {
+            let [claim] = &claims(db, now).await[..] else { panic!("due at {now}") };
+            assert!(!joins(claim, now).await, "for less than a minute");
+            attempt_all(db, claim, now, AttemptOutcome::Retry(at(now + 60))).await;
+        }
+
+        let ben = synced(db, "b@x", 1).await;
+        let own = endpoint(db, ben, SYNCS_AND_CHANGES).await;
+        let connection = connection_to_sync(db, ben, "own", 100).await;
+        finish_sync_with(db, (ben, connection), 100, &[chunk(1, 1)]).await;
+        let found = claims(db, 100).await;
+        assert_eq!(found.len(), 2);
+        for claim in &found {
+            assert_eq!(joins(claim, 100).await, claim.endpoint_id == shared, "an own endpoint is not concerned");
+            assert!(db.deliveries().release_endpoint(claim, at(100)).await.unwrap());
+            assert!(!joins(claim, 100).await, "the lease is lost");
+        }
+        let [claim] = &claims(db, 101).await[..] else { panic!("the healthy one") };
+        assert_eq!(claim.endpoint_id, own);
+        let failing = db.deliveries().claim_endpoints(at(101), at(161), 9, true).await.unwrap();
+        let [claim] = &failing[..] else { panic!("the first user's is due later") };
+        assert_eq!((claim.user_id, claim.endpoint_id, claim.is_failing), (ben, shared, true));
+        assert!(!joins(claim, 101).await, "it has");
+        assert_eq!(claim.failing_since, None, "nothing of this user has failed");
+
+        // Its success is one for all.
+        attempt_all(db, claim, 102, AttemptOutcome::Delivered).await;
+        let carl = synced(db, "c@x", 1).await;
+        let [claim] = &claims(db, 103).await[..] else { panic!("the new one") };
+        assert_eq!((claim.user_id, joins(claim, 103).await), (carl, false));
+    }
+
     async fn only_subscribed_events_make_queues_and_successes(db) {
         let of_trades = endpoint(db, OWNER, &[EventType::TradesSynced]).await;
         let user = synced(db, "a@x", 1).await;
