@@ -32,6 +32,7 @@ mod linking;
 mod locks;
 mod management;
 mod migrate;
+mod outdated;
 mod renewals;
 mod secrets;
 #[cfg(any(test, feature = "test-support"))]

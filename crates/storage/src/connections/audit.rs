@@ -9,6 +9,7 @@ use uuid::Uuid;
 use crate::Connections;
 use crate::db::{Tx, from_row, pair, params, statements};
 use crate::error::Result;
+use crate::outdated::{delete_in_steps, delete_some};
 
 /// As long as the audit of operators.
 pub(crate) const AUDIT_RETENTION: SignedDuration = SignedDuration::from_hours(2 * 365 * 24);
@@ -36,7 +37,11 @@ statements! {
     LIST_ENDS = "SELECT user_id, connection_id FROM connection_audit
         WHERE changed_at >= $1 AND (to_status IS NULL OR to_status = 'deleting')";
 
-    DELETE_OUTDATED = "DELETE FROM connection_audit WHERE changed_at <= $1";
+    HAS_OUTDATED = "SELECT id FROM connection_audit WHERE changed_at <= $1 LIMIT 1";
+
+    DELETE_OUTDATED = delete_some!("connection_audit", "user_id, id", "changed_at <= $1", ""),
+        on_postgres =
+            delete_some!("connection_audit", "user_id, id", "changed_at <= $1", " FOR UPDATE SKIP LOCKED");
 }
 
 /// One status change of a connection. Serialized as commands print it with `--json`.
@@ -82,9 +87,8 @@ impl Connections<'_> {
 
     /// Deletes changes that are older than two years. Returns their number.
     pub async fn delete_outdated_audit(self, now: Timestamp) -> Result<u64> {
-        self.db
-            .run(DELETE_OUTDATED, params![now.minus(AUDIT_RETENTION)])
-            .await
+        let until = now.minus(AUDIT_RETENTION);
+        delete_in_steps(&self.db, HAS_OUTDATED, DELETE_OUTDATED, until.into()).await
     }
 }
 

@@ -7,43 +7,18 @@ use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
 use crate::ConsentSessions;
-use crate::db::{Sql, pair, params, statements};
+use crate::db::{pair, params, statements};
 use crate::error::Result;
 use crate::jobs::{self, JobKey, job_kinds};
 use crate::linking::consent_sessions::delete_secrets;
 use crate::locks::lock_user_if_exists;
+use crate::outdated::{DELETE_BATCH_SIZE, delete_in_steps, delete_some};
 
 /// How long an expired link or consent session is kept, so that its user can read why it no longer
 /// works.
 const EXPIRED_RETENTION: SignedDuration = SignedDuration::from_hours(24);
 /// Far longer than any provider repeats an event.
 const PROVIDER_EVENT_RETENTION: SignedDuration = SignedDuration::from_hours(30 * 24);
-/// Rows deleted in one transaction: few enough that other writers hardly wait.
-const DELETE_BATCH_SIZE: i64 = 200;
-
-/// Deletes up to `$2` rows. On PostgreSQL, `$lock` skips rows that another transaction has locked,
-/// and a later cleanup deletes them. `MATERIALIZED` picks the rows once, as in `jobs/mod.rs`.
-macro_rules! delete_some {
-    ($table:literal, $key:literal, $rest:expr, $lock:literal) => {
-        concat!(
-            "WITH old AS MATERIALIZED (SELECT ",
-            $key,
-            " FROM ",
-            $table,
-            " WHERE ",
-            $rest,
-            " LIMIT $2",
-            $lock,
-            ") DELETE FROM ",
-            $table,
-            " WHERE (",
-            $key,
-            ") IN (SELECT ",
-            $key,
-            " FROM old)"
-        )
-    };
-}
 
 /// A claim of a claimed token is noticed for 30 days, in microseconds.
 macro_rules! token_is_outdated {
@@ -108,24 +83,7 @@ impl ConsentSessions<'_> {
             (HAS_OUTDATED_SIGN_IN_LINKS, DELETE_SIGN_IN_LINKS, now),
             (HAS_OUTDATED_SESSIONS, DELETE_SESSIONS, now),
         ] {
-            deleted += self.delete_in_steps(has_any, delete, until).await?;
-        }
-        Ok(deleted)
-    }
-
-    /// Checks before each step whether a row is left, because a step takes SQLite's one writer.
-    async fn delete_in_steps(self, has_any: Sql, delete: Sql, until: Timestamp) -> Result<u64> {
-        let mut deleted = 0;
-        while self.db.exists(has_any, params![until]).await? {
-            match self
-                .db
-                .run(delete, params![until, DELETE_BATCH_SIZE])
-                .await?
-            {
-                // Another transaction has locked the rows that are left.
-                0 => break,
-                rows => deleted += rows,
-            }
+            deleted += delete_in_steps(&self.db, has_any, delete, until.into()).await?;
         }
         Ok(deleted)
     }

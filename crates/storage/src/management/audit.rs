@@ -10,6 +10,7 @@ use crate::Audit;
 use crate::connections::audit::AUDIT_RETENTION;
 use crate::db::{Row, Tx, named, params, statements};
 use crate::error::Result;
+use crate::outdated::{delete_in_steps, delete_some};
 
 /// The columns that [`row`] expects, in its order.
 macro_rules! columns {
@@ -51,7 +52,10 @@ statements! {
     DELETE_EXCESS = "DELETE FROM audit WHERE user_id = $1 AND actor_kind = 'user' AND id <= (
             SELECT id FROM audit WHERE user_id = $1 AND actor_kind = 'user' ORDER BY id DESC LIMIT 1 OFFSET $2)";
 
-    DELETE_OUTDATED = "DELETE FROM audit WHERE recorded_at <= $1";
+    HAS_OUTDATED = "SELECT id FROM audit WHERE recorded_at <= $1 LIMIT 1";
+
+    DELETE_OUTDATED = delete_some!("audit", "id", "recorded_at <= $1", ""),
+        on_postgres = delete_some!("audit", "id", "recorded_at <= $1", " FOR UPDATE SKIP LOCKED");
 }
 
 /// What somebody did.
@@ -233,9 +237,8 @@ impl Audit<'_> {
 
     /// Deletes rows that are older than two years. Returns their number.
     pub async fn delete_outdated(self, now: Timestamp) -> Result<u64> {
-        self.db
-            .run(DELETE_OUTDATED, params![now.minus(AUDIT_RETENTION)])
-            .await
+        let until = now.minus(AUDIT_RETENTION);
+        delete_in_steps(&self.db, HAS_OUTDATED, DELETE_OUTDATED, until.into()).await
     }
 }
 

@@ -12,6 +12,7 @@ mod linking;
 mod lists;
 mod management;
 mod migrate;
+mod outdated;
 pub(crate) mod postgres_steps;
 mod secrets;
 mod stolen_file;

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use crate::KeyReads;
 use crate::db::{Row, params, statements};
 use crate::error::Result;
+use crate::outdated::{delete_in_steps, delete_some};
 
 /// How long counts are kept.
 const DAYS: i64 = 30;
@@ -21,7 +22,11 @@ statements! {
     LIST = "SELECT user_id, key_id, route, CAST(SUM(requests) AS BIGINT) FROM key_reads
         WHERE user_id = $1 AND day > $2 GROUP BY user_id, key_id, route ORDER BY key_id, route";
 
-    DELETE_OUTDATED = "DELETE FROM key_reads WHERE day <= $1";
+    HAS_OUTDATED = "SELECT day FROM key_reads WHERE day <= $1 LIMIT 1";
+
+    DELETE_OUTDATED = delete_some!("key_reads", "user_id, key_id, day, route", "day <= $1", ""),
+        on_postgres =
+            delete_some!("key_reads", "user_id, key_id, day, route", "day <= $1", " FOR UPDATE SKIP LOCKED");
 }
 
 /// How often a key was used on a route.
@@ -64,11 +69,10 @@ impl KeyReads<'_> {
             .await
     }
 
-    /// Deletes the counts of days before the last 30.
-    pub async fn delete_outdated(self, now: Timestamp) -> Result<()> {
-        self.db
-            .execute(DELETE_OUTDATED, params![day(now) - DAYS])
-            .await
+    /// Deletes the counts of days before the last 30. Returns how many.
+    pub async fn delete_outdated(self, now: Timestamp) -> Result<u64> {
+        let until = day(now) - DAYS;
+        delete_in_steps(&self.db, HAS_OUTDATED, DELETE_OUTDATED, until.into()).await
     }
 }
 

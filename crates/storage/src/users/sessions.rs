@@ -10,6 +10,7 @@ use crate::digest::hash;
 use crate::error::Result;
 use crate::locks::{lock_staying_user, lock_user, lock_user_if_exists, stays};
 use crate::management::audit;
+use crate::outdated::{delete_in_steps, delete_some};
 use crate::users::caller_lookups::caller;
 use crate::{Sessions, StorageError};
 
@@ -59,7 +60,11 @@ statements! {
 
     USE_BROWSER = "UPDATE known_browsers SET signed_in_at = $3 WHERE user_id = $1 AND cookie_hash = $2";
 
-    FORGET_BROWSERS = "DELETE FROM known_browsers WHERE signed_in_at <= $1";
+    HAS_OLD_BROWSERS = "SELECT user_id FROM known_browsers WHERE signed_in_at <= $1 LIMIT 1";
+
+    FORGET_BROWSERS = delete_some!("known_browsers", "user_id, cookie_hash", "signed_in_at <= $1", ""),
+        on_postgres =
+            delete_some!("known_browsers", "user_id, cookie_hash", "signed_in_at <= $1", " FOR UPDATE SKIP LOCKED");
 
     INSERT_BROWSER = "INSERT INTO known_browsers (user_id, cookie_hash, signed_in_at) VALUES ($1, $2, $3)";
 
@@ -240,11 +245,10 @@ impl Sessions<'_> {
     }
 
     /// Deletes browsers in which nobody has signed in for 400 days, which is as long as they keep
-    /// the cookie.
-    pub async fn forget_browsers(self, now: Timestamp) -> Result<()> {
-        self.db
-            .execute(FORGET_BROWSERS, params![now.minus(BROWSERS_FOR)])
-            .await
+    /// the cookie. Returns how many.
+    pub async fn forget_browsers(self, now: Timestamp) -> Result<u64> {
+        let until = now.minus(BROWSERS_FOR);
+        delete_in_steps(&self.db, HAS_OLD_BROWSERS, FORGET_BROWSERS, until.into()).await
     }
 
     /// The sessions of a user that work, the one used last first.
