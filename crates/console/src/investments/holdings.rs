@@ -17,8 +17,8 @@ use crate::api_client::{Aged, ApiError, List};
 use crate::error_page::PageResult;
 use crate::overview::balances::{ReadBalance, with_balance_of};
 use crate::pages::names::sanitized;
-use crate::pages::{AskedBank, BankTrouble, Money, Number, SignedInFrame, rendered_part};
-use crate::rows::file::{FOR_SPREADSHEETS, csv_response, not_read};
+use crate::pages::{BankTrouble, Money, Number, SignedInFrame, rendered_part};
+use crate::rows::file::{FOR_SPREADSHEETS, bank_not_read, csv_response};
 use crate::rows::filter::Filter;
 use crate::rows::linked::Bank;
 use crate::rows::list::RowList;
@@ -165,7 +165,7 @@ pub(super) async fn part(list: &RowList) -> (String, Vec<BankTrouble>) {
     let (reads, balance) = with_balance_of(&list.session, account, read_all(list)).await;
     let mut age = None;
     for (broker, read) in reads {
-        let bank = asked(list, broker);
+        let bank = list.asked(broker);
         match read {
             Ok(read) => {
                 // A broker may give its last report after the consent has ended.
@@ -218,15 +218,7 @@ pub(crate) async fn download_holdings(session: Session, uri: Uri) -> PageResult 
         let holdings = match holdings {
             Ok(read) => read.value.data,
             Err(_) if leaves_out => continue,
-            Err(mut error) => {
-                // The others are not of one broker.
-                if ["reconnect_required", "provider_unavailable"].contains(&error.code.as_str()) {
-                    let bank = asked(&list, broker);
-                    let trouble = bank.failed_by_api(&error.code, error.retry_after);
-                    error.message = trouble.sentences();
-                }
-                return Ok(not_read(&list, &error));
-            }
+            Err(error) => return Ok(bank_not_read(&list, broker, error)),
         };
         for one in holdings {
             let account = broker.name_of(one.account_id);
@@ -275,10 +267,6 @@ async fn read<'b>(list: &RowList, broker: &'b Bank) -> HoldingsRead<'b> {
     let id = broker.connection.id;
     let path = format!("/v1/holdings?connectionId={id}{account}");
     (broker, session.api.get(&session.caller, &path, None).await)
-}
-
-fn asked<'a>(list: &'a RowList, broker: &'a Bank) -> AskedBank<'a> {
-    list.session.asked(&broker.connection, &list.linked.names)
 }
 
 fn in_currency<'a>(

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use super::ListKind;
 use super::filter::Filter;
 use super::find::{Lists, errors_of, failed};
+use super::linked::Bank;
 use super::list::RowList;
 use crate::api_client::ApiError;
 use crate::error_page::PageResult;
@@ -106,22 +107,37 @@ pub(super) fn no_file(list: &RowList, status: StatusCode, why: &str) -> Response
 fn notice(list: &RowList, status: StatusCode, why: &str) -> Notice {
     let query = list.filter.query.with(&[("partial", "")]);
     let page = format!("{}?{query}", list.page.path);
+    let page = page.trim_end_matches('?');
     Notice::new(Tone::Attention, "There is no file")
         .with(why)
         .with_retry_link()
-        .with_link("button quiet", Some(&page), "Back to the page")
+        .with_link("button quiet", Some(page), "Back to the page")
         .with_status(status)
 }
 
-/// A wait is said of a limit of the user's only.
-pub(crate) fn not_read(list: &RowList, error: &ApiError) -> Response {
-    match error.retry_after {
-        Some(seconds) if error.status == StatusCode::TOO_MANY_REQUESTS => {
-            let notice = notice(list, error.status, &error.message);
-            notice.with_retry_after(seconds).into_response()
-        }
-        _ if error.status == StatusCode::FORBIDDEN => no_file(list, error.status, &error.message),
-        _ => no_file(list, StatusCode::BAD_GATEWAY, &error.message),
+/// Of a file that the API reads at one bank.
+pub(crate) fn bank_not_read(list: &RowList, bank: &Bank, mut error: ApiError) -> Response {
+    // The others are not of one bank.
+    if ["reconnect_required", "provider_unavailable"].contains(&error.code.as_str()) {
+        let asked = list.asked(bank);
+        let trouble = asked.failed_by_api(&error.code, error.retry_after);
+        error.message = trouble.sentences();
+    }
+    not_read(list, &error)
+}
+
+/// Status and wait are those of the user's limits and plan only.
+fn not_read(list: &RowList, error: &ApiError) -> Response {
+    let own = [StatusCode::TOO_MANY_REQUESTS, StatusCode::FORBIDDEN].contains(&error.status);
+    let status = if own {
+        error.status
+    } else {
+        StatusCode::BAD_GATEWAY
+    };
+    let notice = notice(list, status, &error.message);
+    match error.retry_after.filter(|_| own) {
+        Some(seconds) => notice.with_retry_after(seconds).into_response(),
+        None => notice.into_response(),
     }
 }
 

@@ -53,11 +53,6 @@ impl Linked {
         })
     }
 
-    pub(super) fn first_account(&self) -> Option<AccountId> {
-        let mut accounts = self.banks.iter().flat_map(|bank| &bank.accounts);
-        accounts.next().map(|(id, _)| *id)
-    }
-
     /// The bank of an account, and the account's name.
     pub(super) fn find(&self, id: AccountId) -> Option<(&Bank, &str)> {
         let mut banks = self.banks.iter();

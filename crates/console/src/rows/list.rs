@@ -16,15 +16,15 @@ use tokio::sync::oneshot;
 use super::filter::{Filter, PageStart, Period};
 use super::find::{Progress, READ_ROWS_MAX, find};
 use super::found::{Found, Stopped};
-use super::linked::Linked;
+use super::linked::{Bank, Linked};
 use super::row::Row;
 use super::{ListKind, RowsPage};
 use crate::list_query::{rows_between, rows_of_list};
 use crate::money_cache::InAndOut;
 use crate::overview::balances::{ReadBalance, with_balance_of};
 use crate::pages::{
-    BankTrouble, Money, Number, SignedInFrame, count as counted, day_of_week, rendered_part,
-    shown_day, why_not_read,
+    AskedBank, BankTrouble, Money, Number, SignedInFrame, count as counted, day_of_week,
+    rendered_part, shown_day, why_not_read,
 };
 use crate::session::Session;
 
@@ -72,6 +72,11 @@ impl RowList {
             linked,
             progress: Progress::default(),
         }))
+    }
+
+    /// One of its banks, of which something is said.
+    pub(crate) fn asked<'a>(&'a self, bank: &'a Bank) -> AskedBank<'a> {
+        self.session.asked(&bank.connection, &self.linked.names)
     }
 
     /// The query of the API for the days, of an account or of all. It has no search and category.

@@ -135,13 +135,13 @@ pub(crate) async fn show(session: Session, uri: Uri) -> PageResult {
 pub(crate) async fn download_ofx(session: Session, version: Version, uri: Uri) -> PageResult {
     let list = RowList::load(session, Transactions::PAGE, uri.query()).await?;
     let account = list.filter.account;
-    let account = account.or_else(|| list.linked.first_account());
-    let Some(query) = account.and_then(|account| list.api_query(Some(account))) else {
+    let found = account.and_then(|id| list.linked.find(id));
+    let (Some((bank, _)), Some(query)) = (found, list.api_query(account)) else {
         let why = "Choose an account and its days again.";
         return Ok(file::no_file(&list, StatusCode::BAD_REQUEST, why));
     };
     let path = format!("/v1/export/transactions.ofx?{query}");
     let opened = list.session.api.open(&list.session.caller, &path, version);
     let opened = opened.await;
-    Ok(opened.unwrap_or_else(|error| file::not_read(&list, &error)))
+    Ok(opened.unwrap_or_else(|error| file::bank_not_read(&list, bank, error)))
 }

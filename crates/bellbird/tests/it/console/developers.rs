@@ -131,8 +131,15 @@ async fn programs_and_what_they_did_are_shown() {
     for wrong in ["", "program=", "program=Other", "program=GnuCash"] {
         browser.try_submit("/programs", wrong, 400).await;
     }
-    let file = browser.get("/transactions.ofx?from=2026-11-01").await;
-    file.assert_shows(200, "<OFX>");
+    let (account, _) = app.accounts_by(&app.ben).await.remove(0);
+    let file = async |account: &str| {
+        let path = format!("/transactions.ofx?account={account}&from=2026-11-01");
+        browser.get(&path).await
+    };
+    file(&account.id).await.assert_shows(200, "<OFX>");
+    // Not the file of another one in place of an account that is gone.
+    let other = file("0191e7a0-7c3b-7def-8000-00aabbccddee").await;
+    other.assert_shows(400, "Choose an account");
 }
 
 #[tokio::test]

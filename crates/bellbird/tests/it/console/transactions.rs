@@ -448,7 +448,7 @@ async fn broken_bank_has_a_way_back_and_spoils_no_other(
 
     let whole = browser.get("/transactions.csv").await;
     whole.assert_shows(502, "There is no file");
-    whole.assert_has("href=\"/transactions?\">Back to the page</a>");
+    whole.assert_has("href=\"/transactions\">Back to the page</a>");
     page.assert_has("/transactions.csv?partial=true");
     let file = browser.get("/transactions.csv?partial=true").await;
     file.assert_status(200);
@@ -460,6 +460,9 @@ async fn broken_bank_has_a_way_back_and_spoils_no_other(
     let alone = format!("account={}", account.id);
     let page = browser.get(&format!("/transactions?{alone}")).await;
     page.assert_has("needs you.");
-    let file = browser.get(&format!("/transactions.csv?{alone}")).await;
-    file.assert_shows(502, "There is no file");
+    for kind in ["csv", "ofx"] {
+        let file = browser.get(&format!("/transactions.{kind}?{alone}")).await;
+        file.assert_shows(502, "There is no file");
+        file.assert_has(&format!("{} needs you.", broken.institution_name));
+    }
 }
