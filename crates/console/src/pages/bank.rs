@@ -10,7 +10,7 @@ use super::frame::Frame;
 use super::institution::{AccountRow, Institution, account_rows};
 use super::local_time::{LocalTime, When};
 use super::names::institution_name;
-use super::words::count;
+use super::words::{count, status_text};
 
 /// What was read within this time is up to date. Banks are read several times a day.
 const UP_TO_DATE_FOR: SignedDuration = SignedDuration::from_hours(26);
@@ -181,17 +181,6 @@ fn holds(accounts: &[AccountRow], is_one_of_several: bool) -> String {
             format!("{} and {} more", first.text(), others.len())
         }
         accounts => count(accounts.len() as u64, "account"),
-    }
-}
-
-/// What has happened to a bank, for its owner.
-pub(crate) fn status_text(status: ConnectionStatus) -> &'static str {
-    match status {
-        ConnectionStatus::Active => "Works again",
-        ConnectionStatus::Invalidated => "Your consent has ended",
-        ConnectionStatus::PendingMfa => "It asks you to confirm your sign-in",
-        ConnectionStatus::Revoked => "Your consent was withdrawn",
-        ConnectionStatus::Deleting => "It is being removed",
     }
 }
 

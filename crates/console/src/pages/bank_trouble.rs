@@ -7,7 +7,7 @@ use bellbird_domain::{Connection, ConnectionId, ConnectionStatus};
 use bellbird_reads::ReadError;
 
 use super::bank_names::BankNames;
-use super::words::{sentence, try_again_in};
+use super::words::{sentence, status_text, try_again_in};
 
 const TOO_MANY_AT_ONCE: &str = "Other pages of yours are still being read. Try again in a moment.";
 
@@ -45,7 +45,7 @@ impl AskedBank<'_> {
     /// A read that failed.
     pub(crate) fn failed(&self, error: &ReadError) -> BankTrouble {
         let (why, remedy) = match error {
-            ReadError::Reconnect(status) => (why_broken(*status), Remedy::Reconnect),
+            ReadError::Reconnect(_) => return self.without_consent(),
             ReadError::BudgetUsedUp { retry_after } => {
                 let seconds = retry_after.as_millis().div_ceil(1_000);
                 return self.asked_too_often(Some(u64::try_from(seconds).unwrap_or(u64::MAX)));
@@ -71,7 +71,7 @@ impl AskedBank<'_> {
             "too_many_at_once" => {
                 return self.trouble(TOO_MANY_AT_ONCE.to_owned(), Remedy::Time);
             }
-            "reconnect_required" => ReadError::Reconnect(self.connection.status),
+            "reconnect_required" => return self.without_consent(),
             "not_found" => ReadError::NotFound,
             _ => ReadError::Unavailable {
                 retry_after: None,
@@ -95,7 +95,16 @@ impl AskedBank<'_> {
             status,
             ConnectionStatus::Active | ConnectionStatus::Deleting
         );
-        (!is_fine).then(|| self.trouble(why_broken(status).to_owned(), Remedy::Reconnect))
+        (!is_fine).then(|| self.without_consent())
+    }
+
+    fn without_consent(&self) -> BankTrouble {
+        let why = match self.connection.status {
+            // The next refresh finds out whether it has ended or was withdrawn.
+            ConnectionStatus::Active => "Your consent is not valid any more",
+            known => status_text(known),
+        };
+        self.trouble(sentence(why), Remedy::Reconnect)
     }
 
     fn trouble(&self, why: String, remedy: Remedy) -> BankTrouble {
@@ -149,15 +158,6 @@ pub(super) fn is_linkable(connection: &Connection, linkable: &[LinkableProvider]
     providers.any(|provider| provider.name == connection.provider)
 }
 
-fn why_broken(status: ConnectionStatus) -> &'static str {
-    match status {
-        ConnectionStatus::Revoked => "Your consent was withdrawn.",
-        ConnectionStatus::PendingMfa => "It asks you to confirm your sign-in.",
-        ConnectionStatus::Deleting => "It is being removed.",
-        ConnectionStatus::Invalidated | ConnectionStatus::Active => "Your consent has ended.",
-    }
-}
-
 /// Why nothing was read from any bank, as a sentence for its user.
 pub(crate) fn why_not_read(problem: &Problem) -> String {
     match problem {
@@ -199,8 +199,14 @@ mod tests {
         assert_eq!(bank.broken(), Some(trouble));
         bank.linkable.clear();
         assert!(!bank.failed(&error).needs_consent(), "nobody can link it");
+        // A read sees that it is gone before a refresh knows how.
         let active = connection("Bank", ConnectionStatus::Active);
-        assert_eq!(asked(&active, &names).broken(), None);
+        let active = asked(&active, &names);
+        assert_eq!(active.broken(), None);
+        let first = active.failed(&ReadError::Reconnect(ConnectionStatus::Invalidated));
+        assert!(first.needs_consent());
+        assert_eq!(first.why, "Your consent is not valid any more.");
+        assert_eq!(active.failed_by_api("reconnect_required", None), first);
     }
 
     #[test]

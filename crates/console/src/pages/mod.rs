@@ -20,7 +20,7 @@ mod response;
 mod signed_in;
 mod words;
 
-pub(crate) use bank::{BankRow, BankRows, BankState, ends_soon, status_text};
+pub(crate) use bank::{BankRow, BankRows, BankState, ends_soon};
 pub(crate) use bank_names::BankNames;
 pub(crate) use bank_trouble::{AskedBank, BankTrouble, why_not_read};
 pub(crate) use choice::Choice;
@@ -38,4 +38,4 @@ pub(crate) use response::{
 pub(crate) use signed_in::{
     DEVELOPER_PAGES, OPERATOR_PAGES, OWN_PAGES, PAGES, SignedInFrame, page_of,
 };
-pub(crate) use words::{count, sentence, try_again_in};
+pub(crate) use words::{count, sentence, status_text, try_again_in};

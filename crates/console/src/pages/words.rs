@@ -1,5 +1,18 @@
 //! Words that are put together while a page is made.
 
+use bellbird_domain::ConnectionStatus;
+
+/// What has happened to a bank, for its owner.
+pub(crate) fn status_text(status: ConnectionStatus) -> &'static str {
+    match status {
+        ConnectionStatus::Active => "Works again",
+        ConnectionStatus::Invalidated => "Your consent has ended",
+        ConnectionStatus::PendingMfa => "It asks you to confirm your sign-in",
+        ConnectionStatus::Revoked => "Your consent was withdrawn",
+        ConnectionStatus::Deleting => "It is being removed",
+    }
+}
+
 /// Such as `1 bank` and `2 banks`.
 pub(crate) fn count(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
