@@ -42,6 +42,7 @@ struct ConnectionsPage<'a> {
     not_in_plan: Vec<LinkableProvider>,
     /// What this browser began at a provider and did not return from.
     unfinished: Vec<UnfinishedSession>,
+    names: BankNames,
     zone: LocalTime,
     /// Those that have to be reconnected.
     broken: Vec<OwnRow>,
@@ -77,7 +78,7 @@ struct OwnRow {
 /// `GET /connections`
 pub(crate) async fn show(session: Session, uri: Uri, headers: HeaderMap) -> PageResult {
     let frame = session.frame(PATH);
-    let rows = load(&session, &frame).await?;
+    let (rows, names) = load(&session, &frame).await?;
     let links = session.connections.links();
     let browser = session.cookies.browser.value(&headers);
     let unfinished = links.find_unfinished(session.user(), browser).await?;
@@ -97,6 +98,7 @@ pub(crate) async fn show(session: Session, uri: Uri, headers: HeaderMap) -> Page
         providers,
         not_in_plan,
         unfinished,
+        names,
         zone: session.zone(),
         broken,
         working,
@@ -109,7 +111,10 @@ pub(crate) async fn show(session: Session, uri: Uri, headers: HeaderMap) -> Page
     Ok(response)
 }
 
-async fn load(session: &Session, frame: &SignedInFrame<'_>) -> Result<Vec<OwnRow>, StorageError> {
+async fn load(
+    session: &Session,
+    frame: &SignedInFrame<'_>,
+) -> Result<(Vec<OwnRow>, BankNames), StorageError> {
     let (connections, accounts, names) = load_all(session).await?;
     let linked: Vec<_> = connections
         .into_iter()
@@ -138,7 +143,7 @@ async fn load(session: &Session, frame: &SignedInFrame<'_>) -> Result<Vec<OwnRow
     for bank in rows {
         own.push(own_row(session, frame, bank, &names).await?);
     }
-    Ok(own)
+    Ok((own, names))
 }
 
 async fn own_row(

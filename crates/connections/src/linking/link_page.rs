@@ -89,6 +89,8 @@ pub struct UnfinishedSession {
     pub started_at: Timestamp,
     /// Whether it waits for the provider. Otherwise it has neither a callback nor a confirmation.
     pub is_confirmed: bool,
+    /// The connection that it is to repair. None: it links a new one, which is not known yet.
+    pub repaired: Option<Connection>,
 }
 
 /// A connection that the holder of a link can remove, and its user.
@@ -192,16 +194,19 @@ impl Links<'_> {
             let linking = provider.as_ref().and_then(|provider| provider.linking());
             linking.is_some_and(|linking| linking.can_finish(&[]))
         };
-        let unfinished =
-            sessions
-                .into_iter()
-                .filter(is_unfinished)
-                .map(|session| UnfinishedSession {
-                    id: session.id(),
-                    started_at: session.created_at,
-                    is_confirmed: session.confirmation == Confirmation::Confirmed,
-                    provider: session.provider,
-                });
+        let repaired = |session: &ConsentSession| {
+            let mut connections = connections.iter();
+            let found = connections.find(|one| Some(one.id) == session.connection_id);
+            found.cloned()
+        };
+        let sessions = sessions.into_iter().filter(is_unfinished);
+        let unfinished = sessions.map(|session| UnfinishedSession {
+            id: session.id(),
+            started_at: session.created_at,
+            is_confirmed: session.confirmation == Confirmation::Confirmed,
+            repaired: repaired(&session),
+            provider: session.provider,
+        });
         Ok(unfinished.collect())
     }
 

@@ -7,6 +7,7 @@ use bellbird_domain::Connection;
 use jiff::Timestamp;
 
 use super::bank::{BankRow, BankRows};
+use super::bank_names::BankNames;
 use super::bank_trouble::is_linkable;
 use super::frame::Frame;
 use super::institution::ImageOrigins;
@@ -182,6 +183,7 @@ mod tests {
             provider: PROVIDERS[0].name.as_str().to_owned(),
             started_at,
             is_confirmed: false,
+            repaired: None,
         }];
         let html = shown(&page);
         assert!(
@@ -199,6 +201,10 @@ mod tests {
             buttons(&html).is_empty() && html.contains(&waiting),
             "{html}"
         );
+        page.unfinished[0].repaired = Some(connection("B", ConnectionStatus::Revoked));
+        let html = shown(&page);
+        let waiting = format!("Waiting for <bdi>B</bdi>, through {}", PROVIDERS[0].title);
+        assert!(html.contains(&waiting), "{html}");
     }
 
     #[test]

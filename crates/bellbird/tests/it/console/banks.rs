@@ -232,6 +232,13 @@ async fn banks_are_shown_by_what_their_user_can_do() {
     }
     app.advance_clock(SignedDuration::from_mins(12));
     assert_eq!(show(&own).await.headers["refresh"], "60; url=?");
+    // One that repairs a bank names it.
+    let bank = &app.ben.connections[0];
+    let form = format!("connection={}", bank.id);
+    let begun = owner.post("/connections", &form).await;
+    let repairing = cookies(&owner, &begun.set_cookies());
+    let named = format!("<bdi>{}</bdi>, through Fiskil", bank.institution_name);
+    show(&repairing).await.assert_has(&named);
 
     // Two logins at one bank are told apart where one of them is removed.
     app.set_options("fiskil", &json!({"sameIds": false}));
