@@ -228,8 +228,7 @@ async fn act(form: &OwnForm, action: &str, endpoint: &Endpoint) -> PageResult {
         }
         "example" => {
             let event_type = form.parsed("type").ok_or(Failure::NotFound)?;
-            let done = ping::send_example(session, endpoint, event_type).await?;
-            return Ok(done.redirect(session, PATH, format!("example-{event_type}")));
+            return redirect(ping::send_example(session, endpoint, event_type).await?);
         }
         _ => {}
     }

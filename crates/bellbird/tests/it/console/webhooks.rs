@@ -9,6 +9,7 @@ use secrecy::ExposeSecret as _;
 use super::SignedIn;
 use crate::support::harness::{App, Setup};
 use crate::support::receiver::{Receiver, Reply};
+use crate::support::words::assert_has;
 
 fn form_of(url: &str, events: &[EventType]) -> String {
     let events: String = events
@@ -326,12 +327,12 @@ async fn endpoint_is_made_tried_repaired_and_deleted() {
     make(&browser, &receiver.url).await;
     let page = browser.get("/webhooks").await;
     for number in 1..=2 {
-        page.assert_has(&format!("{number}. <bdi>{}</bdi></h2>", receiver.url));
+        page.assert_has(&format!("{number}.&nbsp;<bdi>{}</bdi></h2>", receiver.url));
         page.assert_has(&format!(">{number}. {}</option>", receiver.url));
     }
     let endpoints = app.storage.endpoints().list(user).await.unwrap();
     for (number, endpoint) in (1..).zip(endpoints) {
-        let said = format!("<p>{number}. <bdi>{}</bdi></p>", receiver.url);
+        let said = format!("<p>{number}.&nbsp;<bdi>{}</bdi></p>", receiver.url);
         let path = format!("/webhooks/endpoints/{}", endpoint.id);
         browser.get(&path).await.assert_has(&said);
         let rotation = format!("rotate={}&rotated=", endpoint.id);
@@ -380,7 +381,7 @@ async fn event_types_follow_the_plan_and_have_examples() {
         let sent = browser
             .post("/webhooks", &format!("example={id}&type={event}"))
             .await;
-        let shown = format!("/webhooks?done=example-delivered&at=example-{event}#done");
+        let shown = format!("/webhooks?done=example-delivered&at={id}#done");
         sent.assert_leads_to(&shown);
         let received = receiver.drain().remove(0);
         assert_eq!(received.body["type"], event.as_str());
@@ -388,11 +389,18 @@ async fn event_types_follow_the_plan_and_have_examples() {
         assert_eq!(received.body["metadata"]["test"], true);
     }
     receiver.reply_with(Reply::Status(500));
+    // Of several endpoints, the one that it was sent to says what came of it.
+    let other = Receiver::start().await;
+    make(&browser, &other.url).await;
     let form = format!("example={id}&type=trades.synced");
     let rejected = browser.post("/webhooks", &form).await;
-    rejected.assert_leads_to("/webhooks?done=example-not-delivered&at=example-trades.synced#done");
-    let page = browser.get("/webhooks?done=example-not-delivered&at=example-trades.synced");
-    page.await.assert_has("<p class=\"done wrong\"");
+    let shown = format!("/webhooks?done=example-not-delivered&at={id}");
+    rejected.assert_leads_to(&format!("{shown}#done"));
+    let page = browser.get(&shown).await;
+    let mut cards = page.text.split("<section class=\"card endpoint\"").skip(1);
+    let of_id = cards.find(|card| card.contains(&format!("name=\"ping\" value=\"{id}\"")));
+    assert_has(of_id.unwrap(), "<p class=\"done wrong\"");
+    page.assert_has("2.&nbsp;<bdi>");
     let log = browser.get(&format!("/webhooks/endpoints/{id}")).await;
     log.assert_has("Nothing was sent to this endpoint");
 }
