@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use crate::error_page::{Failure, PageResult};
 use crate::link::{Submitted, in_own_task, start_consent_session};
+use crate::pages::names::sanitized;
 use crate::pages::{
     BankNames, BankRow, BankRows, BankState, Done, ImageOrigins, LocalTime, SignedInFrame,
     page_with_images, refresh_of, status_text,
@@ -47,6 +48,8 @@ struct ConnectionsPage<'a> {
     /// Those that have to be reconnected.
     broken: Vec<OwnRow>,
     working: Vec<OwnRow>,
+    /// What a form has just removed, if its name is known.
+    removed: Option<String>,
 }
 
 impl ConnectionsPage<'_> {
@@ -102,6 +105,7 @@ pub(crate) async fn show(session: Session, uri: Uri, headers: HeaderMap) -> Page
         zone: session.zone(),
         broken,
         working,
+        removed: removed_name(&session).await?,
     };
     let mut response = page_with_images(StatusCode::OK, &page, origins);
     if let Some(since) = awaited_since {
@@ -271,6 +275,14 @@ async fn sync_now(session: &Session, id: ConnectionId) -> PageResult {
     session.commit(change).await?;
     session.connections.syncs().wake(&connection.provider);
     Ok(Done::SyncRequested.redirect(session, PATH, id))
+}
+
+/// The name of the bank that the user has just removed. Its row may be gone, and the audit has it.
+async fn removed_name(session: &Session) -> Result<Option<String>, StorageError> {
+    let audit = session.storage().audit();
+    let rows = audit.list_before(None, Some(session.user()), 1).await?;
+    let last = rows.first().filter(|row| row.action == "connection.remove");
+    Ok(last.and_then(|row| row.detail.as_deref().map(sanitized)))
 }
 
 /// Hides a connection at once. A job withdraws its consent.

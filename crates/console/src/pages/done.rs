@@ -28,7 +28,7 @@ done! {
     TokensRevoked => "tokens-revoked", "Unused tokens are revoked.";
     SyncRequested => "sync-requested", "It is read within a minute. This page shows when.";
     ConnectionRemoved => "removed",
-        "The bank is removed. Your consent is being withdrawn, which can take a few minutes.";
+        "Your consent is being withdrawn, which can take a few minutes.";
     EndpointEnabled => "enabled",
         "The endpoint gets events again. What it missed can be sent again from its log.";
     EndpointDisabled => "disabled", "The endpoint gets no more events.";

@@ -80,7 +80,10 @@ async fn banks_are_read_and_removed_by_their_user_only() {
     );
     assert_eq!(app.connections_of(app.ben.user.id).await, []);
     let page = browser.get("/connections?done=removed&at=banks").await;
-    page.assert_has("The bank is removed.");
+    page.assert_has(&format!(
+        "<bdi>{}</bdi> is removed.",
+        connection.institution_name
+    ));
     let again = browser.post("/connections", &form).await;
     again.assert_shows(404, "removed already");
     again.assert_has("href=\"/connections\"");
