@@ -74,8 +74,8 @@ struct InstitutionBalances<'a> {
     rows: Vec<(&'a Account, Option<Money>)>,
 }
 
-/// A balance, and when it was read.
-pub(crate) type ReadBalance = (Money, String);
+/// A balance, and when it was read. An error: it was not there in time.
+pub(crate) type ReadBalance = Result<(Money, String), ()>;
 
 /// What is read for a page, and the balance of the account that it is about, which keeps the rest
 /// waiting for a moment only. None: there is none now.
@@ -92,9 +92,9 @@ pub(crate) async fn with_balance_of<T>(
         Either::Left((rest, balance)) => {
             let within = session.settings.first_rows_within;
             let balance = tokio::time::timeout(within, balance).await;
-            (rest, balance.ok().flatten())
+            (rest, balance.map_err(drop).transpose())
         }
-        Either::Right((balance, rest)) => (rest.await, balance),
+        Either::Right((balance, rest)) => (rest.await, balance.map(Ok)),
     }
 }
 

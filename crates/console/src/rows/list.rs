@@ -365,7 +365,8 @@ impl RowsPart<'_> {
         let is_usual =
             self.page.has_categories && !filter.has_chosen_days && !filter.leaves_rows_out();
         // A balance was read from the only bank that is asked.
-        let is_said = is_first && self.balance.is_none() && (found.rows.is_empty() || is_usual);
+        let is_heard = matches!(self.balance, Some(Ok(_)));
+        let is_said = is_first && !is_heard && (found.rows.is_empty() || is_usual);
         is_said.then(|| self.list.linked.names.nothing_came_from(&found.silent))?
     }
 

@@ -340,6 +340,24 @@ async fn bank_that_is_down_is_named_and_its_currency_stays() {
     assert_has(&text_of(figures), "AUD –");
 }
 
+/// It keeps no row waiting, and does not look as if there was none.
+#[tokio::test]
+async fn page_says_that_the_balance_is_late() {
+    let app = App::start(Setup::with(|settings| {
+        settings.pages.first_rows_within = Duration::ZERO;
+    }))
+    .await;
+    let browser = app.sign_in(app.olivia.user.id).await;
+    let (account, _) = app.busiest().await;
+    let slow = Fault::delay_ms(60_000).at("/v1/banking/balances");
+    app.fiskil().add_fault(slow);
+    let path = format!("/transactions?account={}", account.id);
+    let page = browser.get(&path).await;
+    app.clear_faults();
+    page.assert_has("The balance takes longer than the rest.");
+    page.assert_has("<ul class=\"entries transactions\">");
+}
+
 /// A bank whose consent has ended comes first, with the button that helps.
 #[tokio::test]
 async fn overview_says_what_needs_the_user() {
