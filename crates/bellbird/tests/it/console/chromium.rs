@@ -349,6 +349,15 @@ async fn transactions_fit_a_phone() {
         assert_eq!(covered, false, "the files cover the sums at {width}");
         browser.evaluate("document.querySelector('.rows-head .chip').open = false, null");
     }
+    // The number of an account stays, however long its name is.
+    let numbers = browser.evaluate(
+        "(() => { const numbers = [...document.querySelectorAll('.transactions .item bdi + bdi')]; \
+         for (const one of numbers) one.previousElementSibling.textContent = 'Everyday'.repeat(9); \
+         const end = one => one.getBoundingClientRect().right; \
+         return [numbers.length > 0, numbers.every(one => \
+         ['.item', '.detail'].every(of => end(one) <= end(one.closest(of)) + 0.5))]; })()",
+    );
+    assert_eq!(numbers, json!([true, true]));
     for (number, name) in [(1, "account"), (2, "period"), (3, "category")] {
         browser.evaluate(&format!(
             "document.querySelector('.filters details:nth-of-type({number})').open = true, null"
