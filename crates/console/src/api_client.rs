@@ -24,7 +24,7 @@ const UNREADABLE: &str = "The response could not be read. Please reload the page
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct ApiClient(Router);
+pub(crate) struct ApiClient(pub(crate) Router);
 
 /// Why a read failed, for its user.
 #[derive(Debug)]
@@ -61,10 +61,6 @@ pub(crate) struct Aged<T> {
 }
 
 impl ApiClient {
-    pub(crate) fn new(router: Router) -> Self {
-        Self(router)
-    }
-
     /// `GET` of a path of `/v1`, with its query. With `not_before`, no older response is taken from
     /// a cache.
     pub(crate) async fn get<T: DeserializeOwned>(

@@ -53,10 +53,6 @@ struct ConnectionsPage<'a> {
 }
 
 impl ConnectionsPage<'_> {
-    fn has_banks(&self) -> bool {
-        !self.broken.is_empty() || !self.working.is_empty()
-    }
-
     /// Whether the user has to say what came of a consent.
     fn awaits_answer(&self) -> bool {
         self.unfinished.iter().any(|one| !one.is_confirmed)

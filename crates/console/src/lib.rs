@@ -88,7 +88,7 @@ pub fn router(
     site: Site,
     attach: impl FnOnce(Router) -> Router,
 ) -> Router {
-    let console: Console = Arc::new(Inner::new(context, ApiClient::new(api), settings, site));
+    let console: Console = Arc::new(Inner::new(context, ApiClient(api), settings, site));
     tokio::spawn(purge_sums(Arc::downgrade(&console)));
     // It issues secrets, so it exists in the demo only.
     let demo = match console.site.demo {

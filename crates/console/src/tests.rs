@@ -571,7 +571,7 @@ async fn files_keep_what_the_listener_must_know() {
     let path = "/v1/export/transactions.ofx";
     let timeout = ResponseTimeout(Duration::from_secs(3_600));
     let file = move || async move { (Extension(timeout), "rows") };
-    let api = ApiClient::new(Router::new().route(path, get(file)));
+    let api = ApiClient(Router::new().route(path, get(file)));
     let caller = Caller {
         key_id: KeyId::new(),
         user_id: console.user,

@@ -103,14 +103,10 @@ impl Holding {
         self.symbol.starts_with('/')
     }
 
-    fn shown_symbol(&self) -> Symbol {
-        Symbol::new(&self.symbol)
-    }
-
     /// None: it says no more than the symbol.
     fn shown_name(&self) -> Option<String> {
         let name = self.name.as_deref().map(sanitized)?;
-        let is_new = !name.is_empty() && name != self.shown_symbol().text;
+        let is_new = !name.is_empty() && name != Symbol::new(&self.symbol).text;
         is_new.then_some(name)
     }
 
@@ -126,10 +122,6 @@ fn sum_of(number: &str) -> Option<ExactSum> {
 }
 
 impl InCurrency<'_> {
-    fn number(&self, sum: &ExactSum) -> Number {
-        Number::sum(sum, self.code)
-    }
-
     /// Per cent of the total.
     fn share(&self, holding: &Holding) -> Option<String> {
         let value = holding.value().filter(|_| !holding.is_future())?;
@@ -138,11 +130,6 @@ impl InCurrency<'_> {
 }
 
 impl Gain {
-    /// Of the cost.
-    fn percent(&self) -> Option<String> {
-        percent(&self.sum, &self.cost)
-    }
-
     fn plus(&self) -> &'static str {
         match self.sum > ExactSum::default() {
             true => "+",

@@ -92,13 +92,6 @@ struct ShownRow {
     by: String,
 }
 
-impl AuditPage<'_> {
-    /// The query of the rows of the same actor.
-    fn of_actor(&self, actor: &Actor) -> String {
-        self.query.with(&[("by", by_value(actor).as_str())])
-    }
-}
-
 /// What cannot be parsed chooses nothing.
 fn filter<'a>(query: &'a ListQuery, zone: &LocalTime) -> AuditFilter<'a> {
     let known = |known: &[(&str, &str)], name: &str| {
@@ -221,11 +214,12 @@ struct Names {
 impl Names {
     async fn new(storage: &Storage) -> Result<Self, StorageError> {
         let keys = storage.operator_keys().list().await?;
-        let name =
-            |key: &bellbird_storage::OperatorKeyRecord| (key.id.to_string(), sanitized(&key.name));
+        let names = keys
+            .iter()
+            .map(|key| (key.id.to_string(), sanitized(&key.name)));
         Ok(Self {
             emails: Emails::default(),
-            operator_keys: keys.iter().map(name).collect(),
+            operator_keys: names.collect(),
         })
     }
 

@@ -24,11 +24,6 @@ pub(super) struct EndingConsent {
 }
 
 impl Attention {
-    /// Whether anything does not work.
-    pub(super) fn is_needed(&self) -> bool {
-        !self.troubles.is_empty() || !self.endpoints.is_empty()
-    }
-
     pub(super) fn of(
         connections: &[Connection],
         names: &BankNames,

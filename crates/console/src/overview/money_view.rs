@@ -34,10 +34,6 @@ pub(super) enum MoneyState {
 }
 
 impl MoneyPart<'_> {
-    fn is_awaited(&self) -> bool {
-        matches!(self.state, MoneyState::Awaited)
-    }
-
     /// The query of the page of transactions whose rows are in a sum.
     fn rows_of(&self, months: &Months, category: &str, currency: &Currency) -> String {
         let (from, to) = (months.first, months.end(self.today));

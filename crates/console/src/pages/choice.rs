@@ -19,8 +19,6 @@ pub(crate) struct Choice<'a> {
     frame: &'a Frame,
     page: &'a LinkPage,
     zone: LocalTime,
-    /// Whether the link is for one connection.
-    is_repair: bool,
     providers: Vec<&'a LinkableProvider>,
     /// What could be linked here with another plan.
     not_in_plan: Vec<&'a LinkableProvider>,
@@ -54,7 +52,6 @@ impl<'a> Choice<'a> {
         Self {
             frame,
             page,
-            is_repair: page.repair_target.is_some(),
             providers: page.providers.iter().filter(is_allowed).collect(),
             not_in_plan: page.not_in_plan.iter().filter(is_allowed).collect(),
             broken,

@@ -133,15 +133,6 @@ impl Notice {
         }
     }
 
-    fn has_actions(&self) -> bool {
-        !self.buttons.is_empty() || !self.links.is_empty() || self.app_return.is_some()
-    }
-
-    /// Whether nothing else leads on. A result of linking is the end of a way.
-    fn leads_home(&self) -> bool {
-        !self.has_actions() && self.email.is_none()
-    }
-
     pub(crate) fn with(mut self, paragraph: &str) -> Self {
         self.paragraphs.push(paragraph.to_owned());
         self

@@ -69,10 +69,10 @@ pub(crate) async fn download<K: ListKind>(
     let list = RowList::load(session, K::PAGE, uri.query()).await?;
     // An older client cannot see that a file is cut off.
     if version < Version::HTTP_11 {
-        return Ok(no_file(&list, StatusCode::BAD_REQUEST, OLD_HTTP));
+        return Ok(no_file(&list, OLD_HTTP));
     }
     if let Err(error) = list.filter.days {
-        return Ok(no_file(&list, StatusCode::BAD_REQUEST, error.text));
+        return Ok(no_file(&list, error.text));
     }
     let (file, name) = match File::<K>::open(&list).await {
         Ok(opened) => opened,
@@ -99,8 +99,9 @@ pub(crate) fn csv_response(
     (headers, timeout, Body::from_stream(pieces)).into_response()
 }
 
-pub(super) fn no_file(list: &RowList, status: StatusCode, why: &str) -> Response {
-    notice(list, status, why).into_response()
+/// Of a request for no file that could be.
+pub(super) fn no_file(list: &RowList, why: &str) -> Response {
+    notice(list, StatusCode::BAD_REQUEST, why).into_response()
 }
 
 /// Leads back to the page, which has the file without the banks that it names.

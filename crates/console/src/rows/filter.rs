@@ -317,10 +317,6 @@ impl Filter {
             .with(&[("period", name.as_str()), ("from", ""), ("to", "")])
     }
 
-    pub(crate) fn with_search(&self, search: &str) -> String {
-        self.query.with(&[("search", search)])
-    }
-
     /// The same search over more days.
     pub(super) fn further(&self) -> Option<String> {
         let further = self.period?.further()?;

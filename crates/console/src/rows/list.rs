@@ -396,10 +396,4 @@ impl RowsPart<'_> {
         let partial = if has_all { "" } else { "true" };
         self.filter.query.with(&[("partial", partial)])
     }
-
-    /// Of a file for accounting programs, which is of one account and whole.
-    fn has_ofx(&self) -> bool {
-        let filter = self.filter;
-        self.page.has_categories && filter.account.is_some() && !filter.leaves_rows_out()
-    }
 }

@@ -41,11 +41,6 @@ impl ListPage<'_> {
         Some(error.text)
     }
 
-    /// The query without a filter.
-    fn without(&self, name: &str) -> String {
-        self.filter.query.with(&[(name, "")])
-    }
-
     fn periods(&self) -> Vec<Chip> {
         let chosen = self.filter.period;
         let chip = |period: &Period| {

@@ -5,7 +5,7 @@ use bellbird_api::http::{QuotaClass, Quotas};
 use bellbird_domain::{Category, ConnectionCategory, Transaction};
 use bellbird_interop::export::formats::CsvLines;
 use bellbird_reads::Transactions;
-use http::{StatusCode, Uri, Version};
+use http::{Uri, Version};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
@@ -138,7 +138,7 @@ pub(crate) async fn download_ofx(session: Session, version: Version, uri: Uri) -
     let found = account.and_then(|id| list.linked.find(id));
     let (Some((bank, _)), Some(query)) = (found, list.api_query(account)) else {
         let why = "Choose an account and its days again.";
-        return Ok(file::no_file(&list, StatusCode::BAD_REQUEST, why));
+        return Ok(file::no_file(&list, why));
     };
     let path = format!("/v1/export/transactions.ofx?{query}");
     let opened = list.session.api.open(&list.session.caller, &path, version);

@@ -115,15 +115,12 @@ async fn page(session: &Session, shown: Shown) -> PageResult {
 
 /// The last test event, for the form that sends one: one that is sent again has another.
 fn tested(ping: Option<&DeliveryRecord>) -> String {
-    ping.map(|ping| ping.event_id.to_string())
-        .unwrap_or_default()
+    newest_of(ping.map(|ping| ping.event_id))
 }
 
 /// The same for the form that makes a new secret: when the previous one ends.
 fn rotated(old_secret_expires_at: Option<Timestamp>) -> String {
-    old_secret_expires_at
-        .map(|at| at.as_microsecond().to_string())
-        .unwrap_or_default()
+    newest_of(old_secret_expires_at.map(Timestamp::as_microsecond))
 }
 
 /// `POST /webhooks`, with the fields of an endpoint that is new or, with `edit`, changed, or with a
