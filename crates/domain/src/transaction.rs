@@ -64,6 +64,12 @@ impl Transaction<'_> {
             .unwrap_or_else(|| crate::date::day_of(self.instant, zone))
     }
 
+    /// The row's own currency, else that of its account.
+    #[must_use]
+    pub fn actual_currency(&self) -> Currency {
+        self.currency.unwrap_or(self.account.currency)
+    }
+
     /// `debit` for an amount below zero, else `credit`.
     #[must_use]
     pub fn direction(&self) -> &'static str {

@@ -143,7 +143,7 @@ async fn read_list(
 /// nor spent.
 fn add(row: &Transaction<'_>, day: Date, groups: &Mutex<SumsByGroup>) {
     if !row.category.is_some_and(Category::is_transfer) {
-        let currency = row.currency.unwrap_or(row.account.currency);
+        let currency = row.actual_currency();
         let group = (currency, day.first_of_month(), row.category);
         add_to(&mut groups.lock(), group, &row.amount);
     }

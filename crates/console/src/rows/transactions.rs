@@ -63,7 +63,7 @@ impl ListKind for Transactions {
     }
 
     fn is_wanted(row: &Transaction<'_>, filter: &Filter) -> bool {
-        let currency = row.currency.unwrap_or(row.account.currency);
+        let currency = row.actual_currency();
         let currency = currency.as_str();
         let texts = [
             Some(&*row.description),
@@ -87,7 +87,7 @@ impl ListKind for Transactions {
             }
             None => (description.unwrap_or_else(|| NO_TEXT.to_owned()), None),
         };
-        let currency = row.currency.unwrap_or(row.account.currency);
+        let currency = row.actual_currency();
         let amount = Money::new(currency.as_str(), row.amount.as_str());
         let time = row.day.is_none().then(|| shown_time(row.instant, zone));
         Row {
@@ -114,7 +114,7 @@ impl ListKind for Transactions {
     }
 
     fn write(row: &Transaction<'_>, lines: &mut CsvLines, out: &mut Vec<u8>) {
-        let currency = row.currency.unwrap_or(row.account.currency);
+        let currency = row.actual_currency();
         lines.text(&row.description, out);
         lines.text(row.merchant_name.as_deref().unwrap_or_default(), out);
         lines.plain(row.category.map_or("", Category::label), out);

@@ -246,7 +246,7 @@ fn write_transaction(row: &Transaction<'_>, day: Date, out: &mut Vec<u8>) {
         posted,
         transacted_at: posted,
         amount: amount_text(&row.amount),
-        currency: row.currency.unwrap_or(row.account.currency),
+        currency: row.actual_currency(),
         description: &row.description,
         payee,
         memo: "",

@@ -68,7 +68,7 @@ impl WriteFile for Beancount {
         if let Some(category) = row.category {
             line(format_args!("  category: \"{}\"", category.key()), out);
         }
-        let currency = row.currency.unwrap_or(row.account.currency);
+        let currency = row.actual_currency();
         let (name, amount) = (self.names.get(row.account), &row.amount);
         line(format_args!("  {name}  {amount} {currency}"), out);
         // Both amounts are given, because an inferred one would be rounded to the precision of

@@ -221,7 +221,7 @@ impl WriteFile for Csv {
         lines.text(&row.datetime, out);
         lines.text(&row.description, out);
         lines.plain(row.amount.as_str(), out);
-        lines.plain(row.currency.unwrap_or(row.account.currency).as_str(), out);
+        lines.plain(row.actual_currency().as_str(), out);
         lines.plain(row.direction(), out);
         lines.plain(row.category.map_or("", Category::key), out);
         lines.text(row.merchant_name.as_deref().unwrap_or_default(), out);

@@ -129,7 +129,7 @@ impl Row {
             id: visible(&row.id, ID_CHARS_MAX),
             day,
             amount: row.amount.to_string(),
-            currency: row.currency.unwrap_or(row.account.currency),
+            currency: row.actual_currency(),
             category: row.category.map(Category::key),
             account_id: row.account.id,
             payee: (detail == Detail::Brief).then(payee),
