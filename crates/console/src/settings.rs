@@ -40,8 +40,8 @@ impl ConsoleSettings {
     /// Whether a link signs in a user. None is made for others.
     #[must_use]
     pub fn lets_in_by_link(&self, is_operator: bool) -> bool {
-        let only_there = self.oidc.as_ref().map(|oidc| oidc.operators_only_here);
-        !is_operator || only_there != Some(true)
+        let lets_in = |oidc: &OidcSettings| !oidc.operators_only_here;
+        !is_operator || self.oidc.as_ref().is_none_or(lets_in)
     }
 }
 

@@ -82,11 +82,6 @@ impl SignedInFrame<'_> {
         self.plan.reads(ConnectionCategory::Banking)
     }
 
-    /// Whether the page is one of the operators'.
-    pub(crate) fn is_of_operator(&self) -> bool {
-        OPERATOR_PAGES.iter().any(|(path, _)| *path == self.current)
-    }
-
     /// What the avatar shows.
     pub(crate) fn letter(&self) -> char {
         let first = self.email.chars().find(|c| c.is_alphanumeric());

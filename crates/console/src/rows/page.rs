@@ -7,7 +7,7 @@ use askama::Template;
 use futures_util::stream::Stream;
 
 use super::RowsPage;
-use super::filter::{CategoryChoice, DayError, Filter, Period};
+use super::filter::{CategoryChoice, Filter, Period};
 use super::linked::Linked;
 use super::list::RowList;
 use crate::error_page::PageResult;
@@ -23,8 +23,6 @@ struct ListPage<'a> {
     page: &'a RowsPage,
     linked: &'a Linked,
     filter: &'a Filter,
-    /// What is wrong with the days. Then no rows are read.
-    error: Option<DayError>,
     /// The URL of the API, and its query for the same rows.
     api_url: String,
     api_query: Option<String>,
@@ -37,7 +35,8 @@ impl ListPage<'_> {
     }
 
     fn error_at(&self, field: &str) -> Option<&'static str> {
-        let error = self.error.filter(|error| error.field == field)?;
+        let error = self.filter.days.err();
+        let error = error.filter(|error| error.field == field)?;
         Some(error.text)
     }
 
@@ -73,7 +72,6 @@ pub(crate) async fn show<P: Stream<Item = String> + Send + 'static>(
         page,
         linked: &list.linked,
         filter: &list.filter,
-        error: list.filter.days.err(),
         api_url: list.session.api_url(),
         api_query: list.api_query(list.filter.account),
     });
