@@ -23,6 +23,8 @@ const STARTS: [&str; 6] = [
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Reference {
     Link(Url),
+    /// A form that is sent as a query. Without its fields, it may be rejected.
+    Query(Url),
     /// A form that is posted.
     Form(Url),
 }
@@ -51,11 +53,11 @@ fn references(page: &Url, text: &str) -> Vec<Reference> {
         let mut url = page.join(&target).unwrap();
         url.set_fragment(None);
         if url.origin() == page.origin() {
-            let is_posted = is_form && attribute("method").is_some_and(|method| method == "post");
-            found.push(if is_posted {
-                Reference::Form(url)
-            } else {
-                Reference::Link(url)
+            let is_posted = attribute("method").is_some_and(|method| method == "post");
+            found.push(match (is_form, is_posted) {
+                (false, _) => Reference::Link(url),
+                (true, false) => Reference::Query(url),
+                (true, true) => Reference::Form(url),
             });
         }
     }
@@ -125,16 +127,23 @@ impl Walker<'_> {
         let mut ended: BTreeMap<u16, Vec<Url>> = BTreeMap::new();
         let mut open: Vec<Reference> = starts.iter().cloned().map(Reference::Link).collect();
         while let Some(reference) = open.pop() {
-            let (Reference::Link(url) | Reference::Form(url)) = &reference;
+            let (Reference::Link(url) | Reference::Query(url) | Reference::Form(url)) = &reference;
             let names: BTreeSet<_> = url
                 .query_pairs()
                 .map(|(name, _)| name.into_owned())
                 .collect();
-            let kind = matches!(reference, Reference::Form(_));
-            if !self.seen.insert(format!("{kind} {} {names:?}", url.path())) {
+            let kind = std::mem::discriminant(&reference);
+            if !self
+                .seen
+                .insert(format!("{kind:?} {} {names:?}", url.path()))
+            {
                 continue;
             }
-            if kind {
+            if matches!(reference, Reference::Query(_)) {
+                self.compare(url, &[]);
+                continue;
+            }
+            if matches!(reference, Reference::Form(_)) {
                 // As a button of another website would post it: it arrives, and changes nothing.
                 let posted = self.compare(
                     url,
