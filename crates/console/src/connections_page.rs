@@ -101,7 +101,10 @@ pub(crate) async fn show(session: Session, uri: Uri, headers: HeaderMap) -> Page
         zone: session.zone(),
         broken,
         working,
-        removed: removed_name(&session).await?,
+        removed: match frame.done_at(LIST).is_some() {
+            true => removed_name(&session).await?,
+            false => None,
+        },
     };
     let mut response = page_with_images(StatusCode::OK, &page, origins);
     if let Some(since) = awaited_since {
@@ -274,11 +277,13 @@ async fn sync_now(session: &Session, id: ConnectionId) -> PageResult {
 }
 
 /// The name of the bank that the user has just removed. Its row may be gone, and the audit has it.
+/// None: the bank has no name.
 async fn removed_name(session: &Session) -> Result<Option<String>, StorageError> {
     let audit = session.storage().audit();
     let rows = audit.list_before(None, Some(session.user()), 1).await?;
     let last = rows.first().filter(|row| row.action == "connection.remove");
-    Ok(last.and_then(|row| row.detail.as_deref().map(sanitized)))
+    let name = last.and_then(|row| row.detail.as_deref().map(sanitized));
+    Ok(name.filter(|name| !name.trim().is_empty()))
 }
 
 /// Hides a connection at once. A job withdraws its consent.
