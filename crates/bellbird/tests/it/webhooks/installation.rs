@@ -4,13 +4,23 @@ use std::collections::BTreeSet;
 
 use bellbird_domain::{DeliveryState, EndpointStatus, EventType, Plan, UserId};
 use bellbird_storage::{EndpointChange, in_tx};
+use serde_json::{Value, json};
 
 use super::DAY;
-use crate::support::harness::{App, Person, Setup};
+use crate::support::harness::{App, Person, Setup, simulated_providers};
 use crate::support::process::text;
 use crate::support::receiver::{Hook, ReceivedEvent, Receiver, Reply};
 
 const SYNCED: &[EventType] = &[EventType::TransactionsSynced, EventType::TradesSynced];
+
+/// Without what only an endpoint for all users gets.
+fn as_own(event: &ReceivedEvent) -> Value {
+    let mut body = event.body.clone();
+    let metadata = body["metadata"].as_object_mut().unwrap();
+    metadata.remove("user_id");
+    metadata.remove("user_reference");
+    body
+}
 
 /// The users of these events.
 fn users(events: &[ReceivedEvent]) -> BTreeSet<String> {
@@ -38,6 +48,37 @@ async fn received(app: &App, hook: &Hook) -> Vec<ReceivedEvent> {
     let mut events = app.delivered_to(hook).await;
     events.sort_by(|one, other| one.id.cmp(&other.id));
     events
+}
+
+#[tokio::test]
+async fn gets_what_each_user_gets() {
+    let app = App::start(Setup::default()).await;
+    let shared = app.hook_for_all(SYNCED).await;
+    let mut own = Vec::new();
+    for provider in simulated_providers() {
+        let person = app.person_at(provider).await;
+        let reference = format!("customer \"{provider}\"");
+        app.set_reference(person.user.id, &reference).await;
+        let hook = app.hook(&person.user).await;
+        app.sync(&person.connections[0]).await;
+        own.push((person.user.id, reference, received(&app, &hook).await));
+    }
+    let all = received(&app, &shared).await;
+    assert_eq!(users(&all).len(), own.len());
+    for (user, reference, expected) in own {
+        let of_user: Vec<_> = all
+            .iter()
+            .filter(|event| event.body["metadata"]["user_id"] == json!(user))
+            .collect();
+        let mut references = of_user
+            .iter()
+            .map(|event| &event.body["metadata"]["user_reference"]);
+        assert!(references.all(|shown| *shown == reference));
+        let shown: Vec<_> = of_user.iter().map(|event| as_own(event)).collect();
+        let expected: Vec<_> = expected.iter().map(|event| event.body.clone()).collect();
+        assert!(!expected.is_empty());
+        assert_eq!(shown, expected, "{reference}: with the same ids");
+    }
 }
 
 /// From the first failure to its removal.
