@@ -71,21 +71,18 @@ pub(super) async fn list_balances(
     }
     let accounts = state.own_accounts(&caller, &key.account_ids).await?;
     let revision = caller.revision;
-    let read = state.clone().read_balances(caller, accounts);
-    let body = state
-        .inner
-        .balances_flights
-        .join(key.clone(), revision, read)
-        .await?;
-    let cached = || CachedBalances {
-        body: body.clone(),
-        revision: Arc::new(AtomicI64::new(revision)),
+    let (reading, cached_as) = (state.clone(), key.clone());
+    let read = async move {
+        let read = reading.clone().read_balances(caller, accounts).await;
+        let value = |body| CachedBalances {
+            body,
+            revision: Arc::new(AtomicI64::new(revision)),
+        };
+        let cache = &reading.inner.balances_cache;
+        cache.store_read(cached_as, read, now, value).await
     };
-    let cache_status = state
-        .inner
-        .balances_cache
-        .store(key, body.complete.then(cached), now)
-        .await;
+    let flights = &state.inner.balances_flights;
+    let (body, cache_status) = flights.join(key, revision, read).await?;
     Ok(body.response(cache_status))
 }
 

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::http::Problem;
-use crate::v1::live::{CacheStatus, JsonText, LiveBody};
+use crate::v1::live::{CacheStatus, JsonText, LiveBody, LiveOutcome};
 
 /// Limit of each cache, in bytes.
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -81,6 +81,24 @@ where
         }
     }
 
+    /// Caches the body of a read that is complete. Part of the read, so that a response is cached
+    /// once, and also if nobody waits for it any more.
+    pub(crate) async fn store_read(
+        &self,
+        key: K,
+        (outcome, calls): LiveOutcome,
+        now: Timestamp,
+        value: impl FnOnce(LiveBody) -> V,
+    ) -> LiveOutcome<(LiveBody, CacheStatus)> {
+        let body = match outcome {
+            Ok(body) => body,
+            Err(problem) => return (Err(problem), calls),
+        };
+        let value = body.complete.then(|| value(body.clone()));
+        let status = self.store(key, value, now).await;
+        (Ok((body, status)), calls)
+    }
+
     pub(crate) fn purge_expired(&self) {
         self.local.purge_expired();
     }
@@ -127,4 +145,37 @@ pub(crate) struct CachedTrades {
     #[serde(with = "jiff::fmt::serde::tz::required")]
     pub zone: TimeZone,
     pub account_ids: Vec<AccountId>,
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use tokio_util::task::TaskTracker;
+
+    use super::*;
+    use crate::v1::live::LiveFlights;
+
+    #[tokio::test]
+    async fn read_is_cached_also_if_nobody_waits_for_it() {
+        let (tasks, now) = (TaskTracker::new(), Timestamp::UNIX_EPOCH);
+        let cache: ResponseCache<u8, LiveBody> =
+            ResponseCache::new("kind", Duration::from_secs(60), None, |_, _| 1);
+        let cache = Arc::new(cache);
+        let reading = Arc::clone(&cache);
+        let read = async move {
+            tokio::task::yield_now().await;
+            let body = LiveBody {
+                json: b"{}".to_vec().into(),
+                truncated: false,
+                complete: true,
+            };
+            let read = (Ok(body), 1);
+            reading.store_read(1, read, now, |body| body).await
+        };
+        let reads: LiveFlights<u8, (LiveBody, CacheStatus)> = LiveFlights::new(&tasks);
+        assert!(reads.join(1, 1, read).now_or_never().is_none());
+        tasks.close();
+        tasks.wait().await;
+        assert!(cache.get(&1, now).await.is_some());
+    }
 }

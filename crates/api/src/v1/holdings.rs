@@ -71,22 +71,28 @@ pub(super) async fn list_holdings(
         }
     }
     let revision = caller.revision;
-    let read = state.clone().read_holdings(caller, broker.context, permit);
-    let found = state
-        .inner
-        .holdings_flights
-        .join(key, revision, read)
-        .await?;
+    let reading = state.clone();
+    let read = async move {
+        let read = reading.clone();
+        let (read, calls) = read.read_holdings(caller, broker.context, permit).await;
+        let found = match read {
+            Ok(found) => found,
+            Err(problem) => return (Err(problem), calls),
+        };
+        let complete = found
+            .iter()
+            .map(|(id, rows)| Some((*id, JsonText(rows.as_ref().ok()?.clone()))))
+            .collect();
+        let cache_status = reading.inner.holdings_cache.store(key, complete, now).await;
+        (Ok((found, cache_status)), calls)
+    };
+    let flights = &state.inner.holdings_flights;
+    let (found, cache_status) = flights.join(key, revision, read).await?;
     let requested = found.iter().filter(|(id, _)| requested_ids.contains(id));
     let requested = requested
         .map(|(_, rows)| rows.as_ref())
         .collect::<Result<Vec<&Bytes>, &Problem>>();
     let body = holdings_body(&requested.map_err(Problem::clone)?);
-    let complete = found
-        .iter()
-        .map(|(id, rows)| Some((*id, JsonText(rows.as_ref().ok()?.clone()))))
-        .collect();
-    let cache_status = state.inner.holdings_cache.store(key, complete, now).await;
     Ok(body.response(cache_status))
 }
 

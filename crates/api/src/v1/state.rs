@@ -14,7 +14,7 @@ use crate::v1::cache::{
     AccountHoldings, BalancesKey, CachedBalances, CachedHoldings, CachedTrades, HoldingsKey,
     ResponseCache,
 };
-use crate::v1::live::LiveFlights;
+use crate::v1::live::{CacheStatus, LiveBody, LiveFlights};
 use crate::v1::metadata_cache::MetadataCache;
 
 /// Limit of the memory of recent syncs, in bytes.
@@ -48,9 +48,9 @@ pub(crate) struct Inner {
     pub metadata_cache: MetadataCache,
     pub holdings_cache: ResponseCache<HoldingsKey, CachedHoldings>,
     pub trades_cache: ResponseCache<WindowKey, CachedTrades>,
-    pub balances_flights: LiveFlights<BalancesKey>,
-    pub holdings_flights: LiveFlights<HoldingsKey, AccountHoldings>,
-    pub trades_flights: LiveFlights<WindowKey>,
+    pub balances_flights: LiveFlights<BalancesKey, (LiveBody, CacheStatus)>,
+    pub holdings_flights: LiveFlights<HoldingsKey, (AccountHoldings, CacheStatus)>,
+    pub trades_flights: LiveFlights<WindowKey, (LiveBody, CacheStatus)>,
     pub transactions_flights: LiveFlights<WindowKey>,
     /// Connections that were synced for a request, also if the sync found no row and does not count
     /// as the first.

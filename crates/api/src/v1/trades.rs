@@ -64,20 +64,20 @@ pub(super) async fn list_trades(
     if let Some((cached, age)) = cached.filter(|(cached, _)| is_valid(cached)) {
         return Ok(cached.body.response(CacheStatus::Hit(age)));
     }
-    let read = state
-        .clone()
-        .read_trades(caller, broker.context, key, permit);
-    let body = state.inner.trades_flights.join(key, revision, read).await?;
-    let cached = || CachedTrades {
-        body: body.clone(),
-        zone,
-        account_ids,
+    let reading = state.clone();
+    let read = async move {
+        let read = reading.clone();
+        let read = read.read_trades(caller, broker.context, key, permit).await;
+        let value = |body| CachedTrades {
+            body,
+            zone,
+            account_ids,
+        };
+        let cache = &reading.inner.trades_cache;
+        cache.store_read(key, read, now, value).await
     };
-    let cache_status = state
-        .inner
-        .trades_cache
-        .store(key, body.complete.then(cached), now)
-        .await;
+    let flights = &state.inner.trades_flights;
+    let (body, cache_status) = flights.join(key, revision, read).await?;
     Ok(body.response(cache_status))
 }
 
