@@ -26,7 +26,9 @@ const DELIVERED_AT_STEP: SignedDuration = SignedDuration::from_mins(1);
 /// Claims up to `$3` due rows until `$2` for the instance `$4`, all with the fence `$6`, as in
 /// `jobs/mod.rs`. SQLite returns no column of a joined table, so those of the endpoint and the user
 /// are looked up by their keys. The last column, of an endpoint of the installation: whether the
-/// queue that failed first since the endpoint's last success has failed for a minute.
+/// queue that failed first since the endpoint's last success has failed for a minute. One that
+/// joined the failing ones has `is_failing` before that, so `failing_since`, in microseconds, is
+/// compared too.
 macro_rules! claim_due {
     ($lock:literal) => {
         concat!(
@@ -59,6 +61,7 @@ macro_rules! claim_due {
                         SELECT CASE WHEN p.delivered_at > p.enabled_at THEN p.delivered_at ELSE p.enabled_at END
                         FROM webhook_endpoints p
                         WHERE p.user_id = webhook_queues.owner_id AND p.id = webhook_queues.endpoint_id)
+                        AND f.failing_since <= $1 - 60000000
                     ORDER BY f.failing_since LIMIT 1) END"
         )
     };
@@ -180,7 +183,8 @@ pub struct ClaimedEndpoint {
     pub failing_since: Option<Timestamp>,
     /// Whether the last exchange failed, also if the endpoint was not at fault.
     pub is_unhealthy: bool,
-    /// Whether exchanges have failed for a minute or longer.
+    /// Whether exchanges have failed for a minute or longer: the user's own, or those of another
+    /// user, after [`Deliveries::join_failing`].
     pub is_failing: bool,
     /// Whether exchanges for another user have failed for a minute, without a success of anybody
     /// since. Only known of endpoints of the installation.

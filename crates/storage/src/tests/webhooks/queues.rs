@@ -213,12 +213,12 @@ both! {
             attempt_all(db, claim, now, AttemptOutcome::Retry(at(now + 60))).await;
         }
 
-        let ben = synced(db, "b@x", 1).await;
+        let (ben, dan) = (synced(db, "b@x", 1).await, synced(db, "d@x", 1).await);
         let own = endpoint(db, ben, SYNCS_AND_CHANGES).await;
         let connection = connection_to_sync(db, ben, "own", 100).await;
         finish_sync_with(db, (ben, connection), 100, &[chunk(1, 1)]).await;
         let found = claims(db, 100).await;
-        assert_eq!(found.len(), 2);
+        assert_eq!(found.len(), 3);
         for claim in &found {
             assert_eq!(joins(claim, 100).await, claim.endpoint_id == shared, "an own endpoint is not concerned");
             assert!(db.deliveries().release_endpoint(claim, at(100)).await.unwrap());
@@ -227,16 +227,20 @@ both! {
         let [claim] = &claims(db, 101).await[..] else { panic!("the healthy one") };
         assert_eq!(claim.endpoint_id, own);
         let failing = db.deliveries().claim_endpoints(at(101), at(161), 9, true).await.unwrap();
-        let [claim] = &failing[..] else { panic!("the first user's is due later") };
-        assert_eq!((claim.user_id, claim.endpoint_id, claim.is_failing), (ben, shared, true));
-        assert!(!joins(claim, 101).await, "it has");
-        assert_eq!(claim.failing_since, None, "nothing of this user has failed");
+        assert_eq!(failing.len(), 2, "the first user's is due later");
+        let of = |user: UserId| failing.iter().find(|claim| claim.user_id == user).expect("joined");
+        for claim in [of(ben), of(dan)] {
+            assert_eq!((claim.endpoint_id, claim.is_failing), (shared, true));
+            assert!(!joins(claim, 101).await, "it has");
+            assert_eq!(claim.failing_since, None, "nothing of this user has failed");
+        }
 
-        // Its success is one for all.
-        attempt_all(db, claim, 102, AttemptOutcome::Delivered).await;
+        // A success is one for all. What fails after it has not failed for a minute.
+        attempt_all(db, of(ben), 102, AttemptOutcome::Delivered).await;
+        attempt_all(db, of(dan), 103, AttemptOutcome::Retry(at(999))).await;
         let carl = synced(db, "c@x", 1).await;
-        let [claim] = &claims(db, 103).await[..] else { panic!("the new one") };
-        assert_eq!((claim.user_id, joins(claim, 103).await), (carl, false));
+        let [claim] = &claims(db, 104).await[..] else { panic!("the new one") };
+        assert_eq!((claim.user_id, joins(claim, 104).await), (carl, false));
     }
 
     async fn only_subscribed_events_make_queues_and_successes(db) {
