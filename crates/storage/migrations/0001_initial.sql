@@ -559,7 +559,8 @@ CREATE TABLE webhook_queues (
     failing_since INTEGER,
     -- The first failed exchange since the last success, at fault or not: our own name servers count here too.
     unhealthy_since INTEGER,
-    -- 1: exchanges have failed for a minute. Such queues are claimed separately.
+    -- 1: exchanges have failed for a minute, for another user too if all users share the endpoint. Such queues are
+    -- claimed separately.
     is_failing INTEGER NOT NULL DEFAULT 0,
     -- The least next_attempt_at of its deliveries, or a time before. After a claim it is not before the release, so
     -- that the queue that waits longest is claimed first. NULL: no delivery is pending.

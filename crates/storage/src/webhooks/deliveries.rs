@@ -310,7 +310,8 @@ impl Deliveries<'_> {
 
     /// Records attempts in one transaction. When a chunk has ended, the next chunk of its run
     /// becomes due. Skips events that were deleted, are no longer pending, or were redelivered
-    /// since the attempt was due. Returns false, and changes nothing, if the lease was lost.
+    /// since the attempt was due. Returns false if the lease was lost: then only the time of a
+    /// delivery is noted at the endpoint.
     pub async fn finish_attempts(
         self,
         claim: &ClaimedEndpoint,
