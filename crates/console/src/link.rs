@@ -8,6 +8,7 @@ use bellbird_connections::{
     ConnectionsError, FoundLink, LinkTarget, LinkableProvider, RemovalPage,
 };
 use bellbird_domain::ConnectionId;
+use bellbird_management::connections;
 use http::header::REFRESH;
 use http::{HeaderMap, StatusCode};
 use secrecy::ExposeSecret as _;
@@ -69,10 +70,12 @@ pub(crate) async fn submit_choice(token: PathText, form: GuestForm) -> PageResul
             removal(page, |page| Notice::for_removal(page, &guest.frame))
         }
         Submitted::Remove(connection) => {
-            let connections = guest.connections.clone();
-            let remove =
-                async move { connections.links().remove_by_user(&token, connection).await };
-            removal(in_own_task(guest, remove).await?, Notice::for_removed)
+            let links = guest.connections.links();
+            let page = links.find_removal_page(&token, connection).await;
+            if let Ok(page) = &page {
+                remove(guest, page).await?;
+            }
+            removal(page, Notice::for_removed)
         }
     }
 }
@@ -156,6 +159,22 @@ async fn confirm_consent_session(guest: &Guest, token: String, session: Uuid) ->
     };
     in_own_task(guest, confirm).await??;
     Ok(guest.redirect(&page))
+}
+
+/// Hides a connection at once, for whoever has the link. A job withdraws its consent.
+async fn remove(guest: &Guest, page: &RemovalPage) -> Result<(), Failure> {
+    let connection = &page.linked.connection;
+    let change = guest
+        .storage()
+        .begin_own_change(connection.user_id, page.link_id, guest.now);
+    let mut change = change.await?;
+    if connections::remove(&mut change, connection).await? {
+        change.commit().await?;
+        let provider = &connection.provider;
+        guest.connections.removals().wake(provider);
+        tracing::info!(provider, "connection removed by its user");
+    }
+    Ok(())
 }
 
 /// What a page says of a removal, unless somebody else was faster.

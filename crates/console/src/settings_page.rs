@@ -96,7 +96,7 @@ fn audit_rows(rows: &[AuditRow], sessions: &[SessionRecord], zone: &LocalTime) -
     let row = |row: &AuditRow| {
         let by = match (row.actor.kind, browsers.get(&row.actor.id)) {
             (ActorKind::User, Some(browser)) => format!("in {browser}"),
-            (ActorKind::User, None) => "in a browser of before".to_owned(),
+            (ActorKind::User, None) => "in a browser of before, or by a link".to_owned(),
             _ if row.actor == Actor::first_start() => "when Bellbird was set up".to_owned(),
             (ActorKind::Command, _) => "by a command on the server".to_owned(),
             (ActorKind::Operator | ActorKind::OperatorKey, _) => "by an operator".to_owned(),

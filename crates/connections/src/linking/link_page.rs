@@ -11,7 +11,6 @@ use uuid::Uuid;
 
 use crate::ConnectionsError;
 use crate::linking::Links;
-use crate::removal::Removals;
 use crate::return_url::AppReturn;
 
 /// Consent sessions that one link URL can start.
@@ -96,6 +95,9 @@ pub struct UnfinishedSession {
 /// A connection that the holder of a link can remove, and its user.
 #[derive(Debug)]
 pub struct RemovalPage {
+    pub link_id: Uuid,
+    /// Whether the link is for this connection only.
+    pub is_all: bool,
     pub email: String,
     pub linked: LinkedConnection,
     /// Where a link session leads back.
@@ -286,28 +288,12 @@ impl Links<'_> {
         let connection = self.0.connection(user.id, id).await?;
         let app_return = self.app_return(&link);
         Ok(RemovalPage {
+            link_id: link.id,
+            is_all: link.connection_id.is_some(),
             email: user.email,
             linked: self.with_accounts(connection).await?,
             app_return,
         })
-    }
-
-    /// Removes a connection for the holder of this link, with the limits of
-    /// [`Self::find_removal_page`]. It is hidden at once, and a job withdraws its consent.
-    pub async fn remove_by_user(
-        self,
-        token: &str,
-        id: ConnectionId,
-    ) -> Result<RemovalPage, ConnectionsError> {
-        let page = self.find_removal_page(token, id).await?;
-        let Connection {
-            user_id, provider, ..
-        } = &page.linked.connection;
-        Removals(self.0)
-            .remove_in_background("removed_by_user", *user_id, id, provider)
-            .await?;
-        tracing::info!(provider, "connection removed by its user");
-        Ok(page)
     }
 
     /// Finds a link that has not expired, with its user.

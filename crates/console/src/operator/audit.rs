@@ -186,7 +186,7 @@ async fn chips(
         let value = by_value(&actor);
         if by.iter().all(|(known, _)| *known != value) {
             let text = match actor.kind {
-                ActorKind::User => "In one session of the user".to_owned(),
+                ActorKind::User => "In one session, or by one link, of the user".to_owned(),
                 _ => format!("By {}", names.actor(storage, &actor).await?),
             };
             by.push((value, text));

@@ -88,16 +88,20 @@ impl Notice {
     pub(crate) fn for_removed(page: &RemovalPage) -> Self {
         let provider = provider_title(&page.linked.connection.provider);
         let name = institution_name(&page.linked.connection);
-        Self {
+        let notice = Self {
             email: Some(sanitized(&page.email)),
             ..Self::new(Tone::Good, format!("{name} is removed"))
-        }
-        .with_return_link("Back to your link")
-        .with("No program can read its accounts through Bellbird any more.")
-        .with(&format!(
-            "Your consent is being withdrawn at {provider}, which can take a few minutes."
-        ))
-        .with_app_return(page.app_return.clone())
+        };
+        let notice = match page.is_all {
+            true => notice.with("This link has done its work. You can close this page."),
+            false => notice.with_return_link("Back to your link"),
+        };
+        notice
+            .with("No program can read its accounts through Bellbird any more.")
+            .with(&format!(
+                "Your consent is being withdrawn at {provider}, which can take a few minutes."
+            ))
+            .with_app_return(page.app_return.clone())
     }
 
     /// The page after consent, which was to renew that of `repaired`.

@@ -228,11 +228,12 @@ async fn user_removes_a_connection() {
         assert_eq!(app.removals().await.len(), 0, "{provider}: withdrawn");
         let audit = app.audit_of(id).await.into_iter();
         let causes: Vec<String> = audit.map(|row| row.cause).collect();
-        assert_eq!(
-            causes,
-            ["linked", "removed_by_user", "deleted"],
-            "{provider}"
-        );
+        assert_eq!(causes, ["linked", "removed", "deleted"], "{provider}");
+        let rows = app.storage.audit().list_before(None, Some(user), 1).await;
+        let rows = rows.unwrap();
+        let (action, subject) = (&rows[0].action, rows[0].subject.as_deref());
+        assert_eq!(action, "connection.remove", "{provider}");
+        assert_eq!(subject, Some(&*id.to_string()), "{provider}");
         let again = submit(&link_url, &confirm).await;
         again.assert_shows(404, "removed already");
     }
