@@ -18,7 +18,7 @@ use crate::error_page::PageResult;
 use crate::overview::balances::{ReadBalance, with_balance_of};
 use crate::pages::names::sanitized;
 use crate::pages::{BankTrouble, Money, Number, SignedInFrame, rendered_part};
-use crate::rows::file::{FOR_SPREADSHEETS, bank_not_read, csv_response};
+use crate::rows::file::{ACCOUNT_GONE, FOR_SPREADSHEETS, bank_not_read, csv_response, no_file};
 use crate::rows::filter::Filter;
 use crate::rows::linked::Bank;
 use crate::rows::list::RowList;
@@ -195,6 +195,9 @@ pub(super) async fn part(list: &RowList) -> (String, Vec<BankTrouble>) {
 /// With `partial`, without the brokers that fail while others do not.
 pub(crate) async fn download_holdings(session: Session, uri: Uri) -> PageResult {
     let list = RowList::load(session, Trades::PAGE, uri.query()).await?;
+    if list.filter.is_account_gone {
+        return Ok(no_file(&list, ACCOUNT_GONE));
+    }
     let mut lines = CsvLines::new(FOR_SPREADSHEETS);
     let mut file = Vec::new();
     lines.header(&COLUMNS, &mut file);

@@ -42,6 +42,7 @@ const FILE_TIMEOUT: Duration = Duration::from_secs(3_600);
 /// read.
 const PIECE_BYTES: usize = 64 * 1024;
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+pub(crate) const ACCOUNT_GONE: &str = "This account is not linked any more. Choose another one.";
 const OLD_HTTP: &str = "Files need HTTP/1.1: with an older version, a file that breaks off looks \
                         whole.";
 
@@ -74,6 +75,9 @@ pub(crate) async fn download<K: ListKind>(
     if let Err(error) = list.filter.days {
         return Ok(no_file(&list, error.text));
     }
+    if list.filter.is_account_gone {
+        return Ok(no_file(&list, ACCOUNT_GONE));
+    }
     let (file, name) = match File::<K>::open(&list).await {
         Ok(opened) => opened,
         Err(error) => return Ok(not_read(&list, &error)),
@@ -99,8 +103,8 @@ pub(crate) fn csv_response(
     (headers, timeout, Body::from_stream(pieces)).into_response()
 }
 
-/// Of a request for no file that could be.
-pub(super) fn no_file(list: &RowList, why: &str) -> Response {
+/// Of a request for no file that could be, at any time.
+pub(crate) fn no_file(list: &RowList, why: &str) -> Response {
     notice(list, StatusCode::BAD_REQUEST, why).into_response()
 }
 
@@ -109,11 +113,14 @@ fn notice(list: &RowList, status: StatusCode, why: &str) -> Notice {
     let query = list.filter.query.with(&[("partial", "")]);
     let page = format!("{}?{query}", list.page.path);
     let page = page.trim_end_matches('?');
-    Notice::new(Tone::Attention, "There is no file")
+    let notice = Notice::new(Tone::Attention, "There is no file")
         .with(why)
-        .with_retry_link()
-        .with_link("button quiet", Some(page), "Back to the page")
-        .with_status(status)
+        .with_status(status);
+    let (notice, class) = match status {
+        StatusCode::BAD_REQUEST => (notice, "button"),
+        _ => (notice.with_retry_link(), "button quiet"),
+    };
+    notice.with_link(class, Some(page), "Back to the page")
 }
 
 /// Of a file that the API reads at one bank.

@@ -195,6 +195,8 @@ pub(crate) struct Filter {
     /// Has only values that mean something, except days, which the user has typed.
     pub(crate) query: ListQuery,
     pub(crate) account: Option<AccountId>,
+    /// Whether the query names an account that the user does not have, or not any more.
+    pub(crate) is_account_gone: bool,
     /// None: days of the user's own.
     pub(super) period: Option<Period>,
     /// Whether the user has chosen the days.
@@ -225,6 +227,7 @@ impl Filter {
         let account = query
             .parsed::<AccountId>("account")
             .filter(|id| is_own(*id));
+        let is_account_gone = account.is_none() && !query.get("account").is_empty();
         query.set("account", account);
         let is_offered = |period: &Period| *period != Period::All || periods.contains(period);
         let chosen_period = Period::parse(query.get("period")).filter(is_offered);
@@ -256,6 +259,7 @@ impl Filter {
             has_chosen_days: chosen_period.is_some() || has_own_days,
             query,
             account,
+            is_account_gone,
             period,
             category,
             currency,
@@ -494,5 +498,6 @@ mod tests {
         let query = format!("account={}", AccountId::new());
         let other = Filter::parse(Some(&query), TODAY, &[Period::ThirtyDays], true, |_| false);
         assert_eq!((other.account, other.query.first()), (None, String::new()));
+        assert!(other.is_account_gone && !found.is_account_gone);
     }
 }

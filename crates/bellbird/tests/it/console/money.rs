@@ -354,7 +354,7 @@ async fn page_says_that_the_balance_is_late() {
     let path = format!("/transactions?account={}", account.id);
     let page = browser.get(&path).await;
     app.clear_faults();
-    page.assert_has("The balance takes longer than the rest.");
+    page.assert_has("The balance takes longer.");
     page.assert_has("<ul class=\"entries transactions\">");
 }
 

@@ -260,6 +260,16 @@ async fn filters_combine_and_the_file_has_what_the_page_shows(app: &App, browser
     let all = browser.get("/transactions.csv?period=3m").await;
     assert_eq!(all.text.lines().count(), rows.len() + 1);
 
+    // An account that is gone is not all accounts.
+    let gone = format!("account={}", bellbird_domain::AccountId::new());
+    for kind in ["transactions.csv", "transactions.ofx", "trades.csv", "holdings.csv"] {
+        let file = browser.get(&format!("/{kind}?{gone}")).await;
+        file.assert_shows(400, "There is no file");
+        file.assert_lacks("Try again");
+    }
+    let page = browser.get(&format!("/transactions?{gone}")).await;
+    page.assert_has("is not linked any more, so all accounts are shown.");
+
     // With an old version of HTTP, a file that is cut off would look whole.
     let host = app.console_url.trim_start_matches("http://");
     let mut stream = tokio::net::TcpStream::connect(host).await.unwrap();
