@@ -391,6 +391,13 @@ pub(crate) fn on_postgres_unprepared(body: impl AsyncFnOnce(&TestDb)) {
     reason = "the environment names the test server"
 )]
 pub(crate) fn on_empty_postgres(body: impl AsyncFnOnce(&TestDb)) {
+    // The daily loop has no server, and leaves out what it knows by this name.
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or_default();
+    assert!(
+        test.contains("::postgres"),
+        "begin the name of {test} with postgres"
+    );
     let Ok(server) = std::env::var(SERVER) else {
         panic!(
             "{SERVER} is not set, and these tests are never skipped. Start a test server: \

@@ -33,7 +33,7 @@ async fn begin(db: &TestDb, operator: OperatorKeyId) -> ManagementChange<'_> {
 
 /// A removal of the user locks the user before the requests about the user.
 #[test]
-fn expired_response_is_forgotten_while_its_user_is_removed() {
+fn postgres_forgets_an_expired_response_while_its_user_is_removed() {
     on_postgres(async |db| {
         let user = db.user("a@x").await.id;
         let operator = remembered_response(db, user, "response").await;
