@@ -346,6 +346,7 @@ mod tests {
     use bellbird_connections::LinkedConnection;
     use bellbird_domain::ConnectionStatus;
     use bellbird_providers::registry::PROVIDERS;
+    use uuid::Uuid;
 
     use super::super::fixtures::{HOSTILE, account, assert_harmless, connection};
     use super::*;
@@ -599,7 +600,9 @@ mod tests {
             .remove(0);
         linked.connection.provider = PROVIDERS[0].name.as_str().to_owned();
         let id = linked.connection.id;
-        let page = RemovalPage {
+        let mut page = RemovalPage {
+            link_id: Uuid::nil(),
+            is_all: false,
             email: HOSTILE.to_owned(),
             linked,
             app_return: None,
@@ -624,6 +627,10 @@ mod tests {
             removed.contains("is removed") && !removed.contains("<button"),
             "{removed}"
         );
+        assert!(removed.contains("Back to your link"), "{removed}");
+        page.is_all = true;
+        let removed = html(&Notice::for_removed(&page));
+        assert!(!removed.contains("Back to your link"), "{removed}");
     }
 
     #[test]
