@@ -467,6 +467,8 @@ CREATE TABLE consent_sessions (
     provider TEXT NOT NULL,
     -- The connection to repair. NULL: a new connection, or the one to repair was removed.
     connection_id UUID,
+    -- 1: it was begun to repair a connection. 0: to link a new one.
+    is_repair INTEGER NOT NULL DEFAULT 0,
     -- The consents that existed at the provider when the session started, separated by spaces. Each is the first half,
     -- in hex, of SHA-256 over state_hash and the consent's id. The salt makes equal ids differ between sessions.
     known_consents TEXT NOT NULL DEFAULT '',

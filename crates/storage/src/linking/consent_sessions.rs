@@ -32,16 +32,26 @@ pub(crate) use columns;
 statements! {
     INSERT = "INSERT INTO consent_sessions
             (user_id, id, state_hash, provider, connection_id, known_consents, phase, phase_since, created_at,
-                expires_at, browser_hash, link_id)
-        VALUES ($1, $2, $3, $4, $5, $6, 'started', $7, $7, $8, $9, $10)";
+                expires_at, browser_hash, link_id, is_repair)
+        VALUES ($1, $2, $3, $4, $5, $6, 'started', $7, $7, $8, $9, $10, $11)";
 
     FIND = concat!("SELECT ", columns!(), " FROM consent_sessions WHERE state_hash = $1");
 
+    /// Not those whose connection was removed, works again or was renewed by another session since.
+    /// The renewal of one that works is not in the audit.
     LIST_UNFINISHED = concat!(
         "SELECT ",
         columns!(),
         " FROM consent_sessions WHERE user_id = $1 AND browser_hash = $2 AND expires_at > $3
             AND (confirmation = 'open' AND phase = 'started' OR confirmation = 'confirmed' AND phase <> 'ended')
+            AND (is_repair = 0 OR EXISTS (SELECT 1 FROM connections c WHERE c.user_id = $1
+                AND c.id = consent_sessions.connection_id AND c.status <> 'deleting'))
+            AND NOT EXISTS (SELECT 1 FROM connection_audit a WHERE a.user_id = $1
+                AND a.connection_id = consent_sessions.connection_id AND a.id > consent_sessions.id
+                AND a.to_status = 'active')
+            AND NOT EXISTS (SELECT 1 FROM consent_sessions o WHERE o.user_id = $1
+                AND o.phase_since >= consent_sessions.created_at
+                AND o.connections LIKE '%' || CAST(consent_sessions.connection_id AS TEXT) || '%')
             ORDER BY created_at DESC, id"
     );
 
@@ -183,7 +193,8 @@ impl ConsentSessions<'_> {
             now,
             new.expires_at,
             &browser,
-            new.link_id
+            new.link_id,
+            new.connection_id.is_some()
         ];
         tx.execute_or_conflict(INSERT, values, "this state").await?;
         let job = JobKey::new(job_kinds::CONSENT_SESSION, new.user_id, id);
@@ -205,7 +216,7 @@ impl ConsentSessions<'_> {
     }
 
     /// Lists the user's sessions that this browser started and that wait: for a callback or a
-    /// confirmation, or, once confirmed, for the provider.
+    /// confirmation, or, once confirmed, for the provider. Without repairs that are needed no more.
     pub async fn list_unfinished(
         self,
         user: UserId,

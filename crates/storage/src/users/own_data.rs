@@ -127,9 +127,9 @@ own_tables! {
     PROVIDER_USERS = provider_users.user_id [provider Text] reference Text, created_at Time;
     LINKS = links.user_id [id Id] provider Text, connection_id Id, open_count Number, is_session Flag,
         has_connected Flag, session_id Id, return_url Text, app_state Text, created_at Time, expires_at Time;
-    CONSENT_SESSIONS = consent_sessions.user_id [id Id] link_id Id, provider Text, connection_id Id, phase Text,
-        phase_since Time, confirmation Text, connections Text, outcome Text, failure_reason Text, created_at Time,
-        expires_at Time;
+    CONSENT_SESSIONS = consent_sessions.user_id [id Id] link_id Id, provider Text, connection_id Id, is_repair Flag,
+        phase Text, phase_since Time, confirmation Text, connections Text, outcome Text, failure_reason Text,
+        created_at Time, expires_at Time;
     CONNECTIONS = connections.user_id [id Id] provider Text, category Text, provider_connection_id Text,
         institution_id Text, institution_name Text, institution_logo Text, status Text, last_refreshed_at Time,
         created_at Time, consent_expires_at Time, consent_notice_days Number, backfill_ends_at Time;

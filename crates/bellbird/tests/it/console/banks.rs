@@ -242,6 +242,21 @@ async fn banks_are_shown_by_what_their_user_can_do() {
     let repairing = cookies(&owner, &begun.set_cookies());
     let named = format!("<bdi>{}</bdi>, through Fiskil", bank.institution_name);
     show(&repairing).await.assert_has(&named);
+    // Until another session has renewed it, or it is removed.
+    let (_, renewed) = app.reconnect(app.ben.user.id, bank.id).await;
+    renewed.assert_shows(200, "is reconnected");
+    show(&repairing).await.assert_lacks("Not finished yet");
+    app.advance_clock(SignedDuration::from_mins(1));
+    let begun = owner.post("/connections", &form).await;
+    let repairing = cookies(&owner, &begun.set_cookies());
+    show(&repairing).await.assert_has(&named);
+    let form = format!("confirm-removal={}", bank.id);
+    owner.post("/connections", &form).await.assert_status(303);
+    show(&repairing).await.assert_lacks("Not finished yet");
+    app.connections.jobs().run_due("removal").await.unwrap();
+    let gone = app.storage.connections().find_any(bank.id).await;
+    assert_eq!(gone.unwrap(), None);
+    show(&repairing).await.assert_lacks("Not finished yet");
 
     // Two logins at one bank are told apart where one of them is removed.
     app.set_options("fiskil", &json!({"sameIds": false}));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use bellbird_domain::{Confirmation, ConnectionId, LinkPhase, UserId};
+use bellbird_domain::{Confirmation, ConnectionId, ConnectionStatus, LinkPhase, UserId};
 use secrecy::ExposeSecret as _;
 
 use crate::digest::{hash, hex};
@@ -123,6 +123,40 @@ both! {
         assert_eq!(due(db, 1).await.len(), 1, "the session is polled at once");
         assert_eq!(db.consent_sessions().find("state").await.unwrap().unwrap().confirmation, Confirmation::Confirmed);
         assert_eq!(unfinished(user, "browser", 1).await, 1, "waits for the provider");
+    }
+
+    async fn repair_is_unfinished_while_its_connection_needs_it(db) {
+        let user = db.user("a@x").await.id;
+        let connection = db.connection(user, "c", &[]).await.id;
+        let begin = async |state: &'static str, now: i64| {
+            let new = NewConsentSession { connection_id: Some(connection), ..new_session(user, state) };
+            assert!(db.consent_sessions().insert(&new, at(now)).await.unwrap());
+        };
+        let unfinished = async || {
+            db.consent_sessions().list_unfinished(user, "browser", at(59)).await.unwrap().len()
+        };
+        let (active, revoked) = (ConnectionStatus::Active, ConnectionStatus::Revoked);
+        begin("before it breaks", 20).await;
+        assert!(db.set_status((user, connection), active, revoked, at(21)).await);
+        assert_eq!(unfinished().await, 1);
+        db.connections().import(&new_connection(user, "c"), &[], at(22)).await.unwrap();
+        assert_eq!(unfinished().await, 0, "it works again");
+
+        begin("of one that works", 30).await;
+        assert_eq!(unfinished().await, 1);
+        begin("renews it", 31).await;
+        let mut claim = receive(db, "renews it", "answer", (32, 50)).await.expect("in time");
+        claim.session.connections = vec![connection];
+        assert!(db.consent_sessions().end(&claim, "renewed").await.unwrap());
+        assert_eq!(unfinished().await, 0, "renewed by another");
+
+        begin("of one that is removed", 33).await;
+        start_session(db, user, "new").await;
+        assert_eq!(unfinished().await, 2);
+        let removal = db.hide(user, connection, 34, 50).await;
+        assert_eq!(unfinished().await, 1, "hidden");
+        assert!(db.removals().finish(&removal, "deleted", at(35)).await.unwrap());
+        assert_eq!(unfinished().await, 1, "gone");
     }
 
     async fn denied_session_stays_denied(db) {
