@@ -16,9 +16,10 @@ use jiff::{SignedDuration, Timestamp};
 use secrecy::{ExposeSecret as _, SecretString};
 use uuid::Uuid;
 
+use crate::cookie::with_cookies;
 use crate::error_page::{Failure, PageResult};
 use crate::link::{Submitted, in_own_task, start_consent_session};
-use crate::pages::names::sanitized;
+use crate::pages::names::sanitized_up_to;
 use crate::pages::{
     BankNames, BankRow, BankRows, BankState, Done, ImageOrigins, LocalTime, SignedInFrame,
     page_with_images, refresh_of, status_text,
@@ -31,6 +32,8 @@ const PATH: &str = "/connections";
 const LIST: &str = "banks";
 /// Changes of a connection that are shown.
 const HISTORY_ROWS: u32 = 10;
+/// Of a bank with one of its accounts.
+const FULL_NAME_CHARS_MAX: usize = 200;
 /// A bank that was read a moment ago is read again within this time.
 const REQUESTED_WITHIN: SignedDuration = SignedDuration::from_secs(60);
 
@@ -101,10 +104,9 @@ pub(crate) async fn show(session: Session, uri: Uri, headers: HeaderMap) -> Page
         zone: session.zone(),
         broken,
         working,
-        removed: match frame.done_at(LIST).is_some() {
-            true => removed_name(&session).await?,
-            false => None,
-        },
+        removed: frame
+            .done_at(LIST)
+            .and_then(|_| removed_name(&session, &headers)),
     };
     let mut response = page_with_images(StatusCode::OK, &page, origins);
     if let Some(since) = awaited_since {
@@ -276,23 +278,28 @@ async fn sync_now(session: &Session, id: ConnectionId) -> PageResult {
     Ok(Done::SyncRequested.redirect(session, PATH, id))
 }
 
-/// The name of the bank that the user has just removed. Its row may be gone, and the audit has it.
-/// None: the bank has no name.
-async fn removed_name(session: &Session) -> Result<Option<String>, StorageError> {
-    let audit = session.storage().audit();
-    let rows = audit.list_before(None, Some(session.user()), 1).await?;
-    let last = rows.first().filter(|row| row.action == "connection.remove");
-    let name = last.and_then(|row| row.detail.as_deref().map(sanitized));
-    Ok(name.filter(|name| !name.trim().is_empty()))
+/// What this browser's user called the bank that they have just removed. None: it is not known, or
+/// is nothing that can be shown.
+fn removed_name(session: &Session, headers: &HeaderMap) -> Option<String> {
+    let name = session.cookies.removed_bank.text(headers)?;
+    let name = sanitized_up_to(FULL_NAME_CHARS_MAX, &name);
+    (!name.trim().is_empty()).then_some(name)
 }
 
 /// Hides a connection at once. A job withdraws its consent.
 async fn remove(session: &Session, id: ConnectionId) -> PageResult {
     let connection = find(session, id).await?;
+    let (_, _, names) = load_all(session).await?;
     let mut change = session.begin().await?;
     if connections::remove(&mut change, &connection).await? {
         session.commit(change).await?;
         session.connections.removals().wake(&connection.provider);
     }
-    Ok(Done::ConnectionRemoved.redirect(session, PATH, LIST))
+    let cookie = &session.cookies.removed_bank;
+    let name = cookie.text_header(&names.of(&connection));
+    Ok(with_cookies(
+        Done::ConnectionRemoved.redirect(session, PATH, LIST),
+        // The name of a bank that was removed before must not stay.
+        [name.or_else(|| cookie.removal())],
+    ))
 }

@@ -6,9 +6,9 @@ use http::header::{COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderValue};
 use secrecy::SecretString;
 
-/// Of all values but that of a page. All are hexadecimal.
+/// Of all values but those that are a text. All are hexadecimal.
 const VALUE_BYTES: usize = 64;
-const PAGE_VALUE_BYTES_MAX: usize = 1_024;
+const TEXT_VALUE_BYTES_MAX: usize = 1_024;
 
 /// Each of which has a purpose of its own.
 pub(crate) struct Cookies {
@@ -24,8 +24,11 @@ pub(crate) struct Cookies {
     pub(crate) known_browser: Cookie,
     /// The secret of a sign-in at the identity provider.
     pub(crate) identity_provider: Cookie,
-    /// The page that was asked for before a sign-in, as [`Cookie::page_header`] writes it.
+    /// The page that was asked for before a sign-in, as [`Cookie::text_header`] writes it.
     pub(crate) page: Cookie,
+    /// What a bank was called that has just been removed, as [`Cookie::text_header`] writes it. It
+    /// may name an account, and nothing about that is stored here any more.
+    pub(crate) removed_bank: Cookie,
 }
 
 impl Cookies {
@@ -44,6 +47,8 @@ impl Cookies {
             identity_provider: cookie("bellbird-oidc", 600),
             // How long a sign-in may take, which is as long as its link works.
             page: cookie("bellbird-page", 600),
+            // Until the page that says so is there.
+            removed_bank: cookie("bellbird-removed", 60),
         }
     }
 }
@@ -67,17 +72,17 @@ pub(crate) struct Cookie {
 }
 
 impl Cookie {
-    /// The path and query of a page. None: they are too long to be kept.
-    pub(crate) fn page_header(&self, page: &str) -> Option<HeaderValue> {
-        let value = hex::encode(page);
-        (value.len() <= PAGE_VALUE_BYTES_MAX).then(|| self.header(&value))?
+    /// None: the text is too long to be kept.
+    pub(crate) fn text_header(&self, text: &str) -> Option<HeaderValue> {
+        let value = hex::encode(text);
+        (value.len() <= TEXT_VALUE_BYTES_MAX).then(|| self.header(&value))?
     }
 
-    /// What the browser says that it asked for, which may be anything.
-    pub(crate) fn page(&self, headers: &HeaderMap) -> Option<String> {
-        let page = self.any_value(headers)?;
-        let page = hex::decode(page.get(..PAGE_VALUE_BYTES_MAX).unwrap_or(page)).ok()?;
-        String::from_utf8(page).ok()
+    /// The text that the browser sent, which may be anything.
+    pub(crate) fn text(&self, headers: &HeaderMap) -> Option<String> {
+        let text = self.any_value(headers)?;
+        let text = hex::decode(text.get(..TEXT_VALUE_BYTES_MAX).unwrap_or(text)).ok()?;
+        String::from_utf8(text).ok()
     }
 
     /// Browsers store a `__Host-` cookie only over HTTPS. Without TLS, on this machine or in a home
@@ -182,13 +187,13 @@ mod tests {
     }
 
     #[test]
-    fn page_comes_back_as_it_was() {
+    fn text_comes_back_as_it_was() {
         let cookie = Cookies::new("http://127.0.0.1:8081").page;
         let asked = |page: &str| {
-            let header = cookie.page_header(page)?;
+            let header = cookie.text_header(page)?;
             let (sent, _) = header.to_str().unwrap().split_once(';')?;
             let sent = [(COOKIE, HeaderValue::from_str(sent).unwrap())];
-            cookie.page(&sent.into_iter().collect())
+            cookie.text(&sent.into_iter().collect())
         };
         for page in ["/transactions?search=%22", "/settings", ""] {
             assert_eq!(asked(page).as_deref(), Some(page));

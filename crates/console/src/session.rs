@@ -204,7 +204,7 @@ impl FromRequestParts<Console> for Session {
         found.ok_or_else(|| {
             let uri = parts.uri.path_and_query().map(PathAndQuery::as_str);
             let page = uri.and_then(page_of);
-            Failure::NotSignedIn(page.and_then(|page| console.cookies.page.page_header(page)))
+            Failure::NotSignedIn(page.and_then(|page| console.cookies.page.text_header(page)))
         })
     }
 }

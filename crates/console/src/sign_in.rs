@@ -241,7 +241,7 @@ impl<'a> BrowserSession<'a> {
                 .revoke(caller.user_id, caller.key_id.uuid())
                 .await?;
         }
-        let asked = cookies.page.page(guest.headers());
+        let asked = cookies.page.text(guest.headers());
         let next = if let Some(next) = next {
             next
         } else if guest.site.demo.is_none() && has_programs_of_others(guest, begun).await? {

@@ -25,6 +25,17 @@ async fn withdraw_consent(app: &App, connection: &Connection) {
     assert_ne!(found.unwrap().unwrap().status, ConnectionStatus::Active);
 }
 
+impl SignedIn<'_> {
+    /// Asserts what the page says with the cookies that a removal has set.
+    async fn assert_removed(&self, set: &str, name: &str) {
+        let url = format!("{}/connections?done=removed&at=banks", self.app.console_url);
+        let cookies = format!("bellbird-session={}; {set}", self.cookie);
+        let request = client().get(url).header("cookie", cookies);
+        let page = Page::of(request.send().await.unwrap()).await;
+        page.assert_has(&format!("<bdi>{name}</bdi> is removed."));
+    }
+}
+
 /// A user with all banks of the sandbox that nobody else has.
 async fn with_many_banks(app: &App) -> Person {
     let mut credentials = Vec::new();
@@ -79,11 +90,13 @@ async fn banks_are_read_and_removed_by_their_user_only() {
         (303, Some("/connections?done=removed&at=banks#done"))
     );
     assert_eq!(app.connections_of(app.ben.user.id).await, []);
+    let set = done.set_cookies();
+    browser
+        .assert_removed(&set, &connection.institution_name)
+        .await;
+    // Another browser was told no name.
     let page = browser.get("/connections?done=removed&at=banks").await;
-    page.assert_has(&format!(
-        "<bdi>{}</bdi> is removed.",
-        connection.institution_name
-    ));
+    page.assert_has("The bank is removed.");
     let again = browser.post("/connections", &form).await;
     again.assert_shows(404, "removed already");
     again.assert_has("href=\"/connections\"");
@@ -263,7 +276,8 @@ async fn banks_are_shown_by_what_their_user_can_do() {
     let (user, first) = app.linked_user("twice@example.com", "fiskil").await;
     app.advance_clock(SignedDuration::from_hours(1));
     let (second, _) = app.link_at(user, "fiskil").await;
-    let page = app.sign_in(user).await.get("/connections").await;
+    let owner = app.sign_in(user).await;
+    let page = owner.get("/connections").await;
     assert_eq!(first[0].institution_name, second[0].institution_name);
     let names: Vec<_> = page
         .text
@@ -273,6 +287,17 @@ async fn banks_are_shown_by_what_their_user_can_do() {
         .collect();
     assert_eq!(names.len(), 2, "{names:?}");
     assert_ne!(names[0], names[1]);
+    // The line says what the button said, and the audit nothing of an account.
+    let form = format!("confirm-removal={}", first[0].id);
+    let button = format!("value=\"{}\"><span>Remove\n<bdi>", first[0].id);
+    let (_, name) = page.text.split_once(&button).unwrap();
+    let name = name.split("</bdi>").next().unwrap();
+    assert_ne!(name, first[0].institution_name);
+    let done = owner.post("/connections", &form).await;
+    owner.assert_removed(&done.set_cookies(), name).await;
+    let rows = app.storage.audit().list_before(None, Some(user), 1).await;
+    let detail = rows.unwrap().remove(0).detail;
+    assert_eq!(detail.as_ref(), Some(&first[0].institution_name));
 }
 
 mod chromium {
