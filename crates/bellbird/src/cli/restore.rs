@@ -18,6 +18,7 @@ use super::ask::Question;
 use super::backup::needed_keys;
 use super::output::{self, count};
 use crate::config::Settings;
+use crate::failure::Failure;
 use crate::{instances, wiring};
 
 const QUESTION: Question = Question {
@@ -69,6 +70,9 @@ pub(super) struct RestoreArgs {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RestoredView {
+    /// The path of the database, which the backup is now. Omitted with `--decide`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    database: Option<String>,
     /// Where the replaced database is now.
     #[serde(skip_serializing_if = "Option::is_none")]
     replaced: Option<String>,
@@ -87,6 +91,11 @@ pub(super) async fn run(settings: &SettingArgs, args: &RestoreArgs) -> anyhow::R
 }
 
 async fn restore(settings: &Settings, file: &Path, args: &RestoreArgs) -> anyhow::Result<()> {
+    // Nobody would look for the database in the working directory.
+    if !has_database(settings) && !wiring::names_installation(settings) {
+        let missing = wiring::missing_database(settings, "does not exist");
+        return Err(Failure::database(missing));
+    }
     let url = settings.database.url.expose_secret();
     let Some(lock) = ServiceLock::acquire_for_restore(url)? else {
         bail!(
@@ -99,6 +108,7 @@ async fn restore(settings: &Settings, file: &Path, args: &RestoreArgs) -> anyhow
         bail!("nothing was restored: there is no file {}", file.display());
     }
     ask(settings, file, args)?;
+    let database = lock.database().display().to_string();
     let sealer = wiring::optional_sealer(settings)?;
     let staged = StagedBackup::new(file, lock, sealer)
         .await
@@ -107,8 +117,9 @@ async fn restore(settings: &Settings, file: &Path, args: &RestoreArgs) -> anyhow
     let mut view = apply(staged.storage(), args).await?;
     let replaced = staged.put_in_place(Timestamp::now()).await?;
     view.replaced = replaced.map(|path| path.display().to_string());
+    view.database = Some(database.clone());
     output::print_done(&view, |view| {
-        let mut text = format!("Restored {}.", file.display());
+        let mut text = format!("Restored {} to {database}.", file.display());
         if let Some(replaced) = &view.replaced {
             text = format!("{text} The replaced database is {replaced}.");
         }
@@ -118,8 +129,7 @@ async fn restore(settings: &Settings, file: &Path, args: &RestoreArgs) -> anyhow
 
 /// Asks before a database is replaced. The backup is copied later, so that Ctrl-C leaves no copy.
 fn ask(settings: &Settings, file: &Path, args: &RestoreArgs) -> anyhow::Result<()> {
-    let present = Storage::sqlite_path(settings.database.url.expose_secret());
-    if !present.is_some_and(|path| path.try_exists().unwrap_or(true)) {
+    if !has_database(settings) {
         return Ok(());
     }
     let description = output::details(&[
@@ -128,6 +138,12 @@ fn ask(settings: &Settings, file: &Path, args: &RestoreArgs) -> anyhow::Result<(
         ("keeps", &"the replaced database beside it"),
     ]);
     QUESTION.ask(args.yes, &description)
+}
+
+/// Whether there is a SQLite database, also if this user may not see it.
+fn has_database(settings: &Settings) -> bool {
+    let path = Storage::sqlite_path(settings.database.url.expose_secret());
+    path.is_some_and(|path| path.try_exists().unwrap_or(true))
 }
 
 /// Cuts the access of a restored database, or keeps it.
@@ -143,6 +159,7 @@ async fn apply(storage: &Storage, args: &RestoreArgs) -> anyhow::Result<Restored
         access_kept: args.keep_access,
         cut,
         replaced: None,
+        database: None,
     })
 }
 

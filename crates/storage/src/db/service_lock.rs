@@ -84,7 +84,8 @@ impl ServiceLock {
     }
 
     /// The path of the database, without symbolic links.
-    pub(crate) fn database(&self) -> &Path {
+    #[must_use]
+    pub fn database(&self) -> &Path {
         &self.database
     }
 

@@ -266,7 +266,8 @@ fn restore(deployment: &mut Deployment, database: Database, keep_access: &str) -
         deployment.workdir.set(KEYS, &both_keys);
         let command = documented(&["## SQLite", "### Restore"]);
         let printed = deployment.shell(&format!("{} --yes {keep_access}", command.trim_end()));
-        assert_starts(&printed, "Restored backup.db. The replaced database is /");
+        assert_starts(&printed, "Restored backup.db to /");
+        assert_has(&printed, ".db. The replaced database is /");
         printed
     } else {
         deployment.workdir.set(KEYS, NEW_KEY);

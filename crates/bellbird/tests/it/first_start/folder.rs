@@ -150,6 +150,33 @@ fn copy_is_an_installation_and_a_part_of_one_is_none() {
     workdir.start("serve").end();
 }
 
+/// The steps of docs/backup.md#keep-the-access.
+#[test]
+fn installation_moves_to_another_folder() {
+    let mut workdir = Workdir::new();
+    workdir.start("serve").end();
+    workdir.json("user add --email me@example.com");
+    workdir.json("backup saved.db");
+    let (copied, moved) = (key(&workdir), workdir.path().join("moved"));
+    workdir.set("BELLBIRD_DATA_DIR", moved.to_str().unwrap());
+    // Without an installation, the backup does not become one of the working directory.
+    let error = workdir.error("restore saved.db", 1);
+    assert_has(&error, "no installation found: run `bellbird serve`");
+    assert_has(&error, moved.to_str().unwrap());
+    let here = workdir.path().join("bellbird.db");
+    assert!(!here.exists() && !moved.exists());
+
+    workdir.start("serve").end();
+    std::fs::write(moved.join("master.key"), copied).unwrap();
+    let restored = workdir.json("restore --keep-access saved.db");
+    let database = moved.join("bellbird.db");
+    assert_eq!(restored["database"], database.to_str().unwrap());
+    let users = workdir.json("user list");
+    assert_eq!(users.as_array().unwrap().len(), 1);
+    workdir.start("serve").end();
+    assert!(!here.exists());
+}
+
 #[test]
 fn flags_of_a_first_start() {
     let workdir = Workdir::new();
