@@ -23,8 +23,10 @@ pub(crate) struct KeyRef {
 }
 
 impl KeyRef {
+    /// Of several keys of a name, prefers the one that is not being replaced.
     pub(super) async fn find(&self, storage: &Storage) -> anyhow::Result<KeyRecord> {
-        self.find_with(storage, |_| true).await
+        self.find_with(storage, |key| key.replaced_by.is_none())
+            .await
     }
 
     /// Of several keys of a name, prefers the one that is being replaced.
