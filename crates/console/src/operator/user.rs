@@ -8,7 +8,7 @@ use bellbird_domain::{
 use bellbird_management::{Refusal, sign_in, users};
 use bellbird_storage::{AuditFilter, KeyRecord, StorageError, UserChange};
 use http::StatusCode;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use secrecy::{ExposeSecret as _, SecretString};
 use uuid::Uuid;
 
@@ -66,11 +66,19 @@ enum Shown<'a> {
 }
 
 impl UserPage<'_> {
-    /// Such as `works until 1 Dec 2026`.
+    /// Such as `works until 1 Dec 2026`, and the time if it is within a day.
     fn key_status(&self, key: &KeyRecord) -> String {
         match (key.status(self.zone.now), key.expires_at) {
             (KeyStatus::Active, _) if !self.reads() => "reads nothing with this plan".to_owned(),
-            (KeyStatus::Active, Some(at)) => format!("works until {}", self.zone.day(at)),
+            (KeyStatus::Active, Some(at)) => {
+                let left = at.duration_since(self.zone.now);
+                let is_soon = left < SignedDuration::from_hours(24);
+                let end = match is_soon {
+                    true => self.zone.time(at),
+                    false => self.zone.day(at),
+                };
+                format!("works until {end}")
+            }
             (KeyStatus::Active, None) => "works".to_owned(),
             (ended, _) => ended.to_string(),
         }

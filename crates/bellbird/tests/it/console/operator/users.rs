@@ -1,7 +1,9 @@
 //! The list of users, and the page of each.
 
 use bellbird_domain::{ActorKind, Plan};
+use bellbird_storage::in_tx;
 
+use super::HOUR;
 use crate::console::get;
 use crate::support::harness::{App, Setup};
 use crate::support::words::assert_has;
@@ -29,6 +31,12 @@ async fn operator_sees_users_and_changes_them_with_an_audit() {
     none.assert_has("No user matches.");
 
     let page = format!("/operator/users/{olivia}");
+    // A key that is being replaced has its hour left.
+    let key = &app.keys_of(olivia).await[0];
+    let (new, now) = (bellbird_storage::new_key(), app.clock.now());
+    let rotated = in_tx!(app.storage, keys::rotate(key, &new, now + HOUR, now)).await;
+    rotated.unwrap();
+    browser.get(&page).await.assert_has("works until 21:30 ");
     let saved = browser.post(&page, "plan=developer").await;
     let saved = saved.location.expect("a redirect");
     assert_eq!(saved, format!("{page}?done=plan-saved&at=plan#done"));
@@ -142,6 +150,11 @@ async fn operator_sees_users_and_changes_them_with_an_audit() {
     // The operator allows a user to sign in, as after a restore, which forbids it to everybody.
     let olivia = app.olivia.user.id;
     app.set_console_sign_in(olivia, false).await;
+    app.set_reference(olivia, "customer-17").await;
+    let list = browser.get("/operator/users").await;
+    // The states are on lines of their own, behind it.
+    list.assert_has(" · <span class=\"item\"><bdi>customer-17</bdi></span><span class=\"status");
+    list.assert_has("<span class=\"status\">may not sign in</span>");
     let path = format!("/operator/users/{olivia}");
     let page = browser.get(&path).await;
     page.assert_has("because a restore forbade it to everybody");
