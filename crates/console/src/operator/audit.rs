@@ -80,6 +80,8 @@ struct AuditPage<'a> {
     frame: &'a SignedInFrame<'a>,
     zone: LocalTime,
     query: &'a ListQuery,
+    /// Whether only rows of one user are listed.
+    is_of_user: bool,
     chips: Vec<Chip>,
     rows: Vec<ShownRow>,
     pages: Pages,
@@ -151,6 +153,7 @@ pub(super) async fn show(Operator(session): Operator, uri: Uri) -> PageResult {
         chips: chips(storage, query, &filter, &mut names).await?,
         zone,
         query,
+        is_of_user: filter.user.is_some(),
         rows,
         pages,
     };

@@ -40,6 +40,12 @@ async fn audit_is_filtered_and_downloaded() {
         let lines = file.text.lines().count();
         assert_eq!(lines, rows + 1, "{query}: {}", file.text);
     }
+    let of_user = "What happened to this user";
+    let page = browser.get(&format!("/operator/audit?user={olivia}")).await;
+    page.assert_has(of_user);
+    // No id of a user, so all rows are listed.
+    let page = browser.get("/operator/audit?user=nope").await;
+    page.assert_lacks(of_user);
     let page = browser.get("/operator/audit").await;
     page.assert_has("</time>, 20:30");
     let by_ben = format!("<a href=\"?by=operator%3A{ben}\"><bdi>By ben@example.com</bdi></a>");
