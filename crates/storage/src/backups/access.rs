@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::Backups;
 use crate::backups::origin::set_decided;
-use crate::db::{Tx, params, statements};
+use crate::db::{Tx, params, scalar, statements};
 use crate::error::Result;
 use crate::management::audit::{self, AuditAction};
 
@@ -22,7 +22,7 @@ statements! {
     REMOVE_OPERATORS = "UPDATE users SET is_operator = 0 WHERE is_operator = 1";
 
     /// The address may be somebody else's by now, who would get the links to sign in.
-    FORBID_SIGN_IN = "UPDATE users SET console_sign_in = 0 WHERE console_sign_in = 1";
+    FORBID_SIGN_IN = "UPDATE users SET console_sign_in = 0 WHERE console_sign_in = 1 RETURNING email";
 
     DELETE_IDENTITIES = "DELETE FROM identities";
 
@@ -52,7 +52,7 @@ statements! {
     COUNT_CONNECTIONS = "SELECT COUNT(*) FROM connections WHERE status <> 'deleting'";
 }
 
-/// Counts of what [`Backups::cut_access`] has cut. Serialized as `bellbird restore --json` prints
+/// What [`Backups::cut_access`] has cut, mostly counts. Serialized as `bellbird restore --json` prints
 /// it.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -64,6 +64,8 @@ pub struct AccessCut {
     pub operators_removed: u64,
     /// Users whose e-mail address does not sign in any more.
     pub sign_ins_forbidden: u64,
+    /// Their addresses, because the database does not know afterwards who could sign in.
+    pub emails_forbidden: Vec<String>,
     pub identities_forgotten: u64,
     pub sessions_ended: u64,
     /// Links, link sessions and links to sign in.
@@ -92,11 +94,14 @@ impl Backups<'_> {
         tx.run(EXPIRE_CONSENT_SESSIONS, params![now]).await?;
         tx.run(DELETE_FIRST_START, params![]).await?;
         let (users, connections) = count_users_and_connections(&mut tx).await?;
+        let mut emails: Vec<String> = tx.all(FORBID_SIGN_IN, params![], scalar).await?;
+        emails.sort_unstable();
         let cut = AccessCut {
             keys_revoked: tx.run(REVOKE_KEYS, params![now]).await?,
             operator_keys_revoked: tx.run(REVOKE_OPERATOR_KEYS, params![now]).await?,
             operators_removed: tx.run(REMOVE_OPERATORS, params![]).await?,
-            sign_ins_forbidden: tx.run(FORBID_SIGN_IN, params![]).await?,
+            sign_ins_forbidden: emails.len() as u64,
+            emails_forbidden: emails,
             identities_forgotten: tx.run(DELETE_IDENTITIES, params![]).await?,
             sessions_ended: tx.run(DELETE_SESSIONS, params![]).await?,
             links_deleted: tx.run(DELETE_LINKS, params![]).await?

@@ -440,6 +440,7 @@ both! {
             operator_keys_revoked: 1,
             operators_removed: 1,
             sign_ins_forbidden: 1,
+            emails_forbidden: vec!["a@x".to_owned()],
             identities_forgotten: 1,
             sessions_ended: 1,
             links_deleted: 2,
