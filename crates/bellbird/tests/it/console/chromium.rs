@@ -349,7 +349,8 @@ async fn transactions_fit_a_phone() {
         assert_eq!(covered, false, "the files cover the sums at {width}");
         browser.evaluate("document.querySelector('.rows-head .chip').open = false, null");
     }
-    // Only names and what follows them give way. What lacks a fraction of a pixel would lack letters.
+    // Only names and what follows them give way. What lacks a fraction of a pixel would lack
+    // letters.
     for width in [320, 360, 768] {
         browser.size(width, 780, false);
         let cut = browser.evaluate(
