@@ -52,8 +52,8 @@ statements! {
     COUNT_CONNECTIONS = "SELECT COUNT(*) FROM connections WHERE status <> 'deleting'";
 }
 
-/// What [`Backups::cut_access`] has cut, mostly counts. Serialized as `bellbird restore --json` prints
-/// it.
+/// What [`Backups::cut_access`] has cut, mostly counts. Serialized as `bellbird restore --json`
+/// prints it.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AccessCut {
