@@ -14,7 +14,7 @@ use crate::support::client::Transaction;
 use crate::support::harness::{App, Person, Setup, eventually};
 use crate::support::words::{assert_has, assert_lacks, assert_starts};
 
-const ACCOUNT_GONE: &str =
+pub(super) const ACCOUNT_GONE: &str =
     "The account that was chosen is not linked any more, so all accounts are shown. ";
 
 /// What the page and the API say of a row.
