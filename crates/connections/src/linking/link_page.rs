@@ -97,7 +97,7 @@ pub struct UnfinishedSession {
 pub struct RemovalPage {
     pub link_id: Uuid,
     /// Whether the link is for this connection only.
-    pub is_all: bool,
+    pub is_only: bool,
     pub email: String,
     pub linked: LinkedConnection,
     /// Where a link session leads back.
@@ -289,7 +289,7 @@ impl Links<'_> {
         let app_return = self.app_return(&link);
         Ok(RemovalPage {
             link_id: link.id,
-            is_all: link.connection_id.is_some(),
+            is_only: link.connection_id.is_some(),
             email: user.email,
             linked: self.with_accounts(connection).await?,
             app_return,

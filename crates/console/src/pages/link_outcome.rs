@@ -92,7 +92,7 @@ impl Notice {
             email: Some(sanitized(&page.email)),
             ..Self::new(Tone::Good, format!("{name} is removed"))
         };
-        let notice = match page.is_all {
+        let notice = match page.is_only {
             true => notice.with("This link has done its work. You can close this page."),
             false => notice.with_return_link("Back to your link"),
         };
@@ -602,7 +602,7 @@ mod tests {
         let id = linked.connection.id;
         let mut page = RemovalPage {
             link_id: Uuid::nil(),
-            is_all: false,
+            is_only: false,
             email: HOSTILE.to_owned(),
             linked,
             app_return: None,
@@ -628,7 +628,7 @@ mod tests {
             "{removed}"
         );
         assert!(removed.contains("Back to your link"), "{removed}");
-        page.is_all = true;
+        page.is_only = true;
         let removed = html(&Notice::for_removed(&page));
         assert!(!removed.contains("Back to your link"), "{removed}");
     }

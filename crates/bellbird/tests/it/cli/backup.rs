@@ -494,10 +494,10 @@ async fn commands_are_in_the_audit() {
     assert_eq!(text(&rotated, "oldKeyId"), first);
     assert!(rotated["oldKeyExpiresAt"].is_string());
     // The former key works still, but the name is that of the new one.
-    let told = errors(&workdir.run("key rotate first"));
-    assert_has(&told, "works until ");
+    let message = errors(&workdir.run("key rotate first"));
+    assert_has(&message, "works until ");
     let revoke = format!("`bellbird key revoke {}`", text(&rotated, "id"));
-    assert_has(&told, &revoke);
+    assert_has(&message, &revoke);
     // Two of three are being replaced.
     workdir.json(&format!("key revoke {first}"));
     let revoked = workdir.field("key revoke first", "id");

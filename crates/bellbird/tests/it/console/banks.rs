@@ -94,7 +94,7 @@ async fn banks_are_read_and_removed_by_their_user_only() {
     browser
         .assert_removed(&set, &connection.institution_name)
         .await;
-    // Another browser was told no name.
+    // Another browser does not know the name.
     let page = browser.get("/connections?done=removed&at=banks").await;
     page.assert_has("The bank is removed.");
     let again = browser.post("/connections", &form).await;
