@@ -82,13 +82,19 @@ impl FirstStart {
         if first.has(SETTINGS_FILE) {
             return Ok(None);
         }
-        // Else that start was interrupted.
-        if !first.has(MARK) {
-            first.check_parts()?;
-        }
-        first
-            .make_files(public_url)
-            .with_context(|| format!("could not write into the data folder {shown}"))?;
+        first.check_parts()?;
+        first.make_files(public_url).map_err(|error| {
+            // As with a folder of the host that is a container's volume.
+            let owner = match error.kind() {
+                io::ErrorKind::PermissionDenied => format!(
+                    ", which has to belong to the Unix user of this process (uid {})",
+                    rustix::process::geteuid().as_raw()
+                ),
+                _ => String::new(),
+            };
+            let text = format!("could not write into the data folder {shown}{owner}");
+            anyhow::Error::new(error).context(text)
+        })?;
         Ok(Some(first))
     }
 
@@ -108,7 +114,8 @@ impl FirstStart {
         let commit = || -> io::Result<()> {
             fs::rename(self.draft(), self.folder.join(SETTINGS_FILE))?;
             sync(&self.folder)?;
-            fs::remove_file(self.folder.join(MARK))?;
+            // Another start may have seen the settings, and removed it.
+            remove(&self.folder.join(MARK))?;
             sync(&self.folder)
         };
         commit().with_context(|| {
@@ -130,23 +137,30 @@ impl FirstStart {
         Ok(())
     }
 
-    /// Fails if the folder has a part of an installation.
+    /// Fails if the folder has a part of an installation, which no interrupted start has left.
     fn check_parts(&self) -> anyhow::Result<()> {
+        let has_key = self.has(KEY_FILE);
         // A service leaves its lock.
         let was_used = self.has(DATABASE_FILE) || self.has(&format!("{DATABASE_FILE}-lock"));
-        match (self.has(KEY_FILE), was_used) {
-            (true, _) if !self.has(DATABASE_FILE) => {
-                let there = "copy a backup to that place, start again, and then run `bellbird restore --decide`";
-                bail!(lost_database(&self.folder, there))
-            }
-            (false, true) => bail!(lost_key(&self.folder)),
-            _ => Ok(()),
+        // Every start makes the key first.
+        if was_used && !has_key {
+            bail!(lost_key(&self.folder));
         }
+        if has_key && !has_database(&self.folder) && !self.has(MARK) {
+            let there = "copy a backup to that place, start again, and then run `bellbird restore --decide`";
+            bail!(lost_database(&self.folder, there));
+        }
+        Ok(())
     }
 
     fn make_files(&self, public_url: Option<&str>) -> io::Result<()> {
-        let mark = "Bellbird has begun its first start in this folder. The next start goes on.\n";
-        self.write(MARK, mark)?;
+        // Not where only the settings are made again: if that fails, what is lost next would pass for
+        // something that was never made.
+        if !(self.has(KEY_FILE) && has_database(&self.folder)) {
+            let mark =
+                "Bellbird has begun its first start in this folder. The next start goes on.\n";
+            self.write(MARK, mark)?;
+        }
         if !self.has(KEY_FILE) {
             self.write(KEY_FILE, &format!("{}\n", new_master_key("main")))?;
         }
@@ -168,17 +182,14 @@ impl FirstStart {
         let path = self.folder.join(draft_name(name));
         // A draft that an earlier start or another user has left is not written into: whoever has
         // it open would read the key.
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        remove(&path)?;
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(path)?;
         file.write_all(text.as_bytes())?;
-        give_to_owner(&file, &self.folder)?;
+        give_to_owner(&file, &self.folder);
         file.sync_all()
     }
 }
@@ -203,9 +214,8 @@ pub fn check_database(settings: &Settings) -> anyhow::Result<()> {
     let Some(folder) = made_in(settings) else {
         return Ok(());
     };
-    let _ = fs::remove_file(folder.join(MARK));
-    let database = fs::metadata(folder.join(DATABASE_FILE));
-    if database.is_ok_and(|file| file.len() > 0) {
+    let _ = remove(&folder.join(MARK));
+    if has_database(&folder) {
         return Ok(());
     }
     bail!(lost_database(
@@ -229,11 +239,21 @@ pub fn made_in(settings: &Settings) -> Option<PathBuf> {
     is_made.then(|| folder.to_owned())
 }
 
+/// An empty file is none.
+fn has_database(folder: &Path) -> bool {
+    fs::metadata(folder.join(DATABASE_FILE)).is_ok_and(|file| file.len() > 0)
+}
+
 /// `restore` says how to get a backup back. The command for it needs the settings file.
 fn lost_database(folder: &Path, restore: &str) -> String {
     let (database, key) = (folder.join(DATABASE_FILE), folder.join(KEY_FILE));
+    let state = if database.exists() {
+        "empty"
+    } else {
+        "not there"
+    };
     format!(
-        "the database {} is not there, but its master key {} is, so this is no first start: {restore}, or move \
+        "the database {} is {state}, but its master key {} is there, so this is no first start: {restore}, or move \
          the folder {} away to start over",
         database.display(),
         key.display(),
@@ -295,13 +315,22 @@ fn make_folder(folder: &Path) -> io::Result<bool> {
     Ok(is_open && !(is_empty() && tighten()))
 }
 
-/// What root makes in the folder of the service's user belongs to that user.
-fn give_to_owner(file: &File, folder: &Path) -> io::Result<()> {
-    let (own, owner) = (file.metadata()?, fs::metadata(folder)?);
-    if own.uid() != owner.uid() {
-        fchown(file, Some(owner.uid()), Some(owner.gid()))?;
+/// What root makes in the folder of the service's user belongs to that user. Only root can do that.
+/// Otherwise the file stays with this user, whom the group of the folder may let write there.
+fn give_to_owner(file: &File, folder: &Path) {
+    if let (Ok(own), Ok(owner)) = (file.metadata(), fs::metadata(folder))
+        && own.uid() != owner.uid()
+    {
+        let _ = fchown(file, Some(owner.uid()), Some(owner.gid()));
     }
-    Ok(())
+}
+
+/// Succeeds also if it is not there.
+fn remove(file: &Path) -> io::Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Makes the names in a folder durable.
