@@ -13,7 +13,7 @@ const MACHINE_SETTINGS: &str = "/etc/bellbird/bellbird.toml";
 const DATABASE_HERE: &str = "bellbird.db";
 /// Names the data folder.
 pub const DATA_DIR: &str = "BELLBIRD_DATA_DIR";
-/// The data folder of root, and of the package's service.
+/// The data folder of root, and of the package's service, whose user owns it.
 const SYSTEM_FOLDER: &str = "/var/lib/bellbird";
 
 /// What decides where an installation is. Collected once.
@@ -24,7 +24,8 @@ pub struct Surroundings {
     data_dir: Option<PathBuf>,
     data_home: Option<PathBuf>,
     home: Option<PathBuf>,
-    is_root: bool,
+    /// Whether this is root, or the user of the package's service.
+    has_system_folder: bool,
     /// Whether the environment names a database or a master key.
     names_installation: bool,
 }
@@ -47,12 +48,14 @@ impl Surroundings {
         };
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let names = ["BELLBIRD_DATABASE__URL", "BELLBIRD_SECRETS__KEY"];
+        let user = rustix::process::geteuid();
+        let owner = fs::metadata(SYSTEM_FOLDER).map(|folder| folder.uid());
         Self {
             flag,
             data_dir: path(DATA_DIR),
             data_home: path("XDG_DATA_HOME").filter(|path| path.is_absolute()),
             home: path("HOME").filter(|path| path.is_absolute()),
-            is_root: rustix::process::geteuid().is_root(),
+            has_system_folder: user.is_root() || owner.is_ok_and(|owner| owner == user.as_raw()),
             names_installation: names
                 .iter()
                 .any(|name| is_set(name) || is_set(&format!("{name}_FILE"))),
@@ -63,7 +66,8 @@ impl Surroundings {
     pub fn data_folder(&self) -> Option<PathBuf> {
         let named = self.flag.as_ref().or(self.data_dir.as_ref()).cloned();
         let folder = named.or_else(|| {
-            if self.is_root {
+            // The service's user has a home as well, in which the service does not look.
+            if self.has_system_folder {
                 return Some(SYSTEM_FOLDER.into());
             }
             let home = || Some(self.home.as_ref()?.join(".local/share"));
@@ -198,7 +202,7 @@ mod tests {
             ..Surroundings::default()
         };
         let root = Surroundings {
-            is_root: true,
+            has_system_folder: true,
             ..person.clone()
         };
         let with_data_home = Surroundings {
