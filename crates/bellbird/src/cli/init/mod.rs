@@ -87,6 +87,7 @@ struct InitView {
 struct Answers {
     email: String,
     timezone: Option<String>,
+    public_url: Option<String>,
     providers: Providers,
 }
 
@@ -110,7 +111,8 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &InitArgs) -> anyhow::
     let proposes_sandbox =
         can_simulate(&present) && !has_provider(&present, folder.is_none()).await;
     let proposed = if proposes_sandbox { "sandbox" } else { "none" };
-    let answers = Answers::of(args, proposed)?;
+    let may_set_url = folder.is_some() && present.console.public_url.is_none();
+    let answers = Answers::of(args, may_set_url, proposed)?;
     match &answers.providers {
         Providers::Of(credentials) => credentials.check(&present).await?,
         Providers::Sandbox if !can_simulate(&present) => bail!(UsageError(NO_SANDBOX.to_owned())),
@@ -118,7 +120,7 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &InitArgs) -> anyhow::
     }
     let settings = match folder {
         Some(folder) => {
-            if let Some(first) = FirstStart::begin(&folder, args.public_url.as_deref())? {
+            if let Some(first) = FirstStart::begin(&folder, answers.public_url.as_deref())? {
                 let settings = setting_args.load_from(Some(first.draft()), None)?;
                 if first.is_open_to_others {
                     output::note(&format!("{}: {OPEN_TO_OTHERS}", folder.display()));
@@ -138,7 +140,7 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &InitArgs) -> anyhow::
 
 impl Answers {
     /// `proposed` is what Enter means at the question about providers.
-    fn of(args: &InitArgs, proposed: &str) -> anyhow::Result<Self> {
+    fn of(args: &InitArgs, may_set_url: bool, proposed: &str) -> anyhow::Result<Self> {
         let asks = terminal::stdin_is_terminal() && !output::is_json();
         let email = match &args.email {
             Some(email) => email.clone(),
@@ -165,6 +167,17 @@ impl Answers {
             }
             None => here,
         };
+        let public_url = match &args.public_url {
+            None if asks && may_set_url => {
+                let question = "URL at which others reach Bellbird, if there is a proxy in front of it [none]: ";
+                let parse = |text: &str| match text {
+                    "" => Ok(None),
+                    text => arguments::web_url(text).map(Some),
+                };
+                ask::until(question, parse)?
+            }
+            url => url.clone(),
+        };
         let providers = match (&args.provider, &args.credentials) {
             (Some(provider), Some(file)) => Providers::Of(Credentials::read(provider, file)?),
             _ if args.sandbox => Providers::Sandbox,
@@ -174,6 +187,7 @@ impl Answers {
         Ok(Self {
             email,
             timezone,
+            public_url,
             providers,
         })
     }
@@ -343,7 +357,7 @@ fn text(view: &InitView) -> String {
     });
     // Root prepares the folder of a service, which runs as another user.
     let is_of_service = |folder: &PathBuf| {
-        fs::metadata(folder).is_ok_and(|folder| folder.uid() != geteuid().as_raw())
+        geteuid().is_root() && fs::metadata(folder).is_ok_and(|folder| folder.uid() != 0)
     };
     let start = match view.folder.as_ref().filter(|folder| is_of_service(folder)) {
         Some(_) => "systemctl start bellbird",

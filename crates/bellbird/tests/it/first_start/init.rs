@@ -108,7 +108,10 @@ fn init_asks_on_a_terminal() {
         .unwrap();
     let mut input = child.stdin.take().unwrap();
     input
-        .write_all(b"not an address\nme@example.com\nNowhere/Town\n\nwhatever\nsandbox\n")
+        .write_all(
+            b"not an address\nme@example.com\nNowhere/Town\n\nbank.example\nhttps://bank.example\n\
+              whatever\nsandbox\n",
+        )
         .unwrap();
     let output = child.wait_with_output().unwrap();
     drop(input);
@@ -118,11 +121,15 @@ fn init_asks_on_a_terminal() {
         "E-mail address of the first operator: ",
         "That must be",
         "Timezone, in which days begin and end",
+        "URL at which others reach Bellbird",
+        "That must be a URL such as https://example.com",
         "That must be sandbox, none or one of fiskil, ",
-        "/sign-in/",
+        "https://bank.example/sign-in/",
     ] {
         assert_has(&shown, text);
     }
+    let settings = std::fs::read_to_string(workdir.data_folder().join("bellbird.toml")).unwrap();
+    assert_has(&settings, "public_url = \"https://bank.example\"");
 }
 
 #[test]
