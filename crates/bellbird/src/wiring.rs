@@ -1,6 +1,7 @@
 //! Builds the parts of the service from settings: storage, providers, connections, webhooks and
 //! reads.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -246,7 +247,14 @@ pub async fn describe_missing_key(settings: &Settings) -> String {
         };
     }
     if keys.is_empty() {
-        return NO_MASTER_KEY.to_owned();
+        return match file_without_installation(settings) {
+            Some(file) => format!(
+                "{NO_MASTER_KEY}. Or let a first start make all of it: move {0} away, run `bellbird serve`, and add its \
+                 lines to the new settings",
+                file.display()
+            ),
+            None => NO_MASTER_KEY.to_owned(),
+        };
     }
     format!(
         "secrets.key is not set, but the database holds secrets that are sealed with the master key {}: find the old \
@@ -254,6 +262,16 @@ pub async fn describe_missing_key(settings: &Settings) -> String {
          docs/secrets.md#if-the-key-is-lost",
         keys.join(", ")
     )
+}
+
+/// A settings file that somebody wrote before a first start, which is none with it.
+fn file_without_installation(settings: &Settings) -> Option<&Path> {
+    let path = Storage::sqlite_path(settings.database.url.expose_secret())?;
+    let is_named = settings.origin("database.url").is_some();
+    settings
+        .file
+        .as_deref()
+        .filter(|_| !is_named && !path.exists())
 }
 
 /// The configured master keys; `None` if secrets.key is not set.

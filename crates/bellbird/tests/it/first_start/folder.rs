@@ -150,6 +150,51 @@ fn copy_is_an_installation_and_a_part_of_one_is_none() {
     workdir.start("serve").end();
 }
 
+/// Also with the mark of a start that was interrupted, or failed.
+#[test]
+fn lost_part_is_noticed_in_every_state_of_the_folder() {
+    let mut workdir = Workdir::new();
+    workdir.start("serve").end();
+    let folder = workdir.data_folder();
+    let (key, database) = (folder.join("master.key"), folder.join("bellbird.db"));
+    // Makes the settings again, and fails.
+    std::fs::remove_file(folder.join("bellbird.toml")).unwrap();
+    workdir.set("BELLBIRD_API__LISTEN", "nowhere");
+    assert_has(&workdir.error("serve", 1), "api.listen");
+    workdir.set("BELLBIRD_API__LISTEN", "127.0.0.1:0");
+    std::fs::write(&database, "").unwrap();
+    let error = workdir.error("serve", 1);
+    assert_has(&error, "bellbird.db is empty, but its master key");
+    std::fs::remove_file(&database).unwrap();
+    let error = workdir.error("serve", 1);
+    assert_has(&error, "bellbird.db is not there, but its master key");
+    assert!(!database.exists());
+
+    // A start makes the key before the database.
+    std::fs::write(folder.join("first-start"), "").unwrap();
+    std::fs::write(&database, "x").unwrap();
+    std::fs::remove_file(&key).unwrap();
+    let error = workdir.error("serve", 1);
+    assert_has(&error, "master.key is not there, but its database");
+    assert!(!key.exists());
+}
+
+/// Somebody begins with the settings.
+#[test]
+fn settings_without_a_key_do_not_end_the_way_to_a_first_start() {
+    let workdir = Workdir::new();
+    let folder = workdir.data_folder();
+    std::fs::create_dir(&folder).unwrap();
+    let (settings, aside) = (folder.join("bellbird.toml"), folder.join("mine.toml"));
+    std::fs::write(&settings, "").unwrap();
+    let error = workdir.error("serve", 1);
+    assert_starts(&error, "error: secrets.key is not set");
+    let advice = format!("move {} away, run `bellbird serve`", settings.display());
+    assert_has(&error, &advice);
+    std::fs::rename(&settings, &aside).unwrap();
+    workdir.start("serve").end();
+}
+
 /// The steps of docs/backup.md#keep-the-access.
 #[test]
 fn installation_moves_to_another_folder() {
@@ -257,6 +302,37 @@ fn other_user_is_told_how_to_run_commands(workdir: &Workdir) {
     let error = errors(&output);
     assert_has(&error, "bellbird.toml cannot be read: Permission denied");
     assert_has(&error, "so run `sudo -u daemon bellbird`");
+}
+
+/// As a volume of Kubernetes is, whose folder belongs to root.
+#[test]
+fn group_of_the_folder_may_make_the_first_start() {
+    use std::os::unix::process::CommandExt as _;
+
+    // Only root can act as another user.
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let workdir = Workdir::new();
+    let mode = std::fs::Permissions::from_mode;
+    std::fs::set_permissions(workdir.path(), mode(0o755)).unwrap();
+    make_folder(&workdir, 0o755);
+    let init = || {
+        let mut command = workdir.command("init --email me@example.com");
+        command.uid(65_534).gid(65_534).output().unwrap()
+    };
+    let denied = errors(&init());
+    assert_has(&denied, "could not write into the data folder");
+    assert_has(
+        &denied,
+        "has to belong to the Unix user of this process (uid 65534)",
+    );
+    let folder = workdir.data_folder();
+    std::os::unix::fs::chown(&folder, Some(0), Some(65_534)).unwrap();
+    std::fs::set_permissions(&folder, mode(0o770)).unwrap();
+    let made = init();
+    assert!(made.status.success(), "{}", errors(&made));
+    assert_has(&errors(&made), "Start it with `bellbird serve`");
 }
 
 fn make_folder(workdir: &Workdir, mode: u32) {
