@@ -154,8 +154,8 @@ impl FirstStart {
     }
 
     fn make_files(&self, public_url: Option<&str>) -> io::Result<()> {
-        // Not where only the settings are made again: if that fails, what is lost next would pass for
-        // something that was never made.
+        // Not where only the settings are made again: if that fails, what is lost next would pass
+        // for something that was never made.
         if !(self.has(KEY_FILE) && has_database(&self.folder)) {
             let mark =
                 "Bellbird has begun its first start in this folder. The next start goes on.\n";

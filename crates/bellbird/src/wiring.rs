@@ -249,8 +249,8 @@ pub async fn describe_missing_key(settings: &Settings) -> String {
     if keys.is_empty() {
         return match file_without_installation(settings) {
             Some(file) => format!(
-                "{NO_MASTER_KEY}. Or let a first start make all of it: move {0} away, run `bellbird serve`, and add its \
-                 lines to the new settings",
+                "{NO_MASTER_KEY}. Or let a first start make all of it: move {} away, run `bellbird serve`, and add \
+                 its lines to the new settings",
                 file.display()
             ),
             None => NO_MASTER_KEY.to_owned(),

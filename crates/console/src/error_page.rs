@@ -14,6 +14,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::json;
 
 use crate::cookie::with_cookies;
+use crate::local::is_loopback_url;
 use crate::pages::{Notice, SignedInFrame, Tone, try_again_in};
 use crate::state::Console;
 
@@ -187,10 +188,17 @@ fn too_often(why: &str, retry_after_seconds: u64) -> Notice {
 
 fn cross_site_form(console_url: &str) -> Notice {
     let title = "This did not come from a page of this console";
+    let elsewhere = match is_loopback_url(console_url) {
+        true => {
+            " From another device, write the IP address or the .local name of the machine in the place of 127.0.0.1. \
+             Any other name has to be in console.public_url."
+        }
+        false => "",
+    };
     Notice::new(Tone::Attention, title)
         .with("Another website may have tried to press a button for you. Nothing was changed.")
         .with(&format!(
-            "If you pressed it yourself, open {console_url} in this browser, and press it there."
+            "If you pressed it yourself, open {console_url} in this browser, and press it there.{elsewhere}"
         ))
         .with_retry_link()
         .with_status(StatusCode::FORBIDDEN)

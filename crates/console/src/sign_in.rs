@@ -210,9 +210,13 @@ pub(crate) struct BrowserSession<'a> {
 
 impl<'a> BrowserSession<'a> {
     pub(crate) fn new(guest: &'a Guest) -> Self {
+        Self::with_token(guest, bellbird_storage::new_token())
+    }
+
+    pub(crate) fn with_token(guest: &'a Guest, token: SecretString) -> Self {
         Self {
             guest,
-            token: bellbird_storage::new_token(),
+            token,
             browser: guest.browser_name(),
             known_browser: guest.cookies.known_browser.value_or_new(guest.headers()),
         }
@@ -235,6 +239,7 @@ impl<'a> BrowserSession<'a> {
         let guest = self.guest;
         let (sessions, cookies) = (guest.storage().sessions(), &guest.cookies);
         if let Some(before) = cookies.session.value(guest.headers())
+            && before != self.token.expose_secret()
             && let Ok(Some(SignedIn { caller, .. })) = sessions.find(before, guest.now).await
         {
             sessions

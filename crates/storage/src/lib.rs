@@ -84,7 +84,8 @@ pub use management::provider_settings::StoredProviderSettings;
 pub use management::requests::{Idempotency, StoredResponse};
 use renewals::Renewals;
 pub use secrets::random::{
-    new_key, new_operator_key, new_setup_code, new_setup_token, new_token, random_bytes,
+    first_session_token, new_key, new_operator_key, new_setup_code, new_setup_token, new_token,
+    random_bytes,
 };
 pub use secrets::sealer::{SealedFor, Sealer, key_id_of};
 pub use secrets::store::{Leftovers, ResealCounts, SealedSecrets, UnopenableSecret};

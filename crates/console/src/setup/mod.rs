@@ -120,26 +120,42 @@ pub(crate) async fn claim(code: PathText, GuestForm { guest, .. }: GuestForm) ->
     Ok(guest.redirect("/setup"))
 }
 
-async fn require_claim(guest: &Guest) -> Result<(), Failure> {
-    let found = find(guest).await?;
-    match found.is_some_and(|found| has_claim(guest, &found)) {
-        true => Ok(()),
-        false => Err(Failure::NotFound),
-    }
+/// The browser that has opened the address, by its cookie. None: the hour of its claim is over, a
+/// restart has ended it, or it had none.
+async fn claimed_by(guest: &Guest) -> Result<Option<&str>, Failure> {
+    let found = find(guest).await?.ok_or(Failure::NotFound)?;
+    Ok(guest.browser().filter(|_| has_claim(guest, &found)))
 }
 
-/// `GET /setup`
+fn no_claim() -> Response {
+    Notice::new(Tone::Attention, "Open the newest address in the log")
+        .with(
+            "Bellbird is set up in the one browser that has opened the address in its log, for an hour. Each start \
+             writes a new address there, and ends what was begun with the one before.",
+        )
+        .with_status(StatusCode::NOT_FOUND)
+        .into_response()
+}
+
+/// `GET /setup`. Gives the browser the cookie of the session that the form begins, so that it is
+/// signed in also if the response to the form is lost. The form does not read that cookie, because
+/// without TLS another program on this host may set one.
 pub(crate) async fn show(_: Anybody, guest: Guest) -> PageResult {
-    require_claim(&guest).await?;
-    let form = Some(OperatorFields::default());
-    Ok(page(&guest, StatusCode::OK, form))
+    let Some(browser) = claimed_by(&guest).await? else {
+        return Ok(no_claim());
+    };
+    let token = bellbird_storage::first_session_token(browser);
+    let cookie = guest.cookies.session.header(token.expose_secret());
+    let page = page(&guest, StatusCode::OK, Some(OperatorFields::default()));
+    Ok(with_cookies(page, [cookie]))
 }
 
 /// `POST /setup`, with the fields `email` and `timezone`: makes the operator, signed in.
 pub(crate) async fn create_operator(form: GuestForm) -> PageResult {
     let guest = &form.guest;
-    require_claim(guest).await?;
-    let browser = guest.browser().unwrap_or_default();
+    let Some(browser) = claimed_by(guest).await? else {
+        return Ok(no_claim());
+    };
     let written = |field| form.field(field).unwrap_or_default();
     let rejected = |field, problem: String| {
         let fields = OperatorFields {
@@ -157,7 +173,8 @@ pub(crate) async fn create_operator(form: GuestForm) -> PageResult {
         Ok(timezone) => timezone,
         Err(problem) => return rejected("timezone", problem),
     };
-    let session = BrowserSession::new(guest);
+    let token = bellbird_storage::first_session_token(browser);
+    let session = BrowserSession::with_token(guest, token);
     let operator = FirstOperator {
         email: &email,
         timezone: Some(&timezone),

@@ -322,6 +322,59 @@ async fn lost_response_to_the_claim_is_repeated() {
 }
 
 #[tokio::test]
+async fn lost_response_to_the_form_leaves_the_operator_signed_in() {
+    let mut world = FirstStartWorld::start().await;
+    let code = new_code(world.storage(), now()).await.unwrap();
+    world.claim(&code).await;
+    assert_eq!(world.get("/setup").await.status, 200);
+    assert_eq!(
+        world.get("/overview").await.location(),
+        "/console/sign-in",
+        "not before"
+    );
+    let before = world.cookies.clone();
+    let form = "email=me@example.com&timezone=sydney";
+    let made = world.post("/setup", form).await;
+    assert_eq!(made.location(), "/console/operator/setup", "{}", made.text);
+    world.cookies = before;
+    world.restart();
+    assert_eq!(world.get("/").await.location(), "/console/overview");
+    assert_eq!(world.get("/operator/setup").await.status, 200);
+}
+
+#[tokio::test]
+async fn browser_whose_claim_has_ended_learns_what_to_open() {
+    let mut world = FirstStartWorld::start().await;
+    let code = new_code(world.storage(), now()).await.unwrap();
+    world.claim(&code).await;
+    new_code(world.storage(), now()).await.unwrap();
+    let form = "email=me@example.com&timezone=sydney";
+    for page in [world.get("/setup").await, world.post("/setup", form).await] {
+        assert_eq!(page.status, 404);
+        page.assert_has("Open the newest address in the log");
+    }
+    assert!(world.storage().users().list().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn button_at_another_name_says_which_addresses_work() {
+    let console = TestConsole::new().await;
+    let router = console.router(Site {
+        console_url: "http://127.0.0.1:8081/console/".to_owned(),
+        ..console.site()
+    });
+    let request = Request::post("/setup/code")
+        .header("host", "nas.lan:8081")
+        .header("origin", "http://nas.lan:8081")
+        .header("accept", "text/html")
+        .body(Body::empty())
+        .unwrap();
+    let rejected = TestResponse::of(router, request).await;
+    assert_eq!(rejected.status, 403);
+    rejected.assert_has("the .local name of the machine");
+}
+
+#[tokio::test]
 async fn key_is_offered_for_an_hour_and_until_it_is_kept() {
     let mut world = FirstStartWorld::with_operator().await;
     let path = "/operator/setup";

@@ -8,6 +8,8 @@ use bellbird_domain::{ApiKey, OperatorKey, SetupToken};
 use secrecy::SecretString;
 use zeroize::Zeroizing;
 
+use crate::digest::hash;
+
 /// The name of this database, in hexadecimal digits.
 const CELL: &str = "00";
 /// The same in the alphabet of keys.
@@ -40,6 +42,14 @@ pub fn new_setup_code() -> SecretString {
 #[must_use]
 pub fn new_token() -> SecretString {
     format!("{CELL}{}", hex::encode(*random_bytes::<31>())).into()
+}
+
+/// The token of the session that the first operator has in a browser. It follows from the token in
+/// that browser's cookie, so that the browser can have it before there is a session.
+#[must_use]
+pub fn first_session_token(browser: &str) -> SecretString {
+    let digest = hash(&format!("session of the first operator in {browser}"));
+    format!("{CELL}{}", hex::encode(&digest.as_ref()[1..])).into()
 }
 
 /// Numbers for the text of a key or setup token: those of the cell, and 30 that are uniformly

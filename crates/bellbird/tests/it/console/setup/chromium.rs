@@ -38,7 +38,7 @@ fn walk(setup_url: &str, interrupt: impl FnOnce()) {
     browser.size(1280, 800, false);
     browser.open(&format!("{console}/setup"));
     // Without the code.
-    browser.assert_shows("Page not found");
+    browser.assert_shows("Open the newest address in the log");
     browser.open(setup_url);
     browser.assert_accessible("setup-code");
     browser.click("button.strong");
