@@ -19,8 +19,8 @@ root = here.parent.parent
 app = tomllib.loads((here / "app.toml").read_text())
 package = tomllib.loads((root / "Cargo.toml").read_text())["workspace"]["package"]
 version, repository = package["version"], package["repository"]
-place = repository.removeprefix("https://github.com/").lower()
-image = f"ghcr.io/{place}:{version}"
+place = repository.removeprefix("https://github.com/")
+image = f"ghcr.io/{place.lower()}:{version}"
 name, app_id, console, api = app["name"], app["id"], app["console_port"], app["api_port"]
 described = f"{app['description']} {app['start']}"
 
@@ -125,7 +125,7 @@ def files():
             },
             "volumes": {"data": {}},
             "x-casaos": {
-                "id": f"io.github.{place.replace('/', '.')}",
+                "id": f"io.github.{place.lower().replace('/', '.')}",
                 "main": app_id,
                 "index": "/",
                 "port_map": str(console),
@@ -238,6 +238,7 @@ def server(bundles):
     """What the MCP registry wants."""
     return {
         "$schema": "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json",
+        # Who may publish it is compared letter by letter with the owner at GitHub.
         "name": f"io.github.{place}",
         "title": name,
         "description": app["tagline"],
