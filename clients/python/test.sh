@@ -44,8 +44,24 @@ install() {
     cp requirements-dev.txt "$place/installed"
 }
 
-# package <folder>: the wheel and the source distribution.
-package() { quiet "$bin/python" -m build --no-isolation --outdir "$1"; }
+# value <key>: of pyproject.toml.
+value() { sed -n "s/^$1 = \"\(.*\)\"$/\1/p" pyproject.toml; }
+
+# package <folder>: the wheel and the source distribution. At PyPI, the README's links lead to the repository.
+package() {
+    local source="$folder/source" place left
+    place="$(value Repository)/blob/v$(value version)"
+    mkdir "$source"
+    cp -r .gitignore LICENSE README.md pyproject.toml src examples "$source"
+    sed --in-place --regexp-extended "s#\]\(\.\./\.\./#]($place/#g; s#\]\(\.\./#]($place/clients/#g
+        s#\]\((src|examples)/#]($place/clients/python/\1/#g" "$source/README.md"
+    left="$(grep --only-matching ']([^)]*)' "$source/README.md" | grep --invert-match '](https://' || true)"
+    if [[ -n "$left" ]]; then
+        say "links of the README that lead nowhere at PyPI: $left" >&2
+        exit 1
+    fi
+    quiet "$bin/python" -m build --no-isolation --outdir "$1" "$source"
+}
 
 # In an empty project, with only the built package and what it needs.
 try_package() {
