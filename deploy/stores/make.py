@@ -22,7 +22,9 @@ version, repository = package["version"], package["repository"]
 place = repository.removeprefix("https://github.com/")
 image = f"ghcr.io/{place.lower()}:{version}"
 name, app_id, console, api = app["name"], app["id"], app["console_port"], app["api_port"]
-described = f"{app['description']} {app['start']}"
+store_console, store_api = app["store_console_port"], app["store_api_port"]
+# GitHub itself serves such a file as text, which is no picture to a browser.
+icon = f"https://cdn.jsdelivr.net/gh/{place}@v{version}/assets/bellbird.svg"
 
 # What every container gets: nothing writable but its data, and no rights.
 hardened = {
@@ -66,8 +68,17 @@ def json_file(value):
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
+# Inside as outside, so that the address in the log and those on the pages have the right port.
+store_ports = {"API": store_api, "CONSOLE": store_console}
+listen = {f"BELLBIRD_{section}__LISTEN": f"0.0.0.0:{port}" for section, port in store_ports.items()}
+
+
 def service(ports, volume, **more):
     return {"image": image, "ports": ports, "volumes": [volume], **more, **hardened}
+
+
+def start(store):
+    return app["start"].format(log=app["log"][store])
 
 
 def localized(text):
@@ -98,43 +109,47 @@ def files():
             "description": app["tagline"],
             "url": repository,
             "arch": ["amd64", "aarch64"],
-            "startup": "application",
-            "boot": "auto",
             "stage": "experimental",
-            "webui": f"http://[HOST]:[PORT:{console}]/",
-            "watchdog": f"http://[HOST]:[PORT:{api}]/health",
-            "ports": {f"{console}/tcp": console, f"{api}/tcp": api},
-            "ports_description": {f"{console}/tcp": "Pages", f"{api}/tcp": "API"},
+            "webui": f"http://[HOST]:[PORT:{store_console}]/",
+            "ports": {f"{store_console}/tcp": store_console, f"{store_api}/tcp": store_api},
+            "ports_description": {f"{store_console}/tcp": "Pages", f"{store_api}/tcp": "API"},
+            "environment": listen,
             # A copy of a database that is being written is not one that can be restored.
             "backup": "cold",
             "timeout": app["stop_seconds"],
-            "options": {},
-            "schema": {},
         }
     )
     # The supervisor's /data belongs to root.
     lines = ("# Written by deploy/stores/make.py.", f"FROM {image}", "# hadolint ignore=DL3002", "USER 0:0", "")
     yield add_on / "Dockerfile", "\n".join(lines)
-    yield (add_on / "DOCS").with_suffix(".md"), f"# {name}\n\n" + "\n".join(textwrap.wrap(app["start"], 100)) + "\n"
+    # The tab Info.
+    paragraphs = (textwrap.fill(text, 100) for text in (app["description"], start("home_assistant")))
+    yield (add_on / "README").with_suffix(".md"), "\n\n".join([f"# {name}", *paragraphs]) + "\n"
 
     yield here / "casaos/docker-compose.yml", yaml_file(
         {
             "name": app_id,
+            # CasaOS makes the folder, for root. With the app it would delete a named volume, and the master key in it.
             "services": {
-                app_id: service([f"{console}:{console}", f"{api}:{api}"], f"data:{app['data']}", container_name=app_id)
+                app_id: service(
+                    [f"{port}:{port}" for port in (store_console, store_api)],
+                    f"/DATA/AppData/$AppID/data:{app['data']}",
+                    user="0:0",
+                    environment=listen,
+                    container_name=app_id,
+                )
             },
-            "volumes": {"data": {}},
             "x-casaos": {
                 "id": f"io.github.{place.lower().replace('/', '.')}",
                 "main": app_id,
                 "index": "/",
-                "port_map": str(console),
+                "port_map": str(store_console),
                 "scheme": "http",
                 "title": localized(name),
-                "icon": f"{repository}/raw/v{version}/assets/bellbird.svg",
+                "icon": icon,
                 "tagline": localized(app["tagline"]),
                 "description": localized(app["description"]),
-                "tips": {"before_install": localized(app["start"])},
+                "tips": {"before_install": localized(start("casaos"))},
                 "author": app["developer"],
                 "developer": app["developer"],
                 "category": "Finance",
@@ -146,6 +161,8 @@ def files():
         }
     )
 
+    # A repository is a store, if it has this and, at its root, a folder for each app: here, a link to it.
+    yield root / "umbrel-app-store.yml", yaml_file({"id": app_id, "name": name})
     yield here / "umbrel/umbrel-app.yml", yaml_file(
         {
             "manifestVersion": 1,
@@ -154,13 +171,14 @@ def files():
             "name": name,
             "version": version,
             "tagline": app["tagline"],
-            "description": described,
+            "description": f"{app['description']} {start('umbrel')}",
+            "icon": icon,
             "developer": app["developer"],
             "website": repository,
             "dependencies": [],
             "repo": repository,
             "support": f"{repository}/issues",
-            "port": console,
+            "port": store_console,
             "gallery": [],
             "path": "",
             "defaultUsername": "",
@@ -173,15 +191,16 @@ def files():
     yield here / "umbrel/docker-compose.yml", yaml_file(
         {
             "services": {
-                "app_proxy": {"environment": {"APP_HOST": f"{app_id}_server_1", "APP_PORT": console}},
+                "app_proxy": {"environment": {"APP_HOST": f"{app_id}_server_1", "APP_PORT": store_console}},
                 # Umbrel's folders belong to this user.
                 "server": service(
-                    [f"{api}:{api}"],
+                    [f"{store_api}:{store_api}"],
                     f"${{APP_DATA_DIR}}/data:{app['data']}",
                     user="1000:1000",
-                    environment={
+                    environment=listen
+                    | {
                         f"BELLBIRD_{section}__PUBLIC_URL": f"http://${{DEVICE_DOMAIN_NAME}}:{port}"
-                        for section, port in (("CONSOLE", console), ("API", api))
+                        for section, port in store_ports.items()
                     },
                 )
                 | {"restart": "on-failure"},

@@ -21,6 +21,17 @@ fn ports(service: &Value) -> Vec<&str> {
     ports.iter().map(|port| port.as_str().unwrap()).collect()
 }
 
+/// The pages and the API are at these ports inside as outside, so that the address in the log and
+/// those on the pages have the right port.
+#[track_caller]
+fn assert_listens(environment: &Value, published: &[&str]) {
+    let listens = ["CONSOLE", "API"].map(|section| {
+        let address = environment[format!("BELLBIRD_{section}__LISTEN")].as_str();
+        address.unwrap().strip_prefix("0.0.0.0:").unwrap()
+    });
+    assert_eq!(listens, published);
+}
+
 /// Nothing writable but the data, no rights, and a version that does not change.
 #[track_caller]
 fn assert_hardened(service: &Value) {
@@ -35,34 +46,37 @@ fn assert_hardened(service: &Value) {
     assert!(volumes.len() == 1 && volumes[0].as_str().unwrap().ends_with(":/data"));
 }
 
-/// supervisor/addons/validate.py of home-assistant/supervisor.
+/// supervisor/apps/validate.py of home-assistant/supervisor, and frenck/action-addon-linter.
 #[test]
-fn home_assistant_takes_the_add_on() {
+fn home_assistant_takes_the_app() {
     let config = file("home-assistant/config.yaml");
     assert_has(&config, "name version slug description arch");
     assert_eq!(config["arch"], serde_json::json!(["amd64", "aarch64"]));
-    for (field, allowed) in [
-        ("startup", "initialize system services application once"),
-        ("boot", "auto manual manual_only"),
-        ("stage", "stable experimental deprecated"),
-        ("backup", "hot cold"),
-    ] {
-        let value = config[field].as_str().unwrap();
-        assert!(
-            allowed.split(' ').any(|word| word == value),
-            "{field}: {value}"
-        );
+    assert_eq!(config["stage"], "experimental");
+    assert_eq!(config["backup"], "cold");
+    // The linter rejects a default that is written, and this, because the image has a health check.
+    for field in ["startup", "boot", "init", "options", "schema", "watchdog"] {
+        assert!(config[field].is_null(), "{field}");
     }
-    for field in ["webui", "watchdog"] {
-        let (_, rest) = config[field].as_str().unwrap().split_once("://").unwrap();
-        let port = rest.strip_prefix("[HOST]:[PORT:").unwrap();
-        let (port, _) = port.split_once(']').unwrap();
-        assert!(!config["ports"][format!("{port}/tcp")].is_null(), "{port}");
+    let pages = config["webui"].as_str().unwrap();
+    let pages = pages.strip_prefix("http://[HOST]:[PORT:").unwrap();
+    let (pages, _) = pages.split_once(']').unwrap();
+    let ports = config["ports"].as_object().unwrap();
+    let api = ports.keys().map(|port| port.trim_end_matches("/tcp"));
+    let api = api.filter(|port| *port != pages).collect::<Vec<_>>();
+    assert_listens(&config["environment"], &[pages, api[0]]);
+    for (inside, outside) in ports {
+        assert_eq!(*inside, format!("{outside}/tcp"));
+        assert!(!config["ports_description"][inside].is_null(), "{inside}");
     }
     let timeout = config["timeout"].as_u64().unwrap();
     assert!((10..=300).contains(&timeout));
-    let docker = read(&root().join("deploy/stores/home-assistant/Dockerfile"));
+    let folder = root().join("deploy/stores/home-assistant");
+    let docker = read(&folder.join("Dockerfile"));
     assert!(docker.contains("\nFROM "), "{docker}");
+    // Width and height are the first fields of a PNG file.
+    let icon = std::fs::read(folder.join("icon.png")).unwrap();
+    assert_eq!(icon[16..24], [0, 0, 0, 128, 0, 0, 0, 128]);
 }
 
 /// The page "compose and x-casaos" of IceWhaleTech/CasaOS-AppStore.
@@ -83,12 +97,22 @@ fn casaos_takes_the_app() {
     }
     assert_has(&about["tips"]["before_install"], "en_US");
     let service = &compose["services"][about["main"].as_str().unwrap()];
-    let published = format!("{0}:{0}", about["port_map"].as_str().unwrap());
-    assert!(ports(service).contains(&published.as_str()), "{service}");
+    let published = ports(service).into_iter().map(|port| {
+        let (outside, inside) = port.split_once(':').unwrap();
+        assert_eq!(outside, inside);
+        outside
+    });
+    let published = published.collect::<Vec<_>>();
+    assert_eq!(about["port_map"], published[0]);
+    assert_listens(&service["environment"], &published);
     assert_hardened(service);
+    // CasaOS makes the folder, for root. It deletes a named volume with the app.
+    assert_eq!(service["volumes"][0], "/DATA/AppData/$AppID/data:/data");
+    assert_eq!(service["user"], "0:0");
+    assert!(compose["volumes"].is_null());
 }
 
-/// The manifest of getumbrel/umbrel-apps.
+/// .tools/lint-apps.mjs of getumbrel/umbrel-apps. It also has a list of the ports that are taken.
 #[test]
 fn umbrel_takes_the_app() {
     let app = file("umbrel/umbrel-app.yml");
@@ -110,17 +134,21 @@ fn umbrel_takes_the_app() {
     let services = &file("umbrel/docker-compose.yml")["services"];
     let proxy = &services["app_proxy"]["environment"];
     assert_eq!(proxy["APP_HOST"], format!("{id}_server_1"));
-    assert_eq!(proxy["APP_PORT"], 8081);
-    assert_hardened(&services["server"]);
+    assert_eq!(proxy["APP_PORT"], app["port"]);
+    let server = &services["server"];
+    assert_hardened(server);
     // The proxy has the port of the pages.
-    let port = format!("{}:", app["port"]);
-    assert!(
-        ports(&services["server"])
-            .iter()
-            .all(|own| !own.starts_with(&port))
-    );
+    let pages = app["port"].to_string();
+    let own = ports(server);
+    let (api, inside) = own[0].split_once(':').unwrap();
+    assert!(own.len() == 1 && api == inside && api != pages, "{own:?}");
+    assert_listens(&server["environment"], &[&pages, api]);
     // Docker would make it for root.
-    let volume = services["server"]["volumes"][0].as_str().unwrap();
-    assert_eq!(volume, "${APP_DATA_DIR}/data:/data");
+    assert_eq!(server["volumes"][0], "${APP_DATA_DIR}/data:/data");
     assert!(root().join("deploy/stores/umbrel/data").is_dir());
+
+    // umbrelOS reads the apps of a store from the folders at its root. Their ids begin with its own.
+    let store: Value = yaml_serde::from_str(&read(&root().join("umbrel-app-store.yml"))).unwrap();
+    assert!(id.starts_with(store["id"].as_str().unwrap()));
+    assert!(root().join(id).join("umbrel-app.yml").is_file());
 }
