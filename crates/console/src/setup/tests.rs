@@ -469,6 +469,7 @@ async fn start_page_says_what_is_not_set_up_yet() {
     let mut world = FirstStartWorld::start().await;
     let start = world.get("/").await;
     start.assert_has("not set up yet");
+    start.assert_has("in its log");
     assert!(!start.text.contains("sign-in") && !start.text.contains("console login"));
     let mut world = FirstStartWorld::with_operator().await;
     let key = "Keep a copy of the master key, and choose where accounts are read.";
