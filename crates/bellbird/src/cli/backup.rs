@@ -1,5 +1,6 @@
 //! `bellbird backup`: copies the SQLite database to a file.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -117,9 +118,9 @@ async fn back_up(
     let contents = storage.back_up(&path).await?;
     record(storage).await?;
     let deleted = match args.keep {
-        Some(keep) => {
-            delete_older(folder, keep.into()).context("an older backup could not be deleted")?
-        }
+        Some(keep) => delete_older(&path, keep.into()).with_context(|| {
+            format!("{file} is complete, but an older one could not be deleted")
+        })?,
         None => Vec::new(),
     };
     let (bytes, keys) = (contents.bytes, needed_keys(&contents.secrets, &configured));
@@ -144,21 +145,26 @@ async fn back_up(
     output::print_with_note(&view, &file, &prose)
 }
 
-/// Deletes all but the newest backups that this command made in a folder. Their names sort by time.
-/// Another file stays.
-fn delete_older(folder: &Path, keep: usize) -> io::Result<Vec<String>> {
+/// Deletes all but the newest backups that this command made in the folder of `new`, which stays.
+/// Another file stays too. Their names sort by time. Names later than that of `new` are from a wrong
+/// clock, then or now, and go first, again the earliest of them before the others.
+fn delete_older(new: &Path, keep: usize) -> io::Result<Vec<String>> {
+    let (Some(folder), Some(new)) = (new.parent(), new.file_name().and_then(OsStr::to_str)) else {
+        return Ok(Vec::new());
+    };
     let mut own = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_type()?.is_file()
             && let Ok(name) = entry.file_name().into_string()
+            && name != new
             && is_own(&name)
         {
             own.push(name);
         }
     }
-    own.sort_unstable();
-    own.truncate(own.len().saturating_sub(keep));
+    own.sort_by_cached_key(|name| (name.as_str() < new, name.clone()));
+    own.truncate((own.len() + 1).saturating_sub(keep));
     for name in &own {
         fs::remove_file(folder.join(name))?;
     }

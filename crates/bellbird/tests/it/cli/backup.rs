@@ -606,6 +606,19 @@ async fn newest_backups_of_a_folder_are_kept() {
     // At once, and not only in the next second.
     let again = workdir.json("backup --keep 2 backups");
     assert_eq!(again["deleted"], json!([old[2]]));
+    // The clock was ahead when these were made.
+    let ahead = [
+        "bellbird-29990101T000000.000Z.db",
+        "bellbird-29990102T000000.000Z.db",
+    ];
+    for name in ahead {
+        fs::write(folder.join(name), "").unwrap();
+    }
+    let printed = workdir.json("backup --keep 4 backups");
+    assert_eq!(printed["deleted"], json!(ahead[..1]));
+    let newest = workdir.json("backup --keep 1 backups");
+    assert_eq!(newest["deleted"][0], ahead[1]);
+    assert!(workdir.path().join(text(&newest, "file")).exists());
     let file = workdir.field("backup --keep 1 new/folder", "file");
     let file = workdir.path().join(file);
     assert_eq!(mode_of(file.parent().unwrap()), 0o700);
