@@ -198,7 +198,7 @@ impl QueueCounts {
 async fn record_small_metrics(storage: &Storage, now: Timestamp) -> Result<(), StorageError> {
     metrics::gauge!("bellbird_instances")
         .set(to_f64(instances::running(storage).await?.len() as u64));
-    if let Some(last) = storage.audit().unsaved_since().await? {
+    if let Some(last) = storage.audit().unsaved_since(now).await? {
         metrics::gauge!("bellbird_backup_age_seconds").set(seconds_since(last, now));
     }
     Ok(())

@@ -28,12 +28,12 @@ pub enum Backup {
 /// None: this is PostgreSQL without a recorded backup, which may have others.
 pub async fn backup(storage: &Storage, now: Timestamp) -> Result<Option<Backup>, StorageError> {
     let audit = storage.audit();
-    let Some(since) = audit.unsaved_since().await? else {
+    let Some(since) = audit.unsaved_since(now).await? else {
         return Ok(None);
     };
     Ok(Some(if now.duration_since(since) > BACKUP_AGE_MAX {
         Backup::Old(since)
-    } else if audit.last_backup_at().await?.is_some() {
+    } else if audit.last_backup_at(now).await?.is_some() {
         Backup::Recent(since)
     } else {
         Backup::NoneYet(since)

@@ -43,7 +43,7 @@ statements! {
 
     LIST_OF_USER = concat!("SELECT ", columns!(), " FROM audit WHERE user_id = :user AND ", filtered!());
 
-    FIND_LAST_BACKUP = "SELECT MAX(recorded_at) FROM audit WHERE action = 'database.backup'";
+    FIND_LAST_BACKUP = "SELECT MAX(recorded_at) FROM audit WHERE action = 'database.backup' AND recorded_at <= $1";
 
     FIND_CREATED_AT = "SELECT MIN(applied_at) FROM schema_migrations";
 
@@ -221,15 +221,16 @@ impl Audit<'_> {
         self.db.all(list, &values, row).await
     }
 
-    /// When the last backup was recorded.
-    pub async fn last_backup_at(self) -> Result<Option<Timestamp>> {
-        self.db.value(FIND_LAST_BACKUP, params![]).await
+    /// When the last backup was recorded. One of a clock that was ahead would hide for as long that
+    /// none is made.
+    pub async fn last_backup_at(self, now: Timestamp) -> Result<Option<Timestamp>> {
+        self.db.value(FIND_LAST_BACKUP, params![now]).await
     }
 
     /// As [`Self::last_backup_at`]. Without one, when a SQLite database was created, because only a
     /// command can copy it safely. PostgreSQL may have backups that nobody records.
-    pub async fn unsaved_since(self) -> Result<Option<Timestamp>> {
-        match self.last_backup_at().await? {
+    pub async fn unsaved_since(self, now: Timestamp) -> Result<Option<Timestamp>> {
+        match self.last_backup_at(now).await? {
             None if self.kind() == "sqlite" => self.db.value(FIND_CREATED_AT, params![]).await,
             last => Ok(last),
         }

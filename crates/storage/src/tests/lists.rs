@@ -231,7 +231,7 @@ both! {
     }
 
     async fn audit_is_kept_for_two_years(db) {
-        let created_at = db.audit().unsaved_since().await.unwrap();
+        let created_at = db.audit().unsaved_since(at(0)).await.unwrap();
         assert_eq!(created_at.is_some(), db.kind() == "sqlite", "without a backup, when SQLite was created");
         let backup = format!(
             "INSERT INTO audit (id, actor_kind, actor_id, action, user_id, is_reported, recorded_at)
@@ -240,7 +240,8 @@ both! {
             at = at(1).as_microsecond(),
         );
         db.raw(&backup).await;
-        assert_eq!(db.audit().unsaved_since().await.unwrap(), Some(at(1)));
+        assert_eq!(db.audit().unsaved_since(at(1)).await.unwrap(), Some(at(1)));
+        assert_eq!(db.audit().unsaved_since(at(0)).await.unwrap(), created_at, "a clock was ahead");
         assert_eq!(db.audit().delete_outdated(at(2 * 365 * 24 * HOUR)).await.unwrap(), 0);
         assert_eq!(db.audit().delete_outdated(at(3 * 365 * 24 * HOUR)).await.unwrap(), 1);
     }
