@@ -67,12 +67,14 @@ fn is_home_url(url: &Uri) -> bool {
     url.scheme_str() == Some("http") && url.host().is_some_and(is_home_host)
 }
 
-/// This machine, an address of a private network, or a name that the machine itself announces there
-/// (RFC 6762). No DNS server of another site responds for one of these.
+/// This machine, an address of a private network or of a VPN such as Tailscale (RFC 6598), or a name
+/// that the machine itself announces (RFC 6762). No DNS server of another site responds for one of
+/// these.
 fn is_home_host(host: &str) -> bool {
     match address_of(host).map(|address| address.to_canonical()) {
         Some(IpAddr::V4(address)) => {
-            address.is_loopback() || address.is_private() || address.is_link_local()
+            let is_shared = matches!(address.octets(), [100, 64..=127, ..]);
+            address.is_loopback() || address.is_private() || address.is_link_local() || is_shared
         }
         Some(IpAddr::V6(address)) => {
             address.is_loopback() || address.is_unique_local() || address.is_unicast_link_local()
@@ -223,6 +225,7 @@ mod tests {
             "192.168.1.20:8081",
             "10.0.0.1",
             "[fd00::1]:8081",
+            "100.101.102.103:8081",
             "umbrel.local:8081",
             "localhost:8081",
         ];
@@ -240,6 +243,7 @@ mod tests {
         for host in [
             "evil.example:8081",
             "203.0.113.9:8081",
+            "100.128.0.1:8081",
             "local",
             "192.168.1.20.evil.example",
         ] {
