@@ -92,6 +92,7 @@ impl ProviderControl for ProviderLoader {
             let name = declared.name.as_str();
             if self.is_configured(declared) {
                 let is_of_sandbox = stored.is_sandbox && in_use.contains(&stored.provider);
+                self.registry.set_sandbox(declared, is_of_sandbox);
                 self.leave_out(declared, is_of_sandbox);
                 continue;
             }
@@ -101,10 +102,13 @@ impl ProviderControl for ProviderLoader {
             let enabled = match self.open(declared, &stored).await {
                 Ok(enabled) => enabled,
                 Err(error) => {
-                    tracing::warn!(provider = name, %error, "could not use the stored settings");
+                    // With its causes, which say what to do.
+                    let error = format!("{error:#}");
+                    tracing::warn!(provider = name, error, "could not use the stored settings");
                     None
                 }
             };
+            self.registry.set_sandbox(declared, stored.is_sandbox);
             tracing::info!(
                 provider = name,
                 is_enabled = enabled.is_some(),

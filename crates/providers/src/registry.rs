@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bellbird_domain::ProviderName;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::Provider;
@@ -88,6 +89,8 @@ pub struct Registry(Arc<Shared>);
 
 struct Shared {
     providers: ArcSwap<Vec<Enabled>>,
+    /// Those of which operators have chosen the simulation, enabled or not.
+    sandbox: Mutex<BTreeSet<&'static str>>,
     /// Counts the exchanges.
     exchanged: watch::Sender<u64>,
 }
@@ -129,6 +132,7 @@ impl Registry {
     fn of_enabled(enabled: Vec<Enabled>) -> Self {
         Self(Arc::new(Shared {
             providers: ArcSwap::from_pointee(enabled),
+            sandbox: Mutex::default(),
             exchanged: watch::Sender::new(0),
         }))
     }
@@ -143,12 +147,24 @@ impl Registry {
         Some(Arc::clone(&found.provider))
     }
 
-    /// Whether a provider is simulated. False if it is not enabled.
+    /// Whether a provider is simulated, also while it is not enabled, because its connections stay
+    /// simulated ones.
     #[must_use]
     pub fn is_sandbox(&self, name: &str) -> bool {
         let providers = self.0.providers.load();
         let mut of_sandbox = providers.iter().filter(|enabled| enabled.is_sandbox);
-        of_sandbox.any(|enabled| enabled.provider.name().as_str() == name)
+        self.0.sandbox.lock().contains(name)
+            || of_sandbox.any(|enabled| enabled.provider.name().as_str() == name)
+    }
+
+    /// Says whether an operator has chosen the simulation of a provider.
+    pub fn set_sandbox(&self, provider: &'static Declaration, is_sandbox: bool) {
+        let mut sandbox = self.0.sandbox.lock();
+        if is_sandbox {
+            sandbox.insert(provider.name.as_str());
+        } else {
+            sandbox.remove(provider.name.as_str());
+        }
     }
 
     /// The providers that are enabled now.

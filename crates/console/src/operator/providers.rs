@@ -51,6 +51,7 @@ impl ProvidersPage<'_> {
 struct ProviderRow<'a> {
     declared: &'static Declaration,
     state: ProviderState,
+    /// Whether a simulation of it runs.
     is_sandbox: bool,
     /// Whether an operator has chosen the sandbox for it, which may not run.
     is_simulated: bool,
@@ -137,10 +138,11 @@ async fn page(session: &Session, rejected: Option<Rejected>) -> PageResult {
     let row = |&declared: &&'static Declaration| {
         let name = declared.name.as_str();
         let stored = stored.iter().find(|stored| stored.provider == name);
+        let providers = &session.frame.providers;
         ProviderRow {
             declared,
             state: state(session, declared, stored),
-            is_sandbox: session.frame.providers.is_sandbox(name),
+            is_sandbox: providers.find(name).is_some() && providers.is_sandbox(name),
             is_simulated: stored.is_some_and(|stored| stored.is_sandbox),
             is_in_use: in_use.iter().any(|in_use| in_use == name),
             rejected: rejected.as_ref().filter(|of| of.provider == name),

@@ -183,6 +183,30 @@ async fn configured_provider_with_connections_of_the_sandbox_is_left_out() {
     assert!(wiring.providers.find("fiskil").is_none() && is_sandbox().await);
     let reason = loader.left_out(declared).unwrap();
     assert_has(&reason, "of the sandbox");
+    assert!(
+        wiring.providers.is_sandbox("fiskil"),
+        "they are still marked"
+    );
+}
+
+/// Such as with the state of another version, or after a move to a build without simulations.
+#[tokio::test]
+async fn simulated_provider_that_cannot_run_is_still_marked() {
+    let folder = tempfile::tempdir().unwrap();
+    let storage = migrated(&folder, Sealer::random()).await;
+    use_sandbox(&storage).await;
+    let settings = Settings::default();
+    let wiring = Wiring::with_clock(&settings, &storage, Clock::system(), None).unwrap();
+    wiring.provider_loader.apply().await.unwrap();
+    assert!(wiring.providers.find("fiskil").is_none());
+    assert!(wiring.providers.is_sandbox("fiskil") && !wiring.providers.is_sandbox("akahu"));
+    let by = Actor::command("root");
+    let mut change = storage.begin_change(by, Timestamp::now()).await.unwrap();
+    let removed = provider_settings::remove(&mut change, FISKIL).await;
+    removed.unwrap();
+    change.commit().await.unwrap();
+    wiring.provider_loader.apply().await.unwrap();
+    assert!(!wiring.providers.is_sandbox("fiskil"));
 }
 
 /// `init --sandbox` and `serve --sandbox`.
