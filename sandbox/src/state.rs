@@ -129,7 +129,7 @@ impl Keys {
             Some(_) => {
                 let path = path.display();
                 return Err(io::Error::other(format!(
-                    "the keys {path} cannot be read. Delete it, and link again"
+                    "the keys {path} cannot be read. Delete it, start again, and link again"
                 )));
             }
             None => {}
@@ -168,7 +168,9 @@ pub(crate) fn load<T: DeserializeOwned>(
     };
     let refuse = |why: String| {
         let path = path.display();
-        io::Error::other(format!("the state {path} {why}. Delete it, and link again"))
+        io::Error::other(format!(
+            "the state {path} {why}. Delete it, start again, and link again"
+        ))
     };
     let unreadable = |error: serde_json::Error| refuse(format!("cannot be read: {error}"));
     let of: Versioned = serde_json::from_slice(&text).map_err(unreadable)?;

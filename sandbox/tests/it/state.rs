@@ -131,7 +131,7 @@ async fn damaged_or_older_state_is_named() {
         };
         let error = start(options).await.err().unwrap().to_string();
         assert!(
-            error.contains(why) && error.ends_with("Delete it, and link again"),
+            error.contains(why) && error.ends_with("Delete it, start again, and link again"),
             "{error}"
         );
     }

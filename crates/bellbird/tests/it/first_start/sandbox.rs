@@ -117,6 +117,25 @@ async fn consent_pages_are_below_the_console(workdir: &Workdir, addresses: &Addr
     assert!(running() == before);
 }
 
+/// With the flag, the service says so and does not start. Without it, everything else works.
+#[tokio::test]
+async fn damaged_state_is_in_the_log_with_what_to_do() {
+    let (workdir, addresses) = (Workdir::new(), Addresses::new());
+    let serve = |flag: &str| format!("serve {flag} {}", addresses.options());
+    RunningCommand::start(&workdir, &serve("--sandbox --json")).end();
+    let state = workdir.data_folder().join("bellbird.db-sandbox/akahu.json");
+    std::fs::write(&state, "{").unwrap();
+    let started = workdir.error(&serve("--sandbox"), 1);
+    let log = RunningCommand::start(&workdir, &serve("--json")).end();
+    for said in [started, log] {
+        assert_has(&said, "akahu.json cannot be read");
+        assert_has(&said, "Delete it, start again, and link again");
+    }
+    std::fs::remove_file(&state).unwrap();
+    RunningCommand::start(&workdir, &serve("--json")).end();
+    assert!(state.exists());
+}
+
 /// Anybody reaches the console of a public URL. Providers of the settings are not simulated.
 #[tokio::test]
 async fn public_console_has_all_pages_of_a_simulated_consent() {
