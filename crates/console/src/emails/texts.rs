@@ -62,13 +62,17 @@ impl Text {
         let action = email.detail.as_str();
         let is_endpoint =
             email.key.kind == EmailKind::Endpoint || action.starts_with("webhook_endpoint.");
+        let mut name = match is_endpoint {
+            true => host_of(&email.name),
+            false => one_line(&email.name),
+        };
+        if email.is_sandbox {
+            name.push_str(" (sandbox)");
+        }
         Self::of(&DueText {
             email,
             console_url,
-            name: match is_endpoint {
-                true => host_of(&email.name),
-                false => one_line(&email.name),
-            },
+            name,
             at: format!("{}, at {}", zone.day(time), zone.time(time)),
             ends_on: email.at.map(|at| zone.day(at)),
             program: match action {

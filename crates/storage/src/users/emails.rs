@@ -20,26 +20,28 @@ const BATCH_SIZE: i64 = 100;
 macro_rules! reasons {
     () => {
         "(SELECT user_id, 'connection' AS kind, CAST(id AS TEXT) || '/reconnect' AS subject, institution_name AS name,
-            '' AS detail, CAST(NULL AS BIGINT) AS at
+            '' AS detail, CAST(NULL AS BIGINT) AS at, provider
         FROM connections WHERE status IN ('invalidated', 'pending_mfa', 'revoked')
         UNION ALL
         SELECT user_id, 'connection', CAST(id AS TEXT) || '/' || CAST(consent_notice_days AS TEXT), institution_name,
-            '', consent_expires_at
+            '', consent_expires_at, provider
         FROM connections
         WHERE status = 'active' AND consent_notice_days IS NOT NULL AND consent_expires_at > $1
         UNION ALL
-        SELECT user_id, 'endpoint', CAST(id AS TEXT), url, disabled_reason, CAST(NULL AS BIGINT) FROM webhook_endpoints
-        WHERE status = 'disabled'
+        SELECT user_id, 'endpoint', CAST(id AS TEXT), url, disabled_reason, CAST(NULL AS BIGINT), ''
+        FROM webhook_endpoints WHERE status = 'disabled'
             AND disabled_reason IN ('failing', 'gone', 'address not allowed', 'secret broken')
         UNION ALL
-        SELECT user_id, 'security', CAST(id AS TEXT), COALESCE(detail, ''), action, recorded_at FROM audit
+        SELECT user_id, 'security', CAST(id AS TEXT), COALESCE(detail, ''), action, recorded_at, '' FROM audit
         WHERE is_reported = 1 AND recorded_at > $2)"
     };
 }
 
 statements! {
     LIST_DUE = concat!(
-        "SELECT r.user_id, r.kind, r.subject, r.name, r.detail, r.at, u.email, u.timezone
+        "SELECT r.user_id, r.kind, r.subject, r.name, r.detail, r.at, u.email, u.timezone,
+            CASE WHEN EXISTS (SELECT 1 FROM provider_settings p WHERE p.provider = r.provider AND p.is_sandbox = 1)
+                THEN 'yes' ELSE 'no' END
         FROM ", reasons!(), " AS r JOIN users u ON u.id = r.user_id
         WHERE (r.user_id, r.kind, r.subject) > ($3, $4, $5) AND u.console_sign_in = 1
             AND (r.kind = 'security' OR ',' || u.emails_off || ',' NOT LIKE '%,' || r.kind || ',%')
@@ -84,6 +86,8 @@ pub struct DueEmail {
     pub detail: String,
     /// When the consent ends, or when the action was recorded.
     pub at: Option<Timestamp>,
+    /// Whether it is about a connection of a provider that operators have simulated.
+    pub is_sandbox: bool,
 }
 
 impl Emails<'_> {
@@ -113,6 +117,7 @@ impl Emails<'_> {
                 at: row.get(5)?,
                 address: row.get(6)?,
                 timezone: row.get(7)?,
+                is_sandbox: row.text(8)? == "yes",
             })
         };
         self.db.all(LIST_DUE, values, due).await

@@ -63,6 +63,16 @@ both! {
         db.emails().record(&key, None).await.unwrap();
     }
 
+    async fn a_simulated_connection_is_known_to_be_one(db) {
+        let user = db.user("a@x").await.id;
+        let connection = db.connection(user, "c", &[]).await;
+        assert!(db.set_status((user, connection.id), Active, Invalidated, at(1)).await);
+        assert!(!due(db, 2).await[0].is_sandbox);
+        let provider = connection.provider.as_str();
+        in_tx!(db, provider_settings::use_sandbox(provider, at(3))).await.unwrap();
+        assert!(due(db, 4).await[0].is_sandbox);
+    }
+
     async fn a_consent_that_ends_is_mentioned_when_events_are(db) {
         let user = db.user("a@x").await.id;
         let new =
