@@ -75,7 +75,7 @@ pub(crate) async fn submit_choice(token: PathText, form: GuestForm) -> PageResul
             if let Ok(page) = &page {
                 remove(guest, page).await?;
             }
-            removal(page, Notice::for_removed)
+            removal(page, |page| Notice::for_removed(page, &guest.frame))
         }
     }
 }

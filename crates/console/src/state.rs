@@ -191,6 +191,7 @@ impl Inner {
             connection,
             names,
             linkable: self.connections.links().providers(),
+            is_sandbox: self.frame.providers.is_sandbox(&connection.provider),
         }
     }
 

@@ -21,6 +21,7 @@ pub(super) struct EndingConsent {
     pub(super) name: String,
     pub(super) end: String,
     pub(super) can_renew: bool,
+    pub(super) is_sandbox: bool,
 }
 
 impl Attention {
@@ -44,6 +45,7 @@ impl Attention {
                     name: names.of(connection),
                     end: session.zone().day(end),
                     can_renew: bank.is_linkable(),
+                    is_sandbox: bank.is_sandbox,
                 });
             }
         }

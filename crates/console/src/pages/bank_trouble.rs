@@ -19,6 +19,8 @@ pub(crate) struct BankTrouble {
     /// One or two sentences.
     pub(crate) why: String,
     remedy: Remedy,
+    /// Whether it is simulated.
+    pub(crate) is_sandbox: bool,
 }
 
 /// What helps.
@@ -39,6 +41,8 @@ pub(crate) struct AskedBank<'a> {
     pub(crate) names: &'a BankNames,
     /// The providers that users can link themselves.
     pub(crate) linkable: Vec<LinkableProvider>,
+    /// Whether it is simulated.
+    pub(crate) is_sandbox: bool,
 }
 
 impl AskedBank<'_> {
@@ -116,6 +120,7 @@ impl AskedBank<'_> {
                 Remedy::Reconnect if !self.is_linkable() => Remedy::Other,
                 remedy => remedy,
             },
+            is_sandbox: self.is_sandbox,
         }
     }
 
@@ -182,6 +187,7 @@ mod tests {
             connection,
             names,
             linkable: LINKABLE.to_vec(),
+            is_sandbox: false,
         }
     }
 

@@ -85,11 +85,13 @@ impl Notice {
     }
 
     /// After a removal has begun. `page` is what was removed.
-    pub(crate) fn for_removed(page: &RemovalPage) -> Self {
-        let provider = provider_title(&page.linked.connection.provider);
-        let name = institution_name(&page.linked.connection);
+    pub(crate) fn for_removed(page: &RemovalPage, frame: &Frame) -> Self {
+        let connection = &page.linked.connection;
+        let provider = provider_title(&connection.provider);
+        let name = institution_name(connection);
         let notice = Self {
             email: Some(sanitized(&page.email)),
+            is_sandbox: frame.providers.is_sandbox(&connection.provider),
             ..Self::new(Tone::Good, format!("{name} is removed"))
         };
         let notice = match page.is_only {
@@ -146,6 +148,7 @@ impl Notice {
         Self {
             email,
             can_deny: callback.can_deny,
+            is_sandbox: frame.providers.is_sandbox(provider),
             app_return: callback.app_return.clone().filter(|_| next != Next::Answer),
             ..notice
         }
@@ -621,7 +624,7 @@ mod tests {
         ] {
             assert!(asked.contains(words), "no {words:?} in {asked}");
         }
-        let removed = html(&Notice::for_removed(&page));
+        let removed = html(&Notice::for_removed(&page, &frame));
         assert_harmless(&removed);
         assert!(
             removed.contains("is removed") && !removed.contains("<button"),
@@ -629,7 +632,7 @@ mod tests {
         );
         assert!(removed.contains("Back to your link"), "{removed}");
         page.is_only = true;
-        let removed = html(&Notice::for_removed(&page));
+        let removed = html(&Notice::for_removed(&page, &frame));
         assert!(!removed.contains("Back to your link"), "{removed}");
     }
 

@@ -52,6 +52,8 @@ pub(crate) struct Notice {
     pub(super) email: Option<String>,
     /// Whether the user who gave the consent can deny it.
     pub(super) can_deny: bool,
+    /// Whether it is about a provider that is simulated.
+    pub(super) is_sandbox: bool,
     pub(super) connected: Vec<Connected>,
     pub(super) paragraphs: Vec<String>,
     /// Submit a form to the page's own URL, or to [`Self::form_path`].

@@ -8,7 +8,7 @@ use futures_util::stream::Stream;
 
 use super::RowsPage;
 use super::filter::{CategoryChoice, Filter, Period};
-use super::linked::Linked;
+use super::linked::{Bank, Linked};
 use super::list::RowList;
 use crate::error_page::PageResult;
 use crate::list_query::Chip;
@@ -32,6 +32,18 @@ impl ListPage<'_> {
     fn account_label(&self) -> &str {
         let chosen = self.filter.account.and_then(|id| self.linked.find(id));
         chosen.map_or("All accounts", |(_, account)| account)
+    }
+
+    /// Those of the banks shown that are of the sandbox.
+    fn simulated(&self) -> Vec<String> {
+        let is_shown = |bank: &Bank| match self.filter.account {
+            Some(account) => bank.name_of(account).is_some(),
+            None => true,
+        };
+        let banks = self.linked.banks.iter();
+        let simulated = banks.filter(|bank| bank.is_sandbox && is_shown(bank));
+        let names = simulated.map(|bank| self.linked.names.of(&bank.connection));
+        names.collect()
     }
 
     fn error_at(&self, field: &str) -> Option<&'static str> {

@@ -58,6 +58,8 @@ pub(crate) struct DeliveryRow {
     pub(crate) attempts: Vec<AttemptRecord>,
     /// The bank that the event is about; for an operator, the user. Empty: none.
     pub(crate) about: String,
+    /// Whether that bank is simulated.
+    pub(crate) is_sandbox: bool,
 }
 
 impl DeliveryRow {
@@ -95,11 +97,18 @@ async fn page(
 ) -> PageResult {
     let query = ListQuery::parse(uri.query(), &FILTERS);
     let (mut rows, pages) = list(session.storage(), endpoint, &query, PAGE_ROWS).await?;
-    let (.., names) = load_all(session).await?;
+    let (connections, _, names) = load_all(session).await?;
     for row in &mut rows {
-        let bank = row.delivery.connection_id.map(|id| names.find(id));
-        let bank = bank.map(|bank| bank.unwrap_or("a bank that was removed"));
-        row.about = bank.unwrap_or_default().to_owned();
+        let Some(id) = row.delivery.connection_id else {
+            continue;
+        };
+        let bank = names.find(id).unwrap_or("a bank that was removed");
+        bank.clone_into(&mut row.about);
+        let connection = connections.iter().find(|connection| connection.id == id);
+        row.is_sandbox = connection.is_some_and(|connection| {
+            let providers = &session.frame.providers;
+            providers.is_sandbox(&connection.provider)
+        });
     }
     let own = session.storage().endpoints().list(session.user()).await?;
     let found = (1..).zip(&own).find(|(_, one)| one.id == endpoint.id);
@@ -150,6 +159,7 @@ pub(crate) async fn list(
             attempts: attempts.await?,
             delivery,
             about: String::new(),
+            is_sandbox: false,
         });
     }
     Ok((rows, pages))

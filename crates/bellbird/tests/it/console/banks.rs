@@ -17,6 +17,9 @@ use crate::support::words::{assert_has, assert_lacks};
 /// What a phone shows without scrolling, above the tabs.
 const FIRST_SCREEN: &str = "innerHeight - document.querySelector('.tabs').offsetHeight";
 
+/// Of what is simulated, as everything is here.
+const MARK: &str = "<span class=\"badge\">Sandbox</span>";
+
 async fn withdraw_consent(app: &App, connection: &Connection) {
     app.set_consent(connection, ConsentState::Revoked).await;
     let user = connection.user_id;
@@ -253,7 +256,10 @@ async fn banks_are_shown_by_what_their_user_can_do() {
     let form = format!("connection={}", bank.id);
     let begun = owner.post("/connections", &form).await;
     let repairing = cookies(&owner, &begun.set_cookies());
-    let named = format!("<bdi>{}</bdi>, through Fiskil", bank.institution_name);
+    let named = format!(
+        "<bdi>{}</bdi>, through Fiskil</strong> {MARK}",
+        bank.institution_name
+    );
     show(&repairing).await.assert_has(&named);
     // Until another session has renewed it, or it is removed.
     let (_, renewed) = app.reconnect(app.ben.user.id, bank.id).await;
@@ -298,6 +304,34 @@ async fn banks_are_shown_by_what_their_user_can_do() {
     let rows = app.storage.audit().list_before(None, Some(user), 1).await;
     let detail = rows.unwrap().remove(0).detail;
     assert_eq!(detail.as_ref(), Some(&first[0].institution_name));
+}
+
+#[tokio::test]
+async fn simulated_bank_is_marked_on_every_page_that_names_it() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in_operator().await;
+    let (user, bank) = (app.ben.user.id, &app.ben.connections[0]);
+    let account = app.accounts_of(bank).await.remove(0).id;
+    for path in [
+        "/overview".to_owned(),
+        "/connections".to_owned(),
+        "/transactions".to_owned(),
+        format!("/transactions?account={account}"),
+        format!("/operator/users/{user}"),
+        "/operator/health".to_owned(),
+        "/operator/providers".to_owned(),
+    ] {
+        browser.get(&path).await.assert_has(MARK);
+    }
+    browser.get("/programs").await.assert_has(" (sandbox)\">");
+    let page = browser.get("/transactions").await;
+    let said = format!("<bdi>{}</bdi>: simulated", bank.institution_name);
+    page.assert_has(&said);
+
+    withdraw_consent(&app, bank).await;
+    let page = browser.get("/overview").await;
+    let (_, needed) = page.text.split_once("What needs you").unwrap();
+    assert_has(needed.split("</section>").next().unwrap(), MARK);
 }
 
 mod chromium {

@@ -412,6 +412,7 @@ async fn consent_that_ends_soon_is_one_line() {
     let browser = app.sign_in(app.ben.user.id).await;
     let page = browser.get("/overview").await;
     page.assert_has("Your consent for <bdi>");
+    page.assert_has(". <span class=\"badge\">Sandbox</span></p>\n<form");
     page.assert_has(&format!(
         "name=\"connection\" value=\"{}\">Renew",
         connection.id

@@ -63,7 +63,11 @@ async fn what_failed_is_sent_again_by_its_owner_only() {
     let log = browser.get(&format!("{path}?state=failed")).await;
     log.assert_has(&format!("tried {} times", failed.attempts));
     log.assert_has("503 · ");
-    log.assert_has(&app.ben.connections[0].institution_name);
+    let marked = format!(
+        "<bdi>{}</bdi> <span class=\"badge\">Sandbox</span>",
+        app.ben.connections[0].institution_name
+    );
+    log.assert_has(&marked);
     browser
         .get(&format!("{path}?state=delivered"))
         .await

@@ -222,6 +222,7 @@ async fn user_removes_a_connection() {
 
         let removed = submit(&link_url, &confirm).await;
         removed.assert_shows(200, &format!("{name} is removed"));
+        removed.assert_has("<span class=\"badge\">Sandbox</span></h1>");
         let left = app.connections_of(user).await.len();
         assert_eq!(left, linked.len() - 1, "{provider}: hidden at once");
         app.connections.jobs().run_due("removal").await.unwrap();
