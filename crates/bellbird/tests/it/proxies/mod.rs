@@ -3,6 +3,7 @@
 
 mod curl;
 mod roll;
+mod sandbox;
 mod site;
 mod walk;
 

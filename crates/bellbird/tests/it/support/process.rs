@@ -51,6 +51,11 @@ impl Workdir {
         self.variables.push((name.to_owned(), value.to_owned()));
     }
 
+    /// Takes back all variables that begin so.
+    pub(crate) fn unset(&mut self, prefix: &str) {
+        self.variables.retain(|(name, _)| !name.starts_with(prefix));
+    }
+
     /// A command. `line` holds its arguments, separated by spaces.
     pub(crate) fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_bellbird"));
