@@ -45,6 +45,7 @@ struct UserPage<'a> {
     sends_links: bool,
     /// Whether the operator is this user.
     is_self: bool,
+    is_being_removed: bool,
 }
 
 struct ConnectionRow {
@@ -150,6 +151,7 @@ async fn page(session: &Session, id: UserId, shown: Shown<'_>) -> PageResult {
         is_let_in_by_link: session.settings.lets_in_by_link(user.is_operator),
         sends_links: session.site.mailer.is_some(),
         is_self: session.user() == id,
+        is_being_removed: storage.users().is_being_removed(id).await?,
     };
     Ok(page_response(status, &page))
 }

@@ -759,6 +759,10 @@ async fn operator_adds_and_removes_a_user() {
         .await;
     let line = "/console/operator/users?done=user-removed&at=users#done";
     assert_eq!(removed.location(), line, "{}", removed.text);
+    let left = world.get(&path).await;
+    left.assert_has("Being removed, once every consent is withdrawn");
+    let link = "name=\"sign-in-link\"";
+    assert!(!left.text.contains(link) && linked.text.contains(link));
     let own = world.storage().users().list().await.unwrap();
     let own = own.iter().find(|user| user.is_operator).unwrap().id;
     let form = "remove=yes&confirm-email=me@example.com";

@@ -14,9 +14,17 @@ use crate::users::user;
 
 statements! {
     LIST_CONNECTIONS = "SELECT id FROM connections WHERE user_id = $1 ORDER BY id";
+
+    IS_BEGUN = "SELECT user_id FROM jobs WHERE user_id = $1 AND kind = $2";
 }
 
 impl Users<'_> {
+    /// Whether the removal of a user has begun. It ends with the user.
+    pub async fn is_being_removed(self, id: UserId) -> Result<bool> {
+        let values = params![id, job_kinds::USER_REMOVAL];
+        self.db.exists(IS_BEGUN, values).await
+    }
+
     /// Hides the connections of a user, whose removals are due then. Returns how many connections
     /// are left, or None if the lease was lost.
     pub async fn hide_connections(
