@@ -26,7 +26,7 @@ use self::settings::placeholders;
 use super::arguments::{ListenArgs, SettingArgs};
 use super::output::{self, AlreadyPrinted, ErrorView};
 use super::secrets;
-use crate::config::Settings;
+use crate::config::{self, Settings};
 use crate::instances::{self, Finding, VERSION};
 use crate::wiring::{self, NotReady, Wiring};
 
@@ -457,6 +457,11 @@ async fn check_email(checks: &mut Checks, settings: &Settings) {
     match mailer.check().await {
         Ok(()) => checks.ok(NAME, format!("{} takes the login", email.server())),
         Err(error) => checks.wrong(NAME, format!("console.smtp_url: {error}")),
+    }
+    let address = config::on_this_machine(settings.console.listen);
+    if settings.console.public_url.is_none() && address.ip().is_loopback() {
+        let detail = "the links in e-mails lead to this machine only: set console.public_url";
+        checks.note(NAME, detail);
     }
 }
 
