@@ -750,6 +750,7 @@ async fn operator_adds_and_removes_a_user() {
         .to_owned();
     let linked = world.post(&path, "sign-in-link=yes").await;
     assert!(linked.text.contains("<svg class=\"qr\"") && linked.text.contains("/sign-in/"));
+    linked.assert_has("sends no e-mail until <code>console.smtp_url</code> is set");
     let unsure = world
         .post(&path, "remove=yes&confirm-email=me@example.com")
         .await;
