@@ -40,8 +40,8 @@ macro_rules! reasons {
 statements! {
     LIST_DUE = concat!(
         "SELECT r.user_id, r.kind, r.subject, r.name, r.detail, r.at, u.email, u.timezone,
-            CASE WHEN EXISTS (SELECT 1 FROM provider_settings p WHERE p.provider = r.provider AND p.is_sandbox = 1)
-                THEN 'yes' ELSE 'no' END
+            CAST(CASE WHEN EXISTS (SELECT 1 FROM provider_settings p
+                WHERE p.provider = r.provider AND p.is_sandbox = 1) THEN 1 ELSE 0 END AS BIGINT)
         FROM ", reasons!(), " AS r JOIN users u ON u.id = r.user_id
         WHERE (r.user_id, r.kind, r.subject) > ($3, $4, $5) AND u.console_sign_in = 1
             AND (r.kind = 'security' OR ',' || u.emails_off || ',' NOT LIKE '%,' || r.kind || ',%')
@@ -117,7 +117,7 @@ impl Emails<'_> {
                 at: row.get(5)?,
                 address: row.get(6)?,
                 timezone: row.get(7)?,
-                is_sandbox: row.text(8)? == "yes",
+                is_sandbox: row.get(8)?,
             })
         };
         self.db.all(LIST_DUE, values, due).await
