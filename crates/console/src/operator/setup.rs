@@ -88,8 +88,15 @@ fn page(
 pub(super) async fn change(OperatorForm(form): OperatorForm) -> PageResult {
     const NOT_KEPT: &str = "Keep a copy of the key, and then tick the box.";
     let session = &form.session;
-    let (Some(found), Some(key)) = (in_progress(session).await?, &session.site.master_key) else {
-        return Err(Failure::NotFound);
+    let finish = form.field("finish").map(|next| match next {
+        "link" => "/connections",
+        _ => "/overview",
+    });
+    let found = in_progress(session).await?;
+    let (Some(found), Some(key)) = (found, &session.site.master_key) else {
+        // It was finished by the first click of two.
+        let next = finish.ok_or(Failure::NotFound)?;
+        return Ok(session.redirect(next));
     };
     let mut change = session.begin_as_operator().await?;
     let next = if form.field("download").is_some() {
@@ -98,12 +105,9 @@ pub(super) async fn change(OperatorForm(form): OperatorForm) -> PageResult {
         }
         first_start::record_key_download(&mut change).await?;
         download(key)
-    } else if let Some(next) = form.field("finish").filter(|_| found.key_kept_at.is_some()) {
+    } else if let Some(next) = finish.filter(|_| found.key_kept_at.is_some()) {
         first_start::finish(&mut change).await?;
-        session.redirect(match next {
-            "link" => "/connections",
-            _ => "/overview",
-        })
+        session.redirect(next)
     } else if form.field("kept") == Some("yes") {
         first_start::keep_key(&mut change).await?;
         session.redirect(PROVIDERS_PATH)

@@ -150,8 +150,27 @@ pub(crate) async fn show(_: Anybody, guest: Guest) -> PageResult {
     Ok(with_cookies(page, [cookie]))
 }
 
-/// `POST /setup`, with the fields `email` and `timezone`: makes the operator, signed in.
+/// `POST /setup`, with the fields `email` and `timezone`: makes the operator, signed in. Sent again
+/// by that browser, it goes on.
 pub(crate) async fn create_operator(form: GuestForm) -> PageResult {
+    let submitted = submit(&form).await;
+    let is_gone = matches!(submitted, Err(Failure::NotFound));
+    if is_gone && is_of_operator(&form.guest).await? {
+        return Ok(form.guest.redirect(SETUP_PATH));
+    }
+    submitted
+}
+
+/// Whether an operator is signed in.
+async fn is_of_operator(guest: &Guest) -> Result<bool, StorageError> {
+    let Some(token) = guest.cookies.session.value(guest.headers()) else {
+        return Ok(false);
+    };
+    let found = guest.find_session(token, guest.now).await?;
+    Ok(found.is_some_and(|found| found.is_operator))
+}
+
+async fn submit(form: &GuestForm) -> PageResult {
     let guest = &form.guest;
     let Some(browser) = claimed_by(guest).await? else {
         return Ok(no_claim());

@@ -217,9 +217,49 @@ async fn code_makes_the_first_operator_in_one_browser() {
             (nothing.status, nothing.text),
             "{path}"
         );
-        assert_eq!(world.post(path, form).await.status, 404, "{path}");
+        let other = send(&world.router, "POST", path, form, "", 2).await;
+        assert_eq!(other.status, 404, "{path}");
     }
+    assert_eq!(world.post(&path, form).await.status, 404);
+    let again = world.post("/setup", form).await;
+    assert_eq!(
+        again.location(),
+        "/console/operator/setup",
+        "a second click"
+    );
+    assert_eq!(world.storage().users().list().await.unwrap().len(), 1);
     assert!(new_code(world.storage(), now()).await.is_none());
+}
+
+/// The response to the form is lost, or the process is killed before it is sent.
+#[tokio::test]
+async fn browser_that_made_the_operator_is_signed_in_without_the_response() {
+    let mut world = FirstStartWorld::start().await;
+    let code = new_code(world.storage(), now()).await.unwrap();
+    world.claim(&code).await;
+    assert_eq!(world.get("/setup").await.status, 200);
+    assert_eq!(world.get("/overview").await.location(), "/console/sign-in");
+    let cookies = world.cookies.clone();
+    let form = "email=me@example.com&timezone=sydney";
+    let made = world.post("/setup", form).await;
+    assert_eq!(made.location(), "/console/operator/setup");
+    world.cookies = cookies;
+    world.restart();
+    assert_eq!(world.get("/").await.location(), "/console/overview");
+    let again = world.post("/setup", form).await;
+    assert_eq!(again.location(), "/console/operator/setup");
+}
+
+#[tokio::test]
+async fn first_start_that_was_finished_by_a_first_click_leads_on() {
+    let mut world = FirstStartWorld::with_operator().await;
+    let path = "/operator/setup";
+    world.post(path, "kept=yes").await;
+    for _ in 0..2 {
+        let done = world.post(path, "finish=link").await;
+        assert_eq!(done.location(), "/console/connections");
+    }
+    assert_eq!(world.post(path, "kept=yes").await.status, 404);
 }
 
 #[tokio::test]
@@ -319,27 +359,6 @@ async fn lost_response_to_the_claim_is_repeated() {
     )
     .await;
     assert_eq!(other.status, 410);
-}
-
-#[tokio::test]
-async fn lost_response_to_the_form_leaves_the_operator_signed_in() {
-    let mut world = FirstStartWorld::start().await;
-    let code = new_code(world.storage(), now()).await.unwrap();
-    world.claim(&code).await;
-    assert_eq!(world.get("/setup").await.status, 200);
-    assert_eq!(
-        world.get("/overview").await.location(),
-        "/console/sign-in",
-        "not before"
-    );
-    let before = world.cookies.clone();
-    let form = "email=me@example.com&timezone=sydney";
-    let made = world.post("/setup", form).await;
-    assert_eq!(made.location(), "/console/operator/setup", "{}", made.text);
-    world.cookies = before;
-    world.restart();
-    assert_eq!(world.get("/").await.location(), "/console/overview");
-    assert_eq!(world.get("/operator/setup").await.status, 200);
 }
 
 #[tokio::test]
