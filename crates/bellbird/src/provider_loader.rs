@@ -23,7 +23,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Settings;
+use crate::config::{Origin, Settings};
 
 /// Why a provider that the settings configure is left out: the real one would be called with what
 /// the simulated one has issued.
@@ -52,6 +52,10 @@ pub trait ProcessSandbox: Send + Sync {
 impl ProviderControl for ProviderLoader {
     fn configured_by(&self, provider: &Declaration) -> Option<String> {
         self.configured_by.get(provider.name.as_str()).cloned()
+    }
+
+    fn set_by(&self, setting: &str) -> Option<String> {
+        self.origins.get(setting).map(ToString::to_string)
     }
 
     fn left_out(&self, provider: &Declaration) -> Option<String> {
@@ -136,6 +140,8 @@ pub struct ProviderLoader {
     configured: ProviderSettings,
     /// Of each provider whose credentials these have, the source of the first one.
     configured_by: BTreeMap<&'static str, String>,
+    /// Of each setting that is set.
+    origins: BTreeMap<String, Origin>,
     call_timeout: Duration,
     user_calls_per_minute: u32,
     store: Option<SharedStore>,
@@ -160,6 +166,7 @@ impl ProviderLoader {
             storage: storage.clone(),
             configured: settings.providers.clone(),
             configured_by: configured_by(settings),
+            origins: settings.origins.clone(),
             call_timeout: settings.provider_timeout,
             user_calls_per_minute: settings.api_context.provider_calls_per_minute,
             store: store.cloned(),

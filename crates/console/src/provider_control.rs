@@ -16,6 +16,10 @@ pub trait ProviderControl: Debug + Send + Sync {
     /// the operator. None: operators enter them in the console.
     fn configured_by(&self, provider: &Declaration) -> Option<String>;
 
+    /// Which line of the settings file or the environment has a setting such as `fiskil.client_id`,
+    /// for the operator. None: none has.
+    fn set_by(&self, setting: &str) -> Option<String>;
+
     /// Why a provider that the settings configure is not used, and what to do about it.
     fn left_out(&self, provider: &Declaration) -> Option<String>;
 

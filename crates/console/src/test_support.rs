@@ -169,7 +169,8 @@ impl TestConsole {
 /// The client secret that [`FakeProviders`] take.
 pub(crate) const RIGHT_SECRET: &str = "right-4711";
 
-/// None is configured, and each rejects all credentials but one.
+/// None is configured, but for the secret that Akahu may do without, and each rejects all credentials
+/// but one.
 #[derive(Debug)]
 pub(crate) struct FakeProviders;
 
@@ -177,6 +178,10 @@ pub(crate) struct FakeProviders;
 impl ProviderControl for FakeProviders {
     fn configured_by(&self, _: &Declaration) -> Option<String> {
         None
+    }
+
+    fn set_by(&self, setting: &str) -> Option<String> {
+        (setting == "akahu.app_secret").then(|| "the environment".to_owned())
     }
 
     fn left_out(&self, _: &Declaration) -> Option<String> {

@@ -14,7 +14,7 @@ use secrecy::SecretString;
 
 use super::{Operator, OperatorForm, PROVIDERS_PATH, setup};
 use crate::error_page::{Failure, PageResult};
-use crate::pages::{SignedInFrame, page_response, sentence};
+use crate::pages::{Done, SignedInFrame, page_response, sentence};
 use crate::provider_control::TestError;
 use crate::session::{OwnForm, Session};
 
@@ -57,6 +57,9 @@ struct ProviderRow<'a> {
     is_simulated: bool,
     /// Whether somebody has a connection of it, or is on the way to one.
     is_in_use: bool,
+    /// The settings that are not entered here, because the settings file or the environment has
+    /// them, and where.
+    set_elsewhere: BTreeMap<&'static str, String>,
     rejected: Option<&'a Rejected>,
 }
 
@@ -145,6 +148,9 @@ async fn page(session: &Session, rejected: Option<Rejected>) -> PageResult {
             is_sandbox: providers.find(name).is_some() && providers.is_sandbox(name),
             is_simulated: stored.is_some_and(|stored| stored.is_sandbox),
             is_in_use: in_use.iter().any(|in_use| in_use == name),
+            set_elsewhere: entered(declared)
+                .filter_map(|setting| Some((setting.name, set_by(session, declared, setting)?)))
+                .collect(),
             rejected: rejected.as_ref().filter(|of| of.provider == name),
         }
     };
@@ -199,6 +205,12 @@ fn state(
     }
 }
 
+/// Which line of the settings file or the environment has a setting, and wins.
+fn set_by(session: &Session, declared: &Declaration, setting: &Setting) -> Option<String> {
+    let name = format!("{}.{}", declared.name, setting.name);
+    session.site.providers.set_by(&name)
+}
+
 /// The settings that an operator enters.
 fn entered(declared: &'static Declaration) -> impl Iterator<Item = &'static Setting> {
     let settings = declared.settings.iter();
@@ -228,9 +240,14 @@ pub(super) async fn change(OperatorForm(form): OperatorForm) -> PageResult {
         return page(session, Some(rejected)).await;
     }
     session.site.providers.apply().await?;
-    // The line that says so is on top, and has the next button.
-    let place = form.field("sandbox").map_or("", |_| "#used");
-    Ok(session.redirect(&format!("{PROVIDERS_PATH}{place}")))
+    let done = match step {
+        Step::Set(_) => Done::CredentialsStored,
+        Step::Remove => Done::ProviderRemoved,
+        // The line that says so is on top, and has the next button.
+        Step::UseSandbox => return Ok(session.redirect(&format!("{PROVIDERS_PATH}#used"))),
+    };
+    let provider = providers.first().map(|declared| declared.name.as_str());
+    Ok(done.redirect(session, PROVIDERS_PATH, provider.unwrap_or_default()))
 }
 
 /// What a form has entered. Calls the provider with it, which may reject it.
@@ -251,6 +268,9 @@ async fn credentials(
     };
     let mut credentials = BTreeMap::new();
     for setting in entered(declared) {
+        if set_by(&form.session, declared, setting).is_some() {
+            continue;
+        }
         let value = form.field(setting.name).unwrap_or_default().trim();
         let fault = if value.is_empty() && declared.needs.contains(&setting.name) {
             "is missing"
@@ -321,8 +341,13 @@ fn explain(declared: &'static Declaration, error: &TestError) -> (String, Vec<&'
         TestError::Form(text) => (format!("{title} was not called: {text}."), named(text).1),
         TestError::Call(Error::OperatorRejected { settings, status }) => {
             let (labels, names) = named(settings);
+            // A signature holds the time.
+            let clock = match settings.contains("clock") {
+                true => ", or the clock of the server is wrong",
+                false => "",
+            };
             let problem = format!(
-                "{title} rejects {labels} (status {status}). Copy them again {}.",
+                "{title} rejects {labels}{clock} (status {status}). Copy them again {}.",
                 declared.credentials_at
             );
             (problem, names)

@@ -41,6 +41,9 @@ done! {
     SignInAllowed => "sign-in-allowed",
         "The user may sign in. Next, give the user a link to sign in.";
     PlanSaved => "plan-saved", "The plan is saved.";
+    CredentialsStored => "credentials-stored",
+        "The provider takes these credentials, and all of Bellbird uses them within seconds.";
+    ProviderRemoved => "provider-removed", "Nothing is stored for this provider any more.";
     UserAdded => "user-added",
         "The user is added. Next, give the user a link to sign in.";
     UserRemoved => "user-removed",

@@ -612,14 +612,15 @@ async fn credentials_are_tested_and_secrets_never_shown() {
     );
     assert!(!rejected.text.contains("wrong-9") && rejected.text.contains("enter them again"));
     rejected.assert_has("value=\"id-17\"");
+    rejected.assert_has("id=\"problem\" tabindex=\"-1\" autofocus");
     let form = format!("set=fiskil&client_id=id-17&client_secret={RIGHT_SECRET}");
     let set = world.post(path, &form).await;
-    assert_eq!(
-        set.location(),
-        "/console/operator/providers",
-        "{}",
-        set.text
-    );
+    let stored_line = "/console/operator/providers?done=credentials-stored&at=fiskil#done";
+    assert_eq!(set.location(), stored_line, "{}", set.text);
+    let page = world
+        .get(stored_line.strip_prefix("/console").unwrap())
+        .await;
+    page.assert_has("The provider takes these credentials");
     let stored = world.storage().provider_settings().list().await.unwrap();
     assert_eq!((stored.len(), stored[0].provider.as_str()), (1, "fiskil"));
     let credentials = stored[0].credentials.as_ref().unwrap();
@@ -657,6 +658,14 @@ async fn credentials_are_tested_and_secrets_never_shown() {
     assert_eq!(used.location(), "/console/operator/providers#used");
     let stored = world.storage().provider_settings().list().await.unwrap();
     assert_eq!(stored.iter().filter(|stored| stored.is_sandbox).count(), 3);
+}
+
+#[tokio::test]
+async fn setting_that_wins_is_not_entered() {
+    let mut world = FirstStartWorld::with_operator().await;
+    let page = world.get("/operator/providers").await;
+    page.assert_has("App Secret, of a full app: set by the environment, which wins");
+    assert!(page.text.contains("name=\"app_token\"") && !page.text.contains("name=\"app_secret\""));
 }
 
 #[tokio::test]
