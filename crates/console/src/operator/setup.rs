@@ -11,6 +11,7 @@ use secrecy::ExposeSecret as _;
 
 use super::{Operator, OperatorForm, PROVIDERS_PATH};
 use crate::error_page::{Failure, PageResult};
+use crate::local::is_loopback_url;
 use crate::pages::{SignedInFrame, page_response};
 use crate::provider_control::MasterKey;
 use crate::session::Session;
@@ -27,6 +28,8 @@ struct KeyPage<'a> {
     place: &'a str,
     /// Whether the key can be downloaded still.
     offers_key: bool,
+    /// Whether it would cross a network in plain text.
+    is_plain: bool,
     problem: Option<&'static str>,
 }
 
@@ -74,10 +77,12 @@ fn page(
     problem: Option<&'static str>,
 ) -> Response {
     let status = problem.map_or(StatusCode::OK, |_| StatusCode::BAD_REQUEST);
+    let url = session.console_url();
     let page = KeyPage {
         frame: &session.frame(PATH),
         place: &key.place,
         offers_key: found.offers_key(session.clock.now()),
+        is_plain: url.starts_with("http:") && !is_loopback_url(&url),
         problem,
     };
     page_response(status, &page)

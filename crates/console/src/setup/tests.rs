@@ -118,15 +118,19 @@ impl FirstStartWorld {
     }
 }
 
-fn router(console: &TestConsole) -> Router {
+fn site(console: &TestConsole) -> Site {
     let master_key = Some(MasterKey {
         key: KEY.into(),
         place: "the file /var/lib/bellbird/master.key".to_owned(),
     });
-    console.router(Site {
+    Site {
         master_key,
         ..console.site()
-    })
+    }
+}
+
+fn router(console: &TestConsole) -> Router {
+    console.router(site(console))
 }
 
 async fn send(
@@ -541,6 +545,25 @@ async fn link_that_no_phone_reaches_has_no_qr_code() {
     let linked = world.post(&path, "sign-in-link=yes").await;
     linked.assert_has("opens only on the computer");
     assert!(!linked.text.contains("class=\"qr\""));
+}
+
+#[tokio::test]
+async fn key_that_would_cross_a_network_in_plain_text_comes_with_a_warning() {
+    let warning = "This page came without https";
+    let mut https = FirstStartWorld::with_operator().await;
+    let page = https.get("/operator/setup").await;
+    assert!(!page.text.contains(warning), "{}", page.text);
+    let mut world = FirstStartWorld::start().await;
+    world.router = world.console.router(Site {
+        console_url: "http://127.0.0.1:8081/console/".to_owned(),
+        ..site(&world.console)
+    });
+    world.make_operator().await;
+    for (host, is_warned) in [("127.0.0.1:8081", false), ("192.168.1.20:8081", true)] {
+        world.host = host;
+        let page = world.get("/operator/setup").await;
+        assert_eq!(page.text.contains(warning), is_warned, "{host}");
+    }
 }
 
 /// Without a setting, a link leads to where the operator's browser has the console.
