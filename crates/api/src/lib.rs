@@ -7,6 +7,7 @@ pub mod http;
 pub mod serve;
 pub mod v1;
 
+use bellbird_domain::CurrentText;
 use docs::Document;
 use http::{DocumentedRoutes, Interface, UnknownPath, WireStyle};
 
@@ -14,7 +15,7 @@ pub use v1::{ApiSettings, V1State};
 
 /// The JSON API. `document` describes its routes, and those that other crates add to it.
 pub fn interface(state: &V1State, document: fn() -> &'static Document) -> Interface {
-    let urls = [&*state.inner.public_url, &*state.inner.console_url];
+    let urls = [&state.inner.public_url, &state.inner.console_url].map(CurrentText::clone);
     let docs = docs::routes(document, urls, &docs::V1_PATHS);
     Interface::new(state.context(), "/v1", WireStyle::JSON, UnknownPath::Users)
         .add(state, v1::routes())

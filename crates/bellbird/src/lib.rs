@@ -14,6 +14,7 @@ pub mod instances;
 pub mod openapi;
 pub mod ops;
 pub mod provider_loader;
+pub mod public_info;
 pub mod roles;
 #[cfg(feature = "sandbox")]
 pub mod sandbox_beside;

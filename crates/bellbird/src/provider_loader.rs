@@ -1,9 +1,9 @@
-//! Keeps the providers of a process in step with what operators enter in the console. What the
-//! settings file or the environment sets for a provider wins.
+//! Keeps a process in step with what operators enter in the console: its providers, and how others
+//! know it. What the settings file or the environment sets wins.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,7 +16,7 @@ use bellbird_providers::http::ClientSettings;
 use bellbird_providers::registry::{self, Enabled, PROVIDERS, ProviderSettings};
 use bellbird_providers::settings::{Declaration, Form};
 use bellbird_providers::{CallContext, Cause, Registry};
-use bellbird_storage::{LastFailure, Storage, StorageError, StoredProviderSettings};
+use bellbird_storage::{LastFailure, Storage, StorageError, StoredConsole, StoredProviderSettings};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::sync::Mutex;
@@ -39,7 +39,7 @@ pub trait ProcessSandbox: Send + Sync {
     async fn settings(&self) -> anyhow::Result<ProviderSettings>;
 
     /// Says where browsers find the console, to which they come back. Before the first call of
-    /// [`Self::settings`].
+    /// [`Self::settings`], and again when it has changed.
     fn set_console_url(&self, _url: &str) {}
 
     /// Adds the pages at which users consent to the router of the console, which leads there.
@@ -84,10 +84,11 @@ impl ProviderControl for ProviderLoader {
 
     /// Opens the providers whose stored settings have changed since the last call, and closes those
     /// that have none any more. A provider that cannot be opened is logged and left out, so that
-    /// the others work.
+    /// the others work. The console comes first, because simulated providers lead back to it.
     async fn apply(&self) -> Result<(), StorageError> {
         let mut applied = self.applied.lock().await;
         let settings = self.storage.provider_settings();
+        self.apply_console(settings.console().await?);
         let in_use = settings.list_in_use(Timestamp::now()).await?;
         for stored in settings.list().await? {
             let Some(declared) = registry::declaration(&stored.provider) else {
@@ -151,7 +152,13 @@ pub struct ProviderLoader {
     applied: Mutex<BTreeMap<&'static str, i64>>,
     /// Those that are configured, and whose connections are of the sandbox.
     left_out: parking_lot::Mutex<BTreeSet<&'static str>>,
+    /// What a change of what is entered for the console does here. A command has none.
+    follow_console: OnceLock<FollowConsole>,
+    applied_console: parking_lot::Mutex<Option<StoredConsole>>,
 }
+
+/// Is called with what is entered for the console.
+type FollowConsole = Box<dyn Fn(&StoredConsole) + Send + Sync>;
 
 impl ProviderLoader {
     pub(crate) fn new(
@@ -173,6 +180,29 @@ impl ProviderLoader {
             sandbox,
             applied: Mutex::default(),
             left_out: parking_lot::Mutex::default(),
+            follow_console: OnceLock::new(),
+            applied_console: parking_lot::Mutex::default(),
+        }
+    }
+
+    /// Has `follow` called by the next [`Self::apply`], and by each one after a change of what is
+    /// entered for the console.
+    pub fn follow_console(&self, follow: impl Fn(&StoredConsole) + Send + Sync + 'static) {
+        // A process has one console.
+        let _ = self.follow_console.set(Box::new(follow));
+    }
+
+    fn apply_console(&self, entered: StoredConsole) {
+        let Some(follow) = self.follow_console.get() else {
+            return;
+        };
+        let mut applied = self.applied_console.lock();
+        if applied.as_ref() == Some(&entered) {
+            return;
+        }
+        follow(&entered);
+        if applied.replace(entered).is_some() {
+            tracing::info!("name and address of the console applied");
         }
     }
 

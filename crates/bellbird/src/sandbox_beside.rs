@@ -7,7 +7,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, bail};
 use async_trait::async_trait;
@@ -25,6 +25,7 @@ use bellbird_sandbox::{Description, Options, Sandbox};
 use bellbird_storage::Storage;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
 use tokio::sync::OnceCell;
@@ -46,28 +47,31 @@ const PAGE_BYTES_MAX: usize = 1024 * 1024;
 /// Starts the simulated providers when they are needed first.
 pub struct SandboxBeside {
     options: Options,
-    console: OnceLock<ConsoleAddress>,
-    /// Whether only programs on this machine reach the console. They may skip the pages.
+    console: Mutex<Arc<ConsoleAddress>>,
+    /// Whether only programs on this machine reach the console, unless a proxy does.
     is_console_local: bool,
     running: OnceCell<Sandbox>,
 }
 
-/// Where browsers find the console.
+/// Where browsers find the console. Empty until that is known.
+#[derive(Default)]
 struct ConsoleAddress {
     /// To which they come back from a consent page. Providers compare it.
     redirect_uri: String,
     /// The path of the console behind a proxy, without a slash at its end.
     root: String,
+    /// Whether browsers of other machines have no URL of it.
+    is_local: bool,
 }
 
 impl ConsoleAddress {
     fn new(url: &str) -> Self {
         let url = url.trim_end_matches('/');
-        let uri = url.parse::<Uri>().ok();
-        let root = uri.map(|uri| uri.path().trim_end_matches('/').to_owned());
+        let uri = url.parse::<Uri>().unwrap_or_default();
         Self {
             redirect_uri: format!("{url}{CALLBACK}"),
-            root: root.unwrap_or_default(),
+            root: uri.path().trim_end_matches('/').to_owned(),
+            is_local: bellbird_console::is_loopback_url(url),
         }
     }
 
@@ -95,7 +99,7 @@ impl SandboxBeside {
                 state: state_folder(settings),
                 ..options
             },
-            console: OnceLock::new(),
+            console: Mutex::default(),
             is_console_local: console.public_url.is_none() && console.listen.ip().is_loopback(),
             running: OnceCell::new(),
         }
@@ -111,18 +115,15 @@ impl SandboxBeside {
                     publish(folder, sandbox.description())
                         .context("could not write the state of the simulated providers")?;
                 }
-                if let Some(ConsoleAddress { redirect_uri, .. }) = self.console.get() {
-                    let registered = sandbox.register_redirect_uri(redirect_uri);
-                    registered.map_err(|error| anyhow!("{error}"))?;
-                }
+                register(&sandbox, &self.console())?;
                 tracing::info!("simulated providers started");
                 Ok(sandbox)
             })
             .await
     }
 
-    fn root(&self) -> &str {
-        self.console.get().map_or("", |console| &console.root)
+    fn console(&self) -> Arc<ConsoleAddress> {
+        Arc::clone(&self.console.lock())
     }
 
     /// The provider at whose listener this URL is, and the path there.
@@ -145,7 +146,9 @@ impl SandboxBeside {
         let headers = request.headers();
         let is_forwarded =
             headers.contains_key(header::FORWARDED) || headers.contains_key("x-forwarded-for");
-        let is_local = self.is_console_local && !is_forwarded;
+        let console = self.console();
+        // They may skip the pages.
+        let is_local = self.is_console_local && console.is_local && !is_forwarded;
         if !is_local && skips_pages(request.uri()) {
             return Some(StatusCode::FORBIDDEN.into_response());
         }
@@ -159,8 +162,8 @@ impl SandboxBeside {
         parts.extensions.clear();
         let response = router.oneshot(Request::from_parts(parts, body)).await;
         let response = response.unwrap_or_else(|never| match never {});
-        let prefix = format!("{}{PREFIX}/{provider}", self.root());
-        Some(below_prefix(&prefix, self.console.get(), response).await)
+        let prefix = format!("{}{PREFIX}/{provider}", console.root);
+        Some(below_prefix(&prefix, &console, response).await)
     }
 }
 
@@ -172,8 +175,13 @@ impl ProcessSandbox for SandboxBeside {
     }
 
     fn set_console_url(&self, url: &str) {
-        // A process serves one console.
-        let _ = self.console.set(ConsoleAddress::new(url));
+        let console = Arc::new(ConsoleAddress::new(url));
+        if let Some(sandbox) = self.running.get()
+            && let Err(error) = register(sandbox, &console)
+        {
+            tracing::warn!(%error, "simulated providers do not lead to the console");
+        }
+        *self.console.lock() = console;
     }
 
     fn attach_pages(self: Arc<Self>, console: Router) -> Router {
@@ -270,6 +278,15 @@ fn camel_case(name: &str) -> String {
     text
 }
 
+/// Has the simulated providers lead back to the console.
+fn register(sandbox: &Sandbox, console: &ConsoleAddress) -> anyhow::Result<()> {
+    if console.redirect_uri.is_empty() {
+        return Ok(());
+    }
+    let registered = sandbox.register_redirect_uri(&console.redirect_uri);
+    registered.map_err(|error| anyhow!("{error}"))
+}
+
 /// Beside the SQLite database: `bellbird.db-sandbox`.
 fn state_folder(settings: &Settings) -> Option<PathBuf> {
     let mut folder = Storage::sqlite_path(settings.database.url.expose_secret())?.into_os_string();
@@ -314,23 +331,19 @@ async fn lead_to_pages(
     let mut response = next.run(request).await;
     let location = header_text(response.headers(), &header::LOCATION);
     if let Some((provider, path)) = location.as_deref().and_then(|url| sandbox.find(url)) {
-        let root = sandbox.root();
-        set_location(&mut response, &format!("{root}{PREFIX}/{provider}{path}"));
+        let console = sandbox.console();
+        let location = format!("{}{PREFIX}/{provider}{path}", console.root);
+        set_location(&mut response, &location);
     }
     response
 }
 
 /// Moves the links of a consent page below the prefix, and the way back below the console. The
 /// console's pages are in no frame, and nor are these.
-async fn below_prefix(
-    prefix: &str,
-    console: Option<&ConsoleAddress>,
-    mut response: Response,
-) -> Response {
+async fn below_prefix(prefix: &str, console: &ConsoleAddress, mut response: Response) -> Response {
     let location = header_text(response.headers(), &header::LOCATION);
     if let Some(location) = location {
-        let back = console.and_then(|console| console.callback_from(&location));
-        if let Some((root, rest)) = back {
+        if let Some((root, rest)) = console.callback_from(&location) {
             set_location(&mut response, &format!("{root}{CALLBACK}{rest}"));
         } else if location.starts_with('/') {
             set_location(&mut response, &format!("{prefix}{location}"));
@@ -354,7 +367,10 @@ async fn below_prefix(
     };
     let page = String::from_utf8_lossy(&page);
     let mut page = page.replace(" action=\"/", &format!(" action=\"{prefix}/"));
-    if let Some(ConsoleAddress { redirect_uri, root }) = console {
+    let ConsoleAddress {
+        redirect_uri, root, ..
+    } = console;
+    if !redirect_uri.is_empty() {
         let back = format!(" href=\"{root}{CALLBACK}");
         page = page.replace(&format!(" href=\"{redirect_uri}"), &back);
     }

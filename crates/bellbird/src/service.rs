@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
-use bellbird_console::{Demo, MasterKey, ProviderControl as _, Site};
+use bellbird_console::{ConsoleSettings, Demo, MasterKey, ProviderControl as _, Site};
 use bellbird_domain::Clock;
 use bellbird_storage::{Sealer, ServiceLock, Storage, StorageError};
 use http::StatusCode;
@@ -18,12 +19,14 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use secrecy::ExposeSecret as _;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
 use uuid::Uuid;
 
 use crate::config::{Address, Settings, url_on_this_machine};
 use crate::instances::Heartbeat;
 use crate::ops::ServiceInfo;
 use crate::provider_loader::ProcessSandbox;
+use crate::public_info::PublicInfo;
 use crate::roles::{Role, Roles};
 use crate::wiring::{self, Parts, Urls, Wiring};
 use crate::{background, ops};
@@ -106,9 +109,14 @@ impl Service {
             storage.secrets().check_sealing_key().await?;
         }
         let urls = listeners.urls(&settings);
-        if let Some(sandbox) = &start.sandbox {
-            sandbox.set_console_url(&urls.public_console);
-        }
+        let (public, sandbox) = (urls.public.clone(), start.sandbox.clone());
+        let (of_settings, own) = (settings.clone(), listeners.own_urls(&settings));
+        wiring.provider_loader.follow_console(move |entered| {
+            public.apply(&of_settings, &own, entered);
+            if let Some(sandbox) = &sandbox {
+                sandbox.set_console_url(&public.console_url.get());
+            }
+        });
         wiring.provider_loader.end_unused_sandbox().await?;
         wiring.provider_loader.apply().await?;
         let parts = Parts::new(&wiring, &urls)?;
@@ -168,8 +176,9 @@ impl Service {
             is_demo: demo.is_some(),
         };
         let site = Site {
-            api_url: urls.public_api,
-            console_url: urls.public_console,
+            // They and the name follow what operators enter.
+            api_url: String::new(),
+            console_url: String::new(),
             is_api_open: !settings.api.listen.ip().is_loopback(),
             mailer: parts.mailer,
             webhooks: parts.webhooks,
@@ -195,19 +204,26 @@ impl Service {
         let is_shared = settings.admin_listen == Some(settings.api.listen);
         let admin = &parts.admin;
         let router = wiring::api_router(&parts.api, &parts.interop, is_shared.then_some(admin));
-        let attach = |pages| match start.sandbox {
-            Some(sandbox) => sandbox
-                .attach_pages(pages)
-                .layer(from_fn_with_state(storage.clone(), while_simulated)),
-            None => pages,
-        };
-        let console = bellbird_console::router(
-            parts.api.context().clone(),
-            router.clone(),
-            settings.pages,
-            site,
-            attach,
-        );
+        let (context, api) = (parts.api.context().clone(), router.clone());
+        let (pages, of_storage) = (settings.pages, storage.clone());
+        let console = current_router(urls.public, move |[api_url, console_url, name]| {
+            let attach = |pages| match start.sandbox.clone() {
+                Some(sandbox) => sandbox
+                    .attach_pages(pages)
+                    .layer(from_fn_with_state(of_storage.clone(), while_simulated)),
+                None => pages,
+            };
+            let pages = ConsoleSettings {
+                operator_name: Some(name.to_string()).filter(|name| !name.is_empty()),
+                ..pages.clone()
+            };
+            let site = Site {
+                api_url: api_url.to_string(),
+                console_url: console_url.to_string(),
+                ..site.clone()
+            };
+            bellbird_console::router(context.clone(), api.clone(), pages, site, attach)
+        });
         let admin = bellbird_api::http::listener(bellbird_api::admin::interface(admin), Vec::new());
         let served = [
             (listeners.api, router),
@@ -325,30 +341,53 @@ impl Listeners {
     }
 
     fn urls(&self, settings: &Settings) -> Urls {
-        let local = |listener: &Option<Listener>| {
-            listener
-                .as_ref()
-                .map(|listener| url_on_this_machine(listener.address()))
-        };
-        let (api_url, console_url) = (local(&self.api), local(&self.console));
-        // Of another instance, if this one does not serve it.
-        let public = |address: &Address, local: &Option<String>| {
-            address
-                .public_url
-                .clone()
-                .or_else(|| local.clone())
-                .or_else(|| address.expected_url())
-                .unwrap_or_default()
-        };
+        let api_url = local_url(self.api.as_ref());
         Urls {
-            public_api: public(&settings.api, &api_url),
-            public_console: public(&settings.console, &console_url),
             ops_url: url_on_this_machine(self.ops.address()),
-            admin_url: local(&self.admin).or_else(|| settings.admin_listen.and(api_url.clone())),
+            admin_url: local_url(self.admin.as_ref())
+                .or_else(|| settings.admin_listen.and(api_url.clone())),
             api_url: api_url.unwrap_or_default(),
-            console_url: console_url.unwrap_or_default(),
+            console_url: local_url(self.console.as_ref()).unwrap_or_default(),
+            public: PublicInfo::default(),
         }
     }
+
+    /// Those of API and console without a proxy: of another instance, if this one does not serve
+    /// them.
+    fn own_urls(&self, settings: &Settings) -> [String; 2] {
+        let of = |listener: Option<&Listener>, address: &Address| {
+            let expected = || address.expected_url();
+            local_url(listener).or_else(expected).unwrap_or_default()
+        };
+        [
+            of(self.api.as_ref(), &settings.api),
+            of(self.console.as_ref(), &settings.console),
+        ]
+    }
+}
+
+fn local_url(listener: Option<&Listener>) -> Option<String> {
+    listener.map(|listener| url_on_this_machine(listener.address()))
+}
+
+/// Serves what `make` makes of the texts, and makes it anew when one of them has changed: cookies,
+/// links and redirect URI of the console depend on them. Requests under way complete as they began.
+fn current_router(
+    public: PublicInfo,
+    make: impl Fn(&[Arc<str>; 3]) -> Router + Send + Sync + 'static,
+) -> Router {
+    let texts = public.texts();
+    let made = (make(&texts), texts);
+    let current = Arc::new((parking_lot::Mutex::new(made), public, make));
+    Router::new().fallback(move |request: Request| {
+        let (made, public, make) = &*current;
+        let texts = public.texts();
+        let mut made = made.lock();
+        if made.1 != texts {
+            *made = (make(&texts), texts);
+        }
+        made.0.clone().oneshot(request)
+    })
 }
 
 async fn open(settings: &Settings, section: &str, address: SocketAddr) -> anyhow::Result<Listener> {

@@ -12,7 +12,7 @@ use bellbird_api::admin::Admin;
 use bellbird_api::http::ApiContext;
 use bellbird_connections::{Connections, provider_names};
 use bellbird_console::{Mailer, ProviderControl as _};
-use bellbird_domain::{Clock, ConnectionId, User, UserId};
+use bellbird_domain::{Clock, ConnectionId, CurrentText, User, UserId};
 use bellbird_interop::Interop;
 use bellbird_limits::SharedStore;
 use bellbird_providers::Registry;
@@ -31,6 +31,7 @@ use crate::config::place::{self, DATA_DIR, Surroundings};
 use crate::config::{Database, Settings};
 use crate::failure::Failure;
 use crate::provider_loader::{ProcessSandbox, ProviderLoader};
+use crate::public_info::PublicInfo;
 
 const NO_MASTER_KEY: &str = "secrets.key is not set, and stored secrets are encrypted with it: generate a key with \
     `head -c 32 /dev/urandom | base64`, write main:THE_OUTPUT into a file, name that in secrets.key_file, and keep a \
@@ -425,7 +426,7 @@ impl<'a> Wiring<'a> {
 
     /// `console_url` is the base of link URLs and of the redirect URI; without it, linking in the
     /// browser is not possible.
-    pub fn connections(&self, console_url: Option<&str>) -> Connections {
+    pub fn connections(&self, console_url: Option<CurrentText>) -> Connections {
         let connections = Connections::new(
             self.storage.clone(),
             self.providers.clone(),
@@ -434,7 +435,7 @@ impl<'a> Wiring<'a> {
         .with_syncs(self.settings.sync, self.event_buffer.clone())
         .with_syncs_by_provider(self.settings.syncs_by_provider.clone())
         .with_return_origins(self.settings.return_origins.clone());
-        match console_url.and_then(|url| url.parse().ok()) {
+        match console_url {
             Some(url) => connections.with_console_url(url),
             None => connections,
         }
@@ -476,12 +477,9 @@ pub struct Urls {
     /// Omitted if the operator's API is off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin_url: Option<String>,
-    /// As others reach the API: `api.public_url`, or the listener's URL.
+    /// As others reach them.
     #[serde(skip)]
-    pub public_api: String,
-    /// As browsers and providers reach the console.
-    #[serde(skip)]
-    pub public_console: String,
+    pub public: PublicInfo,
 }
 
 /// What the service is made of, over one database. Cheap to clone.
@@ -504,8 +502,9 @@ pub struct Parts {
 impl Parts {
     pub fn new(wiring: &Wiring<'_>, urls: &Urls) -> anyhow::Result<Self> {
         let (settings, storage) = (wiring.settings, wiring.storage);
-        let (api_url, console_url) = (&urls.public_api, &urls.public_console);
-        let (reads, connections) = (wiring.reads(), wiring.connections(Some(console_url)));
+        let (api_url, console_url) = (&urls.public.api_url, &urls.public.console_url);
+        let reads = wiring.reads();
+        let connections = wiring.connections(Some(console_url.clone()));
         let webhooks = wiring.webhooks()?;
         let context = ApiContext::new(
             storage.clone(),
@@ -516,13 +515,19 @@ impl Parts {
             wiring.store.clone(),
         );
         let email = settings.pages.email.as_ref();
-        let mailer = email.map(|email| Mailer::new(email, console_url));
-        let admin_url = urls.admin_url.as_ref().unwrap_or(api_url);
+        let mailer = email.map(|email| Mailer::new(email, console_url.clone()));
+        let own_api_url = api_url.get();
+        let admin_url = urls.admin_url.as_deref().unwrap_or(&own_api_url);
         Ok(Self {
             storage: storage.clone(),
             clock: wiring.clock.clone(),
             interop: Interop::new(context.clone(), settings.interop, api_url.clone()),
-            admin: Admin::new(context.clone(), webhooks.clone(), api_url, admin_url),
+            admin: Admin::new(
+                context.clone(),
+                webhooks.clone(),
+                api_url.clone(),
+                admin_url,
+            ),
             api: V1State::new(
                 context,
                 &settings.caches,

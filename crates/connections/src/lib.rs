@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellbird_domain::Clock;
+use bellbird_domain::{Clock, CurrentText};
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_providers::{Provider, Registry};
 use bellbird_storage::{ProviderCalls, Storage, StorageError};
@@ -81,7 +81,7 @@ impl Connections {
 
     /// Sets the console's URL as browsers reach it. Without it, nothing can be linked in a browser.
     #[must_use]
-    pub fn with_console_url(mut self, url: Url) -> Self {
+    pub fn with_console_url(mut self, url: CurrentText) -> Self {
         Arc::make_mut(&mut self.0).console_url = Some(url);
         self
     }

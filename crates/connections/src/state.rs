@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bellbird_domain::{Clock, Connection, ConnectionId, TimestampExt as _, UserId};
+use bellbird_domain::{Clock, Connection, ConnectionId, CurrentText, TimestampExt as _, UserId};
 use bellbird_limits::Expiring;
-use bellbird_providers::linking::Url;
 use bellbird_providers::{CallContext, Cause, Linking, Provider, Registry};
 use bellbird_storage::{Storage, StorageError};
 use bellbird_webhooks::event::buffer::WebhookEventBuffer;
@@ -40,7 +39,7 @@ pub(crate) struct State {
     pub(crate) lanes: Arc<Lanes>,
     /// Places for the syncs that each user's requests start.
     pub(crate) syncs_of_users: Arc<Expiring<UserId, Arc<Semaphore>>>,
-    pub(crate) console_url: Option<Url>,
+    pub(crate) console_url: Option<CurrentText>,
     pub(crate) return_origins: Vec<ReturnOrigin>,
     pub(crate) sync_settings: SyncSettings,
     pub(crate) syncs_by_provider: SyncsByProvider,

@@ -71,6 +71,7 @@ use crate::session::not_found;
 use crate::state::{Console, Inner};
 
 pub use crate::emails::{EmailSettings, Mailer, SendError};
+pub use crate::local::is_loopback_url;
 pub use crate::oidc::check_identity_provider;
 pub use crate::provider_control::{MasterKey, ProviderControl, TestError};
 pub use crate::settings::{ConsoleSettings, Demo, OidcSettings, Site};

@@ -54,6 +54,23 @@ pub(crate) fn is_own_form(console_url: &str, headers: &HeaderMap) -> bool {
     is_public || (is_of_host && (is_addressed_locally(headers) || is_at_home()))
 }
 
+/// The address at which the browser has the page of a form, as the browser says. No other page can
+/// forge it. None: only this machine reaches that address.
+pub(crate) fn public_origin(headers: &HeaderMap) -> Option<String> {
+    let origin = origin(headers)?;
+    let (scheme, authority) = (origin.scheme_str()?, origin.authority()?);
+    let is_web = matches!(scheme, "http" | "https");
+    let is_plain = !authority.host().is_empty() && !authority.as_str().contains('@');
+    let is_public = is_plain && !is_loopback_host(authority.host());
+    (is_web && is_public).then(|| format!("{scheme}://{authority}"))
+}
+
+/// Whether the browser has the page at another address than this one, which others may reach too.
+pub(crate) fn is_elsewhere(url: &str, headers: &HeaderMap) -> bool {
+    let url = url.parse::<Uri>().unwrap_or_default();
+    !is_addressed_locally(headers) && host(headers).as_ref() != url.authority()
+}
+
 /// The address at home at which the browser has the page, if the settings do not say how another
 /// device reaches the console: its URL is one of this machine then. No page of another site has
 /// such an address, so nobody else chooses it.
@@ -98,7 +115,8 @@ pub(crate) fn is_loopback_host(host: &str) -> bool {
 }
 
 /// Whether only programs on this machine reach the URL.
-pub(crate) fn is_loopback_url(url: &str) -> bool {
+#[must_use]
+pub fn is_loopback_url(url: &str) -> bool {
     url.parse::<Uri>()
         .is_ok_and(|url| url.host().is_some_and(is_loopback_host))
 }
@@ -271,6 +289,32 @@ mod tests {
             "203.0.113.9",
         ] {
             assert_eq!(found(local, &[("host", host)]), None, "{host}");
+        }
+    }
+
+    #[test]
+    fn address_of_a_form_is_what_the_browser_says() {
+        for (origin, found) in [
+            ("https://bellbird.example", Some("https://bellbird.example")),
+            ("http://192.168.1.20:8081", Some("http://192.168.1.20:8081")),
+            ("http://127.0.0.1:8081", None),
+            ("http://localhost:8081", None),
+            ("http://[::1]:8081", None),
+            ("file://", None),
+            ("null", None),
+        ] {
+            let headers = headers(&[("origin", origin), ("host", "other.example")]);
+            assert_eq!(public_origin(&headers).as_deref(), found, "{origin}");
+        }
+        let url = "http://192.168.1.20:8081";
+        for (host, is_other) in [
+            ("192.168.1.20:8081", false),
+            ("127.0.0.1:8081", false),
+            ("192.168.1.30:8081", true),
+            ("bellbird.example", true),
+        ] {
+            let found = is_elsewhere(url, &headers(&[("host", host)]));
+            assert_eq!(found, is_other, "{host}");
         }
     }
 

@@ -157,6 +157,7 @@ pub(crate) fn action_text(action: &str) -> String {
         "connection.import" => "Bank imported",
         "connection.sync" => "Reading of a bank requested",
         "connection.remove" => "Bank removed",
+        "console_settings.set" => "Name or address of the console entered",
         "database.backup" => "Backup made",
         "database.cut_access" => "Backup restored, and all access ended",
         "database.keep_access" => "Backup restored, with all access kept",

@@ -127,7 +127,7 @@ impl TestConsole {
             .context
             .connections()
             .clone()
-            .with_console_url(url.parse().unwrap());
+            .with_console_url(url.into());
         self.context = context(self.context.storage().clone(), connections);
     }
 

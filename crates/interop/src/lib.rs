@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use axum::extract::FromRef;
 use bellbird_api::http::{ApiContext, Interface, UserState};
-use bellbird_domain::ConnectionId;
+use bellbird_domain::{ConnectionId, CurrentText};
 use simplefin::SimpleFin;
 
 #[derive(Debug, Clone, Copy)]
@@ -25,17 +25,22 @@ pub struct InteropSettings {
 pub struct Interop {
     context: ApiContext,
     /// The public URL of the API, without a trailing slash.
-    public_url: Arc<str>,
+    public_url: CurrentText,
     simplefin: Arc<SimpleFin>,
 }
 
 impl Interop {
-    pub fn new(context: ApiContext, settings: InteropSettings, public_url: String) -> Self {
+    pub fn new(context: ApiContext, settings: InteropSettings, public_url: CurrentText) -> Self {
         Self {
-            simplefin: Arc::new(SimpleFin::new(&context, settings, &public_url)),
+            simplefin: Arc::new(SimpleFin::new(&context, settings)),
             context,
-            public_url: public_url.into(),
+            public_url,
         }
+    }
+
+    /// The public URL of SimpleFIN's interface.
+    fn simplefin_url(&self) -> String {
+        format!("{}{}", self.public_url.get(), simplefin::ROOT_PATH)
     }
 
     /// Frees the memory of everything kept that has expired.

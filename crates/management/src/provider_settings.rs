@@ -1,11 +1,11 @@
 //! What operators enter for providers: credentials, or that a provider is simulated. The audit has
-//! the provider, and never a value.
+//! the provider, and never a value. And what they enter for the console itself.
 
 use std::collections::BTreeMap;
 
 use bellbird_domain::ProviderName;
 use bellbird_storage::writes::provider_settings;
-use bellbird_storage::{AuditAction, ManagementChange};
+use bellbird_storage::{AuditAction, ManagementChange, StoredConsole};
 use secrecy::SecretString;
 
 use crate::refusal::Refusal;
@@ -55,6 +55,19 @@ pub async fn use_sandbox(
     let now = change.now();
     provider_settings::use_sandbox(change.tx(), provider.as_str(), now).await?;
     record(change, "provider_settings.use_sandbox", provider).await
+}
+
+/// Stores what is entered for the console itself, which replaces what was before. The audit has the
+/// `setting` that this changes.
+pub async fn set_console(
+    change: &mut ManagementChange<'_>,
+    console: &StoredConsole,
+    setting: &'static str,
+) -> Result<(), Refusal> {
+    let (secrets, now) = (change.storage().secrets(), change.now());
+    provider_settings::set_console(change.tx(), secrets, console, now).await?;
+    let action = AuditAction::of_installation("console_settings.set").about(setting);
+    Ok(change.record(&action).await?)
 }
 
 /// Fails if the change would call a real provider with what a simulated one has issued, or the

@@ -46,6 +46,16 @@ pub fn timezone(text: &str) -> Result<String, &'static str> {
         .map_err(|_| "an IANA timezone such as Australia/Sydney")
 }
 
+/// Checks the name of an operator, which stands on every page. None: it is empty.
+pub fn operator_name(text: &str) -> Result<Option<String>, &'static str> {
+    match text.trim() {
+        "" => Ok(None),
+        name => one_line(name, 60)
+            .map(Some)
+            .ok_or("at most 60 characters on one line"),
+    }
+}
+
 /// Checks the operator's own name of a user.
 pub fn reference(text: &str) -> Result<String, &'static str> {
     one_line(text, 200).ok_or("1 to 200 characters on one line")
@@ -93,5 +103,10 @@ mod tests {
             assert!(KeyName::from_str(wrong).is_err(), "{wrong:?}");
         }
         assert!(KeyName::from_str(&"x".repeat(101)).is_err());
+        assert_eq!(operator_name(" "), Ok(None));
+        assert_eq!(operator_name(" Me "), Ok(Some("Me".to_owned())));
+        for wrong in ["a\nb", &"x".repeat(61)] {
+            assert!(operator_name(wrong).is_err(), "{wrong:?}");
+        }
     }
 }

@@ -751,6 +751,7 @@ CREATE TABLE first_start (
 -- What operators have entered for a provider in the console. Its credentials are in the table secrets. A row stays when
 -- they are removed, so that the sum of the revisions only grows.
 CREATE TABLE provider_settings (
+    -- Or 'console': its name and its URL, which are in the table secrets too.
     provider TEXT NOT NULL,
     -- 1: the provider is simulated by the service itself, and has no credentials.
     is_sandbox INTEGER NOT NULL,

@@ -80,7 +80,7 @@ pub use management::audit::{AuditAction, AuditFilter, AuditRow};
 pub use management::changes::{IdempotentStart, ManagementChange};
 pub use management::first_start::FirstStart;
 pub use management::operator_keys::{FoundOperatorKey, OperatorKeyRecord};
-pub use management::provider_settings::StoredProviderSettings;
+pub use management::provider_settings::{StoredConsole, StoredProviderSettings};
 pub use management::requests::{Idempotency, StoredResponse};
 use renewals::Renewals;
 pub use secrets::random::{
@@ -228,7 +228,7 @@ handles! {
     secrets: Secrets;
     /// Whether this database is of a first start, and how far that has come.
     first_start: FirstStarts;
-    /// What operators have entered for providers.
+    /// What operators have entered for providers, and for the console itself.
     provider_settings: ProviderSettings;
     /// The running services on this database.
     instances: Instances;

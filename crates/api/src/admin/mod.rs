@@ -21,6 +21,7 @@ mod webhook_endpoints;
 use std::sync::LazyLock;
 
 use axum::response::Response;
+use bellbird_domain::CurrentText;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -45,9 +46,10 @@ const DOCS: DocsPaths = DocsPaths {
 
 /// The interface of operators.
 pub fn interface(admin: &Admin) -> Interface {
+    let urls = [&*admin.admin_url, ""].map(CurrentText::from);
     Interface::new(&admin.context, "/admin", STYLE, UnknownPath::Operators)
         .add(admin, routes())
-        .add(&(), docs::routes(document, [&admin.admin_url, ""], &DOCS))
+        .add(&(), docs::routes(document, urls, &DOCS))
 }
 
 /// The OpenAPI document, made when it is first asked for.

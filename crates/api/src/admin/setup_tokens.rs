@@ -62,7 +62,7 @@ pub(super) async fn create_setup_token(
     let name = request.body.name.as_ref().map(|name| &name.0);
     let mut change = request.begin().await?;
     let created = setup_tokens::create(&mut change, user_id, name).await?;
-    let token = created.text(&admin.api_url);
+    let token = created.text(&admin.api_url.get());
     let data = SetupToken {
         token: token.expose_secret().to_owned(),
         expires_at: created.expires_at,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::FromRef;
 use bellbird_connections::ConnectionsError;
+use bellbird_domain::CurrentText;
 use bellbird_management::Refusal;
 use bellbird_storage::Storage;
 use bellbird_webhooks::endpoint::EndpointUrlError;
@@ -17,7 +18,7 @@ pub struct Admin {
     pub(crate) context: ApiContext,
     pub(crate) webhooks: Webhooks,
     /// The public URL of the API, without a trailing slash.
-    pub(crate) api_url: Arc<str>,
+    pub(crate) api_url: CurrentText,
     /// The URL of this API, without a trailing slash.
     pub(crate) admin_url: Arc<str>,
 }
@@ -25,11 +26,16 @@ pub struct Admin {
 impl Admin {
     /// `api_url` is the public URL of the API, which programs that claim setup tokens call.
     /// `admin_url` is shown by the reference page.
-    pub fn new(context: ApiContext, webhooks: Webhooks, api_url: &str, admin_url: &str) -> Self {
+    pub fn new(
+        context: ApiContext,
+        webhooks: Webhooks,
+        api_url: CurrentText,
+        admin_url: &str,
+    ) -> Self {
         Self {
             context,
             webhooks,
-            api_url: api_url.into(),
+            api_url,
             admin_url: admin_url.into(),
         }
     }

@@ -11,9 +11,11 @@ use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
 use axum::routing::get;
+use bellbird_domain::CurrentText;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use utoipa::PartialSchema;
@@ -54,13 +56,13 @@ pub(crate) const V1_PATHS: DocsPaths = DocsPaths {
 
 /// The routes of the document and the page. All are made when they are first asked for: most
 /// services never are, and together they would take half of the time of a start. The first URL
-/// begins those of the page's `curl` lines. The second one is the console's, or empty.
+/// begins those of the page's `curl` lines. The second one is the console's, or empty. The page is
+/// made again when one of them has changed.
 pub(crate) fn routes(
     document: fn() -> &'static Document,
-    urls: [&str; 2],
+    urls: [CurrentText; 2],
     docs: &'static DocsPaths,
 ) -> Routes<()> {
-    let urls = urls.map(str::to_owned);
     let [json, yaml] = docs.document;
     let page = format!("{}/docs", docs.folder);
     let router = Router::new()
@@ -72,9 +74,21 @@ pub(crate) fn routes(
             yaml,
             get(async move || serve(document().yaml(), "application/yaml")),
         );
-    let router = file(router, &page, move || {
-        page::File::page(document(), &urls, docs)
-    });
+    let made = Arc::new(Mutex::new(None::<([Arc<str>; 2], page::File)>));
+    let reference = async move |headers: HeaderMap| {
+        let urls = [&urls[0], &urls[1]].map(CurrentText::get);
+        let mut made = made.lock();
+        let page = match made.take() {
+            Some((of, page)) if of == urls => page,
+            _ => {
+                let urls = [&urls[0], &urls[1]].map(ToString::to_string);
+                page::File::page(document(), &urls, docs)
+            }
+        };
+        let (_, page) = made.insert((urls, page));
+        page.response(&headers)
+    };
+    let router = router.route(&page, get(reference));
     let below = |name: &str| format!("{page}/{name}");
     let router = file(router, &below("page.js"), page::File::script);
     let router = file(router, &below("page.css"), page::File::style);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::FromRef;
-use bellbird_domain::{ConnectionId, UserId};
+use bellbird_domain::{ConnectionId, CurrentText, UserId};
 use bellbird_limits::Expiring;
 use bellbird_reads::WindowKey;
 use http::HeaderValue;
@@ -39,11 +39,9 @@ pub struct V1State {
 
 pub(crate) struct Inner {
     /// The public URL of the API, without a trailing slash.
-    pub public_url: String,
+    pub public_url: CurrentText,
     /// The public URL of the console. Empty: there is none.
-    pub console_url: String,
-    /// The `Link` header of a deprecated request.
-    pub deprecation_link: HeaderValue,
+    pub console_url: CurrentText,
     pub balances_cache: ResponseCache<BalancesKey, CachedBalances>,
     pub metadata_cache: MetadataCache,
     pub holdings_cache: ResponseCache<HoldingsKey, CachedHoldings>,
@@ -70,17 +68,14 @@ impl V1State {
     pub fn new(
         context: ApiContext,
         settings: &ApiSettings,
-        public_url: String,
-        console_url: String,
+        public_url: CurrentText,
+        console_url: CurrentText,
     ) -> Self {
         let bytes_of = |key: &BalancesKey, value: &CachedBalances| {
             key.account_ids.len() * 16 + value.body.json.0.len() + 200
         };
-        let link = format!("<{public_url}/docs>; rel=\"deprecation\"; type=\"text/html\"");
         let (tasks, store) = (context.connections().tasks(), context.shared_store());
         let inner = Inner {
-            deprecation_link: HeaderValue::from_str(&link)
-                .unwrap_or(HeaderValue::from_static("</docs>; rel=\"deprecation\"")),
             balances_cache: ResponseCache::new(
                 "balances",
                 settings.balances_cache,
@@ -120,6 +115,14 @@ impl V1State {
             context,
             inner: Arc::new(inner),
         }
+    }
+
+    /// The `Link` header of a deprecated request.
+    pub(crate) fn deprecation_link(&self) -> HeaderValue {
+        let url = self.inner.public_url.get();
+        let link = format!("<{url}/docs>; rel=\"deprecation\"; type=\"text/html\"");
+        HeaderValue::from_str(&link)
+            .unwrap_or(HeaderValue::from_static("</docs>; rel=\"deprecation\""))
     }
 
     /// What all interfaces of the listener share.

@@ -81,7 +81,7 @@ pub(super) async fn list_transactions(
         let headers = response.headers_mut();
         headers.insert(DEPRECATION, HeaderValue::from_static("true"));
         headers.insert(SUNSET, HeaderValue::from_static(SUNSET_DATE));
-        headers.insert(LINK, state.inner.deprecation_link.clone());
+        headers.insert(LINK, state.deprecation_link());
     }
     Ok(response)
 }

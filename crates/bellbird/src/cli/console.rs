@@ -107,19 +107,10 @@ async fn test_email(settings: &Settings, args: &TestEmailArgs) -> anyhow::Result
         .email
         .as_ref()
         .context("console.smtp_url is not set, so no e-mails are sent")?;
-    // That of a running service, which may listen elsewhere. A test needs no database.
-    let found = match wiring::open_storage(settings).await {
-        Ok(storage) => {
-            let found = instances::console_url(settings, &storage).await;
-            storage.close().await;
-            found.ok().flatten()
-        }
-        Err(_) => None,
-    };
-    let console_url = found.or_else(|| settings.console.expected_url());
-    let console_url = console_url.unwrap_or_default();
-    let mailer =
-        Mailer::new(email, &console_url).context("cannot set up TLS for the mail server")?;
+    // A test needs no database.
+    let console_url = instances::known_console_url(settings).await;
+    let mailer = Mailer::new(email, console_url.as_str().into());
+    let mailer = mailer.context("cannot set up TLS for the mail server")?;
     mailer
         .send_test(&args.address)
         .await

@@ -147,8 +147,8 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let mut change = actor::begin_change(&storage).await?;
     let link = bellbird_management::links::create(&mut change, prepared).await?;
     change.commit().await?;
-    let api_url = &service.urls.public_api;
-    let (token, _) = simplefin::create_setup_token(&storage, user.id, None, api_url).await?;
+    let api_url = service.urls.public.api_url.get();
+    let (token, _) = simplefin::create_setup_token(&storage, user.id, None, &api_url).await?;
     let view = DemoView {
         urls: &service.urls,
         api_key: professional.key.expose(),

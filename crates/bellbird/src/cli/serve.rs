@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::arguments::{ListenArgs, SettingArgs};
 use super::output;
 use super::{actor, init, secrets};
-use crate::config::{self, Address, Settings, terminal};
+use crate::config::{self, Settings, terminal};
 use crate::first_start::{self, FirstStart};
 use crate::instances::{self, Finding};
 use crate::provider_loader::ProcessSandbox;
@@ -173,7 +173,7 @@ async fn setup_url(service: &Service) -> anyhow::Result<Option<SecretString>> {
         return Ok(None);
     };
     change.commit().await?;
-    Ok(Some(code.url(&service.urls.public_console)))
+    Ok(Some(code.url(&service.urls.public.console_url.get())))
 }
 
 fn text(settings: &Settings, urls: &Urls, setup_url: Option<&str>) -> String {
@@ -182,16 +182,18 @@ fn text(settings: &Settings, urls: &Urls, setup_url: Option<&str>) -> String {
         console_url,
         ops_url,
         admin_url,
+        public,
         ..
     } = urls;
-    let public = |address: &Address| {
-        let url = address.public_url.as_ref();
-        url.map_or_else(String::new, |url| format!(", public at {url}"))
+    let [public_api, public_console, _] = public.texts();
+    let public = |own: &str, public: &str| match own == public {
+        true => String::new(),
+        false => format!(", public at {public}"),
     };
     let admin_url = admin_url.as_deref().unwrap_or_default();
     let urls = [
-        ("API    ", api_url.as_str(), public(&settings.api)),
-        ("console", console_url, public(&settings.console)),
+        ("API    ", api_url.as_str(), public(api_url, &public_api)),
+        ("console", console_url, public(console_url, &public_console)),
         ("ops    ", ops_url, String::new()),
         ("admin  ", admin_url, String::new()),
     ];

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bellbird_console::is_loopback_url;
 use bellbird_management::health;
 use bellbird_storage::Instance;
 use jiff::SignedDuration;
@@ -183,9 +184,12 @@ pub fn difference(ahead: SignedDuration) -> String {
     }
 }
 
-/// Instances without a common URL send browsers back to their own listeners.
+/// Instances without a common URL send browsers back to their own listeners. Where none is set, they
+/// have the one that was entered in the console.
 fn different_consoles(running: &[Instance], console_url: Option<&str>) -> Option<Finding> {
     const NAME: &str = "console.public_url";
+    let entered = running.first().map(|first| first.console_url.as_str());
+    let console_url = console_url.or(entered.filter(|url| !is_loopback_url(url)));
     let differs = running
         .iter()
         .any(|instance| Some(instance.console_url.as_str()) != console_url);
@@ -308,10 +312,16 @@ mod tests {
             console_url: "https://bellbird.example".to_owned(),
             ..other.clone()
         };
+        let entered = Instance {
+            host: "web-3".to_owned(),
+            ..elsewhere.clone()
+        };
         for (running, own, count) in [
             (vec![one.clone()], None, 0),
             (vec![one.clone(), other.clone()], None, 1),
             (vec![one.clone(), other], Some("http://127.0.0.1:8081"), 0),
+            (vec![elsewhere.clone(), entered], None, 0),
+            (vec![elsewhere.clone(), one.clone()], None, 1),
             (vec![one, elsewhere], Some("https://bellbird.example"), 1),
         ] {
             let found = compare(

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use bellbird_connections::Connections;
-use bellbird_domain::Clock;
+use bellbird_domain::{Clock, CurrentText};
 use bellbird_management::health::CLOCK_NOTICED;
 use bellbird_storage::{Chain, Instance, Sealer, Storage, StorageError};
 use jiff::{SignedDuration, Timestamp};
@@ -23,6 +23,7 @@ use compare::Own;
 pub use compare::{Finding, difference};
 
 use crate::config::{Address, Settings};
+use crate::public_info;
 use crate::roles::{Role, Roles};
 use crate::wiring::{self, NotReady, Parts, Urls};
 
@@ -89,7 +90,7 @@ impl Heartbeat {
             .clone(),
             roles: roles.names(),
             boot_id: boot_id(),
-            console_url: urls.public_console.clone(),
+            console_url: urls.public.console_url.get().to_string(),
             key_ids: sealer.key_ids().map(str::to_owned).collect(),
             settings: settings_digests(settings, sealer),
             allow_loopback: settings.webhooks.rules.allow_loopback,
@@ -122,7 +123,7 @@ impl Heartbeat {
             storage.clone(),
             parts.connections.clone(),
             clock.clone(),
-            instance,
+            (instance, urls.public.console_url.clone()),
             stop.clone(),
             service.clone(),
         ));
@@ -167,7 +168,7 @@ async fn renew_regularly(
     storage: Storage,
     connections: Connections,
     clock: Clock,
-    mut instance: Instance,
+    (mut instance, console_url): (Instance, CurrentText),
     stop: CancellationToken,
     service: CancellationToken,
 ) -> bool {
@@ -177,6 +178,7 @@ async fn renew_regularly(
         .is_some()
     {
         instance.provider_calls = connections.provider_calls();
+        instance.console_url = console_url.get().to_string();
         let renewed = match renew(&storage, &clock, &mut instance).await {
             Ok(true) => {
                 tracing::error!("database was restored from a backup, stopping");
@@ -335,14 +337,32 @@ pub async fn running(storage: &Storage) -> Result<Vec<Instance>, StorageError> {
     storage.instances().list(now).await
 }
 
-/// The URL of the console for links: `console.public_url`, else that of an instance on this
-/// machine, which may listen elsewhere than these settings say.
+/// The URL of the console for links: the one that is set or entered, else that of an instance on
+/// this machine, which may listen elsewhere than these settings say.
 pub async fn console_url(
     settings: &Settings,
     storage: &Storage,
 ) -> Result<Option<String>, StorageError> {
+    let entered = storage.provider_settings().console().await?;
+    if let Some(url) = public_info::console_url(settings, &entered) {
+        return Ok(Some(url.to_owned()));
+    }
     let of = |instance: Instance| instance.console_url;
     url_of(storage, &settings.console, Role::Console, of).await
+}
+
+/// As [`console_url`], or what the settings say if the database cannot be read.
+pub async fn known_console_url(settings: &Settings) -> String {
+    let found = match wiring::open_storage(settings).await {
+        Ok(storage) => {
+            let found = console_url(settings, &storage).await;
+            storage.close().await;
+            found.ok().flatten()
+        }
+        Err(_) => None,
+    };
+    let expected = || settings.console.expected_url();
+    found.or_else(expected).unwrap_or_default()
 }
 
 /// As [`console_url`], of the API.
@@ -350,6 +370,10 @@ pub async fn api_url(
     settings: &Settings,
     storage: &Storage,
 ) -> Result<Option<String>, StorageError> {
+    let entered = storage.provider_settings().console().await?;
+    if let Some(url) = public_info::api_url(settings, &entered) {
+        return Ok(Some(url));
+    }
     let of = |instance: Instance| instance.api_url;
     url_of(storage, &settings.api, Role::Api, of).await
 }
@@ -360,9 +384,6 @@ async fn url_of(
     role: Role,
     of: fn(Instance) -> String,
 ) -> Result<Option<String>, StorageError> {
-    if address.public_url.is_some() {
-        return Ok(address.public_url.clone());
-    }
     let mut running = running(storage).await?.into_iter();
     let first = running.find(|instance| is_here(instance) && role.is_in(&instance.roles));
     Ok(first.map(of).or_else(|| address.expected_url()))

@@ -424,10 +424,9 @@ impl<'c> Links<'c> {
 
     /// Returns the URL of a page of the console, as browsers reach it.
     pub(crate) fn console_page_url(self, path: &str) -> Result<Url, ConnectionsError> {
-        let mut url = self
-            .0
-            .console_url
-            .clone()
+        let url = self.0.console_url.as_ref();
+        let mut url: Url = url
+            .and_then(|url| url.get().parse().ok())
             .ok_or(ConnectionsError::NoConsoleUrl)?;
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(path.split('/'));

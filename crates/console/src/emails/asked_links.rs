@@ -109,8 +109,8 @@ impl Sender {
             return Err("oidc.operators_only_here lets no link sign in an operator".into());
         }
         let browser = Some(link.browser.expose_secret());
-        let console_url = &self.mailer.console_url;
-        let url = create_asked_link(&self.storage, user.id, browser, console_url, now).await?;
+        let console_url = self.mailer.console_url();
+        let url = create_asked_link(&self.storage, user.id, browser, &console_url, now).await?;
         let email = SignInEmail {
             url: url.expose_secret(),
             browser: &link.browser_name,

@@ -8,6 +8,7 @@ mod texts;
 
 use std::time::Duration;
 
+use bellbird_domain::CurrentText;
 use lettre::message::header::{
     ContentTransferEncoding, ContentType, HeaderName, HeaderValue, MIME_VERSION_1_0,
 };
@@ -34,7 +35,7 @@ pub struct Mailer {
     from: Mailbox,
     /// The mail server, as messages name it.
     server: String,
-    console_url: String,
+    console_url: CurrentText,
     /// The host of the console, which ends the ids of messages.
     host: String,
 }
@@ -50,9 +51,8 @@ impl Mailer {
     ///
     /// # Errors
     /// If TLS cannot be set up.
-    pub fn new(settings: &EmailSettings, console_url: &str) -> Result<Self, smtp::Error> {
-        let console_url = console_url.trim_end_matches('/').to_owned();
-        let url = console_url.parse::<http::Uri>().ok();
+    pub fn new(settings: &EmailSettings, console_url: CurrentText) -> Result<Self, smtp::Error> {
+        let url = console_url.get().parse::<http::Uri>().ok();
         let host = url.and_then(|url| url.host().map(str::to_owned));
         let hello_name = host
             .clone()
@@ -70,6 +70,11 @@ impl Mailer {
             console_url,
             host: host.unwrap_or_else(|| "localhost".to_owned()),
         })
+    }
+
+    /// Without a slash at its end.
+    fn console_url(&self) -> String {
+        self.console_url.get().trim_end_matches('/').to_owned()
     }
 
     /// Connects to the mail server, with TLS and login as the settings say, and sends nothing.
@@ -102,7 +107,10 @@ impl Mailer {
     /// # Errors
     /// If the mail server does not take it.
     pub async fn send_test(&self, address: &str) -> Result<(), SendError> {
-        let body = format!("E-mails of Bellbird at {} arrive here.\n", self.console_url);
+        let body = format!(
+            "E-mails of Bellbird at {} arrive here.\n",
+            self.console_url()
+        );
         self.send(
             address,
             Text {

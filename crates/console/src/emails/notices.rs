@@ -83,7 +83,7 @@ impl Mailer {
                 if stop.is_cancelled() || started.elapsed() > RUN_MAX {
                     break 'all;
                 }
-                let sent = match Text::of_due(email, &self.console_url) {
+                let sent = match Text::of_due(email, &self.console_url()) {
                     Ok(text) => self.send(&email.address, text).await,
                     Err(error) => Err(SendError::Rejected(error.to_string())),
                 };

@@ -29,6 +29,9 @@ use crate::state::Console;
 
 pub(crate) use setup::{PATH as SETUP_PATH, steps_left};
 
+/// The settings that operators may enter for the console itself, unless they are set elsewhere.
+pub(crate) const OPERATOR_NAME: &str = "console.operator_name";
+const PUBLIC_URL: &str = "console.public_url";
 /// Where the page of providers is.
 const PROVIDERS_PATH: &str = "/operator/providers";
 /// Rows of one page.

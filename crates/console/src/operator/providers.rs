@@ -1,19 +1,22 @@
-//! `/operator/providers`: the credentials of each provider, or that it is simulated. What the
-//! settings file or the environment sets wins, and the page says so. It shows no stored value.
+//! `/operator/providers`: the credentials of each provider, or that it is simulated, of which it
+//! shows no stored value, and how others know the console. What the settings file or the
+//! environment sets wins, and the page says so.
 
 use std::collections::BTreeMap;
 
 use askama::Template;
-use bellbird_management::{Refusal, provider_settings};
+use bellbird_management::{Refusal, provider_settings, values};
 use bellbird_providers::Error;
 use bellbird_providers::registry::{PROVIDERS, declaration};
 use bellbird_providers::settings::{Declaration, Form, Setting};
 use bellbird_storage::{StorageError, StoredProviderSettings};
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use secrecy::SecretString;
 
-use super::{Operator, OperatorForm, PROVIDERS_PATH, setup};
+use super::{OPERATOR_NAME, Operator, OperatorForm, PROVIDERS_PATH, PUBLIC_URL, setup};
+use crate::cookie::{Cookies, with_cookies};
 use crate::error_page::{Failure, PageResult};
+use crate::local::{is_elsewhere, is_loopback_url, public_origin};
 use crate::pages::{Done, SignedInFrame, page_response, sentence};
 use crate::provider_control::TestError;
 use crate::session::{OwnForm, Session};
@@ -30,10 +33,13 @@ struct ProvidersPage<'a> {
     /// Whether an institution can be linked now.
     is_linkable: bool,
     is_first_start: bool,
+    /// The source of the operator's name, if that is not entered here.
+    name_set_by: Option<String>,
     /// At which address others reach the console.
     address: &'a str,
-    /// Whether the browser has found it, and no setting names it.
-    is_unset: bool,
+    address_source: AddressSource,
+    /// Whether the browser has the page at another address, which can be used instead.
+    offers_address: bool,
 }
 
 impl ProvidersPage<'_> {
@@ -110,6 +116,18 @@ enum ProviderState {
     Unusable(&'static str),
 }
 
+/// Where the address of the console is from.
+enum AddressSource {
+    /// This setting of the file or the environment.
+    Set(String),
+    /// Entered here, or of a listener that others reach.
+    Known,
+    /// Of this browser only, which is in the same network.
+    Browser,
+    /// Of a listener on this machine.
+    Loopback,
+}
+
 /// What a form does.
 enum Step {
     Set(BTreeMap<String, SecretString>),
@@ -129,11 +147,11 @@ struct Rejected {
 }
 
 /// `GET /operator/providers`
-pub(super) async fn show(Operator(session): Operator) -> PageResult {
-    page(&session, None).await
+pub(super) async fn show(Operator(session): Operator, headers: HeaderMap) -> PageResult {
+    page(&session, &headers, None).await
 }
 
-async fn page(session: &Session, rejected: Option<Rejected>) -> PageResult {
+async fn page(session: &Session, headers: &HeaderMap, rejected: Option<Rejected>) -> PageResult {
     let settings = session.storage().provider_settings();
     let stored = settings.list().await?;
     let in_use = settings.list_in_use(session.clock.now()).await?;
@@ -158,14 +176,29 @@ async fn page(session: &Session, rejected: Option<Rejected>) -> PageResult {
         true => setup::PATH,
         false => PROVIDERS_PATH,
     };
+    let address = session.console_url();
+    let set_by = |setting| session.site.providers.set_by(setting);
+    let address_source = match set_by(PUBLIC_URL) {
+        Some(by) => AddressSource::Set(by),
+        None if session.at_home.is_some() => AddressSource::Browser,
+        None if is_loopback_url(&address) => AddressSource::Loopback,
+        None => AddressSource::Known,
+    };
+    let offers_address = match address_source {
+        AddressSource::Set(_) => false,
+        AddressSource::Browser => true,
+        AddressSource::Known | AddressSource::Loopback => is_elsewhere(&address, headers),
+    };
     let page = ProvidersPage {
         frame: &session.frame(current),
         rows: PROVIDERS.iter().map(row).collect(),
         has_sandbox: session.site.providers.has_sandbox(),
         is_linkable: !session.connections.links().providers().is_empty(),
         is_first_start,
-        address: &session.console_url(),
-        is_unset: session.at_home.is_some(),
+        name_set_by: set_by(OPERATOR_NAME),
+        offers_address,
+        address: &address,
+        address_source,
     };
     let status = match rejected {
         Some(_) => StatusCode::BAD_REQUEST,
@@ -218,14 +251,18 @@ fn entered(declared: &'static Declaration) -> impl Iterator<Item = &'static Sett
 }
 
 /// `POST /operator/providers`, with the field `set`, `remove` or `sandbox`, whose value is the name
-/// of a provider, or `all` for `sandbox`. With `set`, the credentials too.
-pub(super) async fn change(OperatorForm(form): OperatorForm) -> PageResult {
+/// of a provider, or `all` for `sandbox`. With `set`, the credentials too. Or with the field
+/// `console`, whose value is `name`, with the field `operator_name`, or `address`.
+pub(super) async fn change(headers: HeaderMap, OperatorForm(form): OperatorForm) -> PageResult {
     let session = &form.session;
+    if let Some(what) = form.field("console") {
+        return enter_for_console(&form, &headers, what).await;
+    }
     let named = |field| form.field(field).and_then(declaration);
     let (step, providers) = if let Some(declared) = named("set") {
         match credentials(&form, declared).await {
             Ok(credentials) => (Step::Set(credentials), vec![declared]),
-            Err(rejected) => return page(session, Some(rejected)).await,
+            Err(rejected) => return page(session, &headers, Some(rejected)).await,
         }
     } else if let Some(declared) = named("remove") {
         (Step::Remove, vec![declared])
@@ -237,7 +274,7 @@ pub(super) async fn change(OperatorForm(form): OperatorForm) -> PageResult {
         return Err(Failure::InvalidForm);
     };
     if let Some(rejected) = take(session, &step, &providers).await? {
-        return page(session, Some(rejected)).await;
+        return page(session, &headers, Some(rejected)).await;
     }
     session.site.providers.apply().await?;
     let done = match step {
@@ -248,6 +285,40 @@ pub(super) async fn change(OperatorForm(form): OperatorForm) -> PageResult {
     };
     let provider = providers.first().map(|declared| declared.name.as_str());
     Ok(done.redirect(session, PROVIDERS_PATH, provider.unwrap_or_default()))
+}
+
+/// Stores the name of the operator, or as the address the one at which the browser has the page, so
+/// that it is one that leads here.
+async fn enter_for_console(form: &OwnForm, headers: &HeaderMap, what: &str) -> PageResult {
+    let session = &form.session;
+    let mut entered = session.storage().provider_settings().console().await?;
+    let setting = match what {
+        "name" => {
+            let name = values::operator_name(form.field("operator_name").unwrap_or_default());
+            entered.operator_name = name.map_err(|_| Failure::InvalidForm)?;
+            OPERATOR_NAME
+        }
+        "address" => {
+            entered.public_url = Some(public_origin(headers).ok_or(Failure::InvalidForm)?);
+            PUBLIC_URL
+        }
+        _ => return Err(Failure::InvalidForm),
+    };
+    if session.site.providers.set_by(setting).is_some() {
+        return Err(Failure::InvalidForm);
+    }
+    let mut change = session.begin_as_operator().await?;
+    provider_settings::set_console(&mut change, &entered, setting).await?;
+    change.commit().await?;
+    session.site.providers.apply().await?;
+    // The name of the cookie of this session depends on the address.
+    let token = session.cookies.session.value(headers);
+    let address = entered.public_url.filter(|_| setting == PUBLIC_URL);
+    let cookie = address
+        .zip(token)
+        .and_then(|(address, token)| Cookies::new(&address).session.header(token));
+    let response = Done::Saved.redirect(session, PROVIDERS_PATH, "console");
+    Ok(with_cookies(response, [cookie]))
 }
 
 /// What a form has entered. Calls the provider with it, which may reject it.

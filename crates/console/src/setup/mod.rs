@@ -9,14 +9,14 @@ use axum::extract::Path;
 use axum::response::{IntoResponse as _, Response};
 use bellbird_domain::Actor;
 use bellbird_management::first_start::{self, FirstOperator};
-use bellbird_management::{Refusal, values};
-use bellbird_storage::{FirstStart, StorageError};
+use bellbird_management::{Refusal, provider_settings, values};
+use bellbird_storage::{FirstStart, StorageError, StoredConsole};
 use http::StatusCode;
 use secrecy::ExposeSecret as _;
 
 use crate::cookie::with_cookies;
 use crate::error_page::{self, Failure, PageResult};
-use crate::operator::SETUP_PATH;
+use crate::operator::{OPERATOR_NAME, SETUP_PATH};
 use crate::pages::{Frame, Notice, Tone, page_response};
 use crate::prefetch::reject_prefetch;
 use crate::session::{Anybody, Guest, GuestForm, PathText};
@@ -30,11 +30,14 @@ struct SetupPage<'a> {
     frame: &'a Frame,
     /// None: the browser has a code that it has not used.
     form: Option<OperatorFields<'a>>,
+    /// Whether no setting has the operator's name.
+    asks_name: bool,
 }
 
 /// What the form has, as it was sent.
 #[derive(Default)]
 struct OperatorFields<'a> {
+    name: &'a str,
     email: &'a str,
     timezone: &'a str,
     /// The field, and what it must be.
@@ -150,8 +153,8 @@ pub(crate) async fn show(_: Anybody, guest: Guest) -> PageResult {
     Ok(with_cookies(page, [cookie]))
 }
 
-/// `POST /setup`, with the fields `email` and `timezone`: makes the operator, signed in. Sent again
-/// by that browser, it goes on.
+/// `POST /setup`, with the fields `email`, `timezone` and perhaps `name`: makes the operator, signed
+/// in. Sent again by that browser, it goes on.
 pub(crate) async fn create_operator(form: GuestForm) -> PageResult {
     let submitted = submit(&form).await;
     let is_gone = matches!(submitted, Err(Failure::NotFound));
@@ -178,11 +181,16 @@ async fn submit(form: &GuestForm) -> PageResult {
     let written = |field| form.field(field).unwrap_or_default();
     let rejected = |field, problem: String| {
         let fields = OperatorFields {
+            name: written("name"),
             email: written("email"),
             timezone: written("timezone"),
             problem: Some((field, problem)),
         };
         Ok(page(guest, StatusCode::BAD_REQUEST, Some(fields)))
+    };
+    let name = match values::operator_name(written("name")) {
+        Ok(name) => name.filter(|_| asks_name(guest)),
+        Err(expected) => return rejected("name", format!("Write {expected}.")),
     };
     let email = match values::email(written("email")) {
         Ok(email) => email,
@@ -210,15 +218,34 @@ async fn submit(form: &GuestForm) -> PageResult {
         Err(Refusal::NoFirstStart) => return Err(Failure::NotFound),
         Err(refusal) => return Err(refusal.into()),
     };
+    let is_named = name.is_some();
+    if is_named {
+        let entered = StoredConsole {
+            operator_name: name,
+            ..StoredConsole::default()
+        };
+        provider_settings::set_console(&mut change, &entered, OPERATOR_NAME).await?;
+    }
     change.commit().await?;
     guest.is_setup_over.store(true, Ordering::Relaxed);
+    if is_named {
+        guest.site.providers.apply().await?;
+    }
     record_sign_in("first_start", "signed_in", Some(&begun));
     session.begun(&begun, Some(SETUP_PATH)).await
 }
 
 fn page(console: &Console, status: StatusCode, form: Option<OperatorFields<'_>>) -> Response {
-    let frame = &console.frame;
-    page_response(status, &SetupPage { frame, form })
+    let page = SetupPage {
+        frame: &console.frame,
+        form,
+        asks_name: asks_name(console),
+    };
+    page_response(status, &page)
+}
+
+fn asks_name(console: &Console) -> bool {
+    console.site.providers.set_by(OPERATOR_NAME).is_none()
 }
 
 /// It has ended, was used, or never was: the page does not say which. Only here is the limit, so

@@ -9,7 +9,7 @@ use bellbird_domain::{Actor, ConnectionCategory, Plan, ProviderName};
 use bellbird_management::{first_start, provider_settings, users};
 use bellbird_storage::{NewConnection, NewUser, Sealer, Storage};
 use http::Request;
-use http::header::{COOKIE, SET_COOKIE};
+use http::header::{COOKIE, ORIGIN, SET_COOKIE};
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use tower::ServiceExt as _;
@@ -26,6 +26,8 @@ struct FirstStartWorld {
     router: Router,
     cookies: Vec<(String, String)>,
     host: &'static str,
+    /// What the browser says with its forms.
+    origin: Option<&'static str>,
 }
 
 fn now() -> Timestamp {
@@ -59,6 +61,7 @@ impl FirstStartWorld {
             router,
             cookies: Vec::new(),
             host: "",
+            origin: None,
         }
     }
 
@@ -77,7 +80,8 @@ impl FirstStartWorld {
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
         let cookies = cookies.join("; ");
-        let response = send_at(self.host, &self.router, method, path, form, &cookies, 1).await;
+        let at = (self.host, self.origin);
+        let response = send_at(at, &self.router, method, path, form, &cookies, 1).await;
         for cookie in response.headers.get_all(SET_COOKIE) {
             let pair = cookie.to_str().unwrap().split(';').next().unwrap();
             let (name, value) = pair.split_once('=').unwrap();
@@ -141,12 +145,12 @@ async fn send(
     cookies: &str,
     client: u32,
 ) -> TestResponse {
-    send_at("", router, method, path, form, cookies, client).await
+    send_at(("", None), router, method, path, form, cookies, client).await
 }
 
-/// As [`send`], to a host that the request names.
+/// As [`send`], with a host, and perhaps an origin.
 async fn send_at(
-    host: &str,
+    (host, origin): (&str, Option<&str>),
     router: &Router,
     method: &str,
     path: &str,
@@ -166,6 +170,10 @@ async fn send_at(
     let [_, b, c, d] = client.to_be_bytes();
     let peer = SocketAddr::from(([10, b, c, d], 1));
     request.extensions_mut().insert(ConnectInfo(peer));
+    if let Some(origin) = origin {
+        let origin = origin.parse().unwrap();
+        request.headers_mut().insert(ORIGIN, origin);
+    }
     TestResponse::of(router.clone(), request).await
 }
 
@@ -472,7 +480,7 @@ async fn operator_keeps_the_key_before_providers_follow() {
     let page = world.get("/operator/providers").await;
     assert!(page.text.contains("Step 3 of 3") && !page.text.contains("class=\"tabs\""));
     let place = |words: &str| page.text.find(words).expect(words);
-    assert!(place("Use the sandbox") < place("The address of this console"));
+    assert!(place("Use the sandbox") < place("id=\"console\""));
     let done = world.post("/operator/setup", "finish=link").await;
     assert_eq!(done.location(), "/console/connections");
     assert_eq!(world.get("/operator/setup").await.status, 404);
@@ -534,10 +542,11 @@ async fn link_that_no_phone_reaches_has_no_qr_code() {
         console_url: "http://127.0.0.1:8081/console/".to_owned(),
         ..world.console.site()
     });
+    world.host = "127.0.0.1:8081";
     world.make_operator().await;
     let providers = world.get("/operator/providers").await.text;
     assert!(
-        providers.contains("console.listen") && !providers.contains("at-home"),
+        providers.contains("console.listen") && !providers.contains("value=\"address\""),
         "{providers}"
     );
     let users = world.storage().users().list().await.unwrap();
@@ -566,6 +575,52 @@ async fn key_that_would_cross_a_network_in_plain_text_comes_with_a_warning() {
     }
 }
 
+/// The service follows in the test of the real one.
+#[tokio::test]
+async fn name_and_address_are_entered_and_the_session_stays() {
+    let mut world = FirstStartWorld::start().await;
+    world.router = world.console.router(Site {
+        console_url: "http://127.0.0.1:8081".to_owned(),
+        ..world.console.site()
+    });
+    let code = new_code(world.storage(), now()).await.unwrap();
+    let path = format!("/setup/{code}");
+    for step in [path.as_str(), "/setup"] {
+        world.get(step).await;
+        let form = "name=Example+Ltd&email=me@example.com&timezone=sydney";
+        assert_eq!(world.post(step, form).await.status, 303);
+    }
+    let path = "/operator/providers";
+    let entered = async |world: &FirstStartWorld| {
+        let settings = world.storage().provider_settings();
+        settings.console().await.unwrap()
+    };
+    let named = entered(&world).await;
+    assert_eq!(named.operator_name.as_deref(), Some("Example Ltd"));
+    assert_eq!(world.post(path, "console=address").await.status, 400);
+    world.origin = Some("http://127.0.0.1:8081");
+    assert_eq!(world.post(path, "console=address").await.status, 400);
+    assert_eq!(entered(&world).await, named);
+    world.origin = Some("https://bellbird.example.com");
+    let used = world.post(path, "console=address").await;
+    let line = "/operator/providers?done=saved&at=console#done";
+    assert_eq!(used.location(), line, "{}", used.text);
+    let session = used.headers[SET_COOKIE].to_str().unwrap();
+    assert!(session.starts_with("__Host-bellbird-session="), "{session}");
+    world.post(path, "console=name&operator_name=").await;
+    let entered = entered(&world).await;
+    let url = entered.public_url.as_deref();
+    assert_eq!(
+        (entered.operator_name.as_deref(), url),
+        (None, Some("https://bellbird.example.com"))
+    );
+    world.router = world.console.router(Site {
+        console_url: "https://bellbird.example.com".to_owned(),
+        ..world.console.site()
+    });
+    assert_eq!(world.get("/overview").await.status, 200, "signed in");
+}
+
 /// Without a setting, a link leads to where the operator's browser has the console.
 #[tokio::test]
 async fn links_and_addresses_are_those_of_the_browser_at_home() {
@@ -589,8 +644,8 @@ async fn links_and_addresses_are_those_of_the_browser_at_home() {
     assert!(keys.contains("href=\"http://192.168.1.20:8080/docs"));
     let providers = world.get("/operator/providers").await.text;
     assert!(
-        providers.contains("It is <code>http://192.168.1.20:9000/console</code>")
-            && providers.contains("before you link one"),
+        providers.contains("has it at <code>http://192.168.1.20:9000/console</code>")
+            && providers.contains("value=\"address\""),
         "{providers}"
     );
     world.host = "evil.example";

@@ -146,6 +146,7 @@ fn is_allowed_origin(headers: &HeaderMap, interop: &Interop) -> bool {
     };
     let is_same_origin = interop
         .public_url
+        .get()
         .strip_prefix(origin)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     // `https://` begins the service's URL, and is not an origin.

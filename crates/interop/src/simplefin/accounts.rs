@@ -211,11 +211,11 @@ impl AccountSet {
     }
 
     fn write_end(&self, out: &mut Vec<u8>) {
-        let root_url = &self.request.interop.simplefin.root_url;
+        let root_url = self.request.interop.simplefin_url();
         let connections: Vec<_> = self
             .connections
             .iter()
-            .map(|one| SetConnection::new(one, root_url))
+            .map(|one| SetConnection::new(one, &root_url))
             .collect();
         out.extend_from_slice(br#"],"connections":"#);
         write_json(&connections, out);

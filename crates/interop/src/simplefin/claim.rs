@@ -34,7 +34,7 @@ pub(super) async fn claim(
             tracing::info!(user_id = %record.user_id, key_id = %record.id, "setup token claimed");
             Ok(text(
                 StatusCode::OK,
-                with_credentials(&interop.simplefin.root_url, &key),
+                with_credentials(&interop.simplefin_url(), &key),
             ))
         }
         SetupTokenClaim::Repeated { user_id, key_id } => {

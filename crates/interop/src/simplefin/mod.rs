@@ -33,14 +33,12 @@ use crate::{Interop, InteropSettings};
 use memory::Memory;
 
 /// Some clients require this in the URL.
-const ROOT_PATH: &str = "/simplefin";
+pub(crate) const ROOT_PATH: &str = "/simplefin";
 /// JSON of accounts, of all requests, that is read or waits for its client.
 const JSON_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 /// What only the handlers of this interface need.
 pub(crate) struct SimpleFin {
-    /// The public URL of this interface.
-    root_url: String,
     /// Accounts with rows, read from providers.
     quota: QuotaClass,
     /// Bytes.
@@ -49,11 +47,10 @@ pub(crate) struct SimpleFin {
 }
 
 impl SimpleFin {
-    pub(crate) fn new(context: &ApiContext, settings: InteropSettings, public_url: &str) -> Self {
+    pub(crate) fn new(context: &ApiContext, settings: InteropSettings) -> Self {
         let calls = settings.simplefin_per_minute;
         let quota = QuotaClass::per_minute("simplefin", calls, context.shared_store());
         Self {
-            root_url: format!("{public_url}{ROOT_PATH}"),
             quota: quota.with_permit(),
             json_room: Arc::new(Semaphore::new(JSON_BYTES_MAX)),
             memory: Memory::new(),

@@ -188,10 +188,10 @@ impl AccountsRequest {
             }
             ConnectionCategory::Brokerage => {}
         }
-        let root_url = &self.interop.simplefin.root_url;
+        let root_url = self.interop.simplefin_url();
         let cut_at = rows.is_cut().then(|| rows.len());
         Ok(AccountJson {
-            json: account.to_json(root_url, &balance, &mut rows, &holdings),
+            json: account.to_json(&root_url, &balance, &mut rows, &holdings),
             cut_at,
             room,
         })

@@ -1,4 +1,5 @@
-//! Stores what operators have entered for providers in the console. Credentials are sealed.
+//! Stores what operators have entered in the console: for providers, and for the console itself.
+//! Values are sealed.
 //!
 //! The revision of all settings is the sum over their rows. Instances read it with each renewal of
 //! their row, so that they follow changes without a query of their own.
@@ -7,12 +8,16 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use crate::db::{Tx, from_row, params, scalar, statements};
 use crate::error::Result;
 use crate::secrets::store::{SecretSlot, delete_secret};
 use crate::{ProviderSettings, Secrets, StorageError};
+
+/// In the place of a provider, for what is entered for the console.
+const CONSOLE: &str = "console";
 
 /// Whether a provider has connections, or a person is on the way to one. A session whose browser
 /// has not come back ends by itself.
@@ -84,6 +89,15 @@ pub struct StoredProviderSettings {
     pub revision: i64,
 }
 
+/// What is stored for the console itself. None: nothing, or no configured key opens it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredConsole {
+    /// The name that stands on every page.
+    pub operator_name: Option<String>,
+    /// The URL at which browsers and providers reach the console.
+    pub public_url: Option<String>,
+}
+
 impl StoredProviderSettings {
     /// Whether an operator has entered anything that is not removed again, readable or not.
     #[must_use]
@@ -100,9 +114,10 @@ impl ProviderSettings<'_> {
         self.renewals.provider_settings.subscribe()
     }
 
-    /// Reads and opens all settings, in the order of the providers' names.
+    /// Reads and opens the settings of all providers, in the order of their names.
     pub async fn list(self) -> Result<Vec<StoredProviderSettings>> {
         let mut rows = self.db.all(LIST, params![], stored).await?;
+        rows.retain(|row| row.provider != CONSOLE);
         for row in &mut rows {
             let slot = SecretSlot::provider_settings(&row.provider);
             match self.secrets().find(&slot).await {
@@ -115,6 +130,18 @@ impl ProviderSettings<'_> {
             }
         }
         Ok(rows)
+    }
+
+    /// Reads and opens what is stored for the console itself.
+    pub async fn console(self) -> Result<StoredConsole> {
+        let slot = SecretSlot::provider_settings(CONSOLE);
+        match self.secrets().find(&slot).await {
+            Ok(found) => Ok(found
+                .and_then(|text| serde_json::from_str(text.expose_secret()).ok())
+                .unwrap_or_default()),
+            Err(StorageError::Sealed(_)) => Ok(StoredConsole::default()),
+            Err(error) => Err(error),
+        }
     }
 
     /// The providers with settings here that have connections, users whom we registered there, or
@@ -132,12 +159,32 @@ pub async fn set(
     credentials: &BTreeMap<String, SecretString>,
     now: Timestamp,
 ) -> Result<()> {
-    save(tx, provider, false, now).await?;
     let values: BTreeMap<_, _> = credentials
         .iter()
         .map(|(name, value)| (name, value.expose_secret()))
         .collect();
-    let text = serde_json::to_string(&values).map_err(StorageError::unavailable)?;
+    store(tx, secrets, provider, &values, now).await
+}
+
+/// Stores what was entered for the console itself, which replaces what was before.
+pub async fn set_console(
+    tx: &mut Tx,
+    secrets: Secrets<'_>,
+    console: &StoredConsole,
+    now: Timestamp,
+) -> Result<()> {
+    store(tx, secrets, CONSOLE, console, now).await
+}
+
+async fn store(
+    tx: &mut Tx,
+    secrets: Secrets<'_>,
+    provider: &str,
+    values: &(impl Serialize + Sync),
+    now: Timestamp,
+) -> Result<()> {
+    save(tx, provider, false, now).await?;
+    let text = serde_json::to_string(values).map_err(StorageError::unavailable)?;
     let slot = SecretSlot::provider_settings(provider);
     secrets.store(tx, &slot, &SecretString::from(text)).await
 }

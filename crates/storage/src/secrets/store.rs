@@ -90,7 +90,7 @@ impl SecretSlot {
         Self::new(user, "old_webhook", endpoint)
     }
 
-    /// The credentials of the installation at a provider.
+    /// The credentials of the installation at a provider, or what is entered for the console.
     pub(crate) fn provider_settings(provider: &str) -> Self {
         Self::new(UserId::INSTALLATION, "provider_settings", provider)
     }
@@ -126,7 +126,8 @@ pub struct UnopenableSecret {
     /// `credentials`, `provider_user`, `consent_session`, `fingerprints`, `webhook`, `old_webhook`,
     /// `operator_request` or `provider_settings`.
     pub purpose: String,
-    /// The id of a connection, consent session, endpoint or request, or the name of a provider.
+    /// The id of a connection, consent session, endpoint or request, the name of a provider, or
+    /// `console`.
     pub subject: String,
     /// Names the missing key, if that is the reason.
     pub why: SealError,

@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use anyhow::bail;
 use bellbird_api::v1::{AccountView, ConnectionView};
 use bellbird_connections::Connections;
-use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, MaskedNumber, UserId};
+use bellbird_domain::{
+    Connection, ConnectionId, ConnectionStatus, CurrentText, MaskedNumber, UserId,
+};
 use bellbird_storage::{AuditAction, PendingRemoval, Storage, UnreadableRows};
 use clap::{Args, Subcommand};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -114,7 +116,7 @@ pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> a
     let console = instances::console_url(&settings, &storage).await?;
     let connections = Wiring::new(&settings, &storage)
         .await?
-        .connections(console.as_deref());
+        .connections(console.as_deref().map(CurrentText::from));
     let result = match command {
         ConnectionCommand::Link(args) => link::run(&storage, &connections, &args).await,
         ConnectionCommand::LinkStatus(args) => link::status(&connections, &args).await,

@@ -450,8 +450,8 @@ async fn check_email(checks: &mut Checks, settings: &Settings) {
     let Some(email) = &settings.pages.email else {
         return;
     };
-    let console_url = settings.console.expected_url().unwrap_or_default();
-    let Some(mailer) = checks.value(NAME, Mailer::new(email, &console_url)) else {
+    let console_url = instances::known_console_url(settings).await;
+    let Some(mailer) = checks.value(NAME, Mailer::new(email, console_url.as_str().into())) else {
         return;
     };
     match mailer.check().await {
@@ -470,7 +470,7 @@ async fn check_identity_provider(checks: &mut Checks, settings: &Settings) {
     let Some(oidc) = &settings.pages.oidc else {
         return;
     };
-    let console_url = settings.console.expected_url().unwrap_or_default();
+    let console_url = instances::known_console_url(settings).await;
     match bellbird_console::check_identity_provider(oidc, &console_url).await {
         Ok(uri) => checks.ok(
             NAME,

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use bellbird::config::Settings;
 use bellbird::provider_loader::simulate_others;
+use bellbird::public_info::PublicInfo;
 use bellbird::wiring::Wiring;
 use bellbird_console::ProviderControl as _;
 use bellbird_domain::{Actor, Clock, ConnectionCategory, Plan, ProviderName};
 use bellbird_management::provider_settings;
 use bellbird_providers::Registry;
 use bellbird_providers::registry::declaration;
-use bellbird_storage::{Instance, NewConnection, NewUser, Sealer, Storage, in_tx};
+use bellbird_storage::{Instance, NewConnection, NewUser, Sealer, Storage, StoredConsole, in_tx};
 use jiff::Timestamp;
 use secrecy::SecretString;
 use tempfile::TempDir;
@@ -106,6 +107,43 @@ async fn every_instance_follows_and_calls_in_flight_end() {
     wait_for(&registries, false).await;
     // Whoever holds the old one uses it to the end.
     assert_eq!(held.name(), FISKIL);
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn every_instance_follows_the_name_and_the_address() {
+    let folder = tempfile::tempdir().unwrap();
+    let (settings, sealer) = (Settings::default(), Sealer::random());
+    let first = migrated(&folder, sealer.clone()).await;
+    let second = open(&folder, sealer).await;
+    let stop = CancellationToken::new();
+    let mut instances = Vec::new();
+    for storage in [&first, &second] {
+        let wiring = Wiring::with_clock(&settings, storage, Clock::system(), None).unwrap();
+        let (public, loader) = (PublicInfo::default(), wiring.provider_loader);
+        let (followed, of_settings) = (public.clone(), settings.clone());
+        let listeners = ["http://127.0.0.1:8080", "http://127.0.0.1:8081"].map(str::to_owned);
+        loader.follow_console(move |entered| followed.apply(&of_settings, &listeners, entered));
+        loader.apply().await.unwrap();
+        instances.push(public);
+        let stop = stop.clone();
+        tokio::spawn(async move { loader.follow(&stop).await });
+    }
+    let url = "https://bellbird.example.com";
+    let entered = StoredConsole {
+        operator_name: Some("Example Ltd".to_owned()),
+        public_url: Some(url.to_owned()),
+    };
+    let by = Actor::command("root");
+    let mut change = first.begin_change(by, Timestamp::now()).await.unwrap();
+    let set = provider_settings::set_console(&mut change, &entered, "console.public_url").await;
+    set.unwrap();
+    change.commit().await.unwrap();
+    renew(&first, 1).await;
+    renew(&second, 2).await;
+    let expected = [url, url, "Example Ltd"];
+    let follows = |public: &PublicInfo| public.texts().iter().map(|text| &**text).eq(expected);
+    eventually(async || instances.iter().all(follows)).await;
     stop.cancel();
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use axum::Router;
 use bellbird::config::{Settings, Sources};
+use bellbird::public_info::PublicInfo;
 use bellbird::roles::Roles;
 use bellbird::service::{Service, Start};
 use bellbird::wiring::{self, Parts, Urls, Wiring};
@@ -158,7 +159,7 @@ impl Shared {
         let storage = self.open_storage().await;
         let wiring = Wiring::with_clock(&self.settings, &storage, self.clock.clone(), None)
             .expect("the settings are valid");
-        wiring.connections(Some(&self.console_url))
+        wiring.connections(Some(self.console_url.as_str().into()))
     }
 
     async fn open_storage(&self) -> Storage {
@@ -583,8 +584,11 @@ impl App {
         let urls = Urls {
             ops_url: String::new(),
             admin_url: None,
-            public_api: api_url.clone(),
-            public_console: console_url.clone(),
+            public: PublicInfo {
+                api_url: api_url.as_str().into(),
+                console_url: console_url.as_str().into(),
+                ..PublicInfo::default()
+            },
             api_url: api_url.clone(),
             console_url,
         };

@@ -8,7 +8,7 @@ use crate::tests::fixtures::{
 };
 use crate::tests::instances::new_instance;
 use crate::tests::support::{TestDb, at, both};
-use crate::{Storage, in_tx};
+use crate::{Storage, StoredConsole, in_tx};
 
 fn credentials(secret: &str) -> BTreeMap<String, SecretString> {
     [("client_secret".to_owned(), SecretString::from(secret))].into()
@@ -48,6 +48,21 @@ both! {
             .collect();
         assert_eq!(rows, [("akahu", true, false, at(4)), ("fiskil", false, false, at(3))]);
         assert_eq!(db.secrets().count().await.unwrap(), 0, "nothing sealed is left");
+    }
+
+    async fn what_is_entered_for_the_console_is_sealed_and_no_provider(db) {
+        assert_eq!(db.provider_settings().console().await.unwrap(), StoredConsole::default());
+        let entered = StoredConsole {
+            operator_name: Some("Example Ltd".to_owned()),
+            public_url: Some("https://bellbird.example.com".to_owned()),
+        };
+        let old = with_keys(db, &[1]).await;
+        in_tx!(old, provider_settings::set_console(old.secrets(), &entered, at(1))).await.unwrap();
+        assert_eq!(old.provider_settings().console().await.unwrap(), entered);
+        assert_eq!(revision(db).await, 1, "instances follow");
+        assert!(old.provider_settings().list().await.unwrap().is_empty());
+        let other_key = with_keys(db, &[2]).await;
+        assert_eq!(other_key.provider_settings().console().await.unwrap(), StoredConsole::default());
     }
 
     async fn credentials_are_sealed_again_with_a_new_key(db) {

@@ -49,6 +49,7 @@ fn walk(setup_url: &str, interrupt: impl FnOnce()) {
     );
     assert_eq!(proposed, true, "the timezone of the browser");
     browser.assert_accessible("setup-operator");
+    browser.write("#name", "Example Ltd");
     browser.write("#email", "me@example.com");
     browser.write("#timezone", "Sidney");
     browser.click("form.stacked button");
@@ -56,6 +57,8 @@ fn walk(setup_url: &str, interrupt: impl FnOnce()) {
     browser.write("#timezone", "Australia/Sydney");
     browser.click("form.stacked button");
     assert_eq!(browser.url(), format!("{console}/operator/setup"));
+    let named = "document.querySelector('.brand').textContent.includes('of Example Ltd')";
+    assert_eq!(browser.evaluate(named), true);
     browser.assert_accessible("setup-key");
 
     // The next start goes on.

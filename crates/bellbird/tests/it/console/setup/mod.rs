@@ -1,5 +1,6 @@
 //! The first page of a service that starts for the first time.
 
+mod address;
 mod chromium;
 mod credentials;
 
