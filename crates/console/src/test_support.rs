@@ -169,8 +169,8 @@ impl TestConsole {
 /// The client secret that [`FakeProviders`] take.
 pub(crate) const RIGHT_SECRET: &str = "right-4711";
 
-/// None is configured, but for the secret that Akahu may do without, and each rejects all credentials
-/// but one.
+/// None is configured, but for the secret that Akahu may do without, and each rejects all
+/// credentials but one.
 #[derive(Debug)]
 pub(crate) struct FakeProviders;
 

@@ -184,8 +184,8 @@ pub fn difference(ahead: SignedDuration) -> String {
     }
 }
 
-/// Instances without a common URL send browsers back to their own listeners. Where none is set, they
-/// have the one that was entered in the console.
+/// Instances without a common URL send browsers back to their own listeners. Where none is set,
+/// they have the one that was entered in the console.
 fn different_consoles(running: &[Instance], console_url: Option<&str>) -> Option<Finding> {
     const NAME: &str = "console.public_url";
     let entered = running.first().map(|first| first.console_url.as_str());

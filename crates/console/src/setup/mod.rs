@@ -153,8 +153,8 @@ pub(crate) async fn show(_: Anybody, guest: Guest) -> PageResult {
     Ok(with_cookies(page, [cookie]))
 }
 
-/// `POST /setup`, with the fields `email`, `timezone` and perhaps `name`: makes the operator, signed
-/// in. Sent again by that browser, it goes on.
+/// `POST /setup`, with the fields `email`, `timezone` and perhaps `name`: makes the operator,
+/// signed in. Sent again by that browser, it goes on.
 pub(crate) async fn create_operator(form: GuestForm) -> PageResult {
     let submitted = submit(&form).await;
     let is_gone = matches!(submitted, Err(Failure::NotFound));
