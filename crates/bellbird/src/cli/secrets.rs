@@ -212,7 +212,7 @@ fn plain_purpose(purpose: &str) -> &str {
         "provider_user" => "registration at",
         "webhook" => "signing secret of endpoint",
         "old_webhook" => "previous signing secret of endpoint",
-        "provider_settings" => "settings of provider",
+        "provider_settings" => "what was entered for",
         "operator_request" => "response to an operator's request",
         other => other,
     }
