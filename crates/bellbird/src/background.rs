@@ -1,5 +1,5 @@
-//! Background work of a running service: jobs, webhook deliveries, e-mails, queue metrics, and
-//! evicting removed connections.
+//! Background work of a running service: jobs, webhook deliveries, e-mails, queue metrics, backups,
+//! and evicting removed connections.
 //!
 //! Every instance with the role of a worker runs them; leases in the database keep two instances
 //! from working on the same job.
@@ -13,6 +13,7 @@ use bellbird_storage::{
     StorageError,
 };
 use jiff::{SignedDuration, Timestamp};
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -36,6 +37,8 @@ const CLOCK_SKEW_MAX: SignedDuration = SignedDuration::from_secs(120);
 
 /// How often the counts of keys' requests are written.
 const KEY_READS_INTERVAL: Duration = Duration::from_secs(60);
+/// How often the service looks whether a backup is due. One that failed is due still.
+const BACKUP_INTERVAL: Duration = Duration::from_secs(3_600);
 /// How often the queue metrics are updated.
 const METRICS_INTERVAL: Duration = Duration::from_secs(15);
 
@@ -58,6 +61,7 @@ pub fn start(parts: Parts, roles: &Roles, stop: CancellationToken) -> JoinHandle
                     parts.webhooks.deliver(stop.clone()),
                     record_queue_metrics(&parts, &stop),
                     send_emails(&parts, &stop),
+                    back_up_daily(&parts, &stop),
                 );
             }
         };
@@ -272,6 +276,32 @@ async fn write_key_reads(parts: &Parts, stop: &CancellationToken) {
 async fn send_emails(parts: &Parts, stop: &CancellationToken) {
     if let Some(mailer) = &parts.mailer {
         mailer.run(&parts.storage, &parts.clock, stop).await;
+    }
+}
+
+/// Makes a backup each day. A stop cancels the one that is being made, whose file is deleted.
+async fn back_up_daily(parts: &Parts, stop: &CancellationToken) {
+    let Some(folder) = &parts.backups else { return };
+    let mut failure = LastFailure::default();
+    loop {
+        let (folder, storage, now) = (folder.clone(), parts.storage.clone(), parts.clock.now());
+        let (stopped, runtime) = (stop.clone(), Handle::current());
+        // Not on a thread that serves requests, because it waits for the disk.
+        let backup = tokio::task::spawn_blocking(move || {
+            let backup = folder.back_up_if_due(&storage, now);
+            runtime.block_on(stopped.run_until_cancelled(backup))
+        });
+        let Ok(Some(made)) = backup.await else { return };
+        if let Some(error) = failure.news(&made) {
+            tracing::warn!(error, "could not back up the database");
+        }
+        if let Ok(Some(made)) = made {
+            let (file, deleted) = (made.file.display(), made.deleted.len());
+            tracing::info!(%file, bytes = made.contents.bytes, deleted, "database backed up");
+        }
+        if !pause(BACKUP_INTERVAL, stop).await {
+            return;
+        }
     }
 }
 

@@ -285,8 +285,11 @@ fn settings_text(public_url: Option<&str>) -> String {
          # What is set here or in the environment overrides what was entered in the console. Relative paths begin at\n\
          # this folder, so it can be moved as a whole while the service is stopped.\n\n\
          [database]\n\
-         # Users, hashes of API keys, connections and webhooks. Back it up with `bellbird backup`.\n\
+         # Users, hashes of API keys, connections and webhooks.\n\
          url = \"sqlite:{DATABASE_FILE}\"\n\n\
+         [backup]\n\
+         # Where the service copies the database every day. Copy the files to another machine.\n\
+         folder = \"backups\"\n\n\
          [secrets]\n\
          # Opens the credentials in the database. Keep a copy elsewhere: without it, a backup is worth little.\n\
          key_file = \"{KEY_FILE}\"\n{public}"

@@ -6,6 +6,7 @@
 
 pub mod audit;
 pub mod background;
+pub mod backup;
 pub mod cli;
 pub mod config;
 pub mod failure;

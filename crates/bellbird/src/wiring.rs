@@ -27,6 +27,7 @@ use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::backup::BackupFolder;
 use crate::config::place::{self, DATA_DIR, Surroundings};
 use crate::config::{Database, Settings};
 use crate::failure::Failure;
@@ -496,6 +497,8 @@ pub struct Parts {
     pub admin: Admin,
     /// None: no e-mails.
     pub mailer: Option<Mailer>,
+    /// None: the service makes no backups.
+    pub backups: Option<BackupFolder>,
     pub provider_loader: Arc<ProviderLoader>,
 }
 
@@ -540,6 +543,7 @@ impl Parts {
             mailer: mailer
                 .transpose()
                 .context("cannot set up TLS for the mail server")?,
+            backups: settings.backups.clone(),
             provider_loader: Arc::clone(&wiring.provider_loader),
         })
     }

@@ -52,7 +52,7 @@ impl Actor {
         Self::command("first start")
     }
 
-    /// The service, for what its settings have changed.
+    /// The service, for what its settings ask for.
     #[must_use]
     pub fn settings() -> Self {
         Self::command("settings")

@@ -52,7 +52,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use uuid::Uuid;
 
 pub use backups::access::AccessCut;
-pub use backups::copy::{BackupContents, StagedBackup};
+pub use backups::copy::{BackupContents, StagedBackup, delete_partial_copies};
 pub use connections::accounts::NewAccount;
 pub use connections::audit::ConnectionAuditRow;
 pub use connections::imports::NewConnection;

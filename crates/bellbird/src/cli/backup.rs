@@ -1,16 +1,11 @@
 //! `bellbird backup`: copies the SQLite database to a file.
 
-use std::ffi::OsStr;
-use std::fs::{self, DirBuilder};
-use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
-use bellbird_storage::{AuditAction, SealedSecrets, Storage, StorageError};
+use anyhow::bail;
+use bellbird_storage::{SealedSecrets, Storage};
 use clap::Args;
 use jiff::Timestamp;
-use jiff::civil::DateTime;
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use serde_json::json;
@@ -18,18 +13,15 @@ use serde_json::json;
 use super::actor;
 use super::arguments::SettingArgs;
 use super::output::{self, count};
+use crate::backup::{self, BackupFolder};
 use crate::config::Settings;
 use crate::wiring;
-
-/// The name of a backup in a folder. With milliseconds, so that two of a second have names of their
-/// own.
-const NAME: &str = "bellbird-%Y%m%dT%H%M%S%.3fZ.db";
 
 /// Copy the SQLite database to a new file, also while the service runs.
 ///
 /// With --keep, PATH is a folder, which is made if needed. The file gets a name with the time, and
-/// of the files that the command made there before, the newest N stay. `bellbird-backup.timer` of
-/// the package runs this every day.
+/// of the files with such a name there, the newest N stay. `bellbird-backup.timer` of the package
+/// runs this every day, and the service does the same if backup.folder is set.
 ///
 /// The file has mode 0600, and is checked before it gets its name. An existing file is never
 /// overwritten. The command prints which master keys a restore needs: keep them for as long as you
@@ -77,26 +69,26 @@ pub(super) async fn run(settings: &SettingArgs, args: &BackupArgs) -> anyhow::Re
 }
 
 async fn record_elsewhere(storage: &Storage) -> anyhow::Result<()> {
-    record(storage).await?;
+    backup::record(storage, actor::of_command(), Timestamp::now()).await?;
     output::print_done(&json!({"recorded": true}), |_| {
         "Recorded a backup that was made elsewhere.".to_owned()
     })
-}
-
-/// The start of `bellbird_backup_age_seconds`.
-async fn record(storage: &Storage) -> Result<(), StorageError> {
-    actor::record(storage, &AuditAction::of_installation("database.backup")).await
 }
 
 async fn back_up(
     settings: &Settings,
     storage: &Storage,
     args: &BackupArgs,
-    folder: &Path,
+    path: &Path,
 ) -> anyhow::Result<()> {
-    let path = match args.keep {
-        Some(_) => folder.join(Timestamp::now().strftime(NAME).to_string()),
-        None => folder.to_owned(),
+    let now = Timestamp::now();
+    let folder = args.keep.map(|keep| BackupFolder {
+        path: path.to_owned(),
+        keep: keep.into(),
+    });
+    let path = match &folder {
+        Some(folder) => folder.file(now),
+        None => path.to_owned(),
     };
     let file = path.display().to_string();
     let configured = wiring::key_ids(settings)?;
@@ -110,19 +102,12 @@ async fn back_up(
             describe(&keys)
         );
     }
-    if args.keep.is_some() {
-        // A container has no other program that could make it.
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        made.with_context(|| format!("could not make the folder {}", folder.display()))?;
-    }
-    let contents = storage.back_up(&path).await?;
-    record(storage).await?;
-    let deleted = match args.keep {
-        Some(keep) => delete_older(&path, keep.into()).with_context(|| {
-            format!("{file} is complete, but an older one could not be deleted")
-        })?,
-        None => Vec::new(),
+    let by = actor::of_command();
+    let made = match &folder {
+        Some(folder) => folder.back_up(storage, by, now).await?,
+        None => backup::back_up(storage, path, by, now).await?,
     };
+    let (contents, deleted) = (made.contents, made.deleted);
     let (bytes, keys) = (contents.bytes, needed_keys(&contents.secrets, &configured));
     let mut view = json!({
         "file": file,
@@ -143,37 +128,6 @@ async fn back_up(
     }
     prose.push_str(&format!("\n{}", describe(&keys)));
     output::print_with_note(&view, &file, &prose)
-}
-
-/// Deletes all but the newest backups that this command made in the folder of `new`, which stays.
-/// Another file stays too. Their names sort by time. Names later than that of `new` are from a wrong
-/// clock, then or now, and go first, again the earliest of them before the others.
-fn delete_older(new: &Path, keep: usize) -> io::Result<Vec<String>> {
-    let (Some(folder), Some(new)) = (new.parent(), new.file_name().and_then(OsStr::to_str)) else {
-        return Ok(Vec::new());
-    };
-    let mut own = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_type()?.is_file()
-            && let Ok(name) = entry.file_name().into_string()
-            && name != new
-            && is_own(&name)
-        {
-            own.push(name);
-        }
-    }
-    own.sort_by_cached_key(|name| (name.as_str() < new, name.clone()));
-    own.truncate((own.len() + 1).saturating_sub(keep));
-    for name in &own {
-        fs::remove_file(folder.join(name))?;
-    }
-    Ok(own)
-}
-
-/// Whether [`NAME`] makes this name.
-fn is_own(name: &str) -> bool {
-    DateTime::strptime(NAME, name).is_ok_and(|time| time.strftime(NAME).to_string() == name)
 }
 
 pub(super) fn needed_keys(secrets: &SealedSecrets, configured: &[String]) -> Vec<NeededKey> {

@@ -102,6 +102,8 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let stop = wiring::stop_on_signal(service::stop_timeout(&settings))?;
     let metrics = telemetry::start_metrics(&log, stop.clone())?;
     settings.providers = ProviderSettings::default();
+    // They would take the places of others in the folder.
+    settings.backups = None;
     let folder = use_temporary_database(&mut settings)?;
     let sandbox = Arc::new(SandboxBeside::new(&settings, args.data.options()));
     let database = shown_database(&settings);

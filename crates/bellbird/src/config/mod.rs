@@ -41,7 +41,9 @@ use bellbird_webhooks::Settings as WebhookSettings;
 use bellbird_webhooks::delivery::schedule::Schedule;
 use bellbird_webhooks::target::Rules;
 use clap::ValueEnum;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
+
+use crate::backup::BackupFolder;
 
 pub use source::{Flag, Origin, Sources};
 pub use values::{LISTEN_ADDRESS, WEB_URL, web_url};
@@ -55,6 +57,8 @@ const SYNC_SECONDS: RangeInclusive<u32> = 1..=2_592_000;
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub database: Database,
+    /// Where the service makes backups. `None`: nowhere.
+    pub backups: Option<BackupFolder>,
     pub api: Address,
     pub console: Address,
     /// Where the operator's API is served. `None`: nowhere.
@@ -218,6 +222,7 @@ impl Settings {
                     .switch("database.prepared_statements", postgres.prepared_statements),
             },
         };
+        let backups = read_backups(from, &database.url);
         let api = Address {
             listen: from.listen("api.listen", 8080),
             public_url: from.optional_url("api.public_url"),
@@ -318,6 +323,7 @@ impl Settings {
         let traces_url = from.optional_url("traces.otlp_url");
         Self {
             database,
+            backups,
             api,
             console,
             admin_listen,
@@ -350,6 +356,23 @@ impl Settings {
             name.replacen('.', "__", 1).to_ascii_uppercase()
         )
     }
+}
+
+/// None if the service makes none.
+fn read_backups(from: &mut Values, database_url: &SecretString) -> Option<BackupFolder> {
+    const NAME: &str = "backup.folder";
+    let path = from.folder(NAME);
+    let keep = from.number("backup.keep", 14, 1..=65_535) as usize;
+    if path.is_some()
+        && !database_url.expose_secret().starts_with("sqlite:")
+        && let Some(origin) = from.origins().get(NAME)
+    {
+        from.errors.push(format!(
+            "{NAME} is set in {origin}, but the database is PostgreSQL: unset it, and back up with pg_dump, as \
+             docs/backup.md says"
+        ));
+    }
+    Some(BackupFolder { path: path?, keep })
 }
 
 fn read_syncs_by_provider(from: &mut Values) -> SyncsByProvider {

@@ -219,6 +219,9 @@ impl<'a> SourceReader<'a> {
             let name = format!("{section}.{key}");
             let raw = match raw {
                 Raw::Text(url) if name == "database.url" => Raw::Text(url_beside(&origin, url)),
+                Raw::Text(path) if name == "backup.folder" && !path.is_empty() => {
+                    Raw::Text(beside(&origin, Path::new(&path)).display().to_string())
+                }
                 raw => raw,
             };
             self.set(name, raw, origin.clone(), origin);

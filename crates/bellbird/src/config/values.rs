@@ -189,6 +189,13 @@ impl Values {
         self.optional(name, WEB_URL, web_url)
     }
 
+    /// An empty value leaves the setting unset.
+    pub(super) fn folder(&mut self, name: &str) -> Option<PathBuf> {
+        self.optional(name, "the path of a folder, in quotes", |text| {
+            Some(text.into())
+        })
+    }
+
     /// The URL of an identity provider, as it writes it: a slash at the end counts. An empty value
     /// leaves the setting unset.
     pub(super) fn issuer(&mut self, name: &str) -> Option<String> {

@@ -6,6 +6,7 @@
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use rusqlite::ErrorCode;
@@ -22,6 +23,13 @@ use crate::{Sealer, ServiceLock, Storage};
 
 /// The first bytes of every SQLite file.
 const SQLITE_HEADER: &[u8; 16] = b"SQLite format 3\0";
+
+/// How the names of incomplete copies begin and end, around six random characters.
+const PARTIAL: [&str; 2] = [".bellbird-", ".partial"];
+/// How the names of a copy and of what SQLite writes beside it go on.
+const BESIDE_PARTIAL: [&str; 4] = ["", "-wal", "-shm", "-journal"];
+/// No copy takes so long.
+const CUT_OFF_AFTER: Duration = Duration::from_secs(24 * 3_600);
 
 /// What a backup holds.
 #[derive(Debug)]
@@ -47,8 +55,7 @@ impl Storage {
         if file.exists() {
             return Err(file_exists(file));
         }
-        let copy = new_file_beside(file)?;
-        db.vacuum_into(copy.path().to_owned()).await?;
+        let copy = db.vacuum_into(new_file_beside(file)?).await?;
         let opened = Self::open_file(copy.path(), self.sealer.clone()).await?;
         let contents = opened.mark_and_check().await;
         opened.close().await;
@@ -271,12 +278,9 @@ fn or_damaged(error: StorageError, file: &Path) -> StorageError {
 /// SQLite has closed it: closing any handle of a file drops SQLite's locks.
 fn new_file_beside(target: &Path) -> Result<NamedTempFile> {
     let folder = folder_of(target).canonicalize();
-    let file = folder.and_then(|folder| {
-        Builder::new()
-            .prefix(".bellbird-")
-            .suffix(".partial")
-            .tempfile_in(folder)
-    });
+    let [begin, end] = PARTIAL;
+    let file =
+        folder.and_then(|folder| Builder::new().prefix(begin).suffix(end).tempfile_in(folder));
     file.map_err(|error| {
         let folder = folder_of(target).display();
         // The file has a random name, which says nothing to anybody.
@@ -287,6 +291,33 @@ fn new_file_beside(target: &Path) -> Result<NamedTempFile> {
         StorageError::Backup(format!(
             "could not create a file in the folder {folder}: {reason}"
         ))
+    })
+}
+
+/// Deletes the copies in a folder that were cut off, as by a power failure. One that cannot be
+/// deleted is no reason to make no backup.
+pub fn delete_partial_copies(folder: &Path, now: Timestamp) {
+    let now = SystemTime::from(now);
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(is_partial)
+            && let Ok(written) = entry.metadata().and_then(|file| file.modified())
+            && let Ok(age) = now.duration_since(written)
+            && age > CUT_OFF_AFTER
+        {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn is_partial(name: &str) -> bool {
+    let [begin, end] = PARTIAL;
+    let rest = name
+        .strip_prefix(begin)
+        .and_then(|rest| rest.split_once(end));
+    rest.is_some_and(|(random, beside)| {
+        random.len() == 6
+            && random.bytes().all(|byte| byte.is_ascii_alphanumeric())
+            && BESIDE_PARTIAL.contains(&beside)
     })
 }
 

@@ -40,7 +40,8 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::config::DbConfig;
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{CachedStatement, Connection, ErrorCode, MAIN_DB, OpenFlags, ffi};
+use rusqlite::{CachedStatement, Connection, ErrorCode, InterruptHandle, MAIN_DB, OpenFlags, ffi};
+use tempfile::NamedTempFile;
 use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
@@ -242,21 +243,23 @@ impl Sqlite {
     }
 
     /// Copies the database as it is at one moment to an empty file. Others read and write
-    /// meanwhile.
-    pub(crate) async fn vacuum_into(&self, target: PathBuf) -> Result<()> {
+    /// meanwhile. If the caller is cancelled, copying ends early and the file is deleted.
+    pub(crate) async fn vacuum_into(&self, copy: NamedTempFile) -> Result<NamedTempFile> {
         let path = self
             .reader()
             .path()
             .map(PathBuf::from)
             .ok_or_else(|| StorageError::unavailable("no path"))?;
-        let target = target.to_str().map(str::to_owned).ok_or_else(|| {
+        let target = copy.path().to_str().map(str::to_owned).ok_or_else(|| {
             StorageError::Backup("the path of the backup must be UTF-8".to_owned())
         })?;
+        // Not on a reader, which cannot write, nor on the writer, which others wait for.
+        let connection = blocking(move || connect(&path)).await?;
+        let _interrupt = InterruptOnDrop(connection.get_interrupt_handle());
         blocking(move || {
-            // Not on a reader, which cannot write, nor on the writer, which others wait for.
-            let connection = connect(&path)?;
+            // It owns the file. SQLite would make a deleted one again, for others to read.
             connection.execute("VACUUM INTO ?1", [target])?;
-            Ok(())
+            Ok(copy)
         })
         .await
     }
@@ -292,6 +295,15 @@ impl Sqlite {
         let reader = self.reader();
         let statement = reader.prepare(sql.text)?;
         Ok(statement.parameter_count())
+    }
+}
+
+/// Ends what a connection executes. Has no effect once that is closed.
+struct InterruptOnDrop(InterruptHandle);
+
+impl Drop for InterruptOnDrop {
+    fn drop(&mut self) {
+        self.0.interrupt();
     }
 }
 

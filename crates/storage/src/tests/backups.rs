@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use bellbird_domain::{Actor, EndpointStatus, EventType};
+use futures_util::FutureExt as _;
 
 use crate::db::file_user::with_suffix;
 use crate::tests::fixtures::{
@@ -176,6 +177,19 @@ fn backup_under_write_load_is_of_one_moment() {
                     "{table}"
                 );
             }
+        }
+    });
+}
+
+#[test]
+fn cancelled_backup_leaves_no_file() {
+    on_sqlite(async |db| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("backup.db");
+        assert!(db.back_up(&file).now_or_never().is_none(), "it has begun");
+        // If it copies already, the thread that does deletes its file.
+        while fs::read_dir(folder.path()).unwrap().next().is_some() {
+            tokio::task::yield_now().await;
         }
     });
 }

@@ -625,6 +625,68 @@ async fn newest_backups_of_a_folder_are_kept() {
     assert_backup_is_new(&workdir).await;
 }
 
+/// A database whose last backup, or whose creation, is a day ago, and a service that makes backups.
+async fn with_due_backup() -> Workdir {
+    let (mut workdir, url) = migrated(Database::Sqlite).await;
+    let age = "UPDATE schema_migrations SET applied_at = applied_at - 86400000000";
+    execute(&url, age, "").await;
+    workdir.set("BELLBIRD_BACKUP__FOLDER", "backups");
+    workdir.set("BELLBIRD_BACKUP__KEEP", "2");
+    workdir
+}
+
+#[tokio::test]
+async fn service_makes_the_backup_of_the_day() {
+    let workdir = with_due_backup().await;
+    let folder = workdir.path().join("backups");
+    fs::create_dir(&folder).unwrap();
+    let old = [
+        "bellbird-20260101T000000.000Z.db",
+        "bellbird-20260102T000000.000Z.db",
+    ];
+    for name in old {
+        fs::write(folder.join(name), "").unwrap();
+    }
+    let service = workdir.start("serve");
+    eventually(async || !folder.join(old[0]).exists()).await;
+    let log = service.end();
+    assert_has(&log, "database backed up");
+    assert_lacks(&log, "could not back up");
+    let names = || {
+        let entries = fs::read_dir(&folder).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let made = names();
+    assert_eq!((made.len(), made[0].to_str()), (2, Some(old[1])));
+    assert_eq!(mode_of(&folder.join(&made[1])), 0o600);
+    let audit = workdir.json("operator-key audit");
+    let expected =
+        json!({"action": "database.backup", "actor": {"kind": "command", "id": "settings"}});
+    assert_fields(&audit[0], &expected);
+    // It is no longer due.
+    workdir.start("serve").end();
+    assert_eq!(names(), made);
+}
+
+#[tokio::test]
+async fn backup_that_fails_is_warned_of_and_holds_nothing_up() {
+    let workdir = with_due_backup().await;
+    fs::write(workdir.path().join("backups"), "no folder").unwrap();
+    let log = workdir.path().join("log");
+    let line = format!("serve --json {ANY_PORTS}");
+    let service = RunningCommand::start_with_log(&workdir, &line, &log);
+    let warned = "could not back up the database";
+    eventually(async || fs::read_to_string(&log).unwrap().contains(warned)).await;
+    eventually(async || service.get("opsUrl", "/ready").await.0 == 200).await;
+    let (code, _, _) = service.stop("-TERM");
+    assert_eq!(code, Some(0));
+    let log = fs::read_to_string(&log).unwrap();
+    assert_has(&log, "could not make the folder backups: ");
+    assert_eq!(log.matches(warned).count(), 1, "{log}");
+}
+
 /// Asserts that a service says in its metrics how old the newest backup is: less than an hour.
 async fn assert_backup_is_new(workdir: &Workdir) {
     let service = workdir.start("serve");

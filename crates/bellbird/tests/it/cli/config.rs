@@ -556,6 +556,7 @@ fn the_example_file_has_the_defaults() {
     assert_eq!(
         names,
         [
+            "backup.folder",
             "api.public_url",
             "api.trusted_proxies",
             "api.cors_origins",
@@ -583,7 +584,8 @@ fn the_example_file_has_the_defaults() {
 fn relative_paths_in_a_file_begin_at_its_folder() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bellbird.toml");
-    let text = "[database]\nurl = \"sqlite:a.db\"\n\n[secrets]\nkey_file = \"a.key\"\n";
+    let text = "[database]\nurl = \"sqlite:a.db\"\n\n[secrets]\nkey_file = \"a.key\"\n\n\
+        [backup]\nfolder = \"saved\"\n";
     std::fs::write(&file, text).unwrap();
     std::fs::write(folder.path().join("a.key"), "main:key\n").unwrap();
     let sources = Sources {
@@ -598,4 +600,28 @@ fn relative_paths_in_a_file_begin_at_its_folder() {
     assert_eq!(url(&sources), format!("sqlite:{}", in_folder.display()));
     let sources = with_variable(sources, "BELLBIRD_DATABASE__URL", "sqlite:b.db");
     assert_eq!(url(&sources), "sqlite:b.db");
+
+    let backups = |sources: &Sources| Settings::load(sources).unwrap().backups;
+    let made = backups(&sources).unwrap();
+    assert_eq!((made.path, made.keep), (folder.path().join("saved"), 14));
+    let other = with_variable(sources.clone(), "BELLBIRD_BACKUP__FOLDER", "other");
+    let made = backups(&with_variable(other, "BELLBIRD_BACKUP__KEEP", "3")).unwrap();
+    assert_eq!((made.path, made.keep), ("other".into(), 3));
+    let none = with_variable(sources, "BELLBIRD_BACKUP__FOLDER", "");
+    assert!(backups(&none).is_none());
+}
+
+/// Whoever sets it relies on backups, which the service would not make.
+#[test]
+fn folder_for_backups_is_rejected_with_postgres() {
+    let database = "[database]\nurl = \"postgres://me:98765@host/db\"\n";
+    let file = |lines: &str| from_file(&format!("{database}[backup]\n{lines}"));
+    assert_eq!(
+        error_of(&file("folder = \"backups\"")),
+        "backup.folder is set in FILE, line 4, but the database is PostgreSQL: unset it, and back up with pg_dump, as \
+         docs/backup.md says"
+    );
+    assert!(load(&file("folder = \"\"\nkeep = 3")).backups.is_none());
+    let error = error_of(&from_file("[backup]\nkeep = 0"));
+    assert_has(&error, "backup.keep is `0`");
 }

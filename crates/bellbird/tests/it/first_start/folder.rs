@@ -20,7 +20,11 @@ async fn second_start_finds_what_the_first_one_made() {
     assert_eq!((mode(&folder), modes), (0o700, [0o600; 3]));
     assert!(leftovers(&folder).is_empty(), "{:?}", leftovers(&folder));
     let settings = std::fs::read_to_string(folder.join("bellbird.toml")).unwrap();
-    for line in ["url = \"sqlite:bellbird.db\"", "key_file = \"master.key\""] {
+    for line in [
+        "url = \"sqlite:bellbird.db\"",
+        "folder = \"backups\"",
+        "key_file = \"master.key\"",
+    ] {
         assert!(settings.lines().any(|known| known == line), "{settings}");
     }
     // Another command finds it by itself.
