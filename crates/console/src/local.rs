@@ -84,9 +84,9 @@ fn is_home_url(url: &Uri) -> bool {
     url.scheme_str() == Some("http") && url.host().is_some_and(is_home_host)
 }
 
-/// This machine, an address of a private network or of a VPN such as Tailscale (RFC 6598), or a name
-/// that the machine itself announces (RFC 6762). No DNS server of another site responds for one of
-/// these.
+/// This machine, an address of a private network or of a VPN such as Tailscale (RFC 6598), or a
+/// name that the machine itself announces (RFC 6762). No DNS server of another site responds for
+/// one of these.
 fn is_home_host(host: &str) -> bool {
     match address_of(host).map(|address| address.to_canonical()) {
         Some(IpAddr::V4(address)) => {

@@ -124,7 +124,7 @@ behind_both_proxies! {
     async fn simulated_banks_are_linked_from_another_machine(program) {
         let mut site = Site::start(program, &[]).await;
         let other = text(&site.connections()[0], "id").to_owned();
-        let removed = site.workdir.run(&format!("connection remove {other}"));
+        let removed = site.workdir.run(&format!("connection remove {other} --yes"));
         assert_eq!(removed.status.code(), Some(0));
         for provider in simulated_providers() {
             let section = format!("BELLBIRD_{}__", provider.to_uppercase());

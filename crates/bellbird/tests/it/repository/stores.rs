@@ -147,7 +147,8 @@ fn umbrel_takes_the_app() {
     assert_eq!(server["volumes"][0], "${APP_DATA_DIR}/data:/data");
     assert!(root().join("deploy/stores/umbrel/data").is_dir());
 
-    // umbrelOS reads the apps of a store from the folders at its root. Their ids begin with its own.
+    // umbrelOS reads the apps of a store from the folders at its root. Their ids begin with that of
+    // the store.
     let store: Value = yaml_serde::from_str(&read(&root().join("umbrel-app-store.yml"))).unwrap();
     assert!(id.starts_with(store["id"].as_str().unwrap()));
     assert!(root().join(id).join("umbrel-app.yml").is_file());
