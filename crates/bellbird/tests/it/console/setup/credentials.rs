@@ -9,9 +9,12 @@ use crate::support::process::{ANY_SANDBOX_PORTS, Addresses, RunningCommand, Work
 const PATH: &str = "/operator/providers";
 const WRONG: &str = "wrong-4f1c77a9";
 
-/// The two credentials of each provider, as the form and the sandbox call them, and what the page
-/// says if one of them is wrong. No provider says which.
-const PROVIDERS: [(&str, [(&str, &str); 2], &str); 3] = [
+/// What the form calls a credential, and what the sandbox calls it.
+type Names = (&'static str, &'static str);
+
+/// The two credentials of each provider, and what the page says if one of them is wrong. No
+/// provider says which.
+const PROVIDERS: [(&str, [Names; 2], &str); 3] = [
     (
         "fiskil",
         [("client_id", "clientId"), ("client_secret", "clientSecret")],
