@@ -169,7 +169,7 @@ impl TestConsole {
 /// The client secret that [`FakeProviders`] take.
 pub(crate) const RIGHT_SECRET: &str = "right-4711";
 
-/// None is configured, but for the secret that Akahu may do without, and each rejects all
+/// None is configured, but for a secret that its provider may do without, and each rejects all
 /// credentials but one.
 #[derive(Debug)]
 pub(crate) struct FakeProviders;
@@ -181,7 +181,7 @@ impl ProviderControl for FakeProviders {
     }
 
     fn set_by(&self, setting: &str) -> Option<String> {
-        (setting == "akahu.app_secret").then(|| "the environment".to_owned())
+        setting.ends_with(".app_secret").then(|| "the environment".to_owned())
     }
 
     fn left_out(&self, _: &Declaration) -> Option<String> {
