@@ -28,8 +28,8 @@ use crate::roles::{Role, Roles};
 use crate::wiring::{self, NotReady, Parts, Urls};
 
 /// Sections of which each instance may have its own values. The ids of keys are compared by another
-/// check.
-const OWN_SECTIONS: [&str; 5] = ["database", "log", "ops", "secrets", "traces"];
+/// check, and SQLite has one instance, which may name the folder of backups in another way.
+const OWN_SECTIONS: [&str; 6] = ["backup", "database", "log", "ops", "secrets", "traces"];
 
 /// The commit that the program is built from, or `unknown`: see `build.rs`.
 pub const COMMIT: &str = env!("BELLBIRD_COMMIT");
