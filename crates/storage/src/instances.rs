@@ -59,7 +59,7 @@ statements! {
             started_at, last_seen_at, clock_ahead_ms, roles, settings, provider_calls)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
         ON CONFLICT (id) DO UPDATE SET last_seen_at = excluded.last_seen_at, clock_ahead_ms = excluded.clock_ahead_ms,
-            provider_calls = excluded.provider_calls
+            provider_calls = excluded.provider_calls, console_url = excluded.console_url
         RETURNING (SELECT CAST(COALESCE(SUM(revision), 0) AS BIGINT) FROM provider_settings)";
 
     LIST = "SELECT id, version, host, api_url, boot_id, console_url, key_ids, allow_loopback, started_at,

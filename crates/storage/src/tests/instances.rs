@@ -80,6 +80,7 @@ both! {
         let (mut first, second) = (new_instance(1), new_instance(2));
         db.instances().renew(&new_instance(1), at(0)).await.unwrap();
         first.provider_calls.clear();
+        first.console_url = "https://entered.example".to_owned();
         db.instances().renew(&first, at(0)).await.unwrap();
         db.instances().renew(&second, at(5)).await.unwrap();
         let listed = db.instances().list(at(6)).await.unwrap();
