@@ -141,7 +141,7 @@ pub struct ProviderLoader {
     configured: ProviderSettings,
     /// Of each provider whose credentials these have, the source of the first one.
     configured_by: BTreeMap<&'static str, String>,
-    /// Of each setting that is set.
+    /// Of each setting that has a value.
     origins: BTreeMap<String, Origin>,
     call_timeout: Duration,
     user_calls_per_minute: u32,
@@ -173,7 +173,7 @@ impl ProviderLoader {
             storage: storage.clone(),
             configured: settings.providers.clone(),
             configured_by: configured_by(settings),
-            origins: settings.origins.clone(),
+            origins: origins_of_values(settings),
             call_timeout: settings.provider_timeout,
             user_calls_per_minute: settings.api_context.provider_calls_per_minute,
             store: store.cloned(),
@@ -260,6 +260,8 @@ impl ProviderLoader {
     /// Applies changes until `stop`. They are read with each renewal of the instance's row.
     pub async fn follow(&self, stop: &CancellationToken) {
         let mut changes = self.storage.provider_settings().changes();
+        // What has changed since the process applied them at its start.
+        changes.mark_changed();
         let mut failure = LastFailure::default();
         while let Some(Ok(())) = stop.run_until_cancelled(changes.changed()).await {
             let applied = self.apply().await;
@@ -357,6 +359,20 @@ pub async fn simulate_others(
         }
     }
     Ok(in_use)
+}
+
+/// Without those of empty values, each of which leaves its setting unset: compose files have such
+/// variables.
+fn origins_of_values(settings: &Settings) -> BTreeMap<String, Origin> {
+    let is_empty = |name: &str| {
+        let value = settings.effective.get(name);
+        value.is_some_and(|value| value.expose_secret().is_empty())
+    };
+    let origins = settings.origins.iter();
+    let of_values = origins.filter(|(name, _)| !is_empty(name));
+    of_values
+        .map(|(name, origin)| (name.clone(), origin.clone()))
+        .collect()
 }
 
 /// The sources of the credentials of each provider that the settings configure completely.

@@ -9,7 +9,7 @@ mod settings;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use bellbird_console::{Mailer, ProviderControl as _};
+use bellbird_console::{Mailer, ProviderControl as _, is_loopback_url};
 use bellbird_limits::SharedStore;
 use bellbird_management::health::{self, Backup};
 use bellbird_providers::registry::{self, Enabled, PROVIDERS};
@@ -26,7 +26,7 @@ use self::settings::placeholders;
 use super::arguments::{ListenArgs, SettingArgs};
 use super::output::{self, AlreadyPrinted, ErrorView};
 use super::secrets;
-use crate::config::{self, Settings};
+use crate::config::Settings;
 use crate::instances::{self, Finding, VERSION};
 use crate::wiring::{self, NotReady, Wiring};
 
@@ -458,8 +458,7 @@ async fn check_email(checks: &mut Checks, settings: &Settings) {
         Ok(()) => checks.ok(NAME, format!("{} takes the login", email.server())),
         Err(error) => checks.wrong(NAME, format!("console.smtp_url: {error}")),
     }
-    let address = config::on_this_machine(settings.console.listen);
-    if settings.console.public_url.is_none() && address.ip().is_loopback() {
+    if console_url.is_empty() || is_loopback_url(&console_url) {
         let detail = "the links in e-mails lead to this machine only: set console.public_url";
         checks.note(NAME, detail);
     }

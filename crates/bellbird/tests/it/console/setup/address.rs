@@ -25,6 +25,10 @@ async fn assert_is_known_at(url: &str, workdir: &Workdir, addresses: &Addresses)
 #[tokio::test]
 async fn running_service_follows_name_and_address_and_settings_win() {
     let (mut workdir, addresses) = (Workdir::new(), Addresses::new());
+    // As a compose file has them.
+    for name in ["OPERATOR_NAME", "PUBLIC_URL"] {
+        workdir.set(&format!("BELLBIRD_CONSOLE__{name}"), "");
+    }
     let line = format!("serve --sandbox --json {}", addresses.options());
     let service = RunningCommand::start(&workdir, &line);
     let local = format!("http://{}", addresses.console);
@@ -75,4 +79,8 @@ async fn running_service_follows_name_and_address_and_settings_win() {
     page.assert_has("Set Ltd");
     page.assert_lacks("Example Ltd");
     service.end();
+    workdir.unset("BELLBIRD_CONSOLE__");
+    workdir.set("BELLBIRD_CONSOLE__SMTP_URL", "smtp://127.0.0.1:1");
+    workdir.set("BELLBIRD_CONSOLE__MAIL_FROM", "bellbird@example.com");
+    assert_eq!(workdir.doctor("e-mail").len(), 1, "nothing of links");
 }

@@ -47,6 +47,8 @@ async fn wrong_credentials_are_named_and_right_ones_are_shown_nowhere() {
         let name = format!("BELLBIRD_{}__BASE_URL", provider.to_uppercase());
         workdir.set(&name, text(&access[provider], "baseUrl"));
     }
+    // As a compose file has one that is left to the page.
+    workdir.set("BELLBIRD_AKAHU__APP_SECRET", "");
     workdir.set("BELLBIRD_LOG__LEVEL", "trace");
     let log = workdir.path().join("log");
     let line = format!("serve --json {}", addresses.options());
