@@ -291,13 +291,20 @@ async fn back_up_daily(parts: &Parts, stop: &CancellationToken) {
             let backup = folder.back_up_if_due(&storage, now);
             runtime.block_on(stopped.run_until_cancelled(backup))
         });
-        let Ok(Some(made)) = backup.await else { return };
-        if let Some(error) = failure.news(&made) {
-            tracing::warn!(error, "could not back up the database");
-        }
-        if let Ok(Some(made)) = made {
-            let (file, deleted) = (made.file.display(), made.deleted.len());
-            tracing::info!(%file, bytes = made.contents.bytes, deleted, "database backed up");
+        match backup.await {
+            Ok(Some(made)) => {
+                if let Some(error) = failure.news(&made) {
+                    tracing::warn!(error, "could not back up the database");
+                }
+                if let Ok(Some(made)) = made {
+                    let (file, deleted) = (made.file.display(), made.deleted.len());
+                    let bytes = made.contents.bytes;
+                    tracing::info!(%file, bytes, deleted, "database backed up");
+                }
+            }
+            Ok(None) => return,
+            // The next one may succeed. The panic itself is in the log already.
+            Err(_) => tracing::error!("backup task panicked"),
         }
         if !pause(BACKUP_INTERVAL, stop).await {
             return;

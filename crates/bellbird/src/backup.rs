@@ -41,14 +41,15 @@ impl BackupFolder {
     }
 
     /// Makes one if a day has passed since the last one, or else since the database was created: as
-    /// `bellbird_backup_age_seconds` counts.
+    /// `bellbird_backup_age_seconds` counts. Also if it was created more than a day from now, under
+    /// a clock that was ahead: else there would be none for as long.
     pub async fn back_up_if_due(
         &self,
         storage: &Storage,
         now: Timestamp,
     ) -> Result<Option<MadeBackup>, StorageError> {
         let since = storage.audit().unsaved_since(now).await?;
-        if since.is_some_and(|since| now.duration_since(since) < DUE_AFTER) {
+        if since.is_some_and(|since| now.duration_since(since).abs() < DUE_AFTER) {
             return Ok(None);
         }
         self.back_up(storage, Actor::settings(), now)
@@ -172,6 +173,8 @@ mod tests {
         record(&storage, by, after(71)).await.unwrap();
         let backup = backups.back_up_if_due(&storage, after(72)).await;
         assert!(backup.unwrap().is_none());
+        let backup = backups.back_up_if_due(&storage, after(-48)).await;
+        assert!(backup.unwrap().is_some(), "the clock was ahead");
         storage.close().await;
     }
 
