@@ -12,7 +12,8 @@ const TEXT_VALUE_BYTES_MAX: usize = 1_024;
 
 /// Each of which has a purpose of its own.
 pub(crate) struct Cookies {
-    /// Binds consent sessions to a browser. Its value is random and means nothing else.
+    /// Binds consent sessions to a browser. Its value is random and means nothing else, but on the
+    /// way to the first operator, whose session follows from it.
     pub(crate) browser: Cookie,
     /// The token of the link from which the browser last started a session, so that a result page
     /// can lead back to the link without naming it.
@@ -128,6 +129,10 @@ impl Cookie {
     /// `SameSite=Lax`, because the provider's page sends the browser back here.
     pub(crate) fn header(&self, value: &str) -> Option<HeaderValue> {
         self.with_age(value, self.max_age_seconds)
+    }
+
+    pub(crate) fn has_name_of(&self, other: &Self) -> bool {
+        self.name == other.name
     }
 
     /// Takes the cookie from the browser.

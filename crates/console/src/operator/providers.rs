@@ -311,14 +311,17 @@ async fn enter_for_console(form: &OwnForm, headers: &HeaderMap, what: &str) -> P
     provider_settings::set_console(&mut change, &entered, setting).await?;
     change.commit().await?;
     session.site.providers.apply().await?;
-    // The name of the cookie of this session depends on the address.
-    let token = session.cookies.session.value(headers);
-    let address = entered.public_url.filter(|_| setting == PUBLIC_URL);
-    let cookie = address
-        .zip(token)
-        .and_then(|(address, token)| Cookies::new(&address).session.header(token));
     let response = Done::Saved.redirect(session, PROVIDERS_PATH, "console");
-    Ok(with_cookies(response, [cookie]))
+    let address = entered.public_url.filter(|_| setting == PUBLIC_URL);
+    let before = &session.cookies.session;
+    let (Some(address), Some(token)) = (address, before.value(headers)) else {
+        return Ok(response);
+    };
+    // The name of the cookie of this session depends on the address. The one of the other name does
+    // not stay, because the browser would send it without https too.
+    let now = Cookies::new(&address).session;
+    let old = before.removal().filter(|_| !now.has_name_of(before));
+    Ok(with_cookies(response, [now.header(token), old]))
 }
 
 /// What a form has entered. Calls the provider with it, which may reject it.

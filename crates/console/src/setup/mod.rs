@@ -232,7 +232,10 @@ async fn submit(form: &GuestForm) -> PageResult {
         guest.site.providers.apply().await?;
     }
     record_sign_in("first_start", "signed_in", Some(&begun));
-    session.begun(&begun, Some(SETUP_PATH)).await
+    let response = session.begun(&begun, Some(SETUP_PATH)).await?;
+    // The session follows from it.
+    let browser = guest.cookies.browser.removal();
+    Ok(with_cookies(response, [browser]))
 }
 
 fn page(console: &Console, status: StatusCode, form: Option<OperatorFields<'_>>) -> Response {

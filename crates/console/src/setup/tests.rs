@@ -255,6 +255,11 @@ async fn browser_that_made_the_operator_is_signed_in_without_the_response() {
     let form = "email=me@example.com&timezone=sydney";
     let made = world.post("/setup", form).await;
     assert_eq!(made.location(), "/console/operator/setup");
+    let of_claim = world
+        .cookies
+        .iter()
+        .find(|(name, _)| name.ends_with("bellbird"));
+    assert_eq!(of_claim.unwrap().1, "", "the session follows from it");
     world.cookies = cookies;
     world.restart();
     assert_eq!(world.get("/").await.location(), "/console/overview");
@@ -605,8 +610,17 @@ async fn name_and_address_are_entered_and_the_session_stays() {
     let used = world.post(path, "console=address").await;
     let line = "/operator/providers?done=saved&at=console#done";
     assert_eq!(used.location(), line, "{}", used.text);
-    let session = used.headers[SET_COOKIE].to_str().unwrap();
+    let set = used.headers.get_all(SET_COOKIE).iter();
+    let set: Vec<_> = set.map(|cookie| cookie.to_str().unwrap()).collect();
+    let [session, old] = &set[..] else {
+        panic!("{set:?}");
+    };
     assert!(session.starts_with("__Host-bellbird-session="), "{session}");
+    assert!(old.starts_with("bellbird-session=; "), "{old}");
+    world.router = world.console.router(Site {
+        console_url: "https://bellbird.example.com".to_owned(),
+        ..world.console.site()
+    });
     world.post(path, "console=name&operator_name=").await;
     let entered = entered(&world).await;
     let url = entered.public_url.as_deref();
@@ -614,10 +628,6 @@ async fn name_and_address_are_entered_and_the_session_stays() {
         (entered.operator_name.as_deref(), url),
         (None, Some("https://bellbird.example.com"))
     );
-    world.router = world.console.router(Site {
-        console_url: "https://bellbird.example.com".to_owned(),
-        ..world.console.site()
-    });
     assert_eq!(world.get("/overview").await.status, 200, "signed in");
 }
 
