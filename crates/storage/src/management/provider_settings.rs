@@ -139,7 +139,10 @@ impl ProviderSettings<'_> {
             Ok(found) => Ok(found
                 .and_then(|text| serde_json::from_str(text.expose_secret()).ok())
                 .unwrap_or_default()),
-            Err(StorageError::Sealed(_)) => Ok(StoredConsole::default()),
+            Err(StorageError::Sealed(error)) => {
+                tracing::warn!(%error, "could not open what was entered for the console");
+                Ok(StoredConsole::default())
+            }
             Err(error) => Err(error),
         }
     }
