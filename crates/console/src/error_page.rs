@@ -193,7 +193,10 @@ fn cross_site_form(console_url: &str) -> Notice {
             " From another device, write the IP address or the .local name of the machine in the place of 127.0.0.1. \
              Any other name has to be in console.public_url."
         }
-        false => "",
+        // An operator may have entered it, and then nobody could enter another one.
+        false => {
+            " If nothing is there any more, the operator sets console.public_url to another one, and restarts Bellbird."
+        }
     };
     Notice::new(Tone::Attention, title)
         .with("Another website may have tried to press a button for you. Nothing was changed.")

@@ -395,19 +395,30 @@ async fn browser_whose_claim_has_ended_learns_what_to_open() {
 #[tokio::test]
 async fn button_at_another_name_says_which_addresses_work() {
     let console = TestConsole::new().await;
-    let router = console.router(Site {
-        console_url: "http://127.0.0.1:8081/console/".to_owned(),
-        ..console.site()
-    });
-    let request = Request::post("/setup/code")
-        .header("host", "nas.lan:8081")
-        .header("origin", "http://nas.lan:8081")
-        .header("accept", "text/html")
-        .body(Body::empty())
-        .unwrap();
-    let rejected = TestResponse::of(router, request).await;
-    assert_eq!(rejected.status, 403);
-    rejected.assert_has("the .local name of the machine");
+    for (url, words) in [
+        (
+            "http://127.0.0.1:8081/console/",
+            "the .local name of the machine",
+        ),
+        (
+            "https://gone.example",
+            "sets console.public_url to another one",
+        ),
+    ] {
+        let router = console.router(Site {
+            console_url: url.to_owned(),
+            ..console.site()
+        });
+        let request = Request::post("/setup/code")
+            .header("host", "nas.lan:8081")
+            .header("origin", "http://nas.lan:8081")
+            .header("accept", "text/html")
+            .body(Body::empty())
+            .unwrap();
+        let rejected = TestResponse::of(router, request).await;
+        assert_eq!(rejected.status, 403);
+        rejected.assert_has(words);
+    }
 }
 
 #[tokio::test]
