@@ -181,7 +181,9 @@ impl ProviderControl for FakeProviders {
     }
 
     fn set_by(&self, setting: &str) -> Option<String> {
-        setting.ends_with(".app_secret").then(|| "the environment".to_owned())
+        setting
+            .ends_with(".app_secret")
+            .then(|| "the environment".to_owned())
     }
 
     fn left_out(&self, _: &Declaration) -> Option<String> {
