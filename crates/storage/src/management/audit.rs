@@ -227,8 +227,8 @@ impl Audit<'_> {
         self.db.value(FIND_LAST_BACKUP, params![now]).await
     }
 
-    /// As [`Self::last_backup_at`]. Without one, when a SQLite database was created, because only a
-    /// command can copy it safely. PostgreSQL may have backups that nobody records.
+    /// As [`Self::last_backup_at`]. Without one, when a SQLite database was created, because only
+    /// Bellbird itself can copy it safely. PostgreSQL may have backups that nobody records.
     pub async fn unsaved_since(self, now: Timestamp) -> Result<Option<Timestamp>> {
         match self.last_backup_at(now).await? {
             None if self.kind() == "sqlite" => self.db.value(FIND_CREATED_AT, params![]).await,
