@@ -370,8 +370,8 @@ fn local_url(listener: Option<&Listener>) -> Option<String> {
     listener.map(|listener| url_on_this_machine(listener.address()))
 }
 
-/// Serves what `make` makes of the texts, and makes it anew when one of them has changed: cookies,
-/// links and redirect URI of the console depend on them. Requests under way complete as they began.
+/// Serves what `make` makes of the texts, and makes it again when one of them has changed: cookies,
+/// links and redirect URI of the console depend on them. Requests in flight complete as they began.
 fn current_router(
     public: PublicInfo,
     make: impl Fn(&[Arc<str>; 3]) -> Router + Send + Sync + 'static,
